@@ -24,7 +24,7 @@ use sampler_service::http::{HttpMetrics, answer, with_fallbacks};
 use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::memory::MemoryStore;
+use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::build::start_event;
 
 /// Requests in a round; rounds of each kind take turns, and the median round counts.
@@ -73,12 +73,8 @@ fn receiver() -> Arc<Receiver> {
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
     let parts = Parts {
         events: store.clone(),
-        queries: store.clone(),
-        audit: store.clone(),
-        acts: store.clone(),
-        backlogs: store.clone(),
-        instances: store.clone(),
-        controls: store.clone(),
+        reading: store.clone(),
+        operating: store.clone(),
         replication: store,
         provisioning: None,
         clock: Arc::new(SystemClock),

@@ -19,7 +19,6 @@ pub(crate) const EVENTS_MAX: usize = 1_000;
 pub(crate) enum Layout {
     /// A list in JSON.
     List,
-    /// One a line.
     Lines,
     /// A list of CloudEvents in JSON.
     CloudEvents,

@@ -7,7 +7,8 @@ use sampler_domain::{EventId, Id, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use serde_json::Value;
 
-use crate::event::{self, Event, EventKind, Fields, Head, Root, invalid};
+use crate::event::{self, Event, EventKind, Head, invalid};
+use crate::fields::{Fields, Step};
 use crate::json::Json;
 
 /// The beginning of the names of attributes' headers.
@@ -95,7 +96,7 @@ fn unquoted(text: &str) -> String {
 /// Reads a CloudEvent in structured mode.
 pub(crate) fn read_structured(body: Json<'_>) -> Result<Event, Problem> {
     let Json::Object(members) = body else {
-        return Err(event::no_object());
+        return Err(invalid(event::no_object()));
     };
     let mut attributes = Attributes {
         mode: Mode::Structured,
@@ -124,12 +125,12 @@ pub(crate) fn read_structured(body: Json<'_>) -> Result<Event, Problem> {
             }
         }
     }
-    read(attributes, Root::Data, data, errors)
+    read(attributes, vec![Step::Field("data")], data, errors)
 }
 
 /// Reads a CloudEvent in binary mode.
 pub(crate) fn read_binary(attributes: Attributes, body: Json<'_>) -> Result<Event, Problem> {
-    read(attributes, Root::Body, Some(body), Vec::new())
+    read(attributes, Vec::new(), Some(body), Vec::new())
 }
 
 fn is_json(value: &Json<'_>) -> bool {
@@ -141,13 +142,13 @@ fn is_json(value: &Json<'_>) -> bool {
 
 fn read(
     attributes: Attributes,
-    root: Root,
+    path: Vec<Step>,
     data: Option<Json<'_>>,
     mut errors: Vec<FieldError>,
 ) -> Result<Event, Problem> {
     let values = attributes.read();
     errors.extend(values.errors);
-    let fields = Fields::within(root, data, errors)?;
+    let fields = Fields::at(path, data, errors).map_err(invalid)?;
     match values.kind {
         Some(kind) => event::finish(kind, fields, values.head),
         // Which fields there should be is not known.

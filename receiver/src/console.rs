@@ -21,7 +21,7 @@ pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader<'_>) {
     if settings
         .key
         .as_ref()
-        .is_some_and(|key| Keys::parse(key).is_none())
+        .is_some_and(|key| Keys::parse(key, &[]).is_none())
     {
         let expected =
             format!("one or more keys of at least {KEY_LEN_MIN} bytes, with commas between");
@@ -71,20 +71,24 @@ fn access(
     settings: &Settings,
     random: &dyn Random,
 ) -> anyhow::Result<Option<(Option<CodeFlow>, Keys)>> {
-    let console = &settings.console;
-    let keys = console.key.as_ref().and_then(Keys::parse);
-    if !settings.security.secured {
+    let (console, security) = (&settings.console, &settings.common.security);
+    let (id, secret) = (console.client_id.clone(), console.client_secret.clone());
+    let sign_in = security.code_flow(id, secret, SCOPE)?;
+    let client = sign_in.as_ref().map_or("", CodeFlow::client_id);
+    let [issuer, audiences] = security.installation();
+    let installation = [issuer.as_str(), audiences.as_str(), client];
+    let key = console.key.as_ref();
+    let keys = key.and_then(|key| Keys::parse(key, &installation));
+    if !security.secured {
         // Nothing but the tokens of forms is in the cookies.
         return Ok(Some((None, keys.unwrap_or_else(|| Keys::random(random)))));
     }
-    let (id, secret) = (console.client_id.clone(), console.client_secret.clone());
-    let sign_in = settings.security.code_flow(id, secret, SCOPE)?;
     if let (Some(sign_in), Some(keys)) = (sign_in, keys) {
         return Ok(Some((Some(sign_in), keys)));
     }
     warn!(
         code = "console.off",
-        "there is no console: it lacks SAMPLER_CONSOLE_KEY, a client or a token server"
+        "the console is off: SAMPLER_CONSOLE_KEY, a client or a token server is missing"
     );
     Ok(None)
 }

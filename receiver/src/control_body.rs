@@ -1,19 +1,18 @@
-//! From JSON to the control: all wrong fields are named at once.
+//! From JSON to the control.
 
 use std::collections::BTreeMap;
 
 use sampler_domain::{Control, ControllerSettings, Id, Percent, SamplingControl, StartRates};
-use sampler_service::problem::Pointer;
 
-use crate::acts::ActBody;
-use crate::json::{Json, Members};
+use crate::fields::{self, Fields};
+use crate::json::Json;
 
 /// Reads the three members. All of their fields must be there: a field that was forgotten would be
 /// set back to its default.
-pub(crate) fn read(body: &mut ActBody<'_>) -> Option<Control> {
-    let starts = Part::take(body, "starts").and_then(|part| starts(part, body));
-    let sampling = Part::take(body, "sampling").and_then(|part| sampling(part, body));
-    let controller = Part::take(body, "controller").and_then(|part| controller(part, body));
+pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Control> {
+    let starts = fields.object("starts", starts);
+    let sampling = fields.object("sampling", sampling);
+    let controller = fields.object("controller", |fields| Some(controller(fields)));
     Some(Control {
         starts: starts?,
         sampling: sampling?,
@@ -21,64 +20,9 @@ pub(crate) fn read(body: &mut ActBody<'_>) -> Option<Control> {
     })
 }
 
-/// One of the members: an object, and what of it has not been read yet.
-struct Part<'b> {
-    pointer: Pointer,
-    members: Members<'b>,
-}
-
-impl<'b> Part<'b> {
-    fn take(body: &mut ActBody<'b>, name: &'static str) -> Option<Self> {
-        let member = body.take(name);
-        Self::of(member, Pointer::root().field(name), body)
-    }
-
-    fn of(value: Option<Json<'b>>, pointer: Pointer, body: &mut ActBody<'_>) -> Option<Self> {
-        match value {
-            Some(Json::Object(members)) => Some(Self { pointer, members }),
-            Some(_) => complain(body, pointer, "It must be an object."),
-            None => complain(body, pointer, "It is missing."),
-        }
-    }
-
-    /// A field that must be there, as `read` takes it.
-    fn field<T>(
-        &mut self,
-        name: &str,
-        expected: &str,
-        body: &mut ActBody<'_>,
-        read: impl FnOnce(&Json<'_>) -> Option<T>,
-    ) -> Option<T> {
-        let pointer = self.pointer.clone().field(name);
-        let Some(value) = self.member(name) else {
-            return complain(body, pointer, "It is missing.");
-        };
-        match read(&value) {
-            Some(value) => Some(value),
-            None => complain(body, pointer, expected),
-        }
-    }
-
-    fn member(&mut self, name: &str) -> Option<Json<'b>> {
-        let index = self.members.iter().position(|member| member.0 == name)?;
-        Some(self.members.swap_remove(index).1)
-    }
-
-    /// Nothing else may be there.
-    fn finish(self, body: &mut ActBody<'_>) {
-        for (name, _) in self.members {
-            let pointer = self.pointer.clone().field(&name);
-            body.complain(pointer, "There is no field of this name.");
-        }
-    }
-}
-
-fn starts(mut part: Part<'_>, body: &mut ActBody<'_>) -> Option<StartRates> {
-    let rate = part.field("rate", PERCENT, body, percent);
-    let pointer = part.pointer.clone().field("resources");
-    let resources = Part::of(part.member("resources"), pointer, body);
-    let resources = resources.and_then(|resources| rates(resources, body));
-    part.finish(body);
+fn starts(fields: &mut Fields<'_>) -> Option<StartRates> {
+    let rate = fields.required("rate", percent);
+    let resources = fields.object("resources", rates);
     Some(StartRates {
         rate: rate?,
         resources: resources?,
@@ -86,75 +30,54 @@ fn starts(mut part: Part<'_>, body: &mut ActBody<'_>) -> Option<StartRates> {
 }
 
 /// The rates of single resources.
-fn rates(part: Part<'_>, body: &mut ActBody<'_>) -> Option<BTreeMap<String, Percent>> {
-    if part.members.len() > StartRates::RESOURCES_MAX {
+fn rates(fields: &mut Fields<'_>) -> Option<BTreeMap<String, Percent>> {
+    let members = fields.take_all();
+    if members.len() > StartRates::RESOURCES_MAX {
         let detail = format!("It must have at most {} fields.", StartRates::RESOURCES_MAX);
-        return complain(body, part.pointer, &detail);
+        fields.wrong_at(&[], detail);
+        return None;
     }
-    let (mut rates, mut is_right) = (BTreeMap::new(), true);
-    for (name, value) in part.members {
-        let pointer = part.pointer.clone().field(&name);
-        if let Err(error) = Id::new(&*name) {
-            body.complain(pointer, format!("The id of a resource {error}."));
-            is_right = false;
-        } else if let Some(rate) = percent(&value) {
-            rates.insert(name.into_owned(), rate);
-        } else {
-            body.complain(pointer, PERCENT);
-            is_right = false;
+    let mut rates = BTreeMap::new();
+    for (name, value) in members {
+        match rate_of(&name, value) {
+            Ok(rate) => {
+                rates.insert(name.into_owned(), rate);
+            }
+            Err(detail) => fields.wrong(&name, detail),
         }
     }
-    is_right.then_some(rates)
+    Some(rates)
 }
 
-fn sampling(mut part: Part<'_>, body: &mut ActBody<'_>) -> Option<SamplingControl> {
-    let paused = part.field("paused", BOOLEAN, body, boolean);
-    part.finish(body);
-    Some(SamplingControl { paused: paused? })
+fn rate_of(resource: &str, rate: Json<'_>) -> Result<Percent, String> {
+    Id::new(resource).map_err(|error| format!("The id of a resource {error}."))?;
+    percent(rate)
 }
 
-fn controller(mut part: Part<'_>, body: &mut ActBody<'_>) -> Option<ControllerSettings> {
-    let enabled = part.field("enabled", BOOLEAN, body, boolean);
-    let mut parameter = |name| part.field(name, "It must be a number.", body, number);
-    let target_seconds = parameter("target_seconds");
-    let (kp, ki, kd) = (parameter("kp"), parameter("ki"), parameter("kd"));
-    let pointer = part.pointer.clone();
-    part.finish(body);
-    let has_all = [target_seconds, kp, ki, kd].iter().all(Option::is_some);
+fn sampling(fields: &mut Fields<'_>) -> Option<SamplingControl> {
+    let paused = fields.required("paused", fields::boolean)?;
+    Some(SamplingControl { paused })
+}
+
+fn controller(fields: &mut Fields<'_>) -> ControllerSettings {
     // A valid number replaces an invalid one, so that the check goes on to the others.
     let settings = ControllerSettings {
-        enabled: enabled.unwrap_or(false),
-        target_seconds: target_seconds.unwrap_or(1.0),
-        kp: kp.unwrap_or(1.0),
-        ki: ki.unwrap_or(1.0),
-        kd: kd.unwrap_or(0.0),
+        enabled: fields.required("enabled", fields::boolean).unwrap_or(false),
+        target_seconds: fields
+            .required("target_seconds", fields::number)
+            .unwrap_or(1.0),
+        kp: fields.required("kp", fields::number).unwrap_or(1.0),
+        ki: fields.required("ki", fields::number).unwrap_or(1.0),
+        kd: fields.required("kd", fields::number).unwrap_or(0.0),
     };
-    let errors = settings.errors();
-    for (name, detail) in &errors {
-        body.complain(pointer.clone().field(name), format!("It {detail}."));
+    for (name, detail) in settings.errors() {
+        fields.wrong(name, format!("It {detail}."));
     }
-    (enabled.is_some() && has_all && errors.is_empty()).then_some(settings)
+    settings
 }
 
-const PERCENT: &str = "It must be a number from 0 to 100.";
-const BOOLEAN: &str = "It must be true or false.";
-
-fn percent(value: &Json<'_>) -> Option<Percent> {
-    Percent::new(number(value)?).ok()
-}
-
-fn number(value: &Json<'_>) -> Option<f64> {
-    value.as_number()?.as_f64()
-}
-
-fn boolean(value: &Json<'_>) -> Option<bool> {
-    match value {
-        Json::Plain(value) => value.as_bool(),
-        _ => None,
-    }
-}
-
-fn complain<T>(body: &mut ActBody<'_>, pointer: Pointer, detail: &str) -> Option<T> {
-    body.complain(pointer, detail);
-    None
+fn percent(value: Json<'_>) -> Result<Percent, String> {
+    let number = fields::number(value).ok();
+    let percent = number.and_then(|number| Percent::new(number).ok());
+    Ok(percent.ok_or("It must be a number from 0 to 100.")?)
 }

@@ -9,7 +9,6 @@ use crate::json::Json;
 
 /// The reader of a request's content, or of a part of it.
 pub(crate) trait Readable {
-    /// The type that it is read as.
     type Read;
 
     /// The resources that it is about. A token must be for all of them.

@@ -95,6 +95,18 @@ impl Json<'_> {
             _ => None,
         }
     }
+
+    /// A whole number, also where it is written as `1.5e12` or `3.0`: JSON knows one kind of number.
+    pub(crate) fn as_whole_number(&self) -> Option<i64> {
+        let value = self.as_number()?;
+        if let Some(integer) = value.as_i64() {
+            return Some(integer);
+        }
+        let double = value.as_f64().filter(|double| double.fract() == 0.0)?;
+        // A double beyond `i64` is out of range as a time, too; the cast stops at the limits.
+        #[expect(clippy::cast_possible_truncation, reason = "held at the limits of i64")]
+        Some(double as i64)
+    }
 }
 
 /// Parses a whole body.

@@ -32,13 +32,13 @@ pub mod console;
 mod control_body;
 pub mod controllers;
 mod event;
+mod fields;
 mod form;
 mod json;
 mod metrics;
 mod openapi;
 pub mod problems;
 pub mod reading;
-mod refusal_log;
 pub mod settings;
 mod snapshot;
 mod steered;
@@ -59,7 +59,7 @@ use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_steering::Steering;
-use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Instances, Queries, Replication};
+use sampler_store::{Events, Operating, Reading, Replication};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -69,7 +69,6 @@ use controllers::{
     span_acts, spans, sums, suspended, usage_acts, usages,
 };
 use metrics::EventMetrics;
-use refusal_log::RefusalLog;
 
 pub use snapshot::SnapshotLimits;
 
@@ -106,17 +105,9 @@ pub struct Parts {
     /// The store of starts and stops.
     pub events: Arc<dyn Events>,
     /// The store, for reading spans, their usages and the audit trail.
-    pub queries: Arc<dyn Queries>,
-    /// The audit trail.
-    pub audit: Arc<dyn Audit>,
-    /// The store, for acts of operators.
-    pub acts: Arc<dyn Acts>,
-    /// The store of the backlog.
-    pub backlogs: Arc<dyn Backlogs>,
-    /// The store of the instances' reports.
-    pub instances: Arc<dyn Instances>,
-    /// The store of the control.
-    pub controls: Arc<dyn Controls>,
+    pub reading: Arc<dyn Reading>,
+    /// The store of what operators do, of the control and of the backlog.
+    pub operating: Arc<dyn Operating>,
     /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
@@ -127,9 +118,7 @@ pub struct Parts {
     pub random: Arc<dyn Random>,
 }
 
-/// A receiver.
 pub struct Receiver {
-    /// The parts.
     pub parts: Parts,
     /// The settings.
     pub options: Options,
@@ -137,8 +126,6 @@ pub struct Receiver {
     pub admission: Admission,
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
-    /// Limits the lines in the log about refused requests.
-    refusals: RefusalLog,
     /// Counts events by their answers.
     metrics: EventMetrics,
     /// Whether the indexes exist and the slack is announced.
@@ -149,15 +136,13 @@ impl Receiver {
     /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
     pub fn new(parts: Parts, options: Options) -> Arc<Self> {
         let admission = Admission::new(options.limits.inflight, parts.events.ranges());
-        let backlogs = Arc::clone(&parts.backlogs);
-        let steering = Steering::new(backlogs, Arc::clone(&parts.controls));
+        let steering = Steering::new(Arc::clone(&parts.operating));
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             parts,
             options,
             admission,
             steering,
-            refusals: RefusalLog::default(),
             metrics: EventMetrics::default(),
             prepared,
         })
@@ -177,7 +162,7 @@ impl Receiver {
     /// The routes of the API. `authenticator` checks the token of a request before its body is read.
     pub fn routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
         let (routes, document) = described().split_for_parts();
-        // An original also accepts a slash at the end of each path. The paths with a slash are routes
+        // The original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = routes
             .route("/v1/events/", post(batches::post))

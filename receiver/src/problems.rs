@@ -13,7 +13,7 @@ sampler_service::problem_types! {
         title: "The body is not JSON",
         when: "The body is empty, is not JSON, nests too deeply, contains a number out of range, a \
             member twice or more than 50,000 values, cannot be decompressed, or is cut short.",
-        provider: "Corrects the body. The same body is refused again.",
+        provider: "Correct the body. The same body is refused again.",
         operator: NOTHING,
     }
     INVALID_EVENT {
@@ -22,7 +22,7 @@ sampler_service::problem_types! {
         title: "The event is not valid",
         when: "The body is JSON, but not an event. `errors` names each field that is missing, \
             unknown or wrong, by its JSON Pointer.",
-        provider: "Corrects the fields in `errors`. The same body is refused again.",
+        provider: "Correct the fields in `errors`. The same body is refused again.",
         operator: NOTHING,
     }
     INVALID_BODY {
@@ -32,15 +32,15 @@ sampler_service::problem_types! {
         when: "The body is JSON, but not what the address expects. `errors` names each field that is \
             missing, unknown or wrong, by its JSON Pointer. Nothing was done.",
         provider: NOTHING,
-        operator: "Corrects the fields in `errors`.",
+        operator: "Correct the fields in `errors`.",
     }
     INVALID_SNAPSHOT {
         slug: "invalid-snapshot",
         status: BAD_REQUEST,
         title: "The snapshot is not valid",
-        when: "The body is JSON, but no snapshot: fields of its head or of instances are missing, unknown \
+        when: "The body is JSON, but not a valid snapshot: fields of its head or of instances are missing, unknown \
             or wrong, or a target is there twice. `errors` names each of them, up to 100.",
-        provider: "Corrects the fields in `errors`.",
+        provider: "Correct the fields in `errors`.",
         operator: NOTHING,
     }
     INVALID_QUERY {
@@ -49,16 +49,17 @@ sampler_service::problem_types! {
         title: "The query is not valid",
         when: "Parameters of the query are unknown, given twice or wrong. `errors` names each of them \
             in `parameter`.",
-        provider: "Corrects the parameters in `errors`.",
+        provider: "Correct the parameters in `errors`.",
         operator: NOTHING,
     }
     QUERY_TOO_WIDE {
         slug: "query-too-wide",
-        status: BAD_REQUEST,
+        status: UNPROCESSABLE_ENTITY,
         title: "The query asks for too much",
-        when: "Too much would have to be read for the answer, or there are more than 366 windows. \
-            `detail` says which parameters make the query narrow enough.",
-        provider: "Adds one of the parameters that `detail` names, or asks for less time.",
+        when: "Too much would have to be read for the answer, there are more than 366 windows, or the \
+            usages of one window cannot be added up in time. `detail` says which parameters make the \
+            query narrow enough.",
+        provider: "Add one of the parameters that `detail` names, or ask for less time.",
         operator: NOTHING,
     }
     NO_SUCH_SPAN {
@@ -66,43 +67,43 @@ sampler_service::problem_types! {
         status: NOT_FOUND,
         title: "There is no such span",
         when: "No span has this id, or it was removed after its retention, or the token does not \
-            allow to read its resource.",
-        provider: "Compares the id with the `Location` of the start. Asks the operator for the scope, \
-            if the span is one of its own.",
+            allow reading its resource.",
+        provider: "Compare the id with the `Location` of the start. Ask the operator for the scope, \
+            if the span is one of yours.",
         operator: NOTHING,
     }
     NO_SUCH_CAUSE {
         slug: "no-such-cause",
         status: NOT_FOUND,
         title: "There is no such cause",
-        when: "No cause of suspensions has this id. One is removed some time after its last span went \
-            on.",
+        when: "No cause of suspensions has this id. A cause is removed some time after its last span \
+            was resumed.",
         provider: NOTHING,
-        operator: "Compares the id with `GET /v1/suspended`.",
+        operator: "Compare the id with `GET /v1/suspended`.",
     }
     NO_SUCH_USAGE {
         slug: "no-such-usage",
         status: NOT_FOUND,
         title: "There is no such usage",
-        when: "No entry of the ledger has this id: the usage is planned and not answered yet, or its \
-            entry has expired, or there never was one.",
+        when: "No entry of the ledger has this id, and no suspended span has it planned: the usage is \
+            planned and not answered yet, or its entry has expired, or there never was one.",
         provider: NOTHING,
-        operator: "Compares the id with `GET /v1/spans/{id}/usages`.",
+        operator: "Compare the id with `GET /v1/spans/{id}/usages`.",
     }
     REQUEST_TIMEOUT {
         slug: "request-timeout",
         status: REQUEST_TIMEOUT,
         title: "The request took too long to arrive",
         when: "The body did not arrive in time. Nothing was kept.",
-        provider: "Sends the event again.",
-        operator: "If it happens often, checks the network in front of the program.",
+        provider: "Send the event again.",
+        operator: "If it happens often, check the network in front of the program.",
     }
     OPEN_SPAN {
         slug: "open-span",
         status: CONFLICT,
         title: "The target has been started already",
         when: "A start, or the start of an update, for a target whose usage has started and not stopped.",
-        provider: "Stops the usage first. To change a quantity, it sends an update.",
+        provider: "Stop the usage first. To change a quantity, send an update.",
         operator: NOTHING,
     }
     ID_TAKEN {
@@ -110,10 +111,11 @@ sampler_service::problem_types! {
         status: CONFLICT,
         title: "The id belongs to another event",
         when: "The `id` belongs to an earlier event of the same target with other fields, or to an \
-            update from another target or to another one. `errors` names the fields that differ. Without `errors`, the `id` belongs to an event of another \
-            target, and an original Sampler still writes to the same database. The event was not \
-            kept.",
-        provider: "Uses a new `id` for each event, and the same one only to repeat an event \
+            update from another target or to another one. `errors` names the fields that \
+            differ. Without `errors`, the `id` belongs to an event of another target, and the original \
+            Sampler still writes to the same database. The event was not kept; of an update, `detail` \
+            says whether its stop was.",
+        provider: "Use a new `id` for each event, and the same one only to repeat an event \
             unchanged.",
         operator: NOTHING,
     }
@@ -124,7 +126,7 @@ sampler_service::problem_types! {
         when: "An operator resumes a span that is not suspended, or skips its usage. Workers try such a \
             span by themselves.",
         provider: NOTHING,
-        operator: "Reads the span again. Nothing is to be done if it has gone on.",
+        operator: "Read the span again. No action is needed if it has been resumed.",
     }
     NOT_PLANNED {
         slug: "not-planned",
@@ -133,15 +135,17 @@ sampler_service::problem_types! {
         when: "An operator skips a usage that is not the `planned` one of the span. What Abacus has \
             accepted cannot be skipped.",
         provider: NOTHING,
-        operator: "Sends the `usage_id` of what is `planned`, if that is to be skipped.",
+        operator: "Send the `usage_id` of what is `planned`, if that is to be skipped.",
     }
     NOT_RESENDABLE {
         slug: "not-resendable",
         status: CONFLICT,
         title: "The usage cannot be sent again",
-        when: "An operator has a usage sent again that was neither skipped nor set aside. Abacus has it already.",
+        when: "An operator has a usage sent again that was neither skipped nor set aside. Abacus has it \
+            already, or refuses it while its span is suspended.",
         provider: NOTHING,
-        operator: "Reads the usage again. Nothing is to be done if it is `accepted` by now.",
+        operator: "Read the usage again. No action is needed if it is `accepted` by now. If it is \
+            `refused`, resume its span or its cause.",
     }
     UPDATE_INCOMPLETE {
         slug: "update-incomplete",
@@ -151,9 +155,9 @@ sampler_service::problem_types! {
             another event came in between. `detail` names the problem of the start. Before an update \
             keeps anything, it looks for all that would refuse it, so this happens only where events \
             of the same targets are in flight at the same time, or after a crash.",
-        provider: "Repeats the update with the same `id` once nothing stands in the way of the start. \
-            Or starts the usage with an event of its own, with another `id` and, if the slack has \
-            passed, a later timestamp.",
+        provider: "Do as `detail` says: it depends on what stands in the way whether the update is to \
+            be repeated, or the usage to be started by an event with another `id`. The wrong one of the \
+            two would be billed twice.",
         operator: NOTHING,
     }
     MAPPING_EXISTS {
@@ -162,8 +166,8 @@ sampler_service::problem_types! {
         title: "The plan is mapped already",
         when: "All three mappings of the plan were there before. They have not been changed, and \
             need not be the same.",
-        provider: "Nothing, if the existing mapping is right.",
-        operator: "Changes a wrong mapping in Abacus itself.",
+        provider: "No action needed, if the existing mapping is right.",
+        operator: "Change a wrong mapping in Abacus itself.",
     }
     PRECONDITION_FAILED {
         slug: "precondition-failed",
@@ -172,7 +176,7 @@ sampler_service::problem_types! {
         when: "An act of an operator, with an `If-Match` that names an earlier state. Nothing was \
             done.",
         provider: NOTHING,
-        operator: "Reads it again, and sends the request with the new `ETag`, if it still is right.",
+        operator: "Read it again, and send the request with the new `ETag`, if it is still right.",
     }
     PAYLOAD_TOO_LARGE {
         slug: "payload-too-large",
@@ -182,8 +186,8 @@ sampler_service::problem_types! {
             than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
             than `SAMPLER_MAX_SNAPSHOT_PAYLOAD`, or has more instances than there is memory for. \
             Nothing was kept.",
-        provider: "Sends less in one event, or fewer events in one batch.",
-        operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
+        provider: "Send less in one event, or fewer events in one batch.",
+        operator: "Raise `MAX_PAYLOAD`, if events of this size are intended.",
     }
     UNSUPPORTED_MEDIA_TYPE {
         slug: "unsupported-media-type",
@@ -191,7 +195,7 @@ sampler_service::problem_types! {
         title: "The type of the body is not supported",
         when: "The body is of another media type than those in `Accept`, or is not in UTF-8, or is \
             compressed with something other than gzip.",
-        provider: "Sends one of the media types in `Accept`, as it is or as gzip.",
+        provider: "Send one of the media types in `Accept`, as it is or as gzip.",
         operator: NOTHING,
     }
     NO_OPEN_SPAN {
@@ -199,7 +203,7 @@ sampler_service::problem_types! {
         status: UNPROCESSABLE_ENTITY,
         title: "The target has not been started",
         when: "A stop for a target whose usage has not started, or has stopped already.",
-        provider: "Sends the start first. If another event has stopped the usage, there is nothing \
+        provider: "Send the start first. If another event has stopped the usage, there is nothing \
             to do.",
         operator: NOTHING,
     }
@@ -208,7 +212,7 @@ sampler_service::problem_types! {
         status: UNPROCESSABLE_ENTITY,
         title: "The stop lies before the start",
         when: "A stop whose timestamp is earlier than that of its start.",
-        provider: "Corrects the timestamp. It may be equal to that of the start.",
+        provider: "Correct the timestamp. It may be equal to that of the start.",
         operator: NOTHING,
     }
     OVERLAPPING_START {
@@ -217,16 +221,16 @@ sampler_service::problem_types! {
         title: "The start lies within an earlier usage",
         when: "A start whose timestamp is earlier than the stop of the previous usage of the same \
             target: the time between would be billed twice.",
-        provider: "Corrects the timestamp. It may be equal to that of the stop.",
-        operator: "Allows such starts with `SAMPLER_ALLOW_OVERLAP`, if billing twice is intended.",
+        provider: "Correct the timestamp. It may be equal to that of the stop.",
+        operator: "Allow such starts with `SAMPLER_ALLOW_OVERLAP`, if billing twice is intended.",
     }
     OUTSIDE_SLACK {
         slug: "outside-slack",
         status: UNPROCESSABLE_ENTITY,
         title: "The timestamp is too far from now",
         when: "The timestamp is further in the past or in the future than the slack allows.",
-        provider: "Corrects the timestamp: whole milliseconds since 1970, in UTC.",
-        operator: "Compares the clocks. Widens `SAMPLER_SLACK_PAST_INTERVAL` or \
+        provider: "Correct the timestamp: whole milliseconds since 1970, in UTC.",
+        operator: "Compare the clocks. Widen `SAMPLER_SLACK_PAST_INTERVAL` or \
             `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are intended.",
     }
     DRY_RUN_UNAVAILABLE {
@@ -235,8 +239,8 @@ sampler_service::problem_types! {
         title: "Dry runs are not available",
         when: "A dry run, at a receiver that was not told the granularity of the workers. So it cannot \
             know what would be posted.",
-        provider: "Asks the operator.",
-        operator: "Sets `SAMPLER_DIMENSION` and `SAMPLER_DIMENSION_OVERRIDES` for the receiver, as for \
+        provider: "Ask the operator.",
+        operator: "Set `SAMPLER_DIMENSION` and `SAMPLER_DIMENSION_OVERRIDES` for the receiver, as for \
             the worker.",
     }
     PROVISIONING_FAILED {
@@ -245,8 +249,8 @@ sampler_service::problem_types! {
         title: "Abacus did not accept the mapping",
         when: "The provisioning service of Abacus refused a mapping, failed, or did not answer. \
             Some of the three mappings may have been made.",
-        provider: "Sends the mapping again: mappings that exist are recognised.",
-        operator: "Checks the provisioning service, and whether the plans exist there.",
+        provider: "Send the mapping again: mappings that exist are recognised.",
+        operator: "Check the provisioning service, and whether the plans exist there.",
     }
     PRECONDITION_REQUIRED {
         slug: "precondition-required",
@@ -254,20 +258,20 @@ sampler_service::problem_types! {
         title: "If-Match is needed",
         when: "An act of an operator without `If-Match`. Nothing was done.",
         provider: NOTHING,
-        operator: "Reads what the act is about, and sends its `ETag` as `If-Match`.",
+        operator: "Read what the act is about, and send its `ETag` as `If-Match`.",
     }
     THROTTLED {
         slug: "throttled",
         status: SERVICE_UNAVAILABLE,
-        title: "Not now",
+        title: "Try again later",
         when: "New starts are admitted at a lower rate at the moment, which an operator, the controller \
             or a database in distress has set; or bodies of the client take as much memory as it may \
             have beside the others. `detail` says which. Nothing was kept.",
-        provider: "Sends the same event again, with the same `id` and the same `timestamp`, after the \
+        provider: "Send the same event again, with the same `id` and the same `timestamp`, after the \
             seconds in `Retry-After`. The timestamp keeps the bill right. If bodies take too much \
-            memory, it sends fewer large events at a time.",
-        operator: "For starts, looks at `GET /v1/control` and at the backlog. For bodies, asks the \
-            client for smaller events, or adds an instance.",
+            memory, send fewer large events at a time.",
+        operator: "For starts, look at `GET /v1/control` and at the backlog. For bodies, ask the \
+            client for smaller events, or add an instance.",
     }
     DATABASE_UNAVAILABLE {
         slug: "database-unavailable",
@@ -278,7 +282,7 @@ sampler_service::problem_types! {
             `Retry-After`. A repeat within this time can be refused, although the event is kept later. \
             A request that only reads keeps nothing.",
         provider: RETRY,
-        operator: "Checks the database. The program recovers by itself.",
+        operator: "Check the database. The program recovers by itself.",
     }
     PROVISIONING_BUSY {
         slug: "provisioning-busy",
@@ -286,7 +290,7 @@ sampler_service::problem_types! {
         title: "Abacus is busy",
         when: "The provisioning service of Abacus accepts no more requests at the moment. Some of \
             the three mappings may have been made.",
-        provider: "Sends the mapping again after the seconds in `Retry-After`.",
+        provider: "Send the mapping again after the seconds in `Retry-After`.",
         operator: NOTHING,
     }
 }
@@ -342,7 +346,7 @@ mod tests {
             **The target has been started already** (409, `urn:sampler:problem:open-span`)\n\n\
             - When: A start, or the start of an update, for a target whose usage has started and \
             not stopped.\n\
-            - Resource provider: Stops the usage first.";
+            - Resource provider: Stop the usage first.";
         assert!(text.contains(expected), "{text}");
     }
 }

@@ -1,18 +1,16 @@
 //! The settings of the receiver, and the checks of those that must fit each other.
 
 use sampler_domain::{Granularity, Policy, Slack};
+use sampler_program::ProgramSettings;
 use sampler_service::http::Tls;
-use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{
-    HealthSettings, HttpSettings, LogSettings, Printout, Program, Reader, TlsSettings,
-    TraceSettings,
-};
+use sampler_service::settings::{HealthSettings, Printout, Program, Reader, TlsSettings};
 use sampler_settings::receiver::{
     ConsoleSettings, EventsSettings, LimitsSettings, ProvisioningSettings, TABLE,
 };
 use sampler_settings::{
-    DatabaseSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, worker,
+    CommonSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, worker,
 };
+use url::Url;
 
 use crate::console;
 use crate::problems::catalogue;
@@ -34,23 +32,14 @@ pub const PROGRAM: Program = Program {
 /// All settings of the receiver.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The addresses to listen on.
-    pub http: HttpSettings,
-    /// TLS on that port.
+    /// Those that both programs have.
+    pub common: CommonSettings,
+    /// TLS on the port.
     pub tls: Option<Tls>,
-    /// The database of the spans.
-    pub database: DatabaseSettings,
     /// How long the receiver may be without progress before it is unhealthy.
     pub health: HealthSettings,
-    /// The level and the format of the log.
-    pub log: LogSettings,
-    /// The export of traces.
-    pub traces: TraceSettings,
-    /// The checks of tokens, and the receiver's own credentials.
-    pub security: SecuritySettings,
     /// The provisioning service.
     pub provisioning: ProvisioningSettings,
-    /// The console.
     pub console: ConsoleSettings,
     /// Limits of requests and bodies.
     pub limits: LimitsSettings,
@@ -69,9 +58,18 @@ pub struct Settings {
     pub knows_granularity: bool,
 }
 
-impl Settings {
-    /// Reads the settings, and checks those that must fit each other.
-    pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
+impl ProgramSettings for Settings {
+    fn common(&self) -> &CommonSettings {
+        &self.common
+    }
+
+    fn called(&self) -> Vec<(&'static str, &Url)> {
+        let url = self.provisioning.url.iter();
+        url.map(|url| ("PROVISIONING_URL", url)).collect()
+    }
+
+    /// Also checks those that must fit each other.
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let sampling = SamplingSettings::read(reader);
         if sampling.dimension.is_none() && sampling.dimension_overrides.is_some() {
             reader.complain(
@@ -79,11 +77,11 @@ impl Settings {
                  SAMPLER_DIMENSION (sampling.dimension): the receiver needs both or none",
             );
         }
-        let security = SecuritySettings::read(reader);
-        security.require_keys(reader);
+        let common = CommonSettings::read(reader);
+        common.security.require_keys(reader);
         let provisioning = ProvisioningSettings::read(reader);
         if provisioning.url.is_some() {
-            security.require_client(reader);
+            common.security.require_client(reader);
         }
         let console = ConsoleSettings::read(reader);
         console::check(&console, reader);
@@ -91,13 +89,9 @@ impl Settings {
         distress.check(reader);
         Some(Self {
             console,
-            http: HttpSettings::read(reader),
+            common,
             tls: TlsSettings::read(reader).tls(reader),
-            database: DatabaseSettings::read(reader),
             health: HealthSettings::read(reader),
-            log: LogSettings::read(reader),
-            traces: TraceSettings::read(reader),
-            security,
             provisioning,
             limits: LimitsSettings::read(reader),
             events: EventsSettings::read(reader),

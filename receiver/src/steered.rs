@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use sampler_service::telemetry::error_chain;
 use sampler_settings::millis;
-use sampler_steering::{FOLLOW_INTERVAL, MonthClose, count_pause};
+use sampler_steering::{FOLLOW_INTERVAL, MonthClose, count_backlog, count_pause};
 use sampler_store::{Backlog, BacklogQuery, Published, StoreError};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -25,7 +25,6 @@ const LOOK: Duration = Duration::from_secs(10);
 const LAG_LOOK: Duration = Duration::from_secs(5);
 
 impl Receiver {
-    /// When months close.
     pub fn month(&self) -> MonthClose {
         MonthClose {
             slack: millis(self.options.month_slack),
@@ -35,7 +34,7 @@ impl Receiver {
 
     /// The last count. If that is old, because no worker counts, the backlog is counted now.
     pub(crate) async fn backlog(&self) -> Result<Backlog, StoreError> {
-        let published = self.parts.backlogs.published().await?;
+        let published = self.parts.operating.published_backlog().await?;
         match published {
             Some(published) if overdue(&published) <= LATE => Ok(published.value),
             _ => self.count_backlog().await,
@@ -43,17 +42,13 @@ impl Receiver {
     }
 
     async fn count_backlog(&self) -> Result<Backlog, StoreError> {
-        let began = Instant::now();
         let now = self.parts.clock.now();
         let query = BacklogQuery {
             now,
             closing: self.month().closing(now),
             granularities: self.options.policy.granularities.clone(),
         };
-        let mut backlog = self.parts.backlogs.count(&query).await?;
-        backlog.cost = millis(began.elapsed());
-        self.parts.backlogs.publish(&backlog).await?;
-        Ok(backlog)
+        count_backlog(&*self.parts.operating, &query).await
     }
 
     /// Follows the control, and counts the backlog if no worker does.
@@ -88,10 +83,9 @@ impl Receiver {
                 self.steering.note_lag(lag, self.options.distress.lag());
             }
             Err(failure) if self.steering.may_report("distress.lag_unknown") => {
-                let error = anyhow::Error::from(failure);
                 warn!(
                     code = "distress.lag_unknown",
-                    error = format!("{error:#}"),
+                    error = error_chain(&failure),
                     "the database did not say how far its majority is behind"
                 );
             }
@@ -107,10 +101,9 @@ impl Receiver {
         if let Err(failure) = self.count_backlog().await
             && self.steering.may_report("backlog.not_counted")
         {
-            let error = anyhow::Error::from(failure);
             warn!(
                 code = "backlog.not_counted",
-                error = format!("{error:#}"),
+                error = error_chain(&failure),
                 "the backlog could not be counted"
             );
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use sampler_testkit::program::build_cli;
+use sampler_testkit::program::{CLI, binary};
 use sampler_testkit::{Program, now_millis};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -18,9 +18,8 @@ pub(crate) struct Cli {
 
 impl Cli {
     pub(crate) async fn of(receiver: &Program) -> Self {
-        let program = tokio::task::spawn_blocking(build_cli).await.unwrap();
         Self {
-            program: program.unwrap(),
+            program: binary(CLI).await.unwrap(),
             url: receiver.base_url(),
         }
     }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::cli::{Cli, event, write};
 use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
 
-/// The span of an instance.
 async fn span_of(cli: &Cli, instance: &str) -> String {
     let query = ["spans", "--resource-instance-id", instance];
     let spans = cli.json(0, &query).await;
@@ -156,8 +155,16 @@ async fn an_operator_ends_what_abacus_refuses() {
     let said = cli
         .run(0, &["resume", "--cause", cause, "--reason", "All of them."])
         .await;
-    assert_eq!(said, "2 spans go on\n");
+    assert_eq!(said, "2 spans are resumed.\n");
     world.until_complete(3).await;
+    // The proofs are what the usages say, also where one was skipped.
+    let verified = cli.json(0, &["verify", &file]).await;
+    let totals = &verified["totals"];
+    assert_eq!(
+        (&totals["wrong"], &totals["duration"]["skipped"]),
+        (&json!(0), &json!(HOUR / 2)),
+        "{verified:#}"
+    );
     let complaint = cli.complaint(3, &resume).await;
     let expected = format!("/v1/spans/{two}/resume is answered 409 Conflict: ");
     assert!(complaint.contains(&expected), "{complaint}");

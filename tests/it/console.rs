@@ -402,10 +402,9 @@ async fn a_session_ends_with_its_token_and_the_console_can_be_off() {
             .unwrap();
         assert_eq!(page.status().as_u16(), 404);
     }
-    assert!(
-        without_key
-            .lines()
-            .iter()
-            .any(|line| line.contains("console.off"))
-    );
+    wait_until("it says why", PATIENCE, async || {
+        let lines = without_key.lines();
+        lines.iter().any(|line| line.contains("console.off"))
+    })
+    .await;
 }

@@ -117,7 +117,7 @@ impl Landscape {
     }
 
     /// Each entry is what Abacus counts, and the totals of each span are what its entries and its
-    /// interval say, unless an original has sampled it since. Says how many entries there are.
+    /// interval say, unless the original has sampled it since. Says how many entries there are.
     pub(crate) async fn assert_ledger(&self) -> usize {
         let counted = self.abacus.counted();
         let counted: BTreeMap<&str, _> = counted

@@ -135,28 +135,6 @@ async fn a_second_signal_ends_at_once() {
     assert_eq!(worker.wait_exit(Duration::from_secs(2)).await.unwrap(), 143);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_whose_abacus_hangs_still_stops_in_time() {
-    let world = Landscape::new("hang_stop").await;
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    world
-        .take(
-            &receiver,
-            "/v1/events/start",
-            &start_event(1, now_millis() - DAY),
-        )
-        .await;
-    world.abacus.fault(Fault::hang());
-    let worker = world.worker().start().await.unwrap();
-    wait_until("a post hangs", PATIENCE, async || {
-        world.abacus.post_count() > 0
-    })
-    .await;
-    worker.sigterm().unwrap();
-    assert_eq!(worker.wait_exit(PROMISE).await.unwrap(), 0);
-}
-
 /// Fault 14 of the original: settings were not checked.
 #[tokio::test]
 async fn fault_14_mistakes_in_the_settings_are_named_at_once_and_exit_64() {
@@ -189,49 +167,11 @@ async fn fault_14_mistakes_in_the_settings_are_named_at_once_and_exit_64() {
 async fn what_cannot_be_secured_does_not_start() {
     let api = ("AUTH_SERVER", "http://localhost:1");
     let receiver = "sampler-receiver";
-    let pem = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----";
     let provisioning = ("PROVISIONING_URL", "http://localhost:1");
     for (program, switch, more, named) in [
         (receiver, "SECURED", vec![], "JWTKEY"),
-        (
-            receiver,
-            "SECURED",
-            vec![("JWTALGO", "RS256"), ("JWTKEY", "text")],
-            "JWTKEY",
-        ),
-        (
-            receiver,
-            "SECURED",
-            vec![("JWTALGO", "RS256"), ("JWTKEY", pem)],
-            "JWTKEY",
-        ),
-        (
-            receiver,
-            "SECURED",
-            vec![("JWTALGO", "HS256"), ("JWTKEY", pem)],
-            "JWTKEY",
-        ),
-        (
-            receiver,
-            "SECURED",
-            vec![("JWTALGO", "none"), ("JWTKEY", "k")],
-            "JWTALGO",
-        ),
-        (
-            receiver,
-            "SECURED",
-            vec![("JWTALGO", "HS256"), api],
-            "JWTALGO",
-        ),
         (receiver, "SECURED", vec![api, provisioning], "CLIENT_ID"),
-        (receiver, "HEALTHCHECK_SECURED", vec![], "AUTH_SERVER"),
         ("sampler-worker", "SECURED", vec![], "CLIENT_SECRET"),
-        (
-            "sampler-worker",
-            "SECURED",
-            vec![("CLIENT_ID", "a"), ("CLIENT_SECRET", "b")],
-            "AUTH_SERVER",
-        ),
         (
             "sampler-worker",
             "HEALTHCHECK_SECURED",
@@ -245,10 +185,8 @@ async fn what_cannot_be_secured_does_not_start() {
         }
         let program = launch.env(switch, "true").spawn().await.unwrap();
         assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64, "{named}");
-        wait_until("it names the setting", PATIENCE, async || {
-            program.lines().join("\n").contains(named)
-        })
-        .await;
+        let output = program.lines().join("\n");
+        assert!(output.contains(named), "{output}");
     }
 }
 

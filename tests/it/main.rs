@@ -9,7 +9,6 @@
     reason = "metrics are counts that are sent as floats"
 )]
 
-mod abuse;
 mod auditor;
 mod cli;
 mod cli_operators;
@@ -24,19 +23,19 @@ mod instances;
 mod intake;
 mod landscape;
 mod lifecycle;
+mod log_floods;
 mod main_job;
 mod memory;
 mod metrics;
 mod oidc;
 mod original;
 mod otlp;
-mod outages;
 mod own_tls;
 mod platform;
-mod reading;
 mod secured;
 mod settings;
 mod sharded;
+mod sign_in;
 mod takeover;
 mod tls;
 mod trace;

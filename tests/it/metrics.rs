@@ -48,7 +48,6 @@ async fn metrics(world: &Landscape, url: &str) -> Vec<Sample> {
     samples(&response.unwrap().text().await.unwrap())
 }
 
-/// The sum of the samples with these labels.
 fn sum(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
     let has = |sample: &&Sample| {
         let mut labels = labels.iter();

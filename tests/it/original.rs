@@ -1,4 +1,4 @@
-//! An original Sampler, as far as others can see it: what its receiver writes into the collection,
+//! The original Sampler, as far as others can see it: what its receiver writes into the collection,
 //! and what one poll of its worker does there and towards Abacus. Written from descriptions of its
 //! behaviour, faults and all, and without our state machine, which it is to be compared with.
 
@@ -49,7 +49,7 @@ fn number(bson: Option<&Bson>) -> Option<i64> {
 }
 
 impl Original {
-    /// An original with the indexes that it makes at its start.
+    /// The original with the indexes that it makes at its start.
     pub(crate) async fn install(world: &Landscape) -> Self {
         let spans = world.spans().await;
         let named = |name: &str| IndexOptions::builder().name(name.to_owned()).build();

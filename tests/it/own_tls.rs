@@ -103,7 +103,10 @@ async fn clients_with_a_certificate_are_let_in_and_a_new_certificate_is_taken_up
     })
     .await;
     assert_eq!(start(&known, &receiver, 6).await, 0);
-    assert_eq!(receiver.logs_of("the certificate was read anew").len(), 1);
+    let told = receiver
+        .until_logged("the certificate was read again", 1)
+        .await;
+    assert_eq!(told.len(), 1);
     receiver.sigterm().unwrap();
     assert_eq!(receiver.wait_exit(PATIENCE).await.unwrap(), 0);
 }

@@ -1,218 +1,236 @@
-//! The platform, played: what `cf push` makes of `deploy/manifest.yml`, and what becomes of requests
-//! and bills while it replaces every instance.
+//! What `cf push` takes, and a rolling update under load.
 
-mod cell;
-mod load;
-mod router;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bson::doc;
-use sampler_testkit::build::stop_event;
-use sampler_testkit::manifest::{App, Manifest, Variables, example_variables, manifest};
-use sampler_testkit::now_millis;
-use sampler_testkit::uaa::{Discovery, StandInUaa};
-use serde_json::{Value, json};
+use reqwest::Client;
+use sampler_testkit::build::{start_event, stop_event};
+use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
+use sampler_testkit::{Program, now_millis, wait_until, workspace_dir};
+use serde_json::Value;
 use tokio::process::Command;
+use tokio::task::JoinSet;
 
-use crate::landscape::{Landscape, PATIENCE};
-use cell::{Cell, Delivery, End, Instance};
-use load::Load;
-use router::{REQUEST_ID, Router, trace_id};
+use crate::landscape::{HOUR, Landscape, MINUTE, PATIENCE, client, until_ready};
 
-const WORKER_TOKEN: &str = "token.of.the-worker";
+/// Names the folder of packages that `cargo xtask package` makes. Without it the programs are those that
+/// were built for the tests.
+const PACKAGES_VARIABLE: &str = "SAMPLER_PACKAGE_DIR";
 
-/// The programs that are replaced, and those that replace them. They may be the same build: what
-/// tells them apart for the platform is the version of the app, and for the store nothing does.
-const OLD: &str = "version-1";
-const NEW: &str = "version-2";
+/// Providers at work at the same time.
+const PROVIDERS: usize = 4;
 
-fn set(variables: &mut Variables, name: &str, value: impl Into<Value>) {
-    let known = variables.insert(name.to_owned(), value.into());
-    assert!(known.is_some(), "the example has no {name}");
+/// The keys of an app that `cf push` knows, as far as the manifest uses them.
+const KEYS: [&str; 18] = [
+    "name",
+    "metadata",
+    "path",
+    "stack",
+    "buildpacks",
+    "command",
+    "instances",
+    "memory",
+    "disk_quota",
+    "routes",
+    "no-route",
+    "services",
+    "health-check-type",
+    "health-check-http-endpoint",
+    "health-check-invocation-timeout",
+    "readiness-health-check-type",
+    "readiness-health-check-http-endpoint",
+    "readiness-health-check-invocation-timeout",
+];
+
+/// The folder with the package of a program, where packages are given.
+fn package(program: &str) -> Option<PathBuf> {
+    let packages = std::env::var_os(PACKAGES_VARIABLE)?;
+    let folder = program.trim_start_matches("sampler-");
+    Some(workspace_dir().join(packages).join(folder))
 }
 
-fn apps(manifest: &Manifest) -> (&App, &App) {
-    let app = |name| manifest.app(name).unwrap();
-    (app("sampler-receiver"), app("sampler-worker"))
+/// `deploy/manifest.yml` with the variables of the example.
+fn manifest() -> Value {
+    let read = |name: &str| {
+        let path = workspace_dir().join("deploy").join(name);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let mut text = read("manifest.yml");
+    let variables: BTreeMap<String, Value> =
+        serde_saphyr::from_str(&read("vars.example.yml")).unwrap();
+    for (name, value) in variables {
+        let place = format!("(({name}))");
+        assert!(text.contains(&place), "nothing uses {name}");
+        text = text.replace(&place, &value.to_string());
+    }
+    assert!(!text.contains("(("), "a variable has no example: {text}");
+    serde_saphyr::from_str(&text).unwrap()
 }
 
-/// The example with addresses filled in has valid settings, and apps
-/// that accept a request only with a token, survive the loss of a machine and are looked at by HTTP.
+/// The apps have valid settings, accept a request only with a token, survive the loss of a machine, and
+/// are checked by HTTP.
 #[tokio::test]
 async fn what_is_pushed_is_what_the_programs_take() {
-    let manifest = manifest(&example_variables().unwrap()).unwrap();
-    let cell = Cell::new(&manifest.applications, "mongodb://u:p@h/db").await;
-    let (receiver, worker) = apps(&manifest);
-    assert!(!receiver.routes.is_empty() && worker.no_route);
-    for app in [receiver, worker] {
-        let check = format!("{} --check-config", app.command);
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", &check]).current_dir(cell.package(app));
-        shell.env_clear().envs(app.environment());
-        let checked = shell.output().await.unwrap();
+    let manifest = manifest();
+    let apps = manifest["applications"].as_array().unwrap();
+    assert_eq!(apps.len(), 2);
+    for (app, program) in apps.iter().zip([RECEIVER, WORKER]) {
+        let mut keys = app.as_object().unwrap().keys();
+        let unknown = keys.find(|key| *key != "env" && !KEYS.contains(&key.as_str()));
+        assert_eq!(unknown, None);
+        assert_eq!(app["name"], program);
+        let path = program.replace("sampler-", "../target/deploy/");
+        assert_eq!(app["path"], path);
+        assert_eq!(app["command"], format!("./{program}"));
+        assert_eq!(app["no-route"] == true, program == WORKER);
+        assert_eq!(app["env"]["SECURED"], "true");
+        assert!(app["instances"].as_u64() >= Some(2));
+        assert_eq!(app["stack"], "cflinuxfs4");
+        assert_eq!(app["buildpacks"][0], "binary_buildpack");
+        for check in ["health-check", "readiness-health-check"] {
+            assert_eq!(app[format!("{check}-type")], "http");
+        }
+        let environment = app["env"].as_object().unwrap().iter();
+        let environment = environment.map(|(name, value)| {
+            let text = value.as_str();
+            (name, text.expect("an environment holds texts"))
+        });
+        let mut command = match package(program) {
+            Some(folder) => {
+                let procfile = std::fs::read_to_string(folder.join("Procfile")).unwrap();
+                assert_eq!(procfile, format!("web: ./{program}\n"));
+                Command::new(folder.join(program))
+            }
+            None => Command::new(binary(program).await.unwrap()),
+        };
+        command.arg("--check-config").env_clear().envs(environment);
+        let checked = command.output().await.unwrap();
         let errors = String::from_utf8(checked.stderr).unwrap();
-        assert!(checked.status.success(), "{}: {errors}", app.name);
-        // A package that was given brings along what starts it without a manifest.
-        if let Ok(procfile) = std::fs::read_to_string(cell.package(app).join("Procfile")) {
-            assert_eq!(procfile, format!("web: {}\n", app.command));
-        }
-        assert_eq!(app.env["SECURED"], "true");
-        assert!(app.instances >= 2);
-        assert_eq!((app.stack.as_str(), app.services.len()), ("cflinuxfs4", 1));
-        assert_eq!(app.buildpacks, ["binary_buildpack"]);
-        assert_eq!(app.health_check_type, "http");
-        assert_eq!(app.readiness_health_check_type, "http");
-        assert_eq!(app.metadata.labels["product"], "sampler");
-        for value in app.env.values() {
-            assert!(value.is_string(), "{value}: an environment holds texts");
-        }
+        assert!(checked.status.success(), "{program}: {errors}");
     }
 }
 
-/// The world around the apps, and the manifest with its addresses.
-struct World {
-    landscape: Landscape,
-    uaa: StandInUaa,
-    manifest: Manifest,
-    cell: Cell,
-    router: Router,
+/// Providers that start and stop usages without a pause, and repeat nothing.
+#[derive(Default)]
+struct Load {
+    /// The receivers that get requests.
+    receivers: Mutex<Vec<String>>,
+    /// How long each instance of a resource was used, in ms.
+    durations: Mutex<BTreeMap<String, i128>>,
+    is_over: AtomicBool,
 }
 
-impl World {
-    async fn new() -> Self {
-        let landscape = Landscape::new("platform").await;
-        let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-        uaa.add_client("a-receiver", "hush", &["abacus.usage.write"]);
-        uaa.add_client("a-worker", "hush", &["abacus.usage.sampler.write"]);
-        uaa.give_out(WORKER_TOKEN);
-        landscape.abacus.set_bearer(Some(WORKER_TOKEN.to_owned()));
-        let mut variables = example_variables().unwrap();
-        set(&mut variables, "collector_url", landscape.abacus.base_url());
-        set(
-            &mut variables,
-            "provisioning_url",
-            landscape.abacus.base_url(),
-        );
-        set(&mut variables, "auth_server", uaa.base_url());
-        for app in ["receiver", "worker"] {
-            set(
-                &mut variables,
-                &format!("{app}_client_id"),
-                format!("a-{app}"),
-            );
-            set(&mut variables, &format!("{app}_client_secret"), "hush");
+impl Load {
+    /// Sends to the next receiver, or where that refuses the connection to another one, as a router does.
+    /// Nothing is sent twice.
+    async fn post(&self, http: &Client, turn: usize, path: &str, event: &Value) {
+        let receivers = self.receivers.lock().unwrap().clone();
+        for index in 0..receivers.len() {
+            let receiver = &receivers[(turn + index) % receivers.len()];
+            let url = format!("{receiver}/v1/events/{path}");
+            match http.post(url).json(event).send().await {
+                Ok(answer) => return assert_eq!(answer.status(), 201),
+                Err(error) if error.is_connect() => {}
+                Err(error) => panic!("{error:?}"),
+            }
         }
-        set(&mut variables, "dimension", "hour");
-        let manifest = manifest(&variables).unwrap();
-        let cell = Cell::new(&manifest.applications, landscape.database.uri()).await;
-        let router = Router::start().await;
-        Self {
-            landscape,
-            uaa,
-            manifest,
-            cell,
-            router,
+        panic!("no receiver accepts connections");
+    }
+
+    async fn provide(self: Arc<Self>, provider: usize) {
+        let http = client();
+        for number in (provider..).step_by(PROVIDERS) {
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let began = now_millis() - 3 * HOUR;
+            let duration = 90 * MINUTE + i64::try_from(number % 1_000).unwrap();
+            let target = number as u64;
+            let start = start_event(target, began);
+            let stop = stop_event(target, began + duration);
+            self.post(&http, number, "start", &start).await;
+            self.post(&http, number, "stop", &stop).await;
+            let instance = stop["resource_instance_id"].as_str().unwrap().to_owned();
+            let mut durations = self.durations.lock().unwrap();
+            durations.insert(instance, duration.into());
         }
     }
 
-    async fn start(&self, app: &App, version: &str, index: usize, delivery: Delivery) -> Instance {
-        let instance = self.cell.start(app, version, index, delivery).await;
-        if !app.no_route {
-            self.router.add(instance.backend.clone());
-        }
-        instance
+    fn count(&self) -> usize {
+        self.durations.lock().unwrap().len()
     }
 
-    async fn push(&self, app: &App, delivery: Delivery) -> Vec<Instance> {
-        let mut instances = Vec::new();
-        for index in 0..app.instances {
-            instances.push(self.start(app, OLD, index, delivery).await);
-        }
-        instances
-    }
-
-    /// `cf push --strategy rolling`: a new instance, and when it is ready, one old less. The first
-    /// `deaf` of the old ones do not hear that they shall stop.
-    async fn roll(
-        &self,
-        app: &App,
-        old: &[Instance],
-        delivery: Delivery,
-        deaf: usize,
-    ) -> (Vec<Instance>, Vec<End>) {
-        let (mut new, mut ends) = (Vec::new(), Vec::new());
-        for instance in old {
-            new.push(self.start(app, NEW, instance.index, delivery).await);
-            self.router.until_all_answer().await;
-            ends.push(instance.stop(instance.index < deaf).await);
-            self.router.remove(&instance.backend.url);
-        }
-        (new, ends)
+    async fn until_more(&self) {
+        let before = self.count();
+        wait_until("each receiver has answered", PATIENCE, async || {
+            self.count() > before + 40
+        })
+        .await;
     }
 }
 
+async fn start(launch: Launch, world: &Landscape, program: &str) -> Program {
+    let launch = match package(program) {
+        Some(folder) => launch.path(folder.join(program)),
+        None => launch,
+    };
+    let program = launch.start().await.unwrap();
+    until_ready(&world.http, &program).await;
+    program
+}
+
+async fn start_receiver(world: &Landscape, load: &Load) -> Program {
+    let receiver = start(world.receiver(), world, RECEIVER).await;
+    load.receivers.lock().unwrap().push(receiver.base_url());
+    receiver
+}
+
+/// As `cf push --strategy rolling` does it: a new instance, and when it is ready, one old less.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_update_under_load_fails_no_request_and_bills_each_ms_once() {
-    let world = World::new().await;
-    let (receiver, worker) = apps(&world.manifest);
-    let receivers = world.push(receiver, Delivery::Variable).await;
-    let workers = world.push(worker, Delivery::Folder).await;
-    let token = world.uaa.token(&["abacus.sampler.write"]);
-    let load = Load::start(world.router.url(), &token);
-
-    // The first of the old workers does not hear its SIGTERM, and so meets the SIGKILL.
-    let (rolled, rolled_workers) = tokio::join!(
-        world.roll(receiver, &receivers, Delivery::File, 0),
-        world.roll(worker, &workers, Delivery::File, 1),
-    );
-    let (new_receivers, ends) = rolled;
-    assert_eq!(ends, vec![End::Exit(0); receiver.instances]);
-    let (_new_workers, ends) = rolled_workers;
-    assert_eq!((&ends[0], &ends[1]), (&End::Killed, &End::Exit(0)));
-    world.router.until_all_answer().await;
-    let sent = load.stop().await;
-    assert_eq!(sent.failures, Vec::<String>::new());
-
-    let spans = world.landscape.spans().await;
+    let world = Landscape::new("platform").await;
+    let load = Arc::new(Load::default());
+    let mut receivers = Vec::new();
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        receivers.push(start_receiver(&world, &load).await);
+        workers.push(start(world.worker(), &world, WORKER).await);
+    }
+    let mut providing: JoinSet<()> = (0..PROVIDERS)
+        .map(|provider| Arc::clone(&load).provide(provider))
+        .collect();
+    for old in 0..2 {
+        receivers.push(start_receiver(&world, &load).await);
+        load.until_more().await;
+        receivers[old].sigterm().unwrap();
+        assert_eq!(receivers[old].wait_exit(PATIENCE).await.unwrap(), 0);
+        let url = receivers[old].base_url();
+        load.receivers.lock().unwrap().retain(|known| *known != url);
+        workers.push(start(world.worker(), &world, WORKER).await);
+        // The first of the old workers does not hear its SIGTERM, and is killed.
+        if old == 0 {
+            workers[old].freeze().unwrap();
+            workers[old].sigterm().unwrap();
+            workers[old].kill().unwrap();
+        } else {
+            workers[old].sigterm().unwrap();
+            assert_eq!(workers[old].wait_exit(PATIENCE).await.unwrap(), 0);
+        }
+    }
+    load.until_more().await;
+    load.is_over.store(true, Ordering::Relaxed);
+    while let Some(provider) = providing.join_next().await {
+        provider.unwrap();
+    }
+    let spans = world.spans().await;
     let kept = spans.count_documents(doc! {}).await.unwrap();
-    assert_eq!(usize::try_from(kept).unwrap(), sent.durations.len());
-    world.landscape.until_complete(kept).await;
-    let abacus = &world.landscape.abacus;
+    assert_eq!(usize::try_from(kept).unwrap(), load.count());
+    world.until_complete(kept).await;
+    let abacus = &world.abacus;
     let billed = abacus.duration_sum_by(|usage| usage.target()[5].to_owned());
-    assert_eq!(billed, sent.durations);
+    assert_eq!(billed, *load.durations.lock().unwrap());
     assert!(abacus.put_aside().is_empty());
-    tells_who_and_for_whom(&world, &token, &new_receivers).await;
-}
-
-/// A request that is refused is found in the log of the instance that got it, by the ids of the
-/// router.
-async fn tells_who_and_for_whom(world: &World, token: &str, receivers: &[Instance]) {
-    let url = format!("{}/v1/events/stop", world.router.url());
-    let unknown = stop_event(u64::MAX, now_millis());
-    let request = world.landscape.http.post(url).json(&unknown);
-    let answer = request.bearer_auth(token).send().await.unwrap();
-    assert_eq!(answer.status(), 422);
-    let id = answer.headers()[REQUEST_ID].to_str().unwrap().to_owned();
-    let turn = u64::from_str_radix(id.rsplit('-').next().unwrap(), 16).unwrap();
-    let find = || {
-        let line = |instance: &Instance| {
-            let refused = instance.program.logs_of("refused");
-            let line = refused.into_iter().find(|line| line["request_id"] == id)?;
-            Some((instance.index, line))
-        };
-        receivers.iter().find_map(line)
-    };
-    sampler_testkit::wait_until("the line is there", PATIENCE, async || find().is_some()).await;
-    let (index, line) = find().unwrap();
-    let expected = json!({
-        "trace_id": trace_id(turn), "cloudfoundry.app.name": "sampler-receiver",
-        "cloudfoundry.space.name": "production", "cloudfoundry.app.instance.id": index.to_string(),
-        "service.instance.id": format!("sampler-receiver-{NEW}-{index}"),
-    });
-    for (name, value) in expected.as_object().unwrap() {
-        assert_eq!(&line[name], value, "{name} in {line}");
-    }
-    for instance in receivers {
-        let starting = &instance.program.logs_of("starting")[0];
-        assert_eq!(starting["cloudfoundry.app.version"], NEW, "{starting}");
-    }
 }

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use reqwest::RequestBuilder;
-use sampler_testkit::build::{start_event, stop_event, with};
+use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::program::Launch;
-use sampler_testkit::uaa::{Discovery, Offer, StandInUaa};
+use sampler_testkit::uaa::{Discovery, StandInUaa};
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 
@@ -122,41 +122,6 @@ async fn secured_programs_bill_with_tokens_of_uaa_and_say_nothing_of_them() {
         &token,
     ];
     assert_discreet(&[&receiver, &worker], &secrets.map(str::to_owned));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn keys_change_and_uaa_goes_away_while_a_receiver_runs() {
-    let (world, uaa) = (Landscape::new("rotation").await, uaa().await);
-    let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let resource = uaa.token(&["openid", "abacus.sampler.postgres.write"]);
-    use_for_a_day(&world, &receiver, &resource, 1).await;
-    let redis = with(start_event(2, now_millis()), "resource_id", "redis");
-    let redis = post(&world, &receiver, "/v1/events/start", &redis).bearer_auth(&resource);
-    assert_eq!(sent(redis).await, 403);
-
-    uaa.rotate().unwrap();
-    let new = uaa.token(&[WRITE]);
-    let status = async |token: &str| {
-        let path = "/v1/events/stop";
-        sent(post(&world, &receiver, path, &stop_event(3, now_millis())).bearer_auth(token)).await
-    };
-    // The keys were fetched a moment ago; after ten seconds they may be fetched again.
-    wait_until("the new key is taken", PATIENCE, async || {
-        status(&new).await == 422
-    })
-    .await;
-    let fetched = uaa.asked(Offer::Keys);
-    uaa.go_away().await;
-    assert_eq!(status(&new).await, 422);
-    assert_eq!(status(&resource).await, 422);
-    for _ in 0..50 {
-        let refused = status("bm90.YQ.dG9rZW4").await;
-        assert_eq!(refused, 401);
-    }
-    uaa.come_back().await.unwrap();
-    assert!(fetched <= 4, "{fetched}");
-    assert_discreet(&[&receiver], &[new, resource]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,54 +253,4 @@ async fn a_receiver_whose_uaa_names_no_issuer_ends_and_says_which_setting_is_mis
         401
     );
     assert_eq!(sent(post(of(issuer))).await, 201);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_another_identity_zone_are_refused_and_audiences_of_uaa_are_understood() {
-    let (world, uaa) = (Landscape::new("zones").await, uaa().await);
-    let receiver = secured(world.receiver(), &uaa)
-        .env("SAMPLER_TOKEN_AUDIENCE", "abacus.sampler,abacus.sampler.*")
-        .start()
-        .await
-        .unwrap();
-    until_ready(&world.http, &receiver).await;
-    let postgres = "abacus.sampler.postgres.write";
-    let event = with(
-        start_event(1, now_millis() - DAY),
-        "resource_id",
-        "postgres",
-    );
-    let event = with(event, "id", "a");
-    let post =
-        |token: String| post(&world, &receiver, "/v1/events/start", &event).bearer_auth(token);
-    assert_eq!(sent(post(uaa.token_of_zone("tenant", &[WRITE]))).await, 401);
-    assert_eq!(
-        sent(post(uaa.token(&["openid"]))).await,
-        401,
-        "of another audience"
-    );
-    assert_eq!(sent(post(uaa.token(&[postgres]))).await, 201);
-    assert_eq!(sent(post(uaa.token(&[WRITE]))).await, 201, "a repeat");
-}
-
-/// Somebody writes `DB_URI` without a host: the password stands where a port is expected.
-#[tokio::test]
-async fn an_address_without_a_host_does_not_print_its_password() {
-    for program in ["sampler-receiver", "sampler-worker"] {
-        for uri in ["mongodb://me:s3cr3t/db", "mongodb://me:s3cr3t@/db"] {
-            let program = Launch::new(program)
-                .env("COLLECTOR_URL", "http://localhost:1")
-                .env("DB_URI", uri)
-                .spawn()
-                .await
-                .unwrap();
-            assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64);
-            wait_until("it says what is wrong", PATIENCE, async || {
-                program.lines().join("\n").contains("DB_URI")
-            })
-            .await;
-            let output = program.lines().join("\n");
-            assert!(!output.contains("s3cr3t"), "{output}");
-        }
-    }
 }

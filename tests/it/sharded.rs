@@ -222,7 +222,7 @@ fn target(instance: &str) -> Target {
     Target::from_store(["o", "s", "c", "r", "p", instance])
 }
 
-/// A complete span that ended long ago, one that cannot be read, and one of an original.
+/// A complete span that ended long ago, one that cannot be read, and one of the original.
 async fn odd_spans(world: &Landscape) {
     let now = now_millis();
     let span = |name: &str, processing: Document| {
@@ -392,7 +392,7 @@ async fn each_statement_says_where_its_span_is_kept() {
     let shadow = shadow.start().await.unwrap();
     wait_until("the shadow has read all spans", PATIENCE, async || {
         !shadow
-            .logs_of("compared with what an original decided")
+            .logs_of("compared with what the original Sampler decided")
             .is_empty()
     })
     .await;

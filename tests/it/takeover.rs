@@ -1,4 +1,4 @@
-//! Taking the place of an original Sampler in its own collection, while it still runs: the steps
+//! Taking the place of the original Sampler in its own collection, while it still runs: the steps
 //! of `docs/migration.md`, each with its check, and the way back.
 
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ async fn shadow(world: &Landscape, dimension: &str) -> Program {
 
 /// What the rounds of a shadow found, from its second on: the first may have begun before.
 fn rounds(shadow: &Program) -> Vec<Value> {
-    let mut rounds = shadow.logs_of("compared with what an original decided");
+    let mut rounds = shadow.logs_of("compared with what the original Sampler decided");
     rounds.drain(..rounds.len().min(1));
     rounds
 }
@@ -146,13 +146,16 @@ async fn a_shadow_knows_the_faults_of_an_original_by_name_and_tells_of_the_rest(
     original.poll_until_done().await;
     let round = until_looked(&here, |round| count(round, "ahead_of_time") == 1).await;
     assert_eq!(count(&round, "differences"), 0, "{round}");
-    assert!(here.logs_of("an original decided differently").is_empty());
+    assert!(
+        here.logs_of("the original Sampler decided differently")
+            .is_empty()
+    );
     // A wrong plan: it leaves out a minute.
     original
         .leave_plan(3, (now - HOUR, now - HOUR + MINUTE), "odd")
         .await;
     until_looked(&here, |round| count(round, "differences") > 0).await;
-    let told = here.logs_of("an original decided differently");
+    let told = here.logs_of("the original Sampler decided differently");
     assert_eq!(told.len(), 1, "each is told once: {told:?}");
     drop(here);
 
@@ -160,7 +163,7 @@ async fn a_shadow_knows_the_faults_of_an_original_by_name_and_tells_of_the_rest(
     // from it at any time of the day; a day's window ends where the last hour of the day does.
     let wrong = shadow(&world, "minute").await;
     until_looked(&wrong, |round| count(round, "differences") > 1).await;
-    let told = wrong.logs_of("an original decided differently");
+    let told = wrong.logs_of("the original Sampler decided differently");
     let says = |line: &Value| {
         line["difference"]
             .as_str()
@@ -289,101 +292,4 @@ async fn until_taken_in(world: &Landscape) {
                 == 0
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_collection_of_an_original_is_taken_over_while_its_receiver_still_writes() {
-    let world = Landscape::new("takeover").await;
-    let original = Original::install(&world).await;
-    let start = now_millis() - 3 * DAY;
-    for target in 0..20 {
-        original.start(target, start).await;
-    }
-    for target in 0..5 {
-        original.stop(target, start + DAY + 1).await;
-    }
-    // One had planned an interval, and died before it was executed.
-    let plan = (start, start + 2 * HOUR);
-    original.leave_plan(7, plan, "left behind").await;
-
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let worker = world.worker().start().await.unwrap();
-    world.until_complete(5).await;
-    let sampled = i128::from(3 * DAY - 2 * HOUR);
-    wait_until("the open ones are sampled", PATIENCE, async || {
-        (5..20).all(|target| world.billed(&format!("instance-{target}")) > sampled)
-    })
-    .await;
-    // What it had planned has its entry under its own id, and totals begin at what it had sampled.
-    let theirs = doc! { "_id": "left behind" };
-    let theirs = world.usages().await.find_one(theirs).await.unwrap();
-    assert_eq!(theirs.unwrap().get_i64("duration").unwrap(), 2 * HOUR);
-    // Both receivers write: stops of ours for its spans, its stops for ours, late ones all.
-    for target in 5..10 {
-        let event = stop_event(target, start + DAY + 1);
-        world.take(&receiver, "/v1/events/stop", &event).await;
-    }
-    for target in 10..15 {
-        original.stop(target, start + DAY + 1).await;
-    }
-    for target in 20..25 {
-        let event = start_event(target, start);
-        world.take(&receiver, "/v1/events/start", &event).await;
-    }
-    wait_until("those are sampled, too", PATIENCE, async || {
-        (20..25).all(|target| world.billed(&format!("instance-{target}")) > sampled)
-    })
-    .await;
-    for target in 15..25 {
-        original.stop(target, start + DAY + 1).await;
-    }
-    world.until_complete(25).await;
-    for target in 0..25 {
-        let billed = world.billed(&format!("instance-{target}"));
-        assert_eq!(billed, i128::from(DAY + 1), "{target}");
-    }
-    world.assert_ledger().await;
-    let counted = world.abacus.counted();
-    assert!(
-        counted
-            .iter()
-            .any(|counted| counted.usage.dedup_id == "left behind")
-    );
-    assert!(
-        !worker
-            .logs_of("adopted what an original Sampler wrote")
-            .is_empty()
-    );
-}
-
-/// A span that was handled by us has all that a worker of the original looks for, should the
-/// operator go back to it.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_we_leave_behind_an_original_understands() {
-    let world = Landscape::new("way_back").await;
-    let receiver = world.receiver().start().await.unwrap();
-    let worker = world.worker().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let start = now_millis() - 3 * HOUR;
-    world
-        .take(&receiver, "/v1/events/start", &start_event(1, start))
-        .await;
-    world
-        .take(&receiver, "/v1/events/stop", &stop_event(1, start + HOUR))
-        .await;
-    world.until_complete(1).await;
-    drop(worker);
-    let spans = world.spans().await;
-    let span = spans.find_one(doc! {}).await.unwrap().unwrap();
-    assert!(span.get_bool("end_is_set").unwrap());
-    let processing = span.get_document("processing").unwrap();
-    assert_eq!(processing.get("planned_interval"), Some(&Bson::Null));
-    assert!(matches!(processing.get("version"), Some(Bson::Int32(_))));
-    let last = processing.get_document("last_interval").unwrap();
-    assert!(last.get_str("usage_guid").is_ok());
-    // What it does not know it copies with the plan, or leaves as it is.
-    assert!(!last.contains_key("planned_at"));
-    let counted = world.abacus.counted_count();
-    assert_eq!(world.assert_ledger().await as u64, counted);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use mongodb::options::ReadConcern;
-use sampler_testkit::program::build_cli;
+use sampler_testkit::program::{CLI, binary};
 use sampler_testkit::{Program, now_millis, wait_until, workspace_dir};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -82,7 +82,6 @@ fn expected(pods: &[Pod]) -> BTreeMap<(i64, &'static str), i128> {
     sums
 }
 
-/// The same as it was billed.
 fn billed(world: &Landscape) -> BTreeMap<(i64, &'static str), i128> {
     let mut sums = BTreeMap::new();
     for (day, amounts) in world.abacus.amounts_per_day() {
@@ -109,7 +108,6 @@ fn event(pod: &Pod, timestamp: i64) -> Value {
     })
 }
 
-/// The start of a pod.
 fn start_of(pod: &Pod) -> Value {
     let measured = MEASURES.into_iter().zip(pod.held);
     let measured: Vec<Value> = measured
@@ -174,8 +172,7 @@ async fn the_real_trace_is_billed_to_the_millisecond() {
 
 /// The verifier, which reads the file and the API by itself, finds nothing.
 async fn verify(receiver: &Program, shift: i64, count: u64) {
-    let program = tokio::task::spawn_blocking(build_cli).await.unwrap();
-    let mut command = Command::new(program.unwrap());
+    let mut command = Command::new(binary(CLI).await.unwrap());
     command.arg("verify").arg(file()).env_clear();
     command.args(["--url", &receiver.base_url(), "--granularity", "day"]);
     command.args(["--offset", &format!("{shift}ms"), "--kept", "400d"]);

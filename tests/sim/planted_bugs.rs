@@ -24,6 +24,24 @@ fn totals_that_forget_a_resend_are_found() {
 }
 
 #[test]
+fn posting_what_takes_back_a_usage_that_never_counted_is_found() {
+    assert_found(
+        Mutant::PostsWhatIsWithheld,
+        300,
+        &["what never counted was taken back"],
+    );
+}
+
+#[test]
+fn an_entry_that_learns_before_its_span_that_a_usage_was_set_aside_is_found() {
+    assert_found(
+        Mutant::SetAsideUnknownToSpan,
+        300,
+        &["what never counted was taken back"],
+    );
+}
+
+#[test]
 fn executing_without_the_version_is_found() {
     assert_found(
         Mutant::ExecutedIgnoresVersion,

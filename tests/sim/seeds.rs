@@ -29,13 +29,20 @@ fn the_law_holds_on_these_seeds_too() {
     run_all(150..300);
 }
 
-/// Seeds that have failed once, each with what was wrong: all of them faults of the simulation.
+/// Seeds that have failed once: the last four for faults of resends, the others for faults of the
+/// simulation.
 #[test]
 fn the_law_holds_on_seeds_that_have_failed() {
-    run_all([25, 109, 364, 635, 347, 1_280].into_iter());
+    let of_simulation = [
+        25, 106, 109, 291, 319, 344, 364, 489, 635, 347, 1_280, 300_718, 1_000_210, 1_003_051,
+    ];
+    run_all(
+        of_simulation
+            .into_iter()
+            .chain([301_309, 700_049, 800_097, 901_884]),
+    );
 }
 
-/// Fresh seeds.
 #[test]
 fn the_law_holds_on_fresh_seeds() {
     #[expect(clippy::disallowed_methods, reason = "fresh seeds come from the clock")]

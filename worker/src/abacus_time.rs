@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sampler_abacus::{AnswerDate, ClockEstimate, Noted, Pace, Reading};
 use sampler_domain::Timestamp;
+use sampler_service::Limiter;
 use sampler_service::environment::Clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -36,6 +37,8 @@ pub struct AbacusTime {
     began: Instant,
     pace: Pace,
     state: Mutex<State>,
+    /// Limits how often the log says that there is no answer.
+    no_answer: Limiter<()>,
     /// Notified when the time becomes known.
     known: Notify,
 }
@@ -49,8 +52,6 @@ struct State {
     probed_at: Option<Duration>,
     /// Whether the last probe had an answer.
     is_answered: bool,
-    /// When the log said last that there is no answer.
-    no_answer_reported_at: Option<Duration>,
     reported: ClockState,
 }
 
@@ -82,9 +83,9 @@ impl AbacusTime {
                 is_far_ahead: false,
                 probed_at: None,
                 is_answered: false,
-                no_answer_reported_at: None,
                 reported: ClockState::default(),
             }),
+            no_answer: Limiter::new(1, NO_ANSWER_INTERVAL),
             known: Notify::new(),
         })
     }
@@ -203,11 +204,7 @@ impl AbacusTime {
 
     /// Logs, once in a while, why nothing is sampled.
     fn report_no_answer(&self, error: &str) {
-        let (moment, mut state) = (self.moment(), self.state());
-        let is_recent =
-            |reported_at: Duration| moment.saturating_sub(reported_at) < NO_ANSWER_INTERVAL;
-        if !state.no_answer_reported_at.is_some_and(is_recent) {
-            state.no_answer_reported_at = Some(moment);
+        if self.no_answer.admit(()).is_some() {
             warn!(
                 code = "clock.no_answer",
                 error, "Abacus does not answer: nothing is sampled before it does"

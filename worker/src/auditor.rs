@@ -1,16 +1,16 @@
 //! The auditor: goes through the spans of this worker, a few in a second, and compares how far each is
 //! sampled with its totals and its entries in the ledger. It changes nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use sampler_domain::{ConservationCheck, Difference, Id, SpanId};
+use sampler_service::Limiter;
 use sampler_settings::millis;
 use sampler_store::{SpanKey, StoreError};
-use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::{IgnoreProgress, Worker, error_chain};
@@ -34,11 +34,20 @@ const LOGGED_FOR: Duration = Duration::from_hours(1);
 const LOGGED_MAX: usize = 10_000;
 
 /// The findings of the auditor.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Findings {
     count: Arc<AtomicU64>,
-    /// When a difference of a span was logged last.
-    logged: Mutex<HashMap<SpanId, Instant>>,
+    /// The spans whose difference was logged.
+    logged: Limiter<SpanId>,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self {
+            count: Arc::default(),
+            logged: Limiter::new(1, LOGGED_FOR).for_keys(LOGGED_MAX),
+        }
+    }
 }
 
 impl Findings {
@@ -49,18 +58,9 @@ impl Findings {
 
     /// Whether a difference of the span must be logged now. If so, it counts as logged.
     fn is_news(&self, id: &SpanId) -> bool {
-        let mut logged = self.logged.lock().expect("nobody panics with it");
-        if logged.get(id).is_some_and(|at| at.elapsed() < LOGGED_FOR) {
-            return false;
-        }
-        if logged.len() >= LOGGED_MAX {
-            logged.retain(|_, at| at.elapsed() < LOGGED_FOR);
-        }
-        if logged.len() < LOGGED_MAX {
-            logged.insert(id.clone(), Instant::now());
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        true
+        let is_news = self.logged.admit(id.clone()).is_some();
+        self.count.fetch_add(is_news.into(), Ordering::Relaxed);
+        is_news
     }
 }
 
@@ -77,7 +77,7 @@ impl Worker {
                 if let Err(error) = self.audit_spans(*partition, &mut from).await {
                     warn!(
                         code = "audit.check_failed",
-                        error = error_chain(error),
+                        error = error_chain(&error),
                         "checking spans failed"
                     );
                     // The shard of another partition may answer. The next round goes on here.
@@ -92,10 +92,7 @@ impl Worker {
     /// Goes through the spans of a partition, from this instance on, while this worker owns it; moves it
     /// along.
     async fn audit_spans(&self, partition: u32, from: &mut Option<Id>) -> Result<(), StoreError> {
-        let mut pages = self
-            .parts
-            .span_scan
-            .spans_of(partition, from.as_ref(), PAGE);
+        let mut pages = self.parts.work.spans_of(partition, from.as_ref(), PAGE);
         while let Some(page) = pages.next().await {
             for key in page? {
                 if self.stop.is_cancelled() || !self.ownership.partitions().contains(&partition) {
@@ -123,18 +120,20 @@ impl Worker {
                 used,
                 billed,
                 skipped,
+                unanswered,
                 usages,
                 entries_billed,
                 entries_skipped,
+                entries_unanswered,
                 entries,
                 missing,
             } = difference;
             let [missing_from, missing_to] =
                 [missing.map(|it| it.start), missing.map(|it| it.end)].map(display);
             error!(code = "audit.difference", span.id = %key.id, used_ms = used,
-                billed_ms = billed, skipped_ms = skipped, usages,
-                entries_billed_ms = entries_billed, entries_skipped_ms = entries_skipped, entries,
-                missing_from, missing_to,
+                billed_ms = billed, skipped_ms = skipped, unanswered_ms = unanswered, usages,
+                entries_billed_ms = entries_billed, entries_skipped_ms = entries_skipped,
+                entries_unanswered_ms = entries_unanswered, entries, missing_from, missing_to,
                 "a span, its totals and its entries in the ledger do not agree");
         }
         Ok(())

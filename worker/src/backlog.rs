@@ -1,6 +1,6 @@
 //! Counts the backlog, and publishes it and this worker's rate for all instances.
 
-use sampler_steering::count_pause;
+use sampler_steering::{count_backlog, count_pause};
 use sampler_store::{BacklogQuery, StoreError};
 use tokio::time::Instant;
 use tracing::warn;
@@ -13,12 +13,12 @@ impl Worker {
         while self.wait_until_time_known(&IgnoreProgress).await {
             let began = Instant::now();
             if self.ownership.owns_first()
-                && let Err(error) = self.count_backlog(began).await
+                && let Err(error) = self.count_backlog().await
                 && self.steering.may_report("backlog.not_counted")
             {
                 warn!(
                     code = "backlog.not_counted",
-                    error = error_chain(error),
+                    error = error_chain(&error),
                     "the backlog could not be counted"
                 );
             }
@@ -27,28 +27,27 @@ impl Worker {
         }
     }
 
-    async fn count_backlog(&self, began: Instant) -> Result<(), StoreError> {
+    async fn count_backlog(&self) -> Result<(), StoreError> {
         let now = self.now();
         let query = BacklogQuery {
             now,
             closing: self.closing(now),
             granularities: self.options.policy.granularities.clone(),
         };
-        let mut backlog = self.parts.backlogs.count(&query).await?;
-        backlog.cost = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
-        self.parts.backlogs.publish(&backlog).await
+        count_backlog(&*self.parts.operating, &query).await?;
+        Ok(())
     }
 
     /// Reports the rate of this worker. If that fails, the next heartbeat reports it.
     pub(crate) async fn report_rate(&self) {
         let rate = self.rate.rate();
-        let reported = self.parts.backlogs.report_rate(&self.options.name, rate);
+        let reported = self.parts.operating.report_rate(&self.options.name, rate);
         if let Err(error) = reported.await
             && self.steering.may_report("heartbeat.rate_not_told")
         {
             warn!(
                 code = "heartbeat.rate_not_told",
-                error = error_chain(error),
+                error = error_chain(&error),
                 "this worker could not tell how fast it is"
             );
         }

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use sampler_abacus::{Asked, Load};
-use sampler_domain::{Acceptance, AskAgain, Cause, CauseId, Entry, EntryState, Timestamp};
+use sampler_domain::{
+    Acceptance, AskAgain, Cause, CauseId, Change, Changed, Entry, EntryState, Span, Timestamp,
+};
 use sampler_metrics::Counters;
 use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
@@ -26,8 +28,9 @@ const CONCURRENCY: usize = 16;
 /// Entries that one command reads, and answers that one command notes.
 const PAGE: usize = 100;
 
-/// The pause after a page of which nothing was noted.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Attempts to note on a span that a usage was set aside, while others change the span. After that Abacus is
+/// asked again.
+const TRIES: usize = 5;
 
 /// With `SAMPLER_CONFIRM=false`: the pause between searches for usages that another worker wanted to ask
 /// for.
@@ -100,6 +103,7 @@ impl Worker {
     /// Asks for usages, page by page.
     pub(crate) async fn confirm(&self) {
         let is_on = self.options.confirm.enabled;
+        let interval = self.options.intervals.confirmations;
         while self.wait_until_time_known(&IgnoreProgress).await {
             let done = match is_on {
                 _ if self.distress.pauses() => Ok(false),
@@ -108,19 +112,19 @@ impl Worker {
             };
             let pause = match done {
                 Ok(true) => continue,
-                Ok(false) if is_on => self.asking.limit.remaining_pause().unwrap_or(PAUSE),
+                Ok(false) if is_on => self.asking.limit.remaining_pause().unwrap_or(interval),
                 Ok(false) => RELEASE_PAUSE,
                 Err(error) => {
                     warn!(
                         code = "confirmation.store_failed",
-                        error = error_chain(error),
+                        error = error_chain(&error),
                         "usages cannot be confirmed"
                     );
-                    PAUSE
+                    interval
                 }
             };
             // A month that begins to close is noticed in time, however long Abacus asks to wait.
-            self.pause(if is_on { pause.min(PAUSE) } else { pause })
+            self.pause(if is_on { pause.min(interval) } else { pause })
                 .await;
         }
     }
@@ -137,7 +141,7 @@ impl Worker {
             month,
             limit: PAGE,
         };
-        self.parts.confirming.store.unconfirmed(&query).await
+        self.parts.ledger.unconfirmed(&query).await
     }
 
     /// Asks for a page of usages: of the month that closes, or else of any month. Returns whether any
@@ -166,7 +170,7 @@ impl Worker {
             return None;
         }
         let permit = limit.acquire(&IgnoreProgress, &self.stop).await?;
-        let confirmer = &self.parts.confirming.confirmer;
+        let confirmer = &self.parts.confirmer;
         let asked = confirmer
             .ask(&usage.location, &usage.usage_guid, self.now())
             .await;
@@ -183,7 +187,9 @@ impl Worker {
         Some((usage, asked))
     }
 
-    /// Notes the answers in the ledger. The causes are kept first, because the entries name them.
+    /// Notes the answers in the ledger. What was set aside is noted on its span first, so that a late stop
+    /// does not take it back; a worker that dies in between leaves an entry that is asked for again. The
+    /// causes are kept first, too, because the entries name them.
     async fn note_answers(&self, answered: Vec<Answered>) -> Result<bool, StoreError> {
         if answered.is_empty() {
             return Ok(false);
@@ -199,19 +205,57 @@ impl Worker {
             let (probe_at, store) = (self.next_probe(now), &self.parts.causes);
             store.register(cause, now, probe_at).await?;
         }
-        let note = |(usage, asked): &Answered| (usage.clone(), self.confirmation(usage, asked));
-        let confirmed: Vec<(Unconfirmed, Confirmation)> = answered.iter().map(note).collect();
-        let noted = self.parts.confirming.store.confirm(&confirmed).await?;
+        let mut confirmed: Vec<(Unconfirmed, Confirmation)> = Vec::with_capacity(answered.len());
+        for (usage, asked) in &answered {
+            let mut confirmation = self.confirmation(usage, asked);
+            if matches!(confirmation, Confirmation::SetAside { .. })
+                && !self.note_set_aside(usage).await?
+            {
+                confirmation = self.ask_again();
+            }
+            confirmed.push((usage.clone(), confirmation));
+        }
+        let noted = self.parts.ledger.confirm(&confirmed).await?;
         self.report(&answered, &confirmed, &causes);
         Ok(noted > 0)
+    }
+
+    /// Notes on the span that a usage was set aside, so that a late stop does not take it back. Returns
+    /// whether the span knows it, or needs not: it is complete, or removed, or nothing can be taken back of
+    /// this usage.
+    async fn note_set_aside(&self, usage: &Unconfirmed) -> Result<bool, StoreError> {
+        let interval = usage.interval;
+        if interval.duration() <= 0 {
+            return Ok(true);
+        }
+        for _ in 0..TRIES {
+            let span = self.parts.work.find(&usage.span, &usage.target).await?;
+            let is_open = |span: &Span| !span.processing.complete;
+            let Some(span) = span.filter(is_open) else {
+                return Ok(true);
+            };
+            if span.knows_uncounted(interval) {
+                return Ok(true);
+            }
+            let change = Change::SetAside { interval };
+            let changed = self.parts.work.change(&span, &change, self.now()).await?;
+            if changed == Changed::Made {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The confirmation that leaves a usage as it is, until Abacus is asked again.
+    fn ask_again(&self) -> Confirmation {
+        Confirmation::AskAgain {
+            at: self.now().plus(millis(self.options.confirm.interval)),
+        }
     }
 
     /// The change of the entry that follows from an answer.
     fn confirmation(&self, usage: &Unconfirmed, asked: &Asked) -> Confirmation {
         let at = self.now();
-        let again = Confirmation::AskAgain {
-            at: at.plus(millis(self.options.confirm.interval)),
-        };
         match asked {
             Asked::Counts => Confirmation::Counted { at },
             Asked::SetAside { error } => Confirmation::SetAside {
@@ -223,7 +267,7 @@ impl Worker {
                 Confirmation::GivenUp
             }
             // While Abacus is away nothing is known, so nothing is given up.
-            _ => again,
+            _ => self.ask_again(),
         }
     }
 
@@ -288,7 +332,7 @@ impl Worker {
         if released.is_empty() {
             return Ok(false);
         }
-        let usages = self.parts.confirming.store.confirm(&released).await?;
+        let usages = self.parts.ledger.confirm(&released).await?;
         info!(
             usages,
             "usages that were to be confirmed are not: SAMPLER_CONFIRM is false"

@@ -35,7 +35,7 @@ impl Worker {
             {
                 warn!(
                     code = "controller.failed",
-                    error = error_chain(error),
+                    error = error_chain(&error),
                     "a step of the controller failed"
                 );
             }
@@ -69,12 +69,12 @@ impl Worker {
         let Some(backlog) = backlog.filter(|backlog| backlog.age <= BACKLOG_AGE_MAX) else {
             return Ok(());
         };
-        let last = self.parts.controls.controller().await?;
+        let last = self.parts.operating.controller().await?;
         if last.as_ref().is_some_and(|last| last.age < STEP) {
             return Ok(());
         }
         let next = step(&settings, last.as_ref(), &backlog.value);
-        if self.parts.controls.set_controller(&next).await? {
+        if self.parts.operating.set_controller(&next).await? {
             info!(
                 rate = next.rate.get(),
                 needed_seconds = next.terms.needed_seconds,

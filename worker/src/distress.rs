@@ -75,7 +75,7 @@ impl Worker {
                 }
                 Err(error) if self.steering.may_report("distress.lag_unknown") => warn!(
                     code = "distress.lag_unknown",
-                    error = error_chain(error),
+                    error = error_chain(&error),
                     "the database did not say how far its majority is behind"
                 ),
                 Err(_) => {}
@@ -112,7 +112,7 @@ fn log_change(changed: Option<Seen>) {
         Some(seen) => info!(
             lag_seconds = seen.lag,
             commit_seconds = seen.commit,
-            "the database keeps up again: sampling goes on"
+            "the database keeps up again: sampling resumes"
         ),
         None => {}
     }

@@ -32,7 +32,6 @@ enum Delivery {
     Outdated,
 }
 
-/// The outcome of a post.
 pub(crate) enum PostOutcome {
     /// Abacus answered, or should have.
     Answered(Answer, Details),
@@ -91,7 +90,7 @@ impl Worker {
                 // The span stays as it is, due, and is found again.
                 let pause = self.store_failures.note(&id, self.parts.random.fraction());
                 let pause_ms = millis(pause);
-                warn!(code = "span.store_failed", span.id = %id, pause_ms, error = error_chain(error),
+                warn!(code = "span.store_failed", span.id = %id, pause_ms, error = error_chain(&error),
                     "the store failed on a span");
                 Some(pause)
             }
@@ -187,7 +186,10 @@ impl Worker {
         acceptance: Acceptance,
     ) -> Result<(), StoreError> {
         loop {
-            match self.note_accepted(key, acceptance.clone()).await {
+            match self
+                .note_accepted(key, EntryState::Skipped, acceptance.clone())
+                .await
+            {
                 Err(_) if !self.stop.is_cancelled() => self.pause(NOTE_PAUSE).await,
                 noted => return noted,
             }
@@ -203,7 +205,7 @@ impl Worker {
             instance: Some(span.target.resource_instance_id.clone()),
         };
         if let Err(error) = self.parts.ledger.expire(&[finished]).await {
-            warn!(code = "ledger.expiry_failed", span.id = %span.id, error = error_chain(error),
+            warn!(code = "ledger.expiry_failed", span.id = %span.id, error = error_chain(&error),
                 "the entries of a complete span have no expiry yet");
         }
         self.parts.processing_progress.report();
@@ -286,13 +288,17 @@ impl Worker {
                     self.post_limit.pause_for(after);
                 }
                 Answer::TryAgain { after, error } => {
+                    let unanswered = is_unanswered(&details);
                     let wait = after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
                     let retry_at = self.retry_at(span, wait);
                     warn!(code = "delivery.failed", span.id = %span.id,
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
                         "a usage could not be delivered");
-                    return Delivery::Failed(self.failure(retry_at, error, details));
+                    return Delivery::Failed(Failure {
+                        unanswered,
+                        ..self.failure(retry_at, error, details)
+                    });
                 }
                 Answer::Refused { error } => {
                     let retry_at = self.retry_at(span, 0);
@@ -373,6 +379,7 @@ impl Worker {
             error: details.error_name.unwrap_or(error),
             status: details.status,
             blames_usage: false,
+            unanswered: false,
             suspends: false,
         }
     }
@@ -390,6 +397,14 @@ fn load(answer: &Answer) -> Load {
 /// they name no error of Abacus's.
 pub(crate) fn blames_usage(details: &Details) -> bool {
     !matches!(details.status, Some(404 | 408 | 421 | 425)) || details.error_name.is_some()
+}
+
+/// Whether Abacus may have taken a usage although the post failed: the request was sent, and no answer of
+/// Abacus's came back. Gateways answer 500, 502 and 504 where they lose Abacus's answer.
+fn is_unanswered(details: &Details) -> bool {
+    let is_lost =
+        details.error_name.is_none() && matches!(details.status, None | Some(500 | 502 | 504));
+    is_lost && !details.unsent
 }
 
 #[cfg(test)]

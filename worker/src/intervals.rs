@@ -11,6 +11,8 @@ pub struct Intervals {
     pub clock: Duration,
     /// The interval at which causes are probed and spans resumed.
     pub causes: Duration,
+    /// How often usages are searched that are to be confirmed, after a search that changed nothing.
+    pub confirmations: Duration,
     /// How often the control document and the backlog are read.
     pub steering: Duration,
     /// How often the worker checks whether a step of the controller of starts is due.
@@ -28,6 +30,7 @@ impl Default for Intervals {
         Self {
             clock: Duration::from_secs(20),
             causes: Duration::from_secs(5),
+            confirmations: Duration::from_secs(5),
             steering: FOLLOW_INTERVAL,
             controller: Duration::from_secs(5),
             backlog: COUNT_INTERVAL,

@@ -38,16 +38,14 @@ use std::time::Duration;
 use sampler_abacus::{Collector, Confirmer, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
+use sampler_service::telemetry::error_chain;
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
 use sampler_settings::{DistressSettings, MonthSettings};
 use sampler_steering::Steering;
-use sampler_store::{
-    Backlogs, Causes, Confirmations, Controls, Ledger, Membership, Replication, Resends, SpanScan,
-    StoreError, Upkeep, Work,
-};
+use sampler_store::{Causes, Ledger, Operating, Replication, Work};
 
 use abacus_limit::AbacusLimit;
 pub use abacus_time::AbacusTime;
@@ -96,30 +94,20 @@ pub struct Options {
 /// The parts of a worker.
 #[derive(Clone)]
 pub struct Parts {
-    /// The store of due spans.
+    /// The store of spans.
     pub work: Arc<dyn Work>,
     /// The ledger, for the entries of usages.
     pub ledger: Arc<dyn Ledger>,
-    /// The ledger, for usages that are sent again.
-    pub resends: Arc<dyn Resends>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
-    /// The parts that confirm usages.
-    pub confirming: Confirming,
-    /// The store, to go through all spans.
-    pub span_scan: Arc<dyn SpanScan>,
-    /// The store, for clean-up and adoption.
-    pub upkeep: Arc<dyn Upkeep>,
-    /// The store of the workers that are alive.
-    pub membership: Arc<dyn Membership>,
-    /// The store of the backlog.
-    pub backlogs: Arc<dyn Backlogs>,
-    /// The store of the control and of the controller's state.
-    pub controls: Arc<dyn Controls>,
+    /// The store of the control and of the backlog.
+    pub operating: Arc<dyn Operating>,
     /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
     /// The client of Abacus's collector.
     pub collector: Arc<dyn Collector>,
+    /// The client that asks Abacus about a usage.
+    pub confirmer: Arc<dyn Confirmer>,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
@@ -130,22 +118,11 @@ pub struct Parts {
     pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 
-/// The parts that confirmation needs.
-#[derive(Clone)]
-pub struct Confirming {
-    /// The ledger.
-    pub store: Arc<dyn Confirmations>,
-    /// The client that asks Abacus about a usage.
-    pub confirmer: Arc<dyn Confirmer>,
-}
-
-/// A worker.
 pub struct Worker {
     parts: Parts,
     options: Options,
     /// The concurrency limit of posts.
     post_limit: AbacusLimit,
-    /// The metrics of posts.
     metrics: PostMetrics,
     /// The questions to Abacus about usages.
     asking: Asking,
@@ -179,8 +156,7 @@ impl Worker {
             usual: options.intervals.clock,
         };
         let time = AbacusTime::new(Arc::clone(&parts.clock), pace);
-        let backlogs = Arc::clone(&parts.backlogs);
-        let steering = Steering::new(backlogs, Arc::clone(&parts.controls));
+        let steering = Steering::new(Arc::clone(&parts.operating));
         Arc::new(Self {
             parts,
             options,
@@ -209,6 +185,7 @@ impl Worker {
             self.clean_up(),
             self.adopt(),
             self.keep_causes(),
+            self.keep_sending_again(),
             self.audit(),
             self.confirm(),
             self.steering
@@ -247,9 +224,4 @@ impl Worker {
             .run_until_cancelled(tokio::time::sleep(length))
             .await;
     }
-}
-
-/// An error with everything that led to it, for a line of the log.
-fn error_chain(error: StoreError) -> String {
-    format!("{:#}", anyhow::Error::from(error))
 }

@@ -4,26 +4,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
-use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
-use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
+use sampler_program::{self as program, Start};
+use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::Health;
-use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
-use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
-use sampler_service::metrics;
-use sampler_service::platform::Identity;
+use sampler_service::lifecycle::Shutdown;
 use sampler_service::problem;
-use sampler_service::settings::{Variables, load_from_process};
-use sampler_service::telemetry::{self, LogCounts};
-use sampler_steering::InstanceReports;
+use sampler_service::telemetry::error_chain;
 use sampler_store::{Instance, InstanceProgram};
-use sampler_store_mongo::{MigrationError, MongoStore, Retired};
+use sampler_store_mongo::{MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{AbacusTime, Confirming, Intervals, Options, Parts, Worker};
+use sampler_worker::{AbacusTime, Intervals, Options, Parts, Worker};
 
 /// The scope that the collector requires in a token for usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
@@ -33,117 +27,63 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 /// client without these scopes posts as before.
 const CONFIRMATION_SCOPE: &str = "";
 
-/// The pause before the indexes of an original are tried to be removed again.
+/// The pause before the indexes of the original are tried to be removed again.
 const RETIRE_PAUSE: Duration = Duration::from_secs(30);
 
 /// Spans on a page in shadow mode, at least. It only reads them.
 const SHADOW_BATCH: usize = 1_000;
 
 fn main() -> ExitCode {
-    let settings = match load_from_process(&PROGRAM, Settings::read) {
-        Ok(settings) => settings,
-        Err(exit) => return exit.report(),
-    };
-    let identity = Identity::of_this_process();
-    let traces = &settings.traces;
-    let traces = traces.options(PROGRAM.name, PROGRAM.version, &settings.security);
-    let telemetry = match telemetry::init(&settings.log, &identity, traces.as_ref()) {
-        Ok(telemetry) => telemetry,
-        Err(error) => {
-            eprintln!("sampler-worker: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let counts = telemetry.counts();
-    identity.announce(PROGRAM.name, PROGRAM.version);
-    settings.database.announce();
-    let remote = [("COLLECTOR_URL", &settings.abacus.collector_url)];
-    let variables = Variables::of_this_process();
-    settings.security.announce(&remote, &variables);
-    let index = identity.index().map(str::to_owned);
-    let end = run_until_stopped(|shutdown| run(settings, counts, index, shutdown));
-    drop(telemetry);
-    end.into()
+    program::run(&PROGRAM, run)
 }
 
 /// The mode of this worker.
 enum Mode {
-    /// It samples.
     Sample(Arc<Worker>),
-    /// It compares what an original does.
+    /// It compares what the original does.
     Shadow(Shadow),
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
-async fn run(
-    settings: Settings,
-    counts: LogCounts,
-    index: Option<String>,
-    shutdown: Shutdown,
-) -> anyhow::Result<()> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let started_at = clock.now();
-    let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
-    let original_gone = settings.processing.original_gone;
-    let mut health = Health::new(shutdown.clone());
-    if let Some(check) = settings.security.health_check()? {
-        health.require_credentials(check);
-    }
-    let of_http = HttpMetrics::default();
-    let mut registry = Registry::new(PROGRAM.name, PROGRAM.version);
-    of_http.register(&mut registry);
-    counts.register(&mut registry);
-    store.register_metrics(&mut registry);
-    let tokens = settings.security.reader_tokens(Arc::clone(&clock));
-    let readers = settings.security.metrics(tokens)?;
+async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
+    let (store, clock) = (Arc::clone(&start.store), Arc::clone(&start.clock));
+    let shutdown = start.shutdown.clone();
+    let security = &settings.common.security;
+    let tokens = security.reader_tokens(Arc::clone(&clock));
+    let readers = security.metrics(tokens)?;
     let mode = if settings.shadow.enabled {
-        Mode::Shadow(shadow(&settings, &store, clock, &mut health))
+        Mode::Shadow(shadow(&settings, &store, clock, &mut start.health))
     } else {
-        let worker = worker(&settings, &store, &clock, &mut health, &shutdown)?;
-        report_clocks(&worker.time(), &mut health, &mut registry);
-        register_metrics(&worker, &clock, &mut registry);
+        let worker = worker(&settings, &store, &clock, &mut start.health, &shutdown)?;
+        report_clocks(&worker.time(), &mut start.health, &mut start.registry);
+        register_metrics(&worker, &clock, &mut start.registry);
         Mode::Sample(worker)
     };
-    check_database(&store, &mut health);
+    check_database(&store, &mut start.health);
     let reports = match &mode {
         Mode::Sample(worker) => {
-            let instance = instance(worker, index, started_at);
-            Some(reports(worker, instance, &store, &health, &shutdown))
+            let (name, worker) = (worker.name().to_owned(), Arc::clone(worker));
+            let describe = Box::new(move |instance: &mut Instance| worker.describe(instance));
+            Some(start.reports(name, InstanceProgram::Worker, describe))
         }
         // It writes nothing.
         Mode::Shadow(_) => None,
     };
     // Health is served from the beginning: indexing a large collection takes its time.
-    let port = Port {
-        listener: bind(&settings.http).await?,
-        tls: None,
-        metrics: of_http,
-    };
-    let apart = bind_metrics(&settings.http).await?;
-    let registry = Arc::new(registry);
-    let router = health
-        .routes()
-        .merge(metrics::routes(&registry, readers))
-        .merge(problem::help::routes(
-            problem::kinds::ALL.iter().collect(),
-            None,
-        ));
-    let serving = async {
-        let apart = metrics::serve_apart(apart, &registry, &shutdown);
-        let (served, apart) = tokio::join!(serve(port, router, &shutdown), apart);
-        served.and(apart)
-    };
+    let help = problem::help::routes(problem::kinds::ALL.iter().collect(), None);
+    let listening = start.listen(None, readers, help).await?;
     let working = async {
+        let original_gone = settings.processing.original_gone;
         let ended = Box::pin(work(mode, original_gone, &store, &shutdown)).await;
         shutdown.begin();
         ended
     };
-    let running = async { tokio::join!(serving, working) };
+    let running = async { tokio::join!(listening.serve(), working) };
     let (served, worked) = match reports {
         Some(reports) => Box::pin(reports.during(running)).await,
         None => running.await,
     };
-    served.context("serving HTTP").and(worked)
+    served.and(worked)
 }
 
 /// Adds the check of the database to those of `/healthcheck`.
@@ -162,34 +102,6 @@ fn register_metrics(worker: &Arc<Worker>, clock: &Arc<dyn Clock>, registry: &mut
     steering.register_metrics(registry, clock, worker.month());
 }
 
-/// The report of this worker about itself.
-fn instance(worker: &Worker, index: Option<String>, started_at: Timestamp) -> Instance {
-    Instance {
-        index,
-        version: Some(PROGRAM.version.to_owned()),
-        started_at: Some(started_at),
-        ..Instance::new(worker.name().to_owned(), InstanceProgram::Worker)
-    }
-}
-
-/// The publication of this worker's reports to all instances.
-fn reports(
-    worker: &Arc<Worker>,
-    instance: Instance,
-    store: &Arc<MongoStore>,
-    health: &Health,
-    shutdown: &Shutdown,
-) -> InstanceReports {
-    let worker = Arc::clone(worker);
-    InstanceReports {
-        store: store.clone(),
-        health: health.clone(),
-        shutdown: shutdown.clone(),
-        instance,
-        describe: Box::new(move |instance| worker.describe(instance)),
-    }
-}
-
 async fn work(
     mode: Mode,
     original_gone: bool,
@@ -200,10 +112,7 @@ async fn work(
         // Not even the indexes are made: the database stays as the original has it.
         Mode::Shadow(shadow) => shadow.run(shutdown.soft()).await,
         Mode::Sample(worker) => {
-            let prepared = store
-                .migrate_when_possible(shutdown.soft().cancelled())
-                .await;
-            if prepared.map_err(unprepared)? {
+            if program::migrate(store, shutdown).await? {
                 let retiring = retire_original(original_gone, store, shutdown);
                 tokio::join!(worker.run(), retiring);
             }
@@ -212,18 +121,7 @@ async fn work(
     Ok(())
 }
 
-/// Why the database could not be prepared.
-fn unprepared(error: MigrationError) -> anyhow::Error {
-    let is_misconfiguration = error.is_misconfiguration();
-    let error = anyhow::Error::from(error).context("preparing the database");
-    if is_misconfiguration {
-        anyhow::Error::from(UnusableSettings::new(&format!("{error:#}")))
-    } else {
-        error
-    }
-}
-
-/// Removes the indexes that only an original needs, once an operator has set that no original is
+/// Removes the indexes that only the original needs, once an operator has set that no original is
 /// left. If something still needs them, logs that and tries again.
 async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown) {
     while is_gone && !shutdown.is_stopping() {
@@ -232,21 +130,20 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
             Ok(Retired::SpansWithoutPartition) => {
                 tracing::warn!(
                     code = "retire.spans_left",
-                    "spans of an original are not adopted yet: its indexes stay"
+                    "spans of the original Sampler are not adopted yet: its indexes stay"
                 );
             }
             Ok(Retired::BinaryIds) => {
                 tracing::warn!(
                     code = "retire.binary_ids",
-                    "ids of events are still UUID binaries: the indexes of an original stay"
+                    "ids of events are still UUID binaries: the indexes of the original Sampler stay"
                 );
             }
             Err(error) => {
-                let error = format!("{:#}", anyhow::Error::from(error));
                 tracing::warn!(
                     code = "retire.failed",
-                    error,
-                    "removing the indexes of an original failed"
+                    error = error_chain(&error),
+                    "removing the indexes of the original Sampler failed"
                 );
             }
         }
@@ -283,19 +180,11 @@ fn worker(
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
-        resends: store.clone(),
         causes: store.clone(),
-        span_scan: store.clone(),
-        upkeep: store.clone(),
-        membership: store.clone(),
-        backlogs: store.clone(),
-        controls: store.clone(),
+        operating: store.clone(),
         replication: store.clone(),
-        confirming: Confirming {
-            store: store.clone(),
-            confirmer: Arc::new(confirmer),
-        },
         collector: Arc::new(collector),
+        confirmer: Arc::new(confirmer),
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
         clock: Arc::clone(clock),
@@ -309,9 +198,9 @@ fn abacus_options(settings: &Settings, scope: &'static str) -> anyhow::Result<Ab
     Ok(AbacusOptions {
         url: settings.abacus.collector_url.clone(),
         timeout: settings.abacus.timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities(),
-        tokens: settings.security.tokens(scope)?,
+        skip_ssl_validation: settings.common.security.skip_ssl_validation,
+        authorities: settings.common.security.authorities(),
+        tokens: settings.common.security.tokens(scope)?,
     })
 }
 
@@ -339,7 +228,7 @@ fn shadow(
     health: &mut Health,
 ) -> Shadow {
     Shadow {
-        pages: store.clone(),
+        reading: store.clone(),
         clock,
         progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         policy: settings.policy.clone(),

@@ -51,7 +51,7 @@ impl Worker {
     /// no harm.
     async fn send_heartbeat(&self) {
         let began = Instant::now();
-        let alive = self.parts.membership.heartbeat(&self.options.name).await;
+        let alive = self.parts.work.heartbeat(&self.options.name).await;
         self.note_commit(began.elapsed(), alive.is_err());
         match alive {
             Ok(workers) => {
@@ -67,7 +67,7 @@ impl Worker {
             }
             Err(error) => warn!(
                 code = "heartbeat.failed",
-                error = error_chain(error),
+                error = error_chain(&error),
                 "the heartbeat failed"
             ),
         }
@@ -75,10 +75,10 @@ impl Worker {
 
     /// Removes this worker's name, so that the others take its partitions over at once.
     pub(crate) async fn leave(&self) {
-        if let Err(error) = self.parts.membership.leave(&self.options.name).await {
+        if let Err(error) = self.parts.work.leave(&self.options.name).await {
             warn!(
                 code = "heartbeat.deregister_failed",
-                error = error_chain(error),
+                error = error_chain(&error),
                 "this worker could not remove its name; others take over when its heartbeat is too old"
             );
         }

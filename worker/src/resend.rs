@@ -1,19 +1,19 @@
 //! Usages that are to be sent again, though they were skipped or set aside
 //! (`docs/adr/042-resending.md`).
 //!
-//! Another worker can repeat each step: the post has the same bytes, the entry changes its state once, and
-//! the totals of the span say which resend they count last. The mark on the entry is removed last. So if
-//! a worker dies in between, the next one finds the entry and goes on.
+//! Another worker can repeat each step: the post has the same bytes, the entry changes its state once, the
+//! span says which resend it knows last, and what was withheld is marked once. The mark on the entry is
+//! removed last. So if a worker dies in between, the next one finds the entry and continues.
 
 use sampler_domain::{
-    Acceptance, Change, Changed, Entry, EntryState, LastError, Resend, Resent, Span, Usage,
+    Acceptance, Change, Changed, Entry, EntryState, LastError, NotCounted, Resend, Resent, Span,
+    Usage,
 };
 use sampler_store::{EntryKey, StoreError};
 use tracing::{error, info, warn};
-use uuid::Uuid;
 
 use crate::drive::{PostOutcome, ReadAt, blames_usage};
-use crate::{Worker, error_chain};
+use crate::{IgnoreProgress, Worker, error_chain};
 use sampler_abacus::Answer;
 
 /// Marked entries that are read with one command.
@@ -44,13 +44,22 @@ enum Later {
 }
 
 impl Worker {
-    /// Sends again the usages whose entries are marked. The owner of partition 0 does this for all.
-    /// Returns whether there may be more.
-    pub(crate) async fn send_again(&self) -> bool {
-        let due = match self.parts.resends.due_resends(self.now(), BATCH).await {
+    /// Sends marked usages again, until the shutdown. Only the owner of partition 0 does it. It is a loop of
+    /// its own, so that probes and resumes do not wait for it.
+    pub(crate) async fn keep_sending_again(&self) {
+        while self.wait_until_time_known(&IgnoreProgress).await {
+            if !(self.ownership.owns_first() && self.send_again().await) {
+                self.pause(self.options.intervals.causes).await;
+            }
+        }
+    }
+
+    /// Sends again the usages whose entries are marked. Returns whether there may be more.
+    async fn send_again(&self) -> bool {
+        let due = match self.parts.ledger.due_resends(self.now(), BATCH).await {
             Ok(due) => due,
             Err(error) => {
-                log_failure(error, None);
+                log_failure(&error, None);
                 return false;
             }
         };
@@ -60,7 +69,7 @@ impl Worker {
                 // It, and all others, are found again.
                 Ok(false) => return false,
                 Err(error) => {
-                    log_failure(error, Some(entry));
+                    log_failure(&error, Some(entry));
                     self.postpone(entry, self.options.abacus.backoff().limit)
                         .await;
                 }
@@ -81,6 +90,12 @@ impl Worker {
                 self.postpone(entry, NOT_NOTED_WAIT).await;
                 return Ok(true);
             }
+            // What does not count is not taken back: the usage may have been set aside again since.
+            if entry.withheld && self.parts.ledger.takes_back_uncounted(entry).await? {
+                self.postpone(entry, self.options.abacus.backoff().limit)
+                    .await;
+                return Ok(true);
+            }
             let acceptance = match &resend.acceptance {
                 Some(acceptance) => acceptance.clone(),
                 None => match self.post_again(entry).await {
@@ -94,17 +109,10 @@ impl Worker {
             if !self.accept(entry, acceptance).await? {
                 return Ok(true);
             }
-            if entry.state == EntryState::SetAside {
-                // Its totals count it all the while.
-                return Ok(true);
-            }
         }
-        if self.correct_totals(entry, resend.act).await? {
+        if self.correct_span(entry, resend).await? && self.send_withheld(entry, resend).await? {
             let key = EntryKey::of(entry);
-            self.parts
-                .resends
-                .end_resend(&key, resend.act, None)
-                .await?;
+            self.parts.ledger.end_resend(&key, resend.act, None).await?;
         } else {
             self.postpone(entry, NOT_NOTED_WAIT).await;
         }
@@ -145,35 +153,33 @@ impl Worker {
     async fn accept(&self, entry: &Entry, acceptance: Acceptance) -> Result<bool, StoreError> {
         let (span, usage) = (&entry.span, &entry.usage_guid);
         let asked = self.to_confirm_again(entry, &acceptance);
-        if self
-            .parts
-            .resends
-            .accept_resent(&asked, &acceptance)
-            .await?
-        {
+        if self.parts.ledger.accept_resent(&asked, &acceptance).await? {
             info!(span.id = %span, usage, "Abacus accepted a usage that was sent again");
             return Ok(true);
         }
-        self.note_accepted(&EntryKey::of(entry), acceptance).await?;
+        self.note_accepted(&EntryKey::of(entry), entry.state, acceptance)
+            .await?;
         Ok(false)
     }
 
-    /// Marks an entry: Abacus has accepted its usage, although it was skipped. If the entry is `accepted`
-    /// or marked already, nothing changes.
+    /// Marks an entry: Abacus has accepted its usage, although it was skipped or set aside. An operator's
+    /// mark gets this answer. If the entry is `accepted`, or its mark has an answer, nothing changes.
     pub(crate) async fn note_accepted(
         &self,
         key: &EntryKey,
+        from: EntryState,
         acceptance: Acceptance,
     ) -> Result<(), StoreError> {
         let mut bytes = [0; 16];
         self.parts.random.fill(&mut bytes);
         let resend = Resend {
             act: uuid::Builder::from_random_bytes(bytes).into_uuid(),
+            from,
             at: acceptance.at,
             due_at: acceptance.at,
             acceptance: Some(acceptance),
         };
-        self.parts.resends.mark_resend(key, &resend).await.map(drop)
+        self.parts.ledger.mark_resend(key, &resend).await.map(drop)
     }
 
     async fn end_refused(
@@ -186,7 +192,7 @@ impl Worker {
         error!(code = "resend.refused", span.id = %entry.span, usage = entry.usage_guid,
             status = refusal.status, error,
             "Abacus refused a usage that was sent again; it stays as it was");
-        let resends = &self.parts.resends;
+        let resends = &self.parts.ledger;
         resends.end_resend(&key, resend.act, Some(refusal)).await?;
         Ok(true)
     }
@@ -206,39 +212,45 @@ impl Worker {
     async fn postpone(&self, entry: &Entry, wait: i64) {
         let Some(resend) = &entry.resend else { return };
         let (key, due_at) = (EntryKey::of(entry), self.now().plus(wait));
-        let resends = &self.parts.resends;
+        let resends = &self.parts.ledger;
         if let Err(error) = resends.postpone_resend(&key, resend.act, due_at).await {
-            log_failure(error, Some(entry));
+            log_failure(&error, Some(entry));
         }
     }
 
-    /// Corrects the totals of the span: the usage is billed, not skipped. Returns whether they are right
-    /// now, also if there was nothing to correct.
-    async fn correct_totals(&self, entry: &Entry, act: Uuid) -> Result<bool, StoreError> {
-        let key = EntryKey::of(entry);
+    /// Corrects the span: the usage counts. Returns whether it is right now, also if there was nothing to
+    /// correct.
+    async fn correct_span(&self, entry: &Entry, resend: &Resend) -> Result<bool, StoreError> {
+        let (key, act) = (EntryKey::of(entry), resend.act);
+        let Some(reason) = entry.marked_from() else {
+            return Ok(true);
+        };
         let change = Change::Resent {
             resent: Resent {
                 usage_guid: entry.usage_guid.clone(),
                 act,
             },
-            duration: entry.interval.duration(),
+            interval: entry.interval,
+            reason,
         };
         for _ in 0..TRIES {
             let span = self.parts.work.find(&entry.span, &entry.target).await?;
-            let Some(span) = span.filter(|span| span.counts(entry.version)) else {
+            let Some(span) = span.filter(|span| is_to_correct(span, entry, reason)) else {
                 return Ok(true);
             };
             let last = span.processing.resent.as_ref();
             if last.is_some_and(|last| last.act == act) {
                 return Ok(true);
             }
-            // The change overwrites the resend that the span names. So the mark of that one is removed
-            // first. If our own mark is gone after the span was read, another worker has removed it: then
-            // the totals count this resend already.
-            if let Some(last) = last {
-                self.end_counted(&key, &last.usage_guid, last.act).await?;
+            // The change overwrites the resend that the span names. So that one ends first. If our own mark
+            // is gone after the span was read, another worker has removed it: then the totals count this
+            // resend already.
+            if let Some(last) = last
+                && !self.has_ended(&key, last).await?
+            {
+                return Ok(false);
             }
-            if !self.parts.resends.has_resend(&key, act).await? {
+            if !self.parts.ledger.has_resend(&key, act).await? {
                 return Ok(true);
             }
             let now = self.now();
@@ -249,18 +261,30 @@ impl Worker {
         Ok(false)
     }
 
-    /// Removes the mark of another usage of the same span, because the totals count its resend.
-    async fn end_counted(
-        &self,
-        key: &EntryKey,
-        usage_guid: &str,
-        act: Uuid,
-    ) -> Result<(), StoreError> {
+    /// Marks what was withheld when the usage was taken back: it is sent from now on, because the usage
+    /// counts. Returns false while a piece is planned that was withheld before the span knew that.
+    async fn send_withheld(&self, entry: &Entry, resend: &Resend) -> Result<bool, StoreError> {
+        let span = self.parts.work.find(&entry.span, &entry.target).await?;
+        if span.is_some_and(|span| span.plans_to_withhold(entry.interval)) {
+            return Ok(false);
+        }
+        let resends = &self.parts.ledger;
+        for withheld in resends.withheld_of(entry).await? {
+            let mark = resend.of_withheld(&withheld);
+            resends.mark_resend(&EntryKey::of(&withheld), &mark).await?;
+        }
+        Ok(true)
+    }
+
+    /// Whether the last resend of another usage of the same span has ended. Until then, what was withheld
+    /// of that usage may not be marked yet.
+    async fn has_ended(&self, key: &EntryKey, last: &Resent) -> Result<bool, StoreError> {
         let counted = EntryKey {
-            usage_guid: usage_guid.to_owned(),
+            usage_guid: last.usage_guid.clone(),
             ..key.clone()
         };
-        self.parts.resends.end_resend(&counted, act, None).await
+        let has_mark = self.parts.ledger.has_resend(&counted, last.act).await?;
+        Ok(!has_mark)
     }
 }
 
@@ -270,7 +294,15 @@ fn is_noted(entry: &Entry, span: Option<&Span>) -> bool {
     span.is_none_or(|span| span.processing.version > entry.version)
 }
 
-fn log_failure(error: StoreError, entry: Option<&Entry>) {
+/// Whether the span still says that the usage does not count.
+fn is_to_correct(span: &Span, entry: &Entry, reason: NotCounted) -> bool {
+    match reason {
+        NotCounted::Skipped { .. } => span.counts(entry.version),
+        NotCounted::SetAside => span.knows_uncounted(entry.interval),
+    }
+}
+
+fn log_failure(error: &StoreError, entry: Option<&Entry>) {
     let usage = entry.map(|entry| entry.usage_guid.as_str());
     warn!(
         code = "resend.failed",

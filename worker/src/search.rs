@@ -189,7 +189,7 @@ impl Worker {
                 Some(Err(error)) => {
                     warn!(
                         code = "search.failed",
-                        error = error_chain(error),
+                        error = error_chain(&error),
                         "the search for due spans failed"
                     );
                     return;

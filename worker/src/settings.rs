@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy};
-use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader, TraceSettings};
+use sampler_program::ProgramSettings;
+use sampler_service::settings::{Program, Reader};
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, ShadowSettings, SuspensionSettings, TABLE,
 };
 use sampler_settings::{
-    DatabaseSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, millis,
+    CommonSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, millis,
     receiver,
 };
+use url::Url;
 
 /// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
 /// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
@@ -32,16 +33,8 @@ pub const PROGRAM: Program = Program {
 /// All settings of the worker.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The addresses to listen on.
-    pub http: HttpSettings,
-    /// The database of the spans.
-    pub database: DatabaseSettings,
-    /// The level and the format of the log.
-    pub log: LogSettings,
-    /// The export of traces.
-    pub traces: TraceSettings,
-    /// The credentials, and the checks of callers.
-    pub security: SecuritySettings,
+    /// Those that both programs have.
+    pub common: CommonSettings,
     /// The delivery of usages.
     pub abacus: AbacusSettings,
     /// When a month closes.
@@ -66,15 +59,19 @@ pub struct Settings {
     pub shadow: ShadowSettings,
 }
 
-impl Settings {
-    /// Reads the settings, and checks those that must fit each other.
-    pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
+impl ProgramSettings for Settings {
+    fn common(&self) -> &CommonSettings {
+        &self.common
+    }
+
+    fn called(&self) -> Vec<(&'static str, &Url)> {
+        vec![("COLLECTOR_URL", &self.abacus.collector_url)]
+    }
+
+    /// Also checks those that must fit each other.
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let settings = Self {
-            http: HttpSettings::read(reader),
-            database: DatabaseSettings::read(reader),
-            log: LogSettings::read(reader),
-            traces: TraceSettings::read(reader),
-            security: SecuritySettings::read(reader),
+            common: CommonSettings::read(reader),
             abacus: AbacusSettings::read(reader),
             month: MonthSettings::read(reader),
             policy: SamplingSettings::read(reader).policy(Granularity::Day),
@@ -90,10 +87,12 @@ impl Settings {
         settings.check(reader);
         Some(settings)
     }
+}
 
+impl Settings {
     /// Checks values that are valid alone, but together would bill wrongly, or never be ready.
     fn check(&self, reader: &mut Reader<'_>) {
-        self.security.require_client(reader);
+        self.common.security.require_client(reader);
         self.check_retention(reader);
         self.check_waits(reader);
         self.check_thresholds(reader);

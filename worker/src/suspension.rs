@@ -2,11 +2,10 @@
 //! is probed every `SAMPLER_PROBE_INTERVAL`; once its usage is accepted, all spans of the cause are
 //! resumed. So the number of posts does not depend on how many spans are suspended.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use sampler_domain::{Cause, CauseId, Timestamp};
+use sampler_service::Limiter;
 use sampler_settings::millis;
 use sampler_store::{KeptCause, Probe, Resumption, StoreError};
 use tokio::time::Instant;
@@ -31,27 +30,12 @@ const IDLE_CAUSE: Duration = Duration::from_mins(10);
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The causes that this worker has registered within [`REGISTERED_FOR`].
-#[derive(Debug, Default)]
-pub(crate) struct RegisteredCauses(Mutex<HashMap<CauseId, Instant>>);
+#[derive(Debug)]
+pub(crate) struct RegisteredCauses(Limiter<CauseId>);
 
-impl RegisteredCauses {
-    fn lock(&self) -> MutexGuard<'_, HashMap<CauseId, Instant>> {
-        self.0.lock().expect("nobody panics with it")
-    }
-
-    fn is_recent(&self, cause: CauseId) -> bool {
-        let at = self.lock().get(&cause).copied();
-        at.is_some_and(|at| at.elapsed() < REGISTERED_FOR)
-    }
-
-    fn note(&self, cause: CauseId) {
-        let mut registered = self.lock();
-        if registered.len() >= REMEMBERED_MAX {
-            registered.retain(|_, at| at.elapsed() < REGISTERED_FOR);
-        }
-        if registered.len() < REMEMBERED_MAX {
-            registered.insert(cause, Instant::now());
-        }
+impl Default for RegisteredCauses {
+    fn default() -> Self {
+        Self(Limiter::new(1, REGISTERED_FOR).for_keys(REMEMBERED_MAX))
     }
 }
 
@@ -86,13 +70,13 @@ impl Worker {
     /// Keeps a cause, before a span is suspended under it.
     pub(crate) async fn register_cause(&self, cause: &Cause) -> Result<(), StoreError> {
         let id = cause.id();
-        if self.registered_causes.is_recent(id) {
+        if self.registered_causes.0.knows(id) {
             return Ok(());
         }
         let now = self.now();
         let probe_at = self.next_probe(now);
         self.parts.causes.register(cause, now, probe_at).await?;
-        self.registered_causes.note(id);
+        self.registered_causes.0.admit(id);
         error!(code = "suspension.begun", cause = %id, status = cause.status,
             error = cause.error, resource = %cause.resource_id, plan = %cause.plan_id,
             "spans are suspended, because Abacus refuses their usages");
@@ -102,19 +86,16 @@ impl Worker {
     /// Marks a cause, so that all its spans are resumed, because the usage of one of them was accepted.
     pub(crate) async fn begin_resuming(&self, cause: CauseId) -> Result<(), StoreError> {
         let is_known = self.parts.causes.begin_resuming(cause, self.now()).await?;
-        info!(cause = %cause, is_known, "Abacus accepts again what it refused: the spans of the cause go on");
+        info!(cause = %cause, is_known, "Abacus accepts again what it refused: the spans of the cause resume");
         Ok(())
     }
 
-    /// Probes causes, resumes spans and sends usages again, until the shutdown. Only the owner of
-    /// partition 0 does it.
+    /// Probes causes and resumes spans, until the shutdown. Only the owner of partition 0 does it.
     pub(crate) async fn keep_causes(&self) {
         let mut searched = None;
         while self.wait_until_time_known(&IgnoreProgress).await {
             let goes_on = if self.ownership.owns_first() {
-                let has_more = self.send_again().await;
-                let goes_on = self.serve_causes(&mut searched).await;
-                goes_on.map(|goes_on| goes_on || has_more)
+                self.serve_causes(&mut searched).await
             } else {
                 Ok(false)
             };
@@ -123,7 +104,7 @@ impl Worker {
                 Ok(false) => {}
                 Err(error) => warn!(
                     code = "suspension.failed",
-                    error = error_chain(error),
+                    error = error_chain(&error),
                     "suspended spans could not be probed or resumed"
                 ),
             }
@@ -159,7 +140,7 @@ impl Worker {
         Ok(goes_on)
     }
 
-    /// Mends suspended spans that no probe would ever find: an original or an earlier release has
+    /// Mends suspended spans that no probe would ever find: the original or an earlier release has
     /// executed their interval, or their cause is missing. Returns whether there may be more of the
     /// first kind.
     async fn search_unprobed(&self) -> Result<bool, StoreError> {
@@ -169,7 +150,7 @@ impl Worker {
         if spans > 0 {
             info!(
                 spans,
-                "an original or an earlier release went on with suspended spans; they are due again"
+                "the original Sampler or an earlier release continued suspended spans; they are due again"
             );
         }
         let found = causes.register_missing(now, self.next_probe(now)).await?;
@@ -193,7 +174,7 @@ impl Worker {
             self.parts.causes.end_resuming(cause).await?;
             return Ok(false);
         }
-        info!(cause = %cause.id, spans, "suspended spans go on");
+        info!(cause = %cause.id, spans, "suspended spans resume");
         Ok(true)
     }
 

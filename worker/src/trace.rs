@@ -11,7 +11,6 @@ pub(crate) fn of_turn(id: &SpanId) -> Span {
     trace_span!(target: TRACE, "turn", span.id = %id)
 }
 
-/// A change of that span.
 pub(crate) fn of_change(change: &Change) -> Span {
     let change = match change {
         Change::Plan { .. } => "plan",
@@ -24,6 +23,7 @@ pub(crate) fn of_change(change: &Change) -> Span {
         Change::Resume { .. } => "resume",
         Change::RequestSkip { .. } => "skip",
         Change::Resent { .. } => "resent",
+        Change::SetAside { .. } => "set_aside",
     };
     trace_span!(target: TRACE, "change", otel.name = change)
 }

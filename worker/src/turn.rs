@@ -117,7 +117,6 @@ impl Worker {
         self.month().closing(now)
     }
 
-    /// When months close.
     pub fn month(&self) -> MonthClose {
         MonthClose {
             slack: millis(self.options.month.month_slack),

@@ -1,10 +1,10 @@
-//! Clean-up (section 6.3 of the paper), and adopting what an original Sampler wrote.
+//! Clean-up (section 6.3 of the paper), and adopting what the original Sampler wrote.
 
 use std::time::Duration;
 
+use sampler_service::Limiter;
 use sampler_settings::millis;
 use sampler_store::{Adopted, StoreError};
-use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::settings::RETENTION_MARGIN;
@@ -16,13 +16,13 @@ const REPORT_INTERVAL: Duration = Duration::from_hours(1);
 impl Worker {
     /// Removes complete spans after the retention. One worker does this for all.
     pub(crate) async fn clean_up(&self) {
-        let mut reported = None;
+        let reports = Limiter::new(1, REPORT_INTERVAL);
         while self
             .wait_until_time_known(&*self.parts.cleanup_progress)
             .await
         {
             let removed = if self.ownership.owns_first() {
-                self.remove_batch(&mut reported).await
+                self.remove_batch(&reports).await
             } else {
                 Ok(0)
             };
@@ -35,7 +35,7 @@ impl Worker {
                 }
                 Err(error) => warn!(
                     code = "cleanup.failed",
-                    error = error_chain(error),
+                    error = error_chain(&error),
                     "the clean-up failed"
                 ),
             }
@@ -44,12 +44,12 @@ impl Worker {
     }
 
     /// Removes up to a batch. Returns how many spans there were to remove.
-    async fn remove_batch(&self, reported: &mut Option<Instant>) -> Result<usize, StoreError> {
-        let retention = self.retention(reported).await?;
+    async fn remove_batch(&self, reports: &Limiter<()>) -> Result<usize, StoreError> {
+        let retention = self.retention(reports).await?;
         let cutoff = self.now().plus(-retention);
         let finished = self
             .parts
-            .upkeep
+            .work
             .completed_before(cutoff, self.options.cleanup.batch_size)
             .await?;
         if finished.is_empty() {
@@ -58,23 +58,21 @@ impl Worker {
         // Before the span is removed: after that, nothing would find its entries to let them
         // expire.
         self.parts.ledger.expire(&finished).await?;
-        let removed = self.parts.upkeep.remove(&finished).await?;
+        let removed = self.parts.work.remove(&finished).await?;
         info!(spans = removed, "removed complete spans");
         Ok(finished.len())
     }
 
     /// How long complete spans are kept, ms: as long as the setting says, or longer if a receiver
-    /// still takes their events again. `reported` is when the log said so last.
-    async fn retention(&self, reported: &mut Option<Instant>) -> Result<i64, StoreError> {
+    /// still takes their events again. `reports` limits how often the log says so.
+    async fn retention(&self, reports: &Limiter<()>) -> Result<i64, StoreError> {
         let set = millis(self.options.cleanup.retention);
-        let slack = self.parts.upkeep.largest_slack().await?;
+        let slack = self.parts.work.largest_slack().await?;
         let needed = slack.map(|slack| slack.saturating_add(millis(RETENTION_MARGIN)));
         let Some(needed) = needed.filter(|needed| *needed > set) else {
-            *reported = None;
             return Ok(set);
         };
-        if reported.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL) {
-            *reported = Some(Instant::now());
+        if reports.admit(()).is_some() {
             error!(
                 code = "cleanup.retention_too_short",
                 retention_ms = set,
@@ -85,7 +83,7 @@ impl Worker {
         Ok(needed)
     }
 
-    /// Adopts what an original Sampler wrote, for as long as one may run beside us. One worker does
+    /// Adopts what the original Sampler wrote, for as long as one may run beside us. One worker does
     /// this for all.
     pub(crate) async fn adopt(&self) {
         while self.wait_until_time_known(&IgnoreProgress).await {
@@ -102,7 +100,7 @@ impl Worker {
         let now = self.now();
         match self
             .parts
-            .upkeep
+            .work
             .adopt(&self.options.policy, now, limit)
             .await
         {
@@ -111,15 +109,15 @@ impl Worker {
                 stops: 0,
             }) => false,
             Ok(Adopted { starts, stops }) => {
-                info!(starts, stops, "adopted what an original Sampler wrote");
+                info!(starts, stops, "adopted what the original Sampler wrote");
                 let is_full = |count| usize::try_from(count) == Ok(limit);
                 is_full(starts) || is_full(stops)
             }
             Err(error) => {
                 warn!(
                     code = "adoption.failed",
-                    error = error_chain(error),
-                    "the search for spans of an original failed"
+                    error = error_chain(&error),
+                    "the search for spans of the original Sampler failed"
                 );
                 false
             }

@@ -45,7 +45,6 @@ const NOT_THE_COLLECTOR: &str = "COLLECTOR_URL seems to lead to something that i
 /// The parts of an answer that decide.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnswerParts<'a> {
-    /// Its status.
     pub status: u16,
     /// Its header `Retry-After`.
     pub retry_after: Option<&'a str>,

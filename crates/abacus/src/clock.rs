@@ -83,7 +83,6 @@ pub enum Noted {
     FarAhead,
 }
 
-/// The estimate.
 #[derive(Clone, Debug)]
 pub struct ClockEstimate {
     pace: Pace,

@@ -21,10 +21,8 @@ const LOCATION_LEN_MAX: usize = 2_048;
 /// How long a probe waits for an answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The date of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerDate {
-    /// There was no answer.
     NoAnswer,
     /// The answer has no valid date.
     Undated,
@@ -37,7 +35,6 @@ pub enum AnswerDate {
 pub struct Posted {
     /// The meaning of the answer for the usage.
     pub answer: Answer,
-    /// The date of the answer.
     pub dated: AnswerDate,
     /// The rest of the answer, for the ledger.
     pub details: Details,
@@ -46,12 +43,13 @@ pub struct Posted {
 /// The other parts of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// Its status.
     pub status: Option<u16>,
     /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
     /// The name of the error in its body.
     pub error_name: Option<String>,
+    /// Nothing was sent: there was no connection.
+    pub unsent: bool,
 }
 
 /// Takes usages. Posting the same usage again is always safe: Abacus recognises it.
@@ -121,9 +119,15 @@ impl Collector for HttpCollector {
                 self.read(response, now, dated).await
             }
             Err(error) => Posted {
-                answer: Answer::TryAgain { after: None, error },
+                answer: Answer::TryAgain {
+                    after: None,
+                    error: error.text,
+                },
                 dated: AnswerDate::NoAnswer,
-                details: Details::default(),
+                details: Details {
+                    unsent: error.unsent,
+                    ..Details::default()
+                },
             },
         }
     }
@@ -165,6 +169,7 @@ impl HttpCollector {
                 status: Some(status),
                 location,
                 error_name,
+                unsent: false,
             },
         }
     }

@@ -23,9 +23,7 @@ const UNNAMED: &str = "unnamed error";
 /// Abacus's answer about a usage that it has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It counts.
     Counts,
-    /// It was set aside.
     SetAside {
         /// The name of the error.
         error: String,
@@ -84,11 +82,16 @@ impl HttpConfirmer {
 impl Confirmer for HttpConfirmer {
     async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Asked {
         let Some(url) = at_collector(&self.base, location) else {
-            return mismatch("the Location is no address");
+            return mismatch("the Location is not a valid address");
         };
         let response = match self.client.send(self.client.get(url)).await {
             Ok(response) => response,
-            Err(error) => return Asked::Failed { after: None, error },
+            Err(error) => {
+                return Asked::Failed {
+                    after: None,
+                    error: error.text,
+                };
+            }
         };
         let status = response.status().as_u16();
         let retry_after = response.headers().get(RETRY_AFTER);
@@ -125,7 +128,7 @@ fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
 fn meaning(body: &[u8], usage_guid: &str) -> Asked {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let Some(dedup_id) = document.get("dedup_id") else {
-        return mismatch("the answer is no document of a usage");
+        return mismatch("the answer is not the document of a usage");
     };
     if dedup_id.as_str() != Some(usage_guid) {
         return mismatch("the answer is the document of another usage");

@@ -69,26 +69,53 @@ impl AbacusClient {
     }
 
     /// Sends a request. If its token is refused, the request is sent once more with a new one: tokens
-    /// can be revoked, and keys changed, before a token expires. The error is for the log.
-    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, String> {
+    /// can be revoked, and keys changed, before a token expires.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, SendError> {
         let request = request.headers(trace_context());
         let Some(tokens) = &self.tokens else {
-            return request.send().await.map_err(describe);
+            return Ok(request.send().await?);
         };
         let again = request.try_clone();
-        let token = tokens.token().await.map_err(|error| error.to_string())?;
+        let token = tokens.token().await.map_err(SendError::without_token)?;
         let request = request.header(AUTHORIZATION, token.header());
-        let response = request.send().await.map_err(describe)?;
+        let response = request.send().await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
         match again {
             Some(again) if tokens.refused(&token) => {
-                let token = tokens.token().await.map_err(|error| error.to_string())?;
+                let token = tokens.token().await.map_err(SendError::without_token)?;
                 let again = again.header(AUTHORIZATION, token.header());
-                again.send().await.map_err(describe)
+                Ok(again.send().await?)
             }
             Some(_) | None => Ok(response),
+        }
+    }
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(crate) struct SendError {
+    /// The reason, for the log.
+    pub(crate) text: String,
+    /// Nothing was sent: there was no token, or no connection.
+    pub(crate) unsent: bool,
+}
+
+impl SendError {
+    fn without_token(error: impl std::fmt::Display) -> Self {
+        Self {
+            text: error.to_string(),
+            unsent: true,
+        }
+    }
+}
+
+impl From<reqwest::Error> for SendError {
+    fn from(error: reqwest::Error) -> Self {
+        Self {
+            unsent: error.is_connect(),
+            text: describe(error),
         }
     }
 }

@@ -13,15 +13,11 @@ use crate::http::{AbacusClient, AbacusOptions, ClientError, join};
 /// segments of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The resource.
     pub resource_id: Id,
-    /// Its plan.
     pub plan_id: Id,
     /// The plan by which its usage is metered.
     pub metering_plan: Id,
-    /// The plan by which it is rated.
     pub rating_plan: Id,
-    /// The plan by which it is priced.
     pub pricing_plan: Id,
 }
 
@@ -122,7 +118,7 @@ impl Provisioning {
         ];
         let request = self.client.post(join(&self.url, &segments));
         let answer = self.client.send(request).await;
-        let response = answer.map_err(|error| Mapped::Failed { error })?;
+        let response = answer.map_err(|error| Mapped::Failed { error: error.text })?;
         let retry_after = response
             .headers()
             .get(RETRY_AFTER)

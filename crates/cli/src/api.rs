@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::printable;
 use crate::token::Token;
 
-pub(crate) use error::{ApiError, Problem};
+pub(crate) use error::{ApiError, words_of};
 pub(crate) use reading::Position;
 use request::ANSWER_LEN_MAX;
 pub(crate) use request::{Query, Repeat, Request};
@@ -191,7 +191,7 @@ impl Api {
         ApiError::Status {
             path: path_of(path),
             status,
-            problem: Box::new(Problem::read(&body)),
+            problem: serde_json::from_slice(&body).ok(),
         }
     }
 

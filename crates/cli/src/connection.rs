@@ -95,7 +95,9 @@ impl Connection {
             (None, None) => Url::parse(URL_DEFAULT).expect("a fixed address"),
         };
         if !is_web(&url) {
-            return Err(Failure::Input(format!("{url} is no http or https address")));
+            return Err(Failure::Input(format!(
+                "{url} is not an http or https address"
+            )));
         }
         let token = self.token(&config, &url)?;
         token.check()?;
@@ -139,7 +141,7 @@ impl ClientArguments {
         };
         let address = server.address();
         if !is_web(address) || !is_private(address) {
-            let what = format!("{address} is no https address: the secret could be read");
+            let what = format!("{address} is not an https address: the secret could be read");
             return Err(Failure::Input(what));
         }
         let http = client(&HttpOptions {

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
-use serde_json::{Value, json};
+use sampler_api::{Backlog, Control};
+use serde_json::Value;
 
-use crate::api::{Api, Request};
+use crate::api::{Answer, Api, Request};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::{print, printable};
-use crate::show::{moment, pairs, print_json, text};
+use crate::show::{pairs, print_json, text};
 use crate::suspended::Act;
 
 const PATH: [&str; 2] = ["v1", "control"];
@@ -71,23 +72,25 @@ struct SetArguments {
 
 pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
-    let (backlog, _) = api.single(&["v1", "backlog"]).await?;
+    let path = ["v1", "backlog"];
+    let answer = api.single(&path).await?;
     if arguments.common.json {
-        print_json(&backlog)?;
+        print_json(&answer.read::<Value>(&path)?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let backlog: Backlog = answer.read(&path)?;
     let mut lines = vec![
-        ("spans due", text(&backlog, "/due")),
-        ("oldest since", moment(&backlog, "/oldest")),
-        ("span-seconds", text(&backlog, "/span_seconds")),
-        ("suspended", text(&backlog, "/suspended")),
-        ("usages/s", text(&backlog, "/rate")),
+        ("spans due", backlog.due.to_string()),
+        ("oldest since", text(backlog.oldest)),
+        ("span-seconds", backlog.span_seconds.to_string()),
+        ("suspended", backlog.suspended.to_string()),
+        ("usages/s", backlog.rate.to_string()),
     ];
-    if backlog["closing"].is_object() {
-        lines.push(("closing month", text(&backlog, "/closing/month")));
-        lines.push(("  spans left", text(&backlog, "/closing/left")));
-        lines.push(("  closes at", moment(&backlog, "/closing/closes_at")));
-        lines.push(("  done at", moment(&backlog, "/closing/done_at")));
+    if let Some(closing) = &backlog.closing {
+        lines.push(("closing month", printable(&closing.month)));
+        lines.push(("  spans left", closing.left.to_string()));
+        lines.push(("  closes at", closing.closes_at.to_string()));
+        lines.push(("  done at", text(closing.done_at)));
     }
     print(&pairs(&lines))?;
     Ok(ExitCode::SUCCESS)
@@ -96,72 +99,49 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
 pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Failure> {
     let Some(ControlCommand::Set(set)) = arguments.command else {
         let api = Api::new(&arguments.common.connection)?;
-        let (control, _) = api.single(&PATH).await?;
-        return show(&arguments.common, &control);
+        return show(&arguments.common, &api.single(&PATH).await?);
     };
     let api = Api::new(&set.act.common.connection)?;
-    let (mut control, etag) = api.single(&PATH).await?;
+    let before = api.single(&PATH).await?;
+    let mut control: Control = before.read(&PATH)?;
     set.change(&mut control);
-    control["reason"] = json!(set.act.reason);
-    let request = Request::act(Method::PUT, &PATH, &control).if_match(etag);
-    let answer = api.call(&request).await?;
-    // The control as it is now. If the answer does not have it, it is read.
-    let now = if answer.body.is_empty() {
-        api.single(&PATH).await?.0
-    } else {
-        answer.read(&PATH)?
-    };
-    show(&set.act.common, &now)
+    let body = control.with_reason(set.act.reason.clone());
+    let request = Request::act(Method::PUT, &PATH, &body).if_match(before.etag);
+    show(&set.act.common, &api.call(&request).await?)
 }
 
 impl SetArguments {
-    fn change(&self, control: &mut Value) {
-        let mut set = |group: &str, name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                control[group][name] = value;
-            }
-        };
-        set("starts", "rate", self.rate.map(written));
-        set("sampling", "paused", self.paused.map(Value::from));
-        set("controller", "enabled", self.controller.map(Value::from));
-        set(
-            "controller",
-            "target_seconds",
-            self.target_seconds.map(written),
-        );
-        for (name, gain) in [("kp", self.kp), ("ki", self.ki), ("kd", self.kd)] {
-            set("controller", name, gain.map(written));
-        }
+    fn change(&self, control: &mut Control) {
+        set(&mut control.starts.rate, self.rate);
+        set(&mut control.sampling.paused, self.paused);
+        let controller = &mut control.controller;
+        set(&mut controller.enabled, self.controller);
+        set(&mut controller.target_seconds, self.target_seconds);
+        set(&mut controller.kp, self.kp);
+        set(&mut controller.ki, self.ki);
+        set(&mut controller.kd, self.kd);
         for (resource, rate) in &self.resource {
-            let resources = &mut control["starts"]["resources"];
-            if !resources.is_object() {
-                *resources = json!({});
-            }
-            match (rate, resources.as_object_mut()) {
-                (Some(rate), _) => resources[resource] = written(*rate),
-                (None, Some(resources)) => drop(resources.shift_remove(resource)),
-                (None, None) => {}
-            }
+            match rate {
+                Some(rate) => control.starts.resources.insert(resource.clone(), *rate),
+                None => control.starts.resources.remove(resource),
+            };
         }
     }
 }
 
-/// A whole number without a fraction.
-fn written(number: f64) -> Value {
-    let text = number.to_string();
-    text.parse::<i64>()
-        .map_or_else(|_| json!(number), |whole| json!(whole))
+fn set<T: Copy>(field: &mut T, value: Option<T>) {
+    *field = value.unwrap_or(*field);
 }
 
 fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
     let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "it is no number from 0 on".to_owned())
+    number.ok_or_else(|| "it is not a number from 0".to_owned())
 }
 
 fn percent(text: &str) -> Result<f64, String> {
     let percent = number(text).ok().filter(|percent| *percent <= 100.0);
-    percent.ok_or_else(|| "it is no percentage from 0 to 100".to_owned())
+    percent.ok_or_else(|| "it is not a percentage from 0 to 100".to_owned())
 }
 
 fn resource_rate(text: &str) -> Result<(String, Option<f64>), String> {
@@ -172,37 +152,29 @@ fn resource_rate(text: &str) -> Result<(String, Option<f64>), String> {
     }
 }
 
-fn show(common: &Common, control: &Value) -> Result<ExitCode, Failure> {
+fn show(common: &Common, answer: &Answer) -> Result<ExitCode, Failure> {
     if common.json {
-        print_json(control)?;
+        print_json(&answer.read::<Value>(&PATH)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let resources = control
-        .pointer("/starts/resources")
-        .and_then(Value::as_object);
-    let one = |(resource, rate): (&String, &Value)| format!("{} {rate} %", printable(resource));
-    let resources: Vec<String> = resources.into_iter().flatten().map(one).collect();
-    let is = |place: &str, yes: &str, no: &str| match control.pointer(place) {
-        Some(Value::Bool(true)) => yes.to_owned(),
-        Some(Value::Bool(false)) => no.to_owned(),
-        _ => text(control, place),
-    };
-    let mut lines = vec![(
-        "starts admitted",
-        format!("{} %", text(control, "/starts/rate")),
-    )];
+    let control: Control = answer.read(&PATH)?;
+    let resources = control.starts.resources.iter();
+    let resources = resources.map(|(resource, rate)| format!("{} {rate} %", printable(resource)));
+    let resources: Vec<String> = resources.collect();
+    let is = |is: bool, yes: &str, no: &str| if is { yes } else { no }.to_owned();
+    let mut lines = vec![("starts admitted", format!("{} %", control.starts.rate))];
     if !resources.is_empty() {
         lines.push(("  by resource", resources.join(", ")));
     }
-    lines.push(("sampling", is("/sampling/paused", "paused", "runs")));
-    lines.push(("controller", is("/controller/enabled", "on", "off")));
-    let [seconds, kp, ki, kd] = [
-        "/controller/target_seconds",
-        "/controller/kp",
-        "/controller/ki",
-        "/controller/kd",
-    ]
-    .map(|place| text(control, place));
+    lines.push(("sampling", is(control.sampling.paused, "paused", "runs")));
+    let controller = control.controller;
+    lines.push(("controller", is(controller.enabled, "on", "off")));
+    let (seconds, kp, ki, kd) = (
+        controller.target_seconds,
+        controller.kp,
+        controller.ki,
+        controller.kd,
+    );
     lines.push(("  target", format!("{seconds} s, gains {kp}, {ki}, {kd}")));
     print(&pairs(&lines))?;
     Ok(ExitCode::SUCCESS)

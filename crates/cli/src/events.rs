@@ -12,10 +12,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use sampler_verify::events;
 use sampler_verify::moment::{Millis, parse_length, parse_moment};
 
 use crate::api::Api;
 use crate::clock;
+use crate::columns::ColumnArguments;
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::print;
@@ -46,7 +48,7 @@ what it says, so sending a file twice is safe: a repeat changes nothing. Where `
 that holds only with the same --now: otherwise they are other events, at other moments.
 
 While it is sent, FILE.sampler-journal says how far. If sending is interrupted, or the receiver cannot be
-reached, the same command goes on from there. The file is removed at the end.
+reached, the same command continues from there. The file is removed at the end.
 
 Exit codes: 0 all events are kept, 1 some were refused, 2 the command line or the file is wrong and nothing
 was sent, 3 the API gives no answer, 4 the file, the journal or the output failed midway.")]
@@ -56,10 +58,10 @@ struct SendArguments {
     /// How many events are sent at once
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1000))]
     batch: u16,
-    /// Begins anew, whatever an interrupted command has left
+    /// Starts over, whatever an interrupted command has left
     #[arg(long)]
     restart: bool,
-    /// Writes no journal: an interrupted command begins anew
+    /// Writes no journal: an interrupted command starts over
     #[arg(long)]
     no_journal: bool,
     #[command(flatten)]
@@ -75,6 +77,8 @@ struct FileArguments {
     /// The format, if the name of the file does not tell it
     #[arg(long, value_enum)]
     format: Option<Format>,
+    #[command(flatten)]
+    columns: ColumnArguments,
     /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     now: Option<Millis>,
@@ -92,6 +96,16 @@ enum Format {
     Csv,
     /// A list of events, or one
     Json,
+}
+
+impl From<Format> for events::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Ndjson => Self::Ndjson,
+            Format::Csv => Self::Csv,
+            Format::Json => Self::Json,
+        }
+    }
 }
 
 /// Runs the command.
@@ -116,7 +130,7 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
     if let Some(given) = file.now.filter(|given| *given != journal.now()) {
         let (path, before) = (file.file.display(), journal.now());
         return Err(Failure::Input(format!(
-            "{path} was begun with --now {before}, and not {given}: without --now the command goes on \
+            "{path} was begun with --now {before}, and not {given}: without --now the command continues \
              from there; --restart sends all from the beginning"
         )));
     }

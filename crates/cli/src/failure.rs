@@ -34,7 +34,7 @@ impl Failure {
         match self {
             Self::Input(_) => EXIT_INPUT,
             // A wrong parameter, or an option that is missing.
-            Self::Api(error) if error.status() == Some(400) => EXIT_INPUT,
+            Self::Api(error) if matches!(error.status(), Some(400 | 422)) => EXIT_INPUT,
             Self::Api(_) | Self::RefusedMidway(_) | Self::Unsettled(..) => EXIT_API,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
         }
@@ -48,7 +48,7 @@ impl Failure {
                 document["status"] = json!(status);
             }
             if let Some(problem) = error.problem() {
-                document["problem"] = problem.clone();
+                document["problem"] = json!(problem);
             }
         }
         if let Self::Unsettled(_, answer) = self {

@@ -2,6 +2,7 @@
 
 mod api;
 mod clock;
+mod columns;
 mod config;
 mod connection;
 mod control;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sampler_verify::moment::{Millis, parse_moment};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
@@ -107,24 +108,27 @@ pub(crate) fn add(query: &mut Query, name: &'static str, value: Option<impl ToSt
 }
 
 /// Reads a list and prints it: a row for each item, `left` being the columns that stand to the left.
-pub(crate) async fn print_list<const N: usize>(
+pub(crate) async fn print_list<T: DeserializeOwned, const N: usize>(
     common: &Common,
     path: &[&str],
     query: &Query,
     length: &Length,
     columns: ([&str; N], &[usize]),
-    row: impl Fn(&Value) -> [String; N],
+    row: impl Fn(&T) -> [String; N],
 ) -> Result<ExitCode, Failure> {
     let api = Api::new(&common.connection)?;
-    let (items, is_more) = api.items(path, query, length.most()).await?;
-    if common.json {
+    let most = length.most();
+    let (count, is_more) = if common.json {
+        let (items, is_more) = api.items::<Value>(path, query, most).await?;
         print_json(&json!({ "items": items }))?;
+        (items.len(), is_more)
     } else {
+        let (items, is_more) = api.items::<T>(path, query, most).await?;
         let (header, left) = columns;
         print(&format!("{}\n", table(header, items.iter().map(row), left)))?;
-    }
+        (items.len(), is_more)
+    };
     if is_more {
-        let count = items.len();
         warn(&format!(
             "these are the first {count}; --limit or --all shows more"
         ));

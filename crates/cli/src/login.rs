@@ -75,7 +75,9 @@ pub(crate) async fn target(arguments: TargetArguments) -> Result<ExitCode, Failu
         return show(&config, &arguments.shape);
     };
     if !is_web(&url) {
-        return Err(Failure::Input(format!("{url} is no http or https address")));
+        return Err(Failure::Input(format!(
+            "{url} is not an http or https address"
+        )));
     }
     if !arguments.unchecked {
         let api = Api::new(&Connection::to(url.clone()))?;

@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 
+use sampler_api::text::{escape_json, is_invisible};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -40,9 +41,9 @@ pub(crate) fn warn(text: &str) {
 /// A line for people, or an object on one line for machines.
 fn tell(kind: &str, text: &str, document: &Value) {
     if wants_json() {
-        eprintln!("{}", json!({ kind: document }));
+        eprintln!("{}", escape_json(&json!({ kind: document }).to_string()));
     } else {
-        eprintln!("{kind}: {text}");
+        eprintln!("{kind}: {}", printable_lines(text));
     }
 }
 
@@ -61,16 +62,26 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A text of others, without what a terminal would take for a command.
+/// A text of others, without what a terminal would take for a command, or for a mark of direction.
 pub(crate) fn printable(text: &str) -> String {
-    let shown = |character: char| {
-        if character.is_control() {
-            '\u{fffd}'
-        } else {
-            character
-        }
+    text.chars().map(visible).collect()
+}
+
+/// The same for a text of several lines.
+fn printable_lines(text: &str) -> String {
+    let shown = |character| match character {
+        '\n' => character,
+        _ => visible(character),
     };
     text.chars().map(shown).collect()
+}
+
+fn visible(character: char) -> char {
+    if is_invisible(character) {
+        char::REPLACEMENT_CHARACTER
+    } else {
+        character
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +106,9 @@ mod tests {
 
     #[test]
     fn texts_of_others_cannot_command_a_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jé\n"), "a\u{fffd}[2Jé\u{fffd}");
+        let hostile = "a\u{1b}[2J\u{9b}\u{202e}é\n";
+        let shown = "a\u{fffd}[2J\u{fffd}\u{fffd}é";
+        assert_eq!(printable(hostile), format!("{shown}\u{fffd}"));
+        assert_eq!(printable_lines(hostile), format!("{shown}\n"));
     }
 }

@@ -1,8 +1,11 @@
 //! Documents of the API in the words of a table.
 
-use sampler_verify::Target;
-use sampler_verify::moment::{InWords, Millis};
-use serde_json::Value;
+use std::fmt::Display;
+
+use sampler_api::text::escape_json;
+use sampler_api::{Measure, Target};
+use sampler_verify::moment::Millis;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{print, printable};
@@ -11,39 +14,14 @@ use crate::output::{print, printable};
 const NOTHING: &str = "-";
 
 /// Prints a document as JSON, for machines.
-pub(crate) fn print_json(document: &Value) -> Result<(), Failure> {
+pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document);
     let text = text.map_err(|error| Failure::Input(error.to_string()))?;
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", escape_json(&text)))
 }
 
-/// A value at a JSON Pointer, as a text.
-pub(crate) fn text(document: &Value, pointer: &str) -> String {
-    match document.pointer(pointer) {
-        None | Some(Value::Null) => NOTHING.to_owned(),
-        Some(Value::String(text)) => printable(text),
-        Some(other) => printable(&other.to_string()),
-    }
-}
-
-/// An integer at a JSON Pointer.
-pub(crate) fn integer(document: &Value, pointer: &str) -> Option<i64> {
-    document.pointer(pointer).and_then(Value::as_i64)
-}
-
-/// A moment at a JSON Pointer.
-pub(crate) fn moment(document: &Value, pointer: &str) -> String {
-    let moment = integer(document, pointer);
-    moment.map_or_else(
-        || text(document, pointer),
-        |moment| InWords(moment).to_string(),
-    )
-}
-
-/// A length of time at a JSON Pointer, which is in ms.
-pub(crate) fn length(document: &Value, pointer: &str) -> String {
-    let length = integer(document, pointer);
-    length.map_or_else(|| text(document, pointer), length_in_words)
+pub(crate) fn text(value: Option<impl Display>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), |value| printable(&value.to_string()))
 }
 
 /// A length of time as hours, minutes, seconds and milliseconds: nothing is rounded.
@@ -62,20 +40,33 @@ pub(crate) fn length_in_words(length: Millis) -> String {
 }
 
 /// The resource, plan and instance of a target.
-pub(crate) fn target(document: &Value, pointer: &str) -> String {
-    let part = |name: &str| text(document, &format!("{pointer}/{name}"));
-    let [.., resource, plan, instance] = Target::FIELDS;
-    format!("{}/{}/{}", part(resource), part(plan), part(instance))
+pub(crate) fn target(target: &Target) -> String {
+    let [resource, plan, instance] = [
+        &target.resource_id,
+        &target.plan_id,
+        &target.resource_instance_id,
+    ]
+    .map(|id| printable(id));
+    format!("{resource}/{plan}/{instance}")
 }
 
-/// The measures of a list, with their quantities or amounts.
-pub(crate) fn measures(document: &Value, pointer: &str, what: &str) -> String {
-    let measures = document.pointer(pointer).and_then(Value::as_array);
-    let one = |measure: &Value| {
-        let (name, quantity) = (text(measure, "/measure"), text(measure, what));
-        format!("{name} {quantity}")
-    };
-    let all: Vec<String> = measures.into_iter().flatten().map(one).collect();
+/// Measures with their quantities.
+pub(crate) fn measures(measures: &[Measure]) -> String {
+    let measures = measures.iter();
+    named(measures.map(|it| {
+        (
+            it.measure.as_str(),
+            it.quantity
+                .as_str()
+                .map_or_else(|| it.quantity.to_string(), str::to_owned),
+        )
+    }))
+}
+
+/// Names, each with its value.
+pub(crate) fn named<'a>(pairs: impl Iterator<Item = (&'a str, String)>) -> String {
+    let all = pairs.map(|(name, value)| format!("{} {}", printable(name), printable(&value)));
+    let all: Vec<String> = all.collect();
     if all.is_empty() {
         return NOTHING.to_owned();
     }
@@ -93,8 +84,6 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -107,14 +96,10 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_a_dash() {
-        let document = json!({ "a": null, "b": { "c": 5, "d": "x\u{1b}" } });
-        assert_eq!(text(&document, "/a"), "-");
-        assert_eq!(text(&document, "/z"), "-");
-        assert_eq!(text(&document, "/b/c"), "5");
-        assert_eq!(text(&document, "/b/d"), "x\u{fffd}");
-        assert_eq!(moment(&document, "/b/c"), "1970-01-01T00:00:00.005Z");
-        assert_eq!(moment(&document, "/a"), "-");
-        assert_eq!(measures(&document, "/a", "/quantity"), "-");
+        assert_eq!(text(None::<u16>), "-");
+        assert_eq!(text(Some(5)), "5");
+        assert_eq!(text(Some("x\u{1b}")), "x\u{fffd}");
+        assert_eq!(measures(&[]), "-");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use sampler_api::Event;
 use sampler_verify::moment::{InWords, Millis};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::api::{Answer, Api, Request};
@@ -17,7 +17,7 @@ use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::{print, printable, warn};
-use crate::show::{moment, target, text};
+use crate::show::text;
 use crate::table::table;
 
 const PATH: [&str; 2] = ["v1", "snapshots"];
@@ -226,16 +226,22 @@ impl<'a> Difference<'a> {
 
 impl Item<'_> {
     fn row(&self, meaning: &str, line: u64) -> [String; 5] {
-        // Only for people: what is sent is not read as numbers.
-        let proposal = serde_json::from_str(self.proposal.get()).unwrap_or(Value::Null);
-        let event = text(&proposal, "/type");
-        let moment = moment(&proposal, "/timestamp");
+        // Only for people: the event is sent as it is written.
+        let event: Option<Event> = serde_json::from_str(self.proposal.get()).ok();
+        let (subject, what) = event.map_or_else(Default::default, |event| {
+            let ids = [event.resource_id, event.plan_id, event.resource_instance_id];
+            let ids = ids.map(|id| printable(&id)).join("/");
+            (
+                ids,
+                format!("{} at {}", event.r#type.name(), event.timestamp),
+            )
+        });
         [
             line.to_string(),
-            target(&proposal, ""),
+            subject,
             meaning.to_owned(),
-            format!("{event} at {moment}"),
-            self.span.as_deref().map_or("-".to_owned(), printable),
+            what,
+            text(self.span.as_ref()),
         ]
     }
 }

@@ -2,18 +2,19 @@
 
 mod timeline;
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::process::ExitCode;
 
 use clap::Args;
+use sampler_api::{Plan, Proof, Span, Timestamp, Usage};
 use sampler_verify::moment::{Millis, parse_moment};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
 use crate::failure::Failure;
 use crate::listing::{Common, Period, add};
-use crate::output::print;
-use crate::show::{integer, length, measures, moment, pairs, print_json, text};
+use crate::output::{print, printable};
+use crate::show::{length_in_words, measures, pairs, print_json, text};
 use crate::table::table;
 use timeline::{Bar, Timeline};
 
@@ -50,113 +51,126 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
-    let (span, _) = api.single(&["v1", "spans", &arguments.id]).await?;
+    let path = ["v1", "spans", &arguments.id];
+    let answer = api.single(&path).await?;
+    let span: Span = answer.read(&path)?;
     let mut query = Query::new();
     arguments.period.add_to(&mut query);
     add(&mut query, "as_of", arguments.as_of);
-    let path = ["v1", "spans", &arguments.id, "usages"];
-    let (usages, _) = api.items(&path, &query, usize::MAX).await?;
+    let of_usages = ["v1", "spans", &arguments.id, "usages"];
     if arguments.common.json {
+        let (usages, _) = api.items::<Value>(&of_usages, &query, usize::MAX).await?;
+        let span: Value = answer.read(&path)?;
         print_json(&json!({ "span": span, "usages": usages }))?;
     } else {
+        let (usages, _) = api.items(&of_usages, &query, usize::MAX).await?;
         print(&page(&span, &usages, arguments.usages))?;
     }
-    let adds_up = integer(&span, "/proof/difference") == Some(0);
+    let adds_up = span.proof.difference == 0;
     Ok(ExitCode::from(u8::from(!adds_up)))
 }
 
-fn page(span: &Value, usages: &[Value], shown: usize) -> String {
-    let mut parts = vec![facts(span)];
-    if let Some(timeline) = timeline_of(span, usages) {
-        parts.push(timeline.draw(width()));
-    }
-    parts.push(format!("{}\n", proof(span)));
-    parts.push(ledger(usages, shown));
+fn page(span: &Span, usages: &[Usage], shown: usize) -> String {
+    let parts = [
+        facts(span),
+        timeline_of(span, usages).draw(width()),
+        format!("{}\n", proof(&span.proof, span.start)),
+        ledger(usages, shown),
+    ];
     parts.join("\n")
 }
 
-fn facts(span: &Value) -> String {
-    let ids = [
-        "organization_id",
-        "space_id",
-        "consumer_id",
-        "resource_id",
-        "plan_id",
+fn facts(span: &Span) -> String {
+    let target = &span.target;
+    let mut facts = vec![
+        ("span", printable(&span.id)),
+        ("organization_id", printable(&target.organization_id)),
+        ("space_id", printable(&target.space_id)),
+        ("consumer_id", printable(&target.consumer_id)),
+        ("resource_id", printable(&target.resource_id)),
+        ("plan_id", printable(&target.plan_id)),
+        (
+            "resource_instance_id",
+            printable(&target.resource_instance_id),
+        ),
+        ("measures", measures(&span.measured_usage)),
+        (
+            "start",
+            event(Some(span.start), span.start_event_id.as_deref()),
+        ),
+        ("end", event(span.end, span.end_event_id.as_deref())),
+        ("state", printable(&span.state)),
+        ("sampled to", span.sampled_to.to_string()),
+        ("due at", text(span.due_at)),
     ];
-    let ids = ids.into_iter().chain(["resource_instance_id"]);
-    let mut facts = vec![("span", text(span, "/id"))];
-    facts.extend(ids.map(|name| (name, text(span, &format!("/target/{name}")))));
-    facts.push(("measures", measures(span, "/measured_usage", "/quantity")));
-    let event = |moment: String, id: &str| match text(span, id).as_str() {
-        "-" => moment,
-        id => format!("{moment} (event {id})"),
-    };
-    facts.push(("start", event(moment(span, "/start"), "/start_event_id")));
-    facts.push(("end", event(moment(span, "/end"), "/end_event_id")));
-    facts.push(("state", text(span, "/state")));
-    facts.push(("sampled to", moment(span, "/sampled_to")));
-    facts.push(("due at", moment(span, "/due_at")));
-    if span["planned"].is_object() {
-        let (from, to) = (moment(span, "/planned/start"), moment(span, "/planned/end"));
-        let id = text(span, "/planned/usage_id");
-        facts.push(("planned", format!("{from} to {to} (usage {id})")));
-    }
-    if span
-        .pointer("/delivery/last_error")
-        .is_some_and(Value::is_object)
+    if let Some(Plan {
+        start,
+        end,
+        usage_id,
+    }) = &span.planned
     {
-        let attempts = text(span, "/delivery/attempts");
-        let (at, status) = (
-            moment(span, "/delivery/last_error/at"),
-            text(span, "/delivery/last_error/status"),
-        );
-        let error = text(span, "/delivery/last_error/error");
-        facts.push((
-            "last error",
-            format!("{at} {status} {error} (attempt {attempts})"),
-        ));
+        let usage = printable(usage_id);
+        facts.push(("planned", format!("{start} to {end} (usage {usage})")));
+    }
+    if let Some(error) = &span.delivery.last_error {
+        let (at, status, what) = (error.at, text(error.status), printable(&error.error));
+        let attempts = span.delivery.attempts;
+        let error = format!("{at} {status} {what} (attempt {attempts})");
+        facts.push(("last error", error));
     }
     pairs(&facts)
 }
 
+/// When an event took place, and its id.
+fn event(at: Option<impl Display>, id: Option<&str>) -> String {
+    match id.map(printable) {
+        Some(id) => format!("{} (event {id})", text(at)),
+        None => text(at),
+    }
+}
+
 /// The proof in one line.
-fn proof(span: &Value) -> String {
-    let is_right = integer(span, "/proof/difference") == Some(0);
-    let relation = if is_right { "=" } else { "IS NOT" };
-    let since = if integer(span, "/proof/since") == integer(span, "/start") {
+fn proof(proof: &Proof, start: Timestamp) -> String {
+    let relation = if proof.difference == 0 { "=" } else { "IS NOT" };
+    let since = if start == proof.since {
         String::new()
     } else {
-        format!(" since {}", moment(span, "/proof/since"))
+        format!(" since {}", proof.since)
+    };
+    let unanswered = match proof.unanswered {
+        0 => String::new(),
+        length => format!(
+            " (Abacus may count {} of it: a post had no answer)",
+            length_in_words(length)
+        ),
     };
     format!(
-        "proof: used {}{since} {relation} billed {} + skipped {}; difference {} ms, {} usages",
-        length(span, "/proof/used"),
-        length(span, "/proof/billed"),
-        length(span, "/proof/skipped"),
-        text(span, "/proof/difference"),
-        text(span, "/proof/usages"),
+        "proof: used {}{since} {relation} billed {} + skipped {}{unanswered}; difference {} ms, {} usages",
+        length_in_words(proof.used),
+        length_in_words(proof.billed),
+        length_in_words(proof.skipped),
+        proof.difference,
+        proof.usages,
     )
 }
 
-fn timeline_of(span: &Value, usages: &[Value]) -> Option<Timeline> {
-    let bar = |usage: &Value, start: &str, end: &str, is_done| {
-        Some(Bar {
-            from: integer(usage, start)?,
-            to: integer(usage, end)?,
-            is_done,
-        })
-    };
-    let is_done = |usage: &Value| !matches!(usage["state"].as_str(), Some("planned" | "refused"));
-    let bars = usages
-        .iter()
-        .filter_map(|usage| bar(usage, "/interval/start", "/interval/end", is_done(usage)));
-    let planned = bar(span, "/planned/start", "/planned/end", false);
-    Some(Timeline {
-        start: integer(span, "/start")?,
-        end: integer(span, "/end"),
-        sampled_to: integer(span, "/sampled_to")?,
-        bars: bars.chain(planned).collect(),
-    })
+fn timeline_of(span: &Span, usages: &[Usage]) -> Timeline {
+    let usages = usages.iter().map(|usage| Bar {
+        from: usage.interval.start.as_millis(),
+        to: usage.interval.end.as_millis(),
+        is_done: usage.is_answered(),
+    });
+    let planned = span.planned.iter().map(|plan| Bar {
+        from: plan.start.as_millis(),
+        to: plan.end.as_millis(),
+        is_done: false,
+    });
+    Timeline {
+        start: span.start.as_millis(),
+        end: span.end.map(Timestamp::as_millis),
+        sampled_to: span.sampled_to.as_millis(),
+        bars: usages.chain(planned).collect(),
+    }
 }
 
 fn width() -> usize {
@@ -166,7 +180,7 @@ fn width() -> usize {
 }
 
 /// The last usages, in their order.
-fn ledger(usages: &[Value], shown: usize) -> String {
+fn ledger(usages: &[Usage], shown: usize) -> String {
     let first = usages.len().saturating_sub(shown);
     let header = [
         "usage",
@@ -179,12 +193,12 @@ fn ledger(usages: &[Value], shown: usize) -> String {
     ];
     let rows = usages[first..].iter().map(|usage| {
         [
-            text(usage, "/id"),
-            moment(usage, "/interval/start"),
-            moment(usage, "/interval/end"),
-            length(usage, "/duration"),
-            text(usage, "/state"),
-            moment(usage, "/planned_at"),
+            printable(&usage.id),
+            usage.interval.start.to_string(),
+            usage.interval.end.to_string(),
+            length_in_words(usage.duration),
+            printable(&usage.state),
+            usage.planned_at.to_string(),
             answered(usage),
         ]
     });
@@ -199,12 +213,11 @@ fn ledger(usages: &[Value], shown: usize) -> String {
     text
 }
 
-fn answered(usage: &Value) -> String {
+fn answered(usage: &Usage) -> String {
     let parts = [
-        text(usage, "/status"),
-        moment(usage, "/accepted_at"),
-        text(usage, "/error"),
+        usage.status.map(|status| status.to_string()),
+        usage.accepted_at.map(|at| at.to_string()),
+        usage.error.as_deref().map(printable),
     ];
-    let parts: Vec<String> = parts.into_iter().filter(|part| part != "-").collect();
-    parts.join(" ")
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

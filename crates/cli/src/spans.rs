@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use sampler_api::Span;
 
 use crate::api::Query;
 use crate::failure::Failure;
 use crate::listing::{Common, Length, Period, TargetFilter, add, print_list};
-use crate::show::{length, moment, target, text};
+use crate::output::printable;
+use crate::show::{length_in_words, target, text};
 
 /// Lists spans, the newest start first
 #[derive(Debug, Args)]
@@ -83,14 +84,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     .await
 }
 
-fn row(span: &Value) -> [String; 7] {
+fn row(span: &Span) -> [String; 7] {
     [
-        text(span, "/id"),
-        target(span, "/target"),
-        moment(span, "/start"),
-        moment(span, "/end"),
-        text(span, "/state"),
-        moment(span, "/sampled_to"),
-        length(span, "/proof/billed"),
+        printable(&span.id),
+        target(&span.target),
+        span.start.to_string(),
+        text(span.end),
+        printable(&span.state),
+        span.sampled_to.to_string(),
+        length_in_words(span.proof.billed),
     ]
 }

@@ -4,13 +4,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use reqwest::Method;
-use serde_json::{Value, json};
+use sampler_api::{Cause, Reason, Resumed, SkipRequest, Span, Usage};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::api::{Answer, Api, ApiError, Query, Request};
 use crate::failure::Failure;
 use crate::listing::{Common, Length, Period, add, print_list};
-use crate::output::print;
-use crate::show::{moment, print_json, text};
+use crate::output::{print, printable};
+use crate::show::{print_json, text};
 
 /// Lists the causes of suspended spans, the cause of the most spans first
 #[derive(Debug, Args)]
@@ -86,6 +89,13 @@ pub(crate) struct Act {
     pub(crate) common: Common,
 }
 
+impl Act {
+    fn body(&self) -> Reason {
+        let reason = self.reason.clone();
+        Reason { reason }
+    }
+}
+
 pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode, Failure> {
     let header = [
         "cause",
@@ -101,35 +111,32 @@ pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode,
     let columns = (header, &[0, 1, 2, 3, 4, 7, 8][..]);
     let (common, length) = (&arguments.common, &arguments.length);
     let path = ["v1", "suspended"];
-    print_list(common, &path, &Query::new(), length, columns, |cause| {
-        let words = [
-            "/cause",
-            "/status",
-            "/error",
-            "/resource_id",
-            "/plan_id",
-            "/spans",
-            "/set_aside",
-        ];
-        let [id, status, error, resource, plan, spans, aside] =
-            words.map(|place| text(cause, place));
-        let (since, probe) = (moment(cause, "/since"), moment(cause, "/probe_at"));
-        [
-            id, status, error, resource, plan, spans, aside, since, probe,
-        ]
-    })
-    .await
+    print_list(common, &path, &Query::new(), length, columns, cause_row).await
+}
+
+fn cause_row(cause: &Cause) -> [String; 9] {
+    [
+        printable(&cause.cause),
+        text(cause.status),
+        printable(&cause.error),
+        printable(&cause.resource_id),
+        printable(&cause.plan_id),
+        cause.spans.to_string(),
+        cause.set_aside.to_string(),
+        cause.since.to_string(),
+        cause.probe_at.to_string(),
+    ]
 }
 
 pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failure> {
     let act = &arguments.act;
     let api = Api::new(&act.common.connection)?;
-    let body = json!({ "reason": act.reason });
+    let body = act.body();
     if let Some(cause) = &arguments.cause {
         let path = ["v1", "suspended", cause, "resume"];
         let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
-        return done(&act.common, &answer, &path, |answer| {
-            format!("{} spans go on", text(answer, "/resumed"))
+        return done(&act.common, &answer, &path, |answer: &Resumed| {
+            format!("{} spans are resumed.", answer.resumed)
         });
     }
     let span = arguments.span.as_deref().unwrap_or_default();
@@ -141,7 +148,10 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
 pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> {
     let act = &arguments.act;
     let api = Api::new(&act.common.connection)?;
-    let body = json!({ "reason": act.reason, "usage_id": arguments.usage });
+    let body = SkipRequest {
+        reason: act.reason.clone(),
+        usage_id: arguments.usage.clone(),
+    };
     let path = ["v1", "spans", &arguments.span, "skip"];
     let answer = on_span(&api, &arguments.span, &path, &body).await?;
     done(&act.common, &answer, &path, state)
@@ -150,13 +160,10 @@ pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> 
 pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failure> {
     let act = &arguments.act;
     let api = Api::new(&act.common.connection)?;
-    let body = json!({ "reason": act.reason });
     let path = ["v1", "usages", &arguments.usage, "resend"];
-    let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
-    if answer.body.is_empty() {
-        return said("The usage is sent again.\n");
-    }
-    done(&act.common, &answer, &path, |_| {
+    let request = Request::act(Method::POST, &path, &act.body());
+    let answer = api.call(&request).await?;
+    done(&act.common, &answer, &path, |_: &Usage| {
         "The usage is sent again.".to_owned()
     })
 }
@@ -171,44 +178,46 @@ pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure
         &[0, 1, 2, 3, 4][..],
     );
     let (common, length) = (&arguments.common, &arguments.length);
-    print_list(common, &["v1", "audit"], &query, length, columns, |entry| {
-        let words = ["/who", "/act", "/subject", "/reason"];
-        let [who, act, subject, reason] = words.map(|place| text(entry, place));
-        [moment(entry, "/at"), who, act, subject, reason]
-    })
-    .await
+    print_list(common, &["v1", "audit"], &query, length, columns, act_row).await
+}
+
+fn act_row(act: &sampler_api::Act) -> [String; 5] {
+    [
+        act.at.to_string(),
+        text(act.who.as_ref()),
+        printable(&act.act),
+        printable(&act.subject),
+        printable(&act.reason),
+    ]
 }
 
 /// Does something to a span as it is now: an act of somebody else in between makes it fail.
-async fn on_span(api: &Api, span: &str, path: &[&str], body: &Value) -> Result<Answer, ApiError> {
-    let (_, etag) = api.single(&["v1", "spans", span]).await?;
+async fn on_span(
+    api: &Api,
+    span: &str,
+    path: &[&str],
+    body: &impl Serialize,
+) -> Result<Answer, ApiError> {
+    let etag = api.single(&["v1", "spans", span]).await?.etag;
     let request = Request::act(Method::POST, path, body).if_match(etag);
     api.call(&request).await
 }
 
-fn state(span: &Value) -> String {
-    let (id, state) = (text(span, "/id"), text(span, "/state"));
-    format!(
-        "The span {id} is {state}, sampled to {}.",
-        moment(span, "/sampled_to")
-    )
+fn state(span: &Span) -> String {
+    let (id, state) = (printable(&span.id), printable(&span.state));
+    format!("The span {id} is {state}, sampled to {}.", span.sampled_to)
 }
 
-fn done(
+fn done<T: DeserializeOwned>(
     common: &Common,
     answer: &Answer,
     path: &[&str],
-    words: impl Fn(&Value) -> String,
+    words: impl Fn(&T) -> String,
 ) -> Result<ExitCode, Failure> {
-    let answer = answer.read(path)?;
     if common.json {
-        print_json(&answer)?;
-        return Ok(ExitCode::SUCCESS);
+        print_json(&answer.read::<Value>(path)?)?;
+    } else {
+        print(&format!("{}\n", words(&answer.read(path)?)))?;
     }
-    said(&format!("{}\n", words(&answer)))
-}
-
-fn said(text: &str) -> Result<ExitCode, Failure> {
-    print(text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use sampler_verify::moment::{Millis, parse_moment};
-use serde_json::Value;
+use sampler_api::Sum;
+use sampler_verify::moment::{InWords, Millis, parse_moment};
 
 use crate::api::Query;
 use crate::failure::Failure;
 use crate::listing::{Common, Length, Period, TargetFilter, add, print_list};
 use crate::output::printable;
-use crate::show::{integer, length, measures, moment, text};
+use crate::show::{length_in_words, named, text};
 
 /// The bounds of all time, as the API writes them: from 1970 to the year 10000.
 const FIRST: Millis = 0;
@@ -87,29 +87,38 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     .await
 }
 
-fn row(sum: &Value) -> [String; 6] {
+fn row(sum: &Sum) -> [String; 6] {
     [
-        bound(sum, "/window/start"),
-        bound(sum, "/window/end"),
+        bound(sum.window.start.as_millis()),
+        bound(sum.window.end.as_millis()),
         group(sum),
-        text(sum, "/usages"),
-        length(sum, "/duration"),
-        measures(sum, "/measures", "/amount"),
+        sum.usages.to_string(),
+        duration(sum),
+        named(
+            sum.measures
+                .iter()
+                .map(|it| (it.measure.as_str(), text(it.amount.as_ref()))),
+        ),
     ]
 }
 
-/// A bound of a window; the first and the last moment that there are bound nothing.
-fn bound(sum: &Value, pointer: &str) -> String {
-    match integer(sum, pointer) {
-        Some(FIRST) => "beginning".to_owned(),
-        Some(LAST) => "no end".to_owned(),
-        _ => moment(sum, pointer),
+/// A bound of a window; the first and the last time that there are bound nothing.
+fn bound(at: Millis) -> String {
+    match at {
+        FIRST => "beginning".to_owned(),
+        LAST => "no end".to_owned(),
+        at => InWords(at).to_string(),
     }
 }
 
-fn group(sum: &Value) -> String {
-    let ids = sum["group"].as_object().into_iter().flatten();
-    let ids = ids.map(|(_, id)| printable(id.as_str().unwrap_or("-")));
-    let ids: Vec<String> = ids.collect();
-    ids.join("/")
+/// The duration, in words where it is a whole number.
+fn duration(sum: &Sum) -> String {
+    let whole = sum.millis().map(length_in_words);
+    whole.unwrap_or_else(|| text(sum.duration.as_ref()))
+}
+
+fn group(sum: &Sum) -> String {
+    let ids = sum.group.values();
+    let ids = ids.map(|id| printable(id.as_str().unwrap_or("-")));
+    ids.collect::<Vec<_>>().join("/")
 }

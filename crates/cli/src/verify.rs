@@ -15,6 +15,7 @@ use sampler_verify::{History, Policy, Report};
 
 use crate::api::Api;
 use crate::clock;
+use crate::columns::ColumnArguments;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::output::print;
@@ -37,6 +38,8 @@ pub(crate) struct Arguments {
     /// The format, if the name of the file does not tell it
     #[arg(long, value_enum)]
     format: Option<Format>,
+    #[command(flatten)]
+    columns: ColumnArguments,
     /// Prints one JSON document instead of tables
     #[arg(long)]
     json: bool,
@@ -180,6 +183,7 @@ impl Arguments {
             now,
             offset: self.offset,
         };
-        events::read(input, format, reading).map_err(|error| format!("{name}: {error}"))
+        events::read(input, format, &self.columns.named(), reading)
+            .map_err(|error| format!("{name}: {error}"))
     }
 }

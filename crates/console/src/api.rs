@@ -10,13 +10,12 @@ use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+use sampler_api::Problem;
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt;
 use url::form_urlencoded::{self, Serializer};
-
-use crate::documents::Problem;
 
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
@@ -46,7 +45,7 @@ pub(crate) struct Answer<T> {
 /// Why the API does not serve a request.
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
-    pub(crate) problem: Problem,
+    pub(crate) problem: Box<Problem>,
     pub(crate) retry_after: Option<String>,
 }
 
@@ -148,11 +147,11 @@ impl Refusal {
         let problem = Problem {
             title: "Internal error".to_owned(),
             detail: "The page could not be made because of an error in the service.".to_owned(),
-            errors: Vec::new(),
+            ..Problem::default()
         };
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
-            problem,
+            problem: Box::new(problem),
             retry_after: None,
         }
     }
@@ -172,11 +171,11 @@ impl Refusal {
         let problem = Problem {
             title: title.to_owned(),
             detail: detail.to_owned(),
-            errors: Vec::new(),
+            ..Problem::default()
         };
         Self {
             status: StatusCode::NOT_FOUND,
-            problem,
+            problem: Box::new(problem),
             retry_after: None,
         }
     }
@@ -186,11 +185,11 @@ impl Refusal {
         let problem = Problem {
             title: "Too much at once".to_owned(),
             detail: detail.to_owned(),
-            errors: Vec::new(),
+            ..Problem::default()
         };
         Self {
             status: StatusCode::BAD_REQUEST,
-            problem,
+            problem: Box::new(problem),
             retry_after: None,
         }
     }
@@ -211,7 +210,6 @@ fn acting(method: Method, path: &str, tag: &str, body: &Value) -> Result<Request
     Ok(request)
 }
 
-/// A path with a query.
 pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
     if query.is_empty() {
         return path.to_owned();

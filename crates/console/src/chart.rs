@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use sampler_api::Sum;
 use sampler_domain::Timestamp;
 
-use crate::documents::Sum;
 use crate::show::{self, in_words};
 
 /// Pixels of the longest bar.

@@ -1,8 +1,8 @@
 //! The usages that follow an act, in numbers that an operator can weigh.
 
+use sampler_api::Span;
 use sampler_domain::{Granularity, Timestamp};
 
-use crate::documents::Span;
 use crate::show;
 use crate::timeline::shortest_window;
 
@@ -28,7 +28,8 @@ impl Estimate {
     /// Of `count` spans, of which these were read.
     ///
     /// The length of the windows follows from what is planned: see [`granularity`].
-    pub(crate) fn of(spans: &[Span], count: i64, now: Timestamp) -> Self {
+    pub(crate) fn of(spans: &[Span], count: u64, now: Timestamp) -> Self {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
         let granularity = granularity(spans);
         let behind = |span: &Span| left(span, now).abs();
         // Each has at least the usage that is planned.
@@ -120,8 +121,10 @@ fn ended(span: &Span, granularity: Granularity, now: Timestamp) -> i64 {
 /// longest of them decides.
 fn granularity(spans: &[Span]) -> Granularity {
     let plans = || {
-        let planned = |span| Some((span, Span::planned_interval(span)?));
-        spans.iter().filter_map(planned)
+        spans.iter().filter_map(|span| {
+            let plan = span.planned.as_ref()?;
+            Some((span, (plan.start, plan.end)))
+        })
     };
     if plans().next().is_none() {
         return Granularity::Hour;
@@ -190,13 +193,16 @@ mod tests {
             },
             "measured_usage": [], "start_event_id": null, "end_event_id": null, "due_at": null,
             "planned": { "start": planned.0, "end": planned.1, "usage_id": "u" },
-            "delivery": { "attempts": 3, "last_error": null },
-            "proof": { "used": 0, "billed": 0, "skipped": 0, "difference": 0, "usages": 0, "since": 0 },
+            "delivery": { "attempts": 3, "unanswered": false, "last_error": null },
+            "proof": {
+                "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0, "usages": 0,
+                "since": 0,
+            },
         }))
         .unwrap()
     }
 
-    fn estimate(spans: &[Span], count: i64) -> String {
+    fn estimate(spans: &[Span], count: u64) -> String {
         Estimate::of(spans, count, Timestamp::clamped(NOW)).in_words()
     }
 
@@ -210,7 +216,7 @@ mod tests {
         assert_eq!(estimate(&many[..400], 812), expected);
         // No more are counted, so there may be more.
         assert_eq!(
-            estimate(&many[..400], COUNTED_MAX),
+            estimate(&many[..400], COUNTED_MAX.unsigned_abs()),
             "at least 100,000 spans, 31 days behind, at least 3,100,000 usages"
         );
         let minutes = (NOW - 5 * HOUR, NOW - 5 * HOUR + MINUTE);

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Redirect, Response};
+use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use url::form_urlencoded;
+use sampler_api::{FieldError, Problem};
+use url::{Url, form_urlencoded};
 
 use crate::api::Query;
 use crate::page::{Frame, message};
@@ -17,6 +19,43 @@ use crate::{Console, PATH, parameters};
 
 /// The longest form, in bytes: a reason of 1,000 characters that are encoded, and some fields.
 const BYTES_MAX: usize = 32 << 10;
+
+const NOTHING_DONE: &str = "Nothing was done";
+
+/// The problem of one field of a form.
+pub(crate) fn problem_of_field(name: &str, detail: &str) -> Problem {
+    Problem {
+        title: NOTHING_DONE.to_owned(),
+        errors: vec![FieldError::of_parameter(name, detail)],
+        ..Problem::default()
+    }
+}
+
+/// A problem of the API in the words of a form, where it names fields: the person who sent the form
+/// knows of no JSON.
+pub(crate) fn in_a_form(mut problem: Problem) -> Problem {
+    if problem.errors.is_empty() {
+        return problem;
+    }
+    NOTHING_DONE.clone_into(&mut problem.title);
+    problem.detail.clear();
+    for error in &mut problem.errors {
+        if let Some(pointer) = error.pointer.take() {
+            error.parameter = Some(label_of(&pointer).to_owned());
+        }
+    }
+    problem
+}
+
+/// The label of the field of a form that is sent at a JSON Pointer.
+fn label_of(pointer: &str) -> &str {
+    match pointer {
+        "#/reason" => "Why?",
+        "#/starts/rate" => "Admitted of all new starts, %",
+        "#/controller/target_seconds" => "Time that the backlog may need, s",
+        _ => pointer.rsplit('/').next().unwrap_or(pointer),
+    }
+}
 
 /// A form that a page of this session has made.
 pub(crate) struct Form {
@@ -44,7 +83,8 @@ impl Form {
         let fields = form_urlencoded::parse(&body.to_bytes())
             .into_owned()
             .collect();
-        if !session.is_own_form(parameters::value(&fields, "csrf")) {
+        let is_own = session.is_own_form(parameters::value(&fields, "csrf"));
+        if !is_own || is_from_elsewhere(&head.headers) {
             let detail = "The form does not come from a page of this session. Nothing was done.";
             let link = Some((PATH, "Open the console"));
             let frame = Frame::outside(console);
@@ -66,5 +106,65 @@ impl Form {
     /// The value of a field; empty where it is not there.
     pub(crate) fn value(&self, name: &str) -> &str {
         parameters::value(&self.fields, name)
+    }
+}
+
+/// Whether the browser says that a page of another origin has sent the form. Old browsers say nothing.
+fn is_from_elsewhere(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    if site.is_some_and(|site| site != "same-origin" && site != "none") {
+        return true;
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let host_of = |origin: &str| Some(Url::parse(origin).ok()?.authority().to_owned());
+    match (text(ORIGIN), text(HOST)) {
+        (Some(origin), Some(host)) => {
+            // The scheme may have been another one in front of a router; a port that is usual is left out.
+            let own = ["http", "https"].map(|scheme| host_of(&format!("{scheme}://{host}")));
+            !own.contains(&host_of(origin))
+        }
+        (Some(_), None) => true,
+        (None, _) => headers.contains_key(ORIGIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_form_of_another_origin_is_told_from_an_own_one() {
+        let from_elsewhere = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("sampler.example:443"));
+            for (name, value) in pairs {
+                headers.insert(*name, HeaderValue::from_static(value));
+            }
+            is_from_elsewhere(&headers)
+        };
+        for own in [
+            &[][..],
+            &[("sec-fetch-site", "same-origin")],
+            &[("sec-fetch-site", "none")],
+            &[("origin", "https://sampler.example")],
+            &[
+                ("origin", "https://sampler.example"),
+                ("sec-fetch-site", "same-origin"),
+            ],
+        ] {
+            assert!(!from_elsewhere(own), "{own:?}");
+        }
+        for foreign in [
+            &[("sec-fetch-site", "cross-site")][..],
+            &[("sec-fetch-site", "same-site")],
+            &[("origin", "null")],
+            &[("origin", "https://evil.example")],
+            &[("origin", "https://sampler.example.evil.example")],
+            &[("origin", "https://sampler.example:8443")],
+        ] {
+            assert!(from_elsewhere(foreign), "{foreign:?}");
+        }
     }
 }

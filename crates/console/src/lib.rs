@@ -7,8 +7,8 @@
 mod address;
 mod api;
 mod assets;
+mod attempts;
 mod chart;
-mod documents;
 mod estimate;
 mod form;
 mod page;
@@ -32,10 +32,10 @@ use sampler_service::security::Authenticator;
 
 use api::Api;
 use assets::Assets;
+use attempts::Attempts;
 pub use reference::Reference;
 pub use session::{KEY_LEN_MIN, Keys};
 
-/// Where the console is.
 pub const PATH: &str = "/console";
 
 /// Past numbers of due spans, and how long ago each was: the oldest first.
@@ -61,7 +61,6 @@ pub struct Parts {
     pub random: Arc<dyn Random>,
 }
 
-/// The console.
 pub struct Console {
     api: Api,
     authenticator: Authenticator,
@@ -72,6 +71,7 @@ pub struct Console {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     assets: Assets,
+    attempts: Attempts,
 }
 
 impl Console {
@@ -87,6 +87,7 @@ impl Console {
             clock: parts.clock,
             random: parts.random,
             assets: Assets::embedded("/console/assets"),
+            attempts: Attempts::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The frame of every page, and its headers, which keep a browser from being used against us.
 
+use sampler_api::Problem;
 use std::sync::Arc;
 
 use askama::Template;
@@ -13,7 +14,6 @@ use http::header::{
 
 use crate::Console;
 use crate::api::Refusal;
-use crate::documents::Problem;
 use crate::session::Session;
 use crate::show::Name;
 
@@ -149,7 +149,6 @@ impl Frame {
     }
 }
 
-/// Renders a page.
 pub(crate) fn render(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => (status, Html(text)).into_response(),
@@ -180,7 +179,7 @@ pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
     let page = ProblemPage {
         frame,
         status: refusal.status.as_u16(),
-        problem: refusal.problem,
+        problem: *refusal.problem,
         link: None,
     };
     let mut response = render(refusal.status, &page);
@@ -204,7 +203,7 @@ pub(crate) fn message(
     let problem = Problem {
         title: title.to_owned(),
         detail: detail.to_owned(),
-        errors: Vec::new(),
+        ..Problem::default()
     };
     let page = ProblemPage {
         frame,

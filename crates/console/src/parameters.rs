@@ -1,11 +1,11 @@
 //! The query of a page: the parameters of the API behind it, as forms send them.
 
 use http::Uri;
+use sampler_api::Problem;
 use sampler_domain::Timestamp;
 use url::form_urlencoded;
 
 use crate::api::{Query, address};
-use crate::documents::Problem;
 
 /// The most parameters that are read.
 const PARAMETERS_MAX: usize = 100;

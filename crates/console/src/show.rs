@@ -12,6 +12,7 @@ use std::fmt;
 use askama::Template;
 use askama::filters::HtmlSafe;
 use sampler_domain::Timestamp;
+use sampler_domain::text::is_invisible;
 
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -74,6 +75,12 @@ pub(crate) fn length(millis: &i64) -> Length {
 /// A whole number, as templates write it.
 pub(crate) fn number(value: &i64) -> Number {
     Number { value: *value }
+}
+
+/// A count, as templates write it.
+pub(crate) fn count(value: &u64) -> Number {
+    let value = i64::try_from(*value).unwrap_or(i64::MAX);
+    Number { value }
 }
 
 /// A number of seconds, roughly; the exact number is at hand.
@@ -233,14 +240,6 @@ impl fmt::Display for Plain<'_> {
             }
         })
     }
-}
-
-/// Control characters, marks of direction, and spaces of no width.
-fn is_invisible(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 impl HtmlSafe for Moment {}

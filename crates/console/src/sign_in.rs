@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::header::SET_COOKIE;
+use http::header::{RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sampler_domain::Timestamp;
 use sampler_oauth::verify::claimed_end;
@@ -96,6 +96,9 @@ pub(crate) async fn begin(
         then: own_page(parameters::value(&query, "to")).to_owned(),
         until: console.clock.now().plus(ATTEMPT_FOR).as_millis(),
     };
+    let Some(_permit) = console.attempts.admit() else {
+        return crowded(&console);
+    };
     match flow.authorization(&pending.attempt()).await {
         Ok(page) => {
             let content = serde_json::to_string(&pending).unwrap_or_default();
@@ -122,6 +125,10 @@ pub(crate) async fn complete(
     let Some(flow) = &console.sign_in else {
         return Redirect::to(PATH).into_response();
     };
+    let Some(_permit) = console.attempts.admit() else {
+        // The attempt is not used: the person can load the page again.
+        return crowded(&console);
+    };
     let mut response = console.complete(flow, &headers, &uri).await;
     // An attempt is for once.
     let forget = forget(ATTEMPT, console.is_secure(&headers));
@@ -138,7 +145,7 @@ impl Console {
     ) -> Response {
         let query = parameters::read(uri);
         let value = |name: &str| parameters::value(&query, name);
-        let pending = self.keys.open(ATTEMPT, headers);
+        let pending = self.keys.open(ATTEMPT, headers, self.is_secure(headers));
         let pending = pending.and_then(|text| serde_json::from_str::<Pending>(&text).ok());
         let is_own = |it: &Pending| it.state == value("state") && self.is_before(it.until);
         let Some(pending) = pending.filter(is_own) else {
@@ -151,6 +158,10 @@ impl Console {
             let detail =
                 "The token server did not sign you in, or did not grant a scope of Sampler.";
             return failed(self, StatusCode::FORBIDDEN, detail);
+        }
+        if !self.attempts.consume(&pending.state) {
+            let detail = "This attempt to sign in was used before.";
+            return failed(self, StatusCode::BAD_REQUEST, detail);
         }
         let tokens = match flow.redeem(code, &pending.attempt()).await {
             Ok(tokens) => tokens,
@@ -240,7 +251,8 @@ pub(crate) async fn end(State(console): State<Arc<Console>>, request: Request) -
 
 /// `GET /console/signed-out`.
 pub(crate) async fn ended(State(console): State<Arc<Console>>) -> Response {
-    let detail = "The session of this browser has ended. The token server may still know you.";
+    let detail = "This browser has forgotten its session. A copy of the session's cookie would stay valid \
+                  until the access token ends, and the token server may still know you.";
     let frame = Frame::outside(&console);
     message(frame, StatusCode::OK, "Signed out", detail, AGAIN)
 }
@@ -253,6 +265,16 @@ fn failed(console: &Arc<Console>, status: StatusCode, detail: &str) -> Response 
         detail,
         AGAIN,
     )
+}
+
+/// Nobody waits here: whoever waits holds a connection.
+fn crowded(console: &Arc<Console>) -> Response {
+    let detail =
+        "Too many people are signing in at this moment. Load this page again in a few seconds.";
+    let mut response = failed(console, StatusCode::SERVICE_UNAVAILABLE, detail);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    response
 }
 
 fn unreachable(console: &Arc<Console>, error: &FetchError) -> Response {

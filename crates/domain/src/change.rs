@@ -4,7 +4,10 @@
 //! since it was read. [`Span::after`] defines its effect. The store in memory uses that function,
 //! and the contract suite compares the database with it.
 
-use crate::{Cause, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp};
+use crate::{
+    Cause, Interval, NotCounted, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension,
+    Timestamp, Uncounted,
+};
 
 /// A change of a span by a worker or an operator. Starts and stops come from providers and are not
 /// among them.
@@ -34,10 +37,7 @@ pub enum Change {
     /// Notes that the span is sampled to its end (section 6.5, last paragraph).
     Complete,
     /// Sets when a span with nothing due needs a worker next.
-    Postpone {
-        /// When that is.
-        due_at: Timestamp,
-    },
+    Postpone { due_at: Timestamp },
     /// Notes that the planned interval could not be delivered.
     Failed {
         /// Why, and when it is to be tried again.
@@ -73,13 +73,19 @@ pub enum Change {
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Counts a usage as billed that was skipped, once Abacus has accepted it all the same. The span may
-    /// be complete.
+    /// Counts a usage as billed that was skipped or set aside, once Abacus has accepted it all the same.
+    /// The span may be complete.
     Resent {
-        /// Which one.
         resent: Resent,
-        /// Its signed duration, ms.
-        duration: i64,
+        interval: Interval,
+        /// Why it did not count before.
+        reason: NotCounted,
+    },
+    /// Notes that Abacus has set aside a usage that it had accepted, so that a late stop does not take
+    /// it back.
+    SetAside {
+        /// The interval of the usage.
+        interval: Interval,
     },
 }
 
@@ -108,6 +114,8 @@ pub struct Failure {
     /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
     /// acts.
     pub blames_usage: bool,
+    /// Whether the post may have been carried out all the same: it had no answer.
+    pub unanswered: bool,
     /// Whether the span is to be suspended for it ([`Span::is_suspended_by_refusal`]).
     pub suspends: bool,
 }
@@ -115,7 +123,6 @@ pub struct Failure {
 /// Why the planned interval of a span could not be delivered the last time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LastError {
-    /// When that was.
     pub at: Timestamp,
     /// The status of Abacus's answer, if there was one.
     pub status: Option<u16>,
@@ -184,7 +191,7 @@ impl Change {
             }
             | Self::KeepSuspended { .. } => Some(SUSPENDED_DUE_AT),
             Self::Failed { failure, .. } => Some(failure.retry_at),
-            Self::Complete | Self::Resent { .. } => None,
+            Self::Complete | Self::Resent { .. } | Self::SetAside { .. } => None,
         }
     }
 
@@ -201,7 +208,8 @@ impl Change {
             | Self::KeepSuspended { .. }
             | Self::Resume { .. }
             | Self::RequestSkip { .. }
-            | Self::Resent { .. } => true,
+            | Self::Resent { .. }
+            | Self::SetAside { .. } => true,
         }
     }
 
@@ -264,7 +272,15 @@ impl Span {
             }
             Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
             Change::Resume { .. } => span = self.resumed(0, false),
-            Change::Resent { resent, duration } => span = self.with_resent(resent, *duration),
+            Change::Resent {
+                resent,
+                interval,
+                reason,
+            } => span = self.with_resent(resent, *interval, *reason),
+            Change::SetAside { interval } => span.add_uncounted(Uncounted {
+                interval: *interval,
+                reason: NotCounted::SetAside,
+            }),
             Change::RequestSkip { skip, .. } => {
                 span = self.resumed(0, false);
                 span.processing.skip = Some(skip.clone());
@@ -279,6 +295,7 @@ impl Span {
                 processing.attempts = *attempts;
                 processing.refusals = *refusals;
                 processing.refused_at = *refused_at;
+                processing.unanswered |= failure.unanswered;
                 processing.last_error = Some(failure.to_last_error());
                 if suspension.is_some() {
                     processing.suspended = *suspension;
@@ -298,13 +315,14 @@ impl Span {
     }
 
     /// Whether the span that was read is `current` in all that a change is decided by: the version, the
-    /// end, what is to be skipped, and the last resend that the totals count. Only a worker that drives
-    /// the span changes the version, but a change must be decided with knowledge of the end, the skip and
-    /// the resend, too.
+    /// end, what is to be skipped, the last resend that the totals count, and what does not count
+    /// upstream. Only a worker that drives the span changes the version, but a change must be decided with
+    /// knowledge of the others, too.
     pub fn is_unchanged(&self, current: &Self) -> bool {
         current.processing.version == self.processing.version
             && current.end == self.end
             && current.processing.skip == self.processing.skip
             && current.processing.resent == self.processing.resent
+            && current.processing.uncounted == self.processing.uncounted
     }
 }

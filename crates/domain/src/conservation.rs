@@ -1,6 +1,6 @@
 //! Whether a span, its totals and the entries of its usages agree: the law, as anybody can check it.
 
-use crate::{Entry, EntryState, Interval, Span, Timestamp};
+use crate::{Entry, EntryState, Interval, Span, Timestamp, Totals};
 
 /// Compares a span with its entries, which are added one by one in the order of their versions.
 ///
@@ -13,6 +13,7 @@ pub struct ConservationCheck<'a> {
     span: &'a Span,
     billed: i64,
     skipped: i64,
+    unanswered: i64,
     usages: u64,
     /// How far the entries lead from where the totals begin.
     reached: Timestamp,
@@ -33,12 +34,14 @@ pub struct Difference {
     pub billed: i64,
     /// Skipped, by the totals.
     pub skipped: i64,
+    /// The part of `skipped` of which a post had no answer, by the totals.
+    pub unanswered: i64,
     /// How many usages the totals count.
     pub usages: u64,
-    /// Billed, by the entries.
     pub entries_billed: i64,
-    /// Skipped, by the entries.
     pub entries_skipped: i64,
+    /// The part of `entries_skipped` of which a post had no answer.
+    pub entries_unanswered: i64,
     /// How many entries say that a usage was billed.
     pub entries: u64,
     /// The first stretch for which there is no entry.
@@ -52,6 +55,7 @@ impl<'a> ConservationCheck<'a> {
             span,
             billed: 0,
             skipped: 0,
+            unanswered: 0,
             usages: 0,
             reached: span.processing.totals.since,
             answered_at: None,
@@ -79,7 +83,11 @@ impl<'a> ConservationCheck<'a> {
                 self.billed += entry.interval.duration();
                 self.usages += 1;
             }
-            EntryState::Skipped => self.skipped += entry.interval.duration(),
+            EntryState::Skipped => {
+                let duration = entry.interval.duration();
+                self.skipped += duration;
+                self.unanswered += if entry.unanswered { duration } else { 0 };
+            }
             // The ledger holds no such entries. If it does, the totals differ and tell of it.
             EntryState::Planned | EntryState::Refused => {}
         }
@@ -102,8 +110,15 @@ impl<'a> ConservationCheck<'a> {
     pub fn difference(mut self, now: Timestamp, lifetime: i64) -> Option<Difference> {
         self.lead_to(self.span.sampled_to());
         let totals = &self.span.processing.totals;
-        let is_same = (self.billed, self.skipped, self.usages)
-            == (totals.billed, totals.skipped, totals.usages);
+        let Totals {
+            billed,
+            skipped,
+            unanswered,
+            usages,
+            ..
+        } = *totals;
+        let is_same = (self.billed, self.skipped, self.unanswered, self.usages)
+            == (billed, skipped, unanswered, usages);
         let is_under_way =
             self.is_resending && self.billed + self.skipped == totals.billed + totals.skipped;
         let entries_fit = (is_same || is_under_way) && self.gap.is_none();
@@ -113,11 +128,13 @@ impl<'a> ConservationCheck<'a> {
         }
         Some(Difference {
             used: self.span.sampled_to().since(totals.since),
-            billed: totals.billed,
-            skipped: totals.skipped,
-            usages: totals.usages,
+            billed,
+            skipped,
+            unanswered,
+            usages,
             entries_billed: self.billed,
             entries_skipped: self.skipped,
+            entries_unanswered: self.unanswered,
             entries: self.usages,
             missing: self.gap.map(|(missing, _)| missing),
         })

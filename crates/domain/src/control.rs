@@ -3,13 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use crate::percent::plain;
 use crate::{Id, Percent};
 
 /// The control that an operator has set. By default it limits nothing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Control {
     /// How many new starts are admitted.
     pub starts: StartRates,
@@ -20,39 +17,33 @@ pub struct Control {
 }
 
 /// How many new starts are admitted. All rates that apply to a start multiply.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StartRates {
     /// Of all starts.
-    #[serde(serialize_with = "plain")]
     pub rate: Percent,
     /// Of those of single resources.
-    #[serde(serialize_with = "plain_each")]
     pub resources: BTreeMap<String, Percent>,
 }
 
 /// Whether sampling goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplingControl {
     /// Workers plan and post nothing new.
     pub paused: bool,
 }
 
 /// The parameters of the controller, which keeps the time that the backlog needs near a target.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControllerSettings {
     /// Whether it runs.
     pub enabled: bool,
     /// How long the backlog may need at the rate of the moment, s.
-    #[serde(serialize_with = "plain")]
     pub target_seconds: f64,
     /// The proportional gain.
-    #[serde(serialize_with = "plain")]
     pub kp: f64,
     /// The integral gain, per second.
-    #[serde(serialize_with = "plain")]
     pub ki: f64,
     /// The derivative gain, s.
-    #[serde(serialize_with = "plain")]
     pub kd: f64,
 }
 
@@ -116,15 +107,6 @@ impl ControllerSettings {
     }
 }
 
-fn plain_each<S: serde::Serializer>(
-    rates: &BTreeMap<String, Percent>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Plain(#[serde(serialize_with = "plain")] Percent);
-    serializer.collect_map(rates.iter().map(|(name, rate)| (name, Plain(*rate))))
-}
-
 #[cfg(test)]
 #[allow(clippy::float_cmp, reason = "these numbers are exact")]
 mod tests {
@@ -132,9 +114,9 @@ mod tests {
 
     #[test]
     fn nothing_is_held_back_by_default() {
-        let text = serde_json::to_string(&Control::default()).unwrap();
-        let expected = r#"{"starts":{"rate":100,"resources":{}},"sampling":{"paused":false},"controller":{"enabled":false,"target_seconds":600,"kp":8,"ki":0,"kd":0}}"#;
-        assert_eq!(text, expected);
+        let control = Control::default();
+        assert_eq!(control.starts.rate, Percent::ALL);
+        assert!(!control.sampling.paused && !control.controller.enabled);
         assert_eq!(Control::default().controller.errors(), []);
     }
 

@@ -16,7 +16,8 @@
 //!        └──► WriteEntry ─ on_entry_written ──► next() (notes the execution)
 //! ```
 //!
-//! A usage that an operator skips is not posted: `WriteEntry` comes first then. If the worker's read of
+//! A usage that an operator skips, or that takes back what never counted, is not posted: `WriteEntry`
+//! comes first then. If the worker's read of
 //! the span is too old for a post, the worker answers a `Post` with [`Driver::on_outdated`], and reads
 //! the span again.
 //!
@@ -66,7 +67,6 @@ pub struct Driver {
     state: State,
 }
 
-/// The outcome of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PlanOutcome {
     planned: Planned,
@@ -95,6 +95,8 @@ enum State {
         failure: Failure,
         unregistered: Option<Box<Cause>>,
     },
+    /// A lost answer could not be noted, because the span has changed.
+    Unnoted(Failure),
     /// The last change was rejected.
     Rejected,
     /// The span was read too long ago.
@@ -120,10 +122,9 @@ impl Driver {
     /// Whether an outcome is not noted yet: a usage was accepted, or a post has failed. It should be
     /// noted before the worker stops. If it is not, nothing is lost.
     pub fn has_unnoted_outcome(&self) -> bool {
-        self.outcome.is_some() || matches!(self.state, State::Failed { .. })
+        self.outcome.is_some() || matches!(self.state, State::Failed { .. } | State::Unnoted(_))
     }
 
-    /// The next action at `now`.
     pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
@@ -134,7 +135,7 @@ impl Driver {
             State::Failed { failure, .. } => {
                 Action::Change(Change::failed(&self.span, failure.clone()))
             }
-            State::Rejected | State::Outdated => Action::Reread,
+            State::Unnoted(_) | State::Rejected | State::Outdated => Action::Reread,
             State::Done => Action::Done,
         }
     }
@@ -157,10 +158,13 @@ impl Driver {
         }
     }
 
-    /// Posts the usage, then has its entry written, then notes the execution. Only an original
+    /// Posts the usage, then has its entry written, then notes the execution. Only the original
     /// Sampler plans intervals of no length; there is nothing to bill, and no entry to write.
     ///
-    /// A usage that an operator skips is not posted: its entry is written instead. A worker that
+    /// A usage that takes back what never counted is not posted: its entry is written at once. Whether
+    /// it is so was decided with the plan, so that all workers do the same.
+    ///
+    /// A usage that an operator skips is not posted either. A worker that
     /// had posted it before, and has Abacus's answer, writes that it is accepted. The ledger keeps
     /// what is written first, and the span notes what the ledger keeps.
     fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
@@ -168,6 +172,7 @@ impl Driver {
         let outcome = outcome.filter(|outcome| outcome.planned == planned);
         match outcome.map(|outcome| &outcome.progress) {
             _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy, false)),
+            None if planned.withheld.is_some() => write_entry(Entry::of_withheld(&self.span, now)),
             None => match self.span.to_be_skipped() {
                 // A post that was begun before the span was suspended may still be on its way.
                 Some(skip) if skip.not_before > now => Action::Change(Change::Postpone {
@@ -199,7 +204,12 @@ impl Driver {
     /// Notes that the planned interval was executed or skipped, and plans the next one if it is
     /// due.
     fn execution(&self, now: Timestamp, policy: &Policy, is_skipped: bool) -> Change {
-        let after = self.span.executed();
+        // What is skipped is not taken back by the step that follows.
+        let after = if is_skipped {
+            self.span.skipped()
+        } else {
+            self.span.executed()
+        };
         let step = next_step(&after, now, policy);
         let due_at = step.due_at(now);
         let next = match step {
@@ -272,9 +282,10 @@ impl Driver {
     }
 
     /// Input: the store has rejected the change, because the span has changed since it was read. A
-    /// failure need not be noted then: the span stays due, and is found again.
+    /// failure need not be noted then, unless an answer was lost: the span stays due, and is found again.
     pub fn on_change_rejected(&mut self) {
-        self.state = match self.state {
+        self.state = match &self.state {
+            State::Failed { failure, .. } if failure.unanswered => State::Unnoted(failure.clone()),
             State::Failed { .. } => State::Done,
             _ => State::Rejected,
         };
@@ -291,12 +302,19 @@ impl Driver {
                 && (is_outdated
                     || fresh.end != before.end
                     || fresh.processing.skip != before.processing.skip
-                    || fresh.processing.resent != before.processing.resent)
+                    || fresh.processing.resent != before.processing.resent
+                    || fresh.processing.uncounted != before.processing.uncounted)
         };
         match fresh.filter(is_still_ours) {
             Some(fresh) => {
                 self.set_span(fresh);
-                self.state = State::Deciding;
+                self.state = match &self.state {
+                    State::Unnoted(failure) => State::Failed {
+                        failure: failure.clone(),
+                        unregistered: None,
+                    },
+                    _ => State::Deciding,
+                };
             }
             None => self.state = State::Done,
         }

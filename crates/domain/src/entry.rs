@@ -33,9 +33,7 @@ pub struct AskAgain {
 pub struct Entry {
     /// The `dedup_id` of the usage.
     pub usage_guid: String,
-    /// The span that it is for.
     pub span: SpanId,
-    /// The target.
     pub target: Target,
     /// How much of it.
     pub measures: Measures,
@@ -43,7 +41,6 @@ pub struct Entry {
     pub interval: Interval,
     /// The version of the span while the usage was planned: the order of a span's entries.
     pub version: i64,
-    /// When it was planned.
     pub planned_at: Timestamp,
     /// How often it was posted, as far as that was noted.
     pub attempts: u32,
@@ -62,7 +59,6 @@ pub struct Entry {
     pub earlier_rounds: Vec<Round>,
     /// When a worker skipped it, as an operator had asked.
     pub skipped_at: Option<Timestamp>,
-    /// Its state.
     pub state: EntryState,
     /// The status of Abacus's last answer, if there was one.
     pub status: Option<u16>,
@@ -70,6 +66,11 @@ pub struct Entry {
     pub location: Option<String>,
     /// Why it was refused or set aside.
     pub error: Option<String>,
+    /// Whether a post of it had no answer before it was skipped: it may count upstream all the same.
+    pub unanswered: bool,
+    /// Whether it takes back what did not count upstream. Then it was not posted, and is sent only after
+    /// the usage that it takes back. Once it was sent, it is a usage like any other.
+    pub withheld: bool,
     /// It is to be sent again.
     pub resend: Option<Resend>,
     /// Whether Abacus is still to be asked if it counts.
@@ -94,7 +95,6 @@ pub const EARLIER_ROUNDS_MAX: usize = 100;
 pub struct Acceptance {
     /// When it came.
     pub at: Timestamp,
-    /// Its status.
     pub status: Option<u16>,
     /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
@@ -131,6 +131,8 @@ impl Entry {
             status: last_error.and_then(|error| error.status),
             location: None,
             error: last_error.map(|error| error.error.clone()),
+            unanswered: processing.unanswered,
+            withheld: false,
             resend: None,
             ask_again: None,
         })
@@ -146,7 +148,23 @@ impl Entry {
             status: acceptance.status,
             location: acceptance.location,
             error: None,
+            unanswered: false,
             ..planned
+        })
+    }
+
+    /// The entry of what is planned for a span and is not posted, because it takes back what did not
+    /// count upstream. It has the same state.
+    pub fn of_withheld(span: &Span, at: Timestamp) -> Option<Self> {
+        let reason = span.processing.planned.as_ref()?.withheld?;
+        let state = reason.state();
+        Some(Self {
+            skipped_at: (state == EntryState::Skipped).then_some(at),
+            set_aside_at: (state == EntryState::SetAside).then_some(at),
+            state,
+            unanswered: reason.is_unanswered(),
+            withheld: true,
+            ..Self::of_planned(span)?
         })
     }
 

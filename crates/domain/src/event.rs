@@ -14,7 +14,6 @@ pub struct StartEvent {
     pub id: Option<EventId>,
     /// When the usage starts.
     pub timestamp: Timestamp,
-    /// The target.
     pub target: Target,
     /// How much of it.
     pub measures: Measures,
@@ -27,13 +26,12 @@ pub struct StopEvent {
     pub id: Option<EventId>,
     /// When the usage stops.
     pub timestamp: Timestamp,
-    /// The target.
     pub target: Target,
 }
 
 /// At one moment the usage of one target stops and the usage of another one starts, or that of the
 /// same one in another quantity. Both halves have the id of the update.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpdateEvent {
     /// The id by which a repeat is recognised, and completed if one half is missing.
     pub id: EventId,
@@ -41,7 +39,6 @@ pub struct UpdateEvent {
     pub timestamp: Timestamp,
     /// The target until then.
     pub previous: Target,
-    /// The target from then on.
     pub target: Target,
     /// How much of it.
     pub measures: Measures,
@@ -52,9 +49,7 @@ pub struct UpdateEvent {
 pub enum Field {
     /// A field of the target, by its name.
     Target(&'static str),
-    /// `timestamp`.
     Timestamp,
-    /// `measured_usage`.
     MeasuredUsage,
 }
 

@@ -1,6 +1,6 @@
 //! A forecast: the usages that would be posted for a span if nothing else happened to it.
 
-use crate::{Acceptance, Action, Driver, EntryState, Policy, Span, Timestamp, Usage};
+use crate::{Acceptance, Action, Driver, Policy, Span, Timestamp, Usage};
 
 /// The usages of a span that are due by a moment and have not been noted as delivered, in the order in
 /// which a worker would post them.
@@ -47,7 +47,7 @@ impl Iterator for Forecast {
                     });
                     return Some(usage);
                 }
-                Action::WriteEntry(_) => self.driver.on_entry_written(EntryState::Accepted),
+                Action::WriteEntry(entry) => self.driver.on_entry_written(entry.state),
                 // Nothing fails here, and nobody else drives the span.
                 Action::Register(_) | Action::BeginResuming(_) | Action::Reread | Action::Done => {
                     return None;

@@ -130,7 +130,6 @@ pub struct Granularities {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GranularityOverride {
-    /// The resource that it is for.
     pub resource_id: String,
     /// The plan of that resource that it is for; all without an override of their own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,7 +147,6 @@ pub struct OverrideTwice {
 }
 
 impl Granularities {
-    /// The same granularity for all.
     pub fn all(default: Granularity) -> Self {
         Self {
             default,
@@ -199,7 +197,6 @@ impl Granularities {
         })
     }
 
-    /// The granularity of `target`.
     pub fn of(&self, target: &Target) -> Granularity {
         let Some(plans) = self.by_resource.get(target.resource_id.as_str()) else {
             return self.default;

@@ -59,7 +59,6 @@ impl Quantity {
         Self(value)
     }
 
-    /// The value as JSON.
     pub fn as_json(&self) -> &Value {
         &self.0
     }

@@ -15,7 +15,6 @@ pub struct PercentError;
 impl Percent {
     /// None.
     pub const NONE: Self = Self(0.0);
-    /// All.
     pub const ALL: Self = Self(100.0);
 
     /// Takes a number from 0 to 100.

@@ -1,12 +1,15 @@
 //! Sending a usage again that was skipped or set aside (`docs/adr/042-resending.md`).
 //!
 //! The receiver marks the entry of the usage ([`Resend`]). A worker posts the same document again. Then
-//! it changes the state of the entry, then the totals of the span ([`Resent`]), and removes the mark
-//! last. Another worker can repeat each step: the span names the resend that its totals count last.
+//! it changes the state of the entry, then the span ([`Resent`]), then it marks what was withheld when the
+//! usage was taken back, and removes the mark last. Another worker can repeat each step: the span names
+//! the resend that its totals count last.
 
 use uuid::Uuid;
 
-use crate::{Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Round, Span, Timestamp};
+use crate::{
+    Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Interval, NotCounted, Round, Span, Timestamp,
+};
 
 /// The mark on an entry whose usage a worker must post again. Or Abacus has accepted the usage although
 /// the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
@@ -14,6 +17,8 @@ use crate::{Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Round, Span, Time
 pub struct Resend {
     /// The act in the audit trail. A worker that finds out that Abacus has the usage draws an id.
     pub act: Uuid,
+    /// Why the usage did not count when it was marked: `skipped` or `set_aside`.
+    pub from: EntryState,
     /// When the operator asked for it, or Abacus accepted the usage.
     pub at: Timestamp,
     /// When a worker tries it next.
@@ -25,16 +30,61 @@ pub struct Resend {
 /// The last resend that the totals of a span count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resent {
-    /// The usage.
     pub usage_guid: String,
     /// Its [`Resend::act`].
     pub act: Uuid,
 }
 
+impl Resend {
+    /// The mark of an entry that was withheld, once the usage that it takes back was sent again by this
+    /// one. Each worker gives it the same id.
+    #[must_use]
+    pub fn of_withheld(&self, entry: &Entry) -> Self {
+        Self {
+            act: Uuid::new_v5(&self.act, entry.usage_guid.as_bytes()),
+            from: entry.state,
+            at: self.at,
+            // At once, whatever the clock says of whoever asked for it.
+            due_at: entry.planned_at,
+            acceptance: None,
+        }
+    }
+}
+
 impl Entry {
-    /// Whether the usage can be sent again.
+    /// Whether the usage does not count, and is to be sent again for that.
     pub fn is_resendable(&self) -> bool {
-        matches!(self.state, EntryState::Skipped | EntryState::SetAside)
+        NotCounted::of(self.state, self.unanswered).is_some()
+    }
+
+    /// Whether it was withheld when a part of `interval` was taken back.
+    pub fn was_withheld_of(&self, interval: Interval) -> bool {
+        self.withheld && self.is_resendable() && self.interval.takes_back(interval)
+    }
+
+    /// The entry once it is marked; none if it cannot be. An acceptance is added to a mark that has none.
+    pub fn marked(&self, resend: &Resend) -> Option<Self> {
+        if !self.is_resendable() || self.state != resend.from {
+            return None;
+        }
+        let mark = match &self.resend {
+            None => resend.clone(),
+            Some(kept) if kept.acceptance.is_none() && resend.acceptance.is_some() => Resend {
+                due_at: resend.due_at,
+                acceptance: resend.acceptance.clone(),
+                ..kept.clone()
+            },
+            Some(_) => return None,
+        };
+        Some(Self {
+            resend: Some(mark),
+            ..self.clone()
+        })
+    }
+
+    /// Why the usage did not count when it was marked; none if it is not marked.
+    pub fn marked_from(&self) -> Option<NotCounted> {
+        NotCounted::of(self.resend.as_ref()?.from, self.unanswered)
     }
 
     /// The entry after Abacus has set its usage aside. The round before, if there was one, is kept, so
@@ -62,15 +112,15 @@ impl Entry {
         }
     }
 
-    /// The entry after Abacus has accepted its usage again. If the usage was skipped, the mark stays until
-    /// the totals of the span are right. The moment of an earlier resend is in
+    /// The entry after Abacus has accepted its usage again. The mark stays until the span knows that the
+    /// usage counts. The moment of an earlier resend is in
     /// [`earlier_rounds`](Entry::earlier_rounds) since the usage was set aside again.
     #[must_use]
     pub fn resent(&self, acceptance: &Acceptance) -> Self {
         let mut entry = self.clone();
         if self.state == EntryState::SetAside {
-            entry.resent_at = Some(acceptance.at);
-            entry.resend = None;
+            // By whichever clock it was set aside: it was accepted again after that.
+            entry.resent_at = Some(acceptance.at).max(self.set_aside_at);
         } else {
             entry.accepted_at = Some(acceptance.at);
         }
@@ -80,6 +130,7 @@ impl Entry {
             status: acceptance.status,
             location: acceptance.location.clone(),
             error: None,
+            withheld: false,
             ..entry
         }
     }
@@ -93,14 +144,73 @@ impl Span {
         first.is_some_and(|first| version >= first) && version < self.processing.version
     }
 
-    /// The span once its totals count a usage as billed that they counted as skipped.
-    pub(crate) fn with_resent(&self, resent: &Resent, duration: i64) -> Self {
+    /// The span once it knows that a usage counts. The totals count one that was set aside as billed all
+    /// the while, because Abacus had accepted it.
+    pub(crate) fn with_resent(
+        &self,
+        resent: &Resent,
+        interval: Interval,
+        reason: NotCounted,
+    ) -> Self {
         let mut span = self.clone();
-        let totals = &mut span.processing.totals;
-        totals.billed += duration;
-        totals.skipped -= duration;
-        totals.usages += 1;
+        span.remove_uncounted(interval);
+        if reason != NotCounted::SetAside {
+            let totals = &mut span.processing.totals;
+            totals.unskip(interval.duration(), reason);
+        }
         span.processing.resent = Some(resent.clone());
         span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Granularities, Granularity, Id, Measures, Planned, Policy, SpanId, StartEvent, Step,
+        Target, next_step,
+    };
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::clamped(millis)
+    }
+
+    /// An entry that was accepted at 10 and set aside at 20.
+    fn set_aside() -> Entry {
+        let event = StartEvent {
+            id: Some(Id::new("a").unwrap()),
+            timestamp: at(0),
+            target: Target::from_store(["o", "s", "c", "r", "p", "i"]),
+            measures: Measures::default(),
+        };
+        let mut span = Span::open(SpanId::new(at(0), 0), event);
+        let policy = Policy {
+            granularities: Granularities::all(Granularity::Hour),
+            stop_grace: 0,
+        };
+        let Step::Plan(interval) = next_step(&span, at(3_600_000), &policy) else {
+            panic!("it is due");
+        };
+        span.processing.planned = Some(Planned::new(&span, interval, at(5)));
+        let accepted = Entry::of_accepted(&span, acceptance(10)).unwrap();
+        accepted.set_aside(at(20), "closed")
+    }
+
+    fn acceptance(millis: i64) -> Acceptance {
+        Acceptance {
+            at: at(millis),
+            status: Some(202),
+            location: None,
+        }
+    }
+
+    /// The clock of the worker that heard it is behind.
+    #[test]
+    fn a_usage_is_accepted_again_no_earlier_than_it_was_set_aside() {
+        let entry = set_aside();
+        for (heard, noted) in [(15, 20), (25, 25)] {
+            let again = entry.resent(&acceptance(heard));
+            assert_eq!(again.resent_at, Some(at(noted)));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::Timestamp;
 
 /// How far an event's timestamp may lie from the receiver's clock; both limits are inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slack {
     /// Into the past, ms.
     pub past: i64,

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    CauseId, ClientId, EventId, Interval, LastError, Measures, Resent, StartEvent, Suspension,
-    Target, Timestamp,
+    CauseId, ClientId, EventId, Interval, LastError, Measures, NotCounted, Resent, StartEvent,
+    Suspension, Target, Timestamp, Uncounted,
 };
 
 /// The id of a span's document: the `_id` that MongoDB, or a client for it, gave it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SpanId {
     /// A BSON `ObjectId`.
     ObjectId([u8; 12]),
-    /// A string.
     Text(String),
 }
 
@@ -50,13 +50,11 @@ impl fmt::Debug for SpanId {
 pub struct Span {
     /// The id of the document.
     pub id: SpanId,
-    /// The target.
     pub target: Target,
     /// How much of it, throughout the span.
     pub measures: Measures,
     /// When the usage started.
     pub start: Timestamp,
-    /// The `id` of the start event.
     pub start_id: Option<EventId>,
     /// The client that reported the start, where tokens are needed.
     pub start_client: Option<ClientId>,
@@ -68,7 +66,6 @@ pub struct Span {
     pub end_id: Option<EventId>,
     /// The client that reported the stop, where tokens are needed.
     pub stop_client: Option<ClientId>,
-    /// The same of the stop.
     pub stop_update: Option<Uuid>,
     /// How far it has been sampled.
     pub processing: Processing,
@@ -93,6 +90,9 @@ pub struct Processing {
     pub refusals: u32,
     /// When Abacus first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
+    /// Whether a post of the planned interval's usage had no answer: it may count upstream, whatever
+    /// was answered since.
+    pub unanswered: bool,
     /// Why the planned interval could not be delivered the last time.
     pub last_error: Option<LastError>,
     /// The suspension, if the span is suspended.
@@ -103,6 +103,9 @@ pub struct Processing {
     pub skip: Option<Skip>,
     /// The last resend of a usage that `totals` count.
     pub resent: Option<Resent>,
+    /// The intervals that were sampled and do not count upstream, in the order in which that became
+    /// known; at most [`UNCOUNTED_MAX`](crate::UNCOUNTED_MAX).
+    pub uncounted: Vec<Uncounted>,
     /// The sums of the executions.
     pub totals: Totals,
 }
@@ -143,7 +146,9 @@ pub struct Totals {
     pub billed: i64,
     /// Signed durations of the usages that were skipped, ms.
     pub skipped: i64,
-    /// How many usages Abacus accepted.
+    /// The part of `skipped` that may count upstream all the same, because a post had no answer, ms.
+    pub unanswered: i64,
+    /// How many usages were not skipped.
     pub usages: u64,
 }
 
@@ -155,22 +160,40 @@ impl Totals {
             first_version: None,
             billed: 0,
             skipped: 0,
+            unanswered: 0,
             usages: 0,
         }
     }
 
-    /// Counts a usage that was planned at `version`. An interval of no length has none.
-    fn count(&mut self, interval: Interval, version: i64, is_billed: bool) {
+    /// Counts a usage that was planned at `version`, and was skipped or not. An interval of no length
+    /// has none.
+    fn count(&mut self, interval: Interval, version: i64, skipped: Option<NotCounted>) {
         if interval.is_empty() {
             return;
         }
         self.first_version.get_or_insert(version);
-        if is_billed {
-            self.billed += interval.duration();
-            self.usages += 1;
-        } else {
-            self.skipped += interval.duration();
+        match skipped {
+            None => {
+                self.billed += interval.duration();
+                self.usages += 1;
+            }
+            Some(reason) => self.skip(interval.duration(), reason),
         }
+    }
+
+    /// Adds the signed duration of a skipped usage, ms.
+    fn skip(&mut self, duration: i64, reason: NotCounted) {
+        self.skipped += duration;
+        if reason.is_unanswered() {
+            self.unanswered += duration;
+        }
+    }
+
+    /// Counts a skipped usage as billed.
+    pub(crate) fn unskip(&mut self, duration: i64, reason: NotCounted) {
+        self.skip(-duration, reason);
+        self.billed += duration;
+        self.usages += 1;
     }
 }
 
@@ -183,6 +206,9 @@ pub struct Planned {
     pub usage_guid: String,
     /// When that was decided.
     pub planned_at: Timestamp,
+    /// Set where it takes back what does not count upstream: then its usage is not posted, and its entry
+    /// gets the state of what it takes back.
+    pub withheld: Option<NotCounted>,
 }
 
 impl Span {
@@ -208,11 +234,13 @@ impl Span {
                 attempts: 0,
                 refusals: 0,
                 refused_at: None,
+                unanswered: false,
                 last_error: None,
                 suspended: None,
                 probe: None,
                 skip: None,
                 resent: None,
+                uncounted: Vec::new(),
                 totals: Totals::from(event.timestamp),
             },
         }
@@ -241,7 +269,7 @@ impl Span {
     /// Where nothing is planned: nothing can have been executed then.
     #[must_use]
     pub fn executed(&self) -> Self {
-        self.sampled(true)
+        self.sampled(false)
     }
 
     /// The same after its planned interval was skipped.
@@ -250,10 +278,10 @@ impl Span {
     /// Where nothing is planned.
     #[must_use]
     pub fn skipped(&self) -> Self {
-        self.sampled(false)
+        self.sampled(true)
     }
 
-    fn sampled(&self, is_billed: bool) -> Self {
+    fn sampled(&self, is_skipped: bool) -> Self {
         let mut span = self.clone();
         let planned = span
             .processing
@@ -261,18 +289,28 @@ impl Span {
             .take()
             .expect("only what is planned is executed");
         let processing = &mut span.processing;
+        let skipped = is_skipped.then_some(planned.withheld.unwrap_or(NotCounted::Skipped {
+            unanswered: processing.unanswered,
+        }));
         processing
             .totals
-            .count(planned.interval, processing.version, is_billed);
+            .count(planned.interval, processing.version, skipped);
         processing.last = planned.interval;
         processing.version += 1;
         processing.attempts = 0;
         processing.refusals = 0;
         processing.refused_at = None;
+        processing.unanswered = false;
         processing.last_error = None;
         processing.suspended = None;
         processing.probe = None;
         processing.skip = None;
+        if let Some(reason) = skipped {
+            span.add_uncounted(Uncounted {
+                interval: planned.interval,
+                reason,
+            });
+        }
         span
     }
 

@@ -2,7 +2,6 @@
 
 use crate::{Span, Timestamp};
 
-/// In which state a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpanState {
     /// It has no end yet.

@@ -59,7 +59,7 @@ pub fn next_step(span: &Span, now: Timestamp, policy: &Policy) -> Step {
 }
 
 /// Executes the planned interval once it has ended, because Abacus sets aside usages of a later day.
-/// An original Sampler plans intervals of the future for stops of the future; so does a worker
+/// The original Sampler plans intervals of the future for stops of the future; so does a worker
 /// whose clock is ahead.
 fn execute(planned: &Planned, now: Timestamp) -> Step {
     let end = planned.interval.end;
@@ -71,15 +71,22 @@ fn execute(planned: &Planned, now: Timestamp) -> Step {
 
 /// For a span that is sampled beyond its end: plans backwards, down to the previous boundary or to the
 /// end, whichever is nearer. It is due at once.
+///
+/// A piece takes back either what counts upstream, or a single interval that does not
+/// ([`Uncounted`](crate::Uncounted)). One that does not count is taken back in one piece, as it was
+/// sampled.
 fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
-    let boundary = policy
-        .granularities
-        .of(&span.target)
-        .boundary_before(sampled_to);
+    let edge = if let Some(uncounted) = span.uncounted_at(sampled_to) {
+        Some(uncounted.interval.start)
+    } else {
+        let granularity = policy.granularities.of(&span.target);
+        let boundary = granularity.boundary_before(sampled_to);
+        boundary.max(span.uncounted_before(sampled_to))
+    };
     Step::Plan(Interval {
         start: sampled_to,
-        end: boundary.map_or(end, |b| b.max(end)),
+        end: edge.map_or(end, |edge| edge.max(end)),
     })
 }
 

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::target::push_text;
@@ -32,7 +33,7 @@ pub struct Cause {
 }
 
 /// The id of a cause. It follows from the cause, so all workers derive the same.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CauseId(Uuid);
 
 /// The suspension of a span.
@@ -40,7 +41,6 @@ pub struct CauseId(Uuid);
 pub struct Suspension {
     /// Why.
     pub cause: CauseId,
-    /// Since when.
     pub since: Timestamp,
 }
 
@@ -55,7 +55,6 @@ impl Cause {
         }
     }
 
-    /// The id of the cause.
     pub fn id(&self) -> CauseId {
         let mut name = self.status.unwrap_or(0).to_be_bytes().to_vec();
         push_text(&mut name, &self.error);

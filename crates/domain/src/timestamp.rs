@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A moment: whole milliseconds since 1970-01-01T00:00:00 UTC, up to 10000-01-01T00:00:00 UTC.
 ///
 /// The upper limit is a boundary of every granularity, so an interval that starts below it always
-/// finds its end; every value is exact as a BSON double, the type an original Sampler writes.
+/// finds its end; every value is exact as a BSON double, the type the original Sampler writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "i64", into = "i64")]
 pub struct Timestamp(i64);

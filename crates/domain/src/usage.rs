@@ -23,7 +23,6 @@ pub struct Usage {
     pub start: Timestamp,
     /// The same moment again.
     pub end: Timestamp,
-    /// The target.
     #[serde(flatten)]
     pub target: Target,
     /// The measures of the start event, untouched, and `duration`.
@@ -94,12 +93,13 @@ fn push_tagged(name: &mut Vec<u8>, tag: u8, text: &str) {
 }
 
 impl Planned {
-    /// Decides on an interval for `span`.
+    /// Decides on an interval for `span`, and whether its usage is posted.
     pub fn new(span: &Span, interval: Interval, now: Timestamp) -> Self {
         Self {
             interval,
             usage_guid: usage_guid(span, interval),
             planned_at: now,
+            withheld: span.withholds(interval),
         }
     }
 }

@@ -7,9 +7,7 @@ use crate::{Granularity, Timestamp};
 /// How long each window is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowLength {
-    /// An hour.
     Hour,
-    /// A day.
     Day,
     /// A month of the calendar.
     Month,

@@ -222,7 +222,6 @@ pub static MONTH_LEFT_SPANS: Metric = Metric {
            closes",
 };
 
-/// Suspended spans.
 pub static SUSPENDED_SPANS: Metric = Metric {
     name: "sampler_suspended_spans",
     program: Program::Both,

@@ -7,9 +7,7 @@ use prometheus_client::metrics::histogram::Histogram;
 pub struct Metric {
     /// Its name, as Prometheus knows it: that of a counter ends in `_total`, that of an info in `_info`.
     pub name: &'static str,
-    /// Which programs have it.
     pub program: Program,
-    /// Its kind.
     pub kind: Kind,
     /// Its labels. No value of a label is a text of a client.
     pub labels: &'static [Label],
@@ -20,11 +18,8 @@ pub struct Metric {
 /// Which programs have a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// The receiver.
     Receiver,
-    /// The worker.
     Worker,
-    /// Both.
     Both,
 }
 
@@ -41,12 +36,9 @@ pub enum Kind {
     Info,
 }
 
-/// A label.
 #[derive(Debug)]
 pub struct Label {
-    /// Its name.
     pub name: &'static str,
-    /// Its values.
     pub values: Values,
 }
 

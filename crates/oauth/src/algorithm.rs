@@ -5,7 +5,6 @@ use std::fmt;
 /// An algorithm that signs tokens. `none` is not among them. The algorithm is configured and the token
 /// must name the same, so a public key is never used as a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of RFC 7518")]
 pub enum Algorithm {
     Hs256,
     Hs384,
@@ -21,7 +20,6 @@ pub enum Algorithm {
 pub(crate) enum Family {
     /// A key that both sides know.
     Shared,
-    /// RSA.
     Rsa,
     /// The elliptic curve P-256.
     P256,

@@ -1,5 +1,7 @@
 //! The audiences that a token may be for.
 
+use std::fmt;
+
 /// The accepted audiences (`aud`). UAA writes one for each scope, without the scope's last part: a
 /// token with `abacus.sampler.postgres.write` is for `abacus.sampler.postgres`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,19 @@ enum Pattern {
     Exactly(String),
     /// Every longer audience that begins with this.
     Below(String),
+}
+
+impl fmt::Display for Audiences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, pattern) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            match pattern {
+                Pattern::Exactly(audience) => write!(f, "{comma}{audience}")?,
+                Pattern::Below(start) => write!(f, "{comma}{start}*")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Audiences {

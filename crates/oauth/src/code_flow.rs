@@ -58,7 +58,6 @@ impl CodeFlow {
         Self { client, discoverer }
     }
 
-    /// The id of the client.
     pub fn client_id(&self) -> &str {
         &self.client.id
     }

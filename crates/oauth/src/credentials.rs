@@ -50,7 +50,6 @@ const AGE_TO_DROP: Duration = Duration::from_secs(1);
 pub struct Client {
     /// The id of the client.
     pub id: String,
-    /// Its secret.
     pub secret: SecretString,
     /// The requested scope; empty for all that the client has.
     pub scope: &'static str,

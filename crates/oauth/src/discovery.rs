@@ -27,7 +27,6 @@ pub struct Endpoints {
     pub token: Url,
     /// Where people sign in, if they can.
     pub authorization: Option<Url>,
-    /// Has the keys.
     pub keys: Url,
     /// Names the issuer.
     description: Url,
@@ -174,7 +173,6 @@ impl Discoverer {
         }
     }
 
-    /// The token server.
     pub fn server(&self) -> &TokenServer {
         &self.server
     }

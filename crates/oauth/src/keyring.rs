@@ -265,9 +265,12 @@ impl Keyring {
             return Ok(());
         };
         loop {
-            let pause = match self.refresh().await {
-                Refreshed::Now | Refreshed::Lately(_) => source.pace.at_most,
-                Refreshed::Failed => source.pace.at_least,
+            let refreshed = self.refresh().await;
+            // Without a key no token can be checked: it is asked for one often.
+            let has_keys = self.current().is_some_and(|keys| keys.count() > 0);
+            let pause = match refreshed {
+                Refreshed::Now | Refreshed::Lately(_) if has_keys => source.pace.at_most,
+                _ => source.pace.at_least,
             };
             let last = source.last.lock().await.map(|attempt| attempt.outcome);
             if last == Some(Outcome::NoIssuer) {

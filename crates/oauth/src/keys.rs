@@ -5,12 +5,11 @@ use std::fmt;
 
 use aws_lc_rs::rsa::PublicKey;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ParsedPublicKey, RsaPublicKeyComponents};
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{DecodingKey, DecodingKeyKind};
 use serde_json::Value;
 
 use crate::algorithm::{Algorithm, Family};
-use crate::disguise::looks_public;
 
 /// The most keys that are accepted from one server.
 const FETCHED_MAX: usize = 64;
@@ -20,6 +19,9 @@ const MODULUS_LEN: std::ops::RangeInclusive<usize> = 256..=1024;
 
 /// The beginning of a key in PEM.
 const PEM_START: &str = "-----BEGIN";
+
+/// The beginning of a public key as OpenSSH writes it.
+const SSH_START: &str = "ssh-";
 
 /// Keys for one algorithm.
 #[derive(Clone)]
@@ -39,11 +41,11 @@ enum Kind {
 /// A key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A public key, or a text that looks like one, is configured as a shared key; or the text is not
-    /// PEM where PEM is needed. With a public key as shared key, everybody could sign tokens.
+    /// A key as PEM or as OpenSSH writes it is configured as a shared key, or the text is not PEM where
+    /// PEM is needed. With a public key as shared key, everybody could sign tokens.
     #[error(
-        "the key does not fit the algorithm: HS* needs a shared key that does not look like a \
-         public one in any form, the others a public key as PEM"
+        "the key does not fit the algorithm: HS* needs a shared key, which does not begin with \
+         -----BEGIN or ssh-, the others a public key as PEM"
     )]
     Family,
     /// The key cannot be read, is private, or is of another kind.
@@ -65,7 +67,7 @@ impl Keys {
     pub fn configured(text: &str, algorithm: Algorithm) -> Result<Self, KeyError> {
         let pem = with_line_breaks(text);
         let is_pem = pem.starts_with(PEM_START);
-        let is_secret = !text.trim().is_empty() && !looks_public(text);
+        let is_secret = !pem.is_empty() && !is_pem && !pem.starts_with(SSH_START);
         let key = match algorithm.family() {
             Family::Shared if is_secret => DecodingKey::from_secret(text.as_bytes()),
             Family::Rsa if is_pem => rsa_from_pem(&pem)?,
@@ -185,8 +187,10 @@ fn is_on_p256(key: &DecodingKey) -> bool {
 fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
     let common = &jwk.common;
     let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
+    let operations = common.key_operations.as_deref();
+    let verifies = operations.is_none_or(|all| all.contains(&KeyOperations::Verify));
     let names_it = |named: jsonwebtoken::jwk::KeyAlgorithm| named.to_string() == algorithm.name();
-    if !signs || !common.key_algorithm.is_none_or(names_it) {
+    if !signs || !verifies || !common.key_algorithm.is_none_or(names_it) {
         return None;
     }
     let key = DecodingKey::from_jwk(jwk).ok()?;

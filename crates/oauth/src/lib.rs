@@ -11,7 +11,6 @@ pub mod basic;
 pub mod code_flow;
 pub mod credentials;
 pub mod discovery;
-mod disguise;
 pub mod http;
 pub mod keyring;
 pub mod keys;

@@ -50,7 +50,6 @@ pub struct Claims {
     pub client: Option<ClientId>,
     /// The user in whose name the client got it, if it names one.
     pub user: Option<ClientId>,
-    /// The scopes.
     pub scopes: BTreeSet<String>,
 }
 
@@ -84,7 +83,6 @@ pub enum TokenError {
     /// It is bound to a key or a certificate of its sender, which the receiver cannot check.
     #[error("it is bound to its sender (cnf), so it is not a bearer token")]
     SenderBound,
-    /// It has expired.
     #[error("it has expired")]
     Expired,
     /// It is not valid yet.

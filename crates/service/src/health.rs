@@ -27,7 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::HeaderMap;
 use sampler_oauth::BasicCheck;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -204,10 +204,10 @@ async fn healthcheck(State(health): State<Health>, headers: HeaderMap) -> Respon
 }
 
 /// Exactly what the original answers, where there is nothing else to tell.
-fn healthy(warnings: &[&str]) -> Value {
-    match warnings {
-        [] => json!({"healthy": true}),
-        warnings => json!({"healthy": true, "warnings": warnings}),
+fn healthy(warnings: &[&str]) -> sampler_api::Healthy {
+    sampler_api::Healthy {
+        healthy: true,
+        warnings: warnings.iter().map(|&name| name.to_owned()).collect(),
     }
 }
 
@@ -244,6 +244,7 @@ mod tests {
     use axum::body::Body;
     use http::Request;
     use http_body_util::BodyExt;
+    use serde_json::Value;
     use tokio::time::advance;
     use tower::ServiceExt;
 

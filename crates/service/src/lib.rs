@@ -2,7 +2,7 @@
 //! ([`settings`]), error answers ([`problem`]), tokens and credentials ([`security`]), logs and
 //! traces ([`telemetry`]), start and shutdown ([`lifecycle`]), HTTP ([`http`]), health
 //! ([`health`]), metrics ([`metrics`]), and the identity of an instance on its platform
-//! ([`platform`]).
+//! ([`platform`]). [`Limiter`] says what is logged again.
 //!
 //! Nothing here knows what a span is.
 
@@ -10,9 +10,12 @@ pub mod environment;
 pub mod health;
 pub mod http;
 pub mod lifecycle;
+mod limiter;
 pub mod metrics;
 pub mod platform;
 pub mod problem;
 pub mod security;
 pub mod settings;
 pub mod telemetry;
+
+pub use limiter::Limiter;

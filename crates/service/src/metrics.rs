@@ -76,7 +76,6 @@ pub async fn serve_apart(
     }
 }
 
-/// The state of the route.
 #[derive(Clone)]
 struct RouteState {
     registry: Arc<Registry>,

@@ -30,12 +30,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of this process.
     pub fn of_this_process() -> Self {
         Self::of(&Variables::of_this_process())
     }
 
-    /// That in these variables.
     pub fn of(variables: &Variables) -> Self {
         let (app, mistake) = match application(variables) {
             Ok(app) => (app, None),

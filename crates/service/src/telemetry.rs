@@ -2,10 +2,12 @@
 //! ([`LogCounts`]), and spans of traces are exported where an endpoint is set ([`TraceOptions`]).
 
 mod counts;
+mod flood;
 mod line;
 mod traces;
 
 use std::any::Any;
+use std::error::Error;
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 
@@ -20,7 +22,8 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use crate::platform::Identity;
 use crate::settings::{LogFormat, LogSettings};
-use line::Line;
+use flood::Bounded;
+use line::{Line, TextLine};
 use traces::Traces;
 
 pub(crate) use traces::EXPORT_TIMEOUT;
@@ -130,12 +133,13 @@ where
     };
     let layer = fmt::layer().with_writer(writer).with_ansi(terminal && text);
     if text {
-        return layer.boxed();
+        let lines = Bounded::new(TextLine::new(terminal), false);
+        return layer.event_format(lines).boxed();
     }
-    let line = Line::new(&identity.marks());
+    let lines = Bounded::new(Line::new(&identity.marks()), true);
     layer
         .fmt_fields(JsonFields::new())
-        .event_format(line)
+        .event_format(lines)
         .boxed()
 }
 
@@ -150,6 +154,14 @@ fn log_panic(info: &PanicHookInfo<'_>) {
         panic.thread = thread.name().unwrap_or("unnamed"),
         "panicked"
     );
+}
+
+/// An error with everything that led to it, for a line of the log.
+pub fn error_chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |chain, cause| {
+        format!("{chain}: {cause}")
+    })
 }
 
 /// The message of a panic, if it is text.
@@ -223,7 +235,7 @@ mod tests {
     fn a_line_says_who_wrote_it_and_for_which_request() {
         let text = logged(LogFormat::Json, "warn", false, || {
             let request = tracing::error_span!("http", trace_id = "t-1", request_id = "r-1");
-            request.in_scope(|| tracing::warn!(status = 503, "refused"));
+            request.in_scope(|| tracing::warn!(code = "area.event", status = 503, "refused"));
             let unknown = tracing::error_span!("http", trace_id = None::<&str>);
             unknown.in_scope(|| tracing::warn!("alone"));
         });
@@ -237,12 +249,14 @@ mod tests {
         assert_eq!(refused["cloudfoundry.app.instance.id"], "3");
         assert_eq!(refused["service.instance.id"], "\"a\\");
         assert_eq!(refused["status"], 503);
+        assert_eq!(refused["help"], "docs/operations.md#area.event");
         assert_eq!(
             (&refused["trace_id"], &refused["request_id"]),
             (&"t-1".into(), &"r-1".into())
         );
         assert_eq!(alone["cloudfoundry.app.instance.id"], "3");
         assert!(alone.get("trace_id").is_none(), "{alone}");
+        assert!(alone.get("help").is_none(), "{alone}");
     }
 
     #[test]
@@ -256,6 +270,25 @@ mod tests {
             plain.ends_with("hello\n") && !plain.contains('\x1b'),
             "{plain:?}"
         );
+    }
+
+    #[test]
+    fn what_clients_send_commands_no_terminal() {
+        let sent = "x\u{9b}2J\u{1b}]0;\u{202e}y";
+        let act = || tracing::warn!(debugged = ?sent, shown = %sent, "told: {sent}");
+        for (format, terminal) in [
+            (LogFormat::Json, true),
+            (LogFormat::Json, false),
+            (LogFormat::Text, false),
+            (LogFormat::Text, true),
+        ] {
+            let text = logged(format, "info", terminal, act);
+            let text = text.trim_end();
+            for command in ['\u{9b}', '\u{202e}', '\n'] {
+                assert!(!text.contains(command), "{format:?} {text:?}");
+            }
+            assert!(!text.contains("\u{1b}]"), "{format:?} {text:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use sampler_service::settings::{Kind, Reader};
-use sampler_store_mongo::{MongoOptions, check_address};
+use sampler_store_mongo::{MongoOptions, is_readable};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 
@@ -108,12 +108,15 @@ impl DatabaseUri {
                 Finding::Weakens(_) => None,
             });
         let (database, address) = (database_name(uri)?, without_replaced(uri));
-        check_address(&address).map_err(|said| {
-            format!(
-                "an address that the driver can read (mongodb://user:password@host/name, with : / ? \
-                 # @ % in user and password percent-encoded); it says: {said}"
-            )
-        })?;
+        // Not in the driver's words, which repeat what it cannot read.
+        if !is_readable(&address) {
+            return Err(
+                "an address that the driver can read: mongodb://user:password@host/name, \
+                        with : / ? # @ % in user and password percent-encoded, and options that \
+                        the driver knows, each with a value that it takes"
+                    .to_owned(),
+            );
+        }
         Ok(Self {
             database,
             replaced: replaced.collect(),

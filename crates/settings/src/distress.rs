@@ -16,13 +16,13 @@ sampler_service::settings! {
         /// Sampling pauses while a majority of the replica set is further behind its primary than
         /// this. At twice as much, the receiver admits fewer new starts.
         lag_upper: Duration = "SAMPLER_LAG_UPPER", Kind::time(SECOND, HOUR), or("20s");
-        /// Sampling goes on once a majority is less far behind than this. It must be less than
+        /// Sampling resumes once a majority is less far behind than this. It must be less than
         /// SAMPLER_LAG_UPPER.
         lag_lower: Duration = "SAMPLER_LAG_LOWER", Kind::time(SECOND, HOUR), or("5s");
         /// Sampling pauses while a write of the worker takes longer than this to reach the journals
         /// of a majority.
         commit_upper: Duration = "SAMPLER_COMMIT_UPPER", Kind::time(TEN_MILLIS, HOUR), or("5s");
-        /// Sampling goes on once it takes less than this. It must be less than SAMPLER_COMMIT_UPPER.
+        /// Sampling resumes once it takes less than this. It must be less than SAMPLER_COMMIT_UPPER.
         commit_lower: Duration = "SAMPLER_COMMIT_LOWER", Kind::time(TEN_MILLIS, HOUR), or("1s");
     }
 }
@@ -66,7 +66,7 @@ impl DistressSettings {
         ] {
             if is_wrong {
                 reader.complain(format!(
-                    "{} must be less than {}: otherwise sampling would pause and go on without end",
+                    "{} must be less than {}: otherwise sampling would pause and resume without end",
                     reader.described(lower),
                     reader.described(upper),
                 ));

@@ -5,6 +5,7 @@
 //! Both tables are here because each program accepts the other's settings beside its own.
 //! `sampler_service::settings` reads, checks and prints them, and knows nothing of spans.
 
+mod common;
 mod database;
 mod distress;
 pub mod receiver;
@@ -14,6 +15,7 @@ pub mod worker;
 
 use std::time::Duration;
 
+pub use common::CommonSettings;
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use distress::DistressSettings;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};

@@ -27,7 +27,7 @@ sampler_service::settings! {
         /// The largest body of a snapshot, before and after decompression. 500,000 instances with GUIDs
         /// as ids have some 170 MB; a receiver needs some 60 MB of memory for them.
         snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::size(1 << 10, 1 << 30), or("200mb");
-        /// How long a client may take to send a body, or each megabyte of a snapshot.
+        /// How long a client may take to send a body; for a snapshot longer, at 1 MB a second.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
 
@@ -59,9 +59,9 @@ sampler_service::settings! {
     /// The rules for events.
     pub struct EventsSettings("events") {
         /// Whether an event with a known id, the same target, and another timestamp or other
-        /// measures is answered 201, as by an original Sampler. The first event stays unchanged.
+        /// measures is answered 201, as by the original Sampler. The first event stays unchanged.
         lenient_repeats: bool = "SAMPLER_LENIENT_REPEATS", Kind::Boolean, or("false");
-        /// Whether a span may begin before the end of the target's previous one, as with an
+        /// Whether a span may begin before the end of the target's previous one, as with the
         /// original Sampler. The overlap is billed twice.
         allow_overlap: bool = "SAMPLER_ALLOW_OVERLAP", Kind::Boolean, or("false");
     }

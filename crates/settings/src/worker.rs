@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_domain::{Backoff, Granularity};
+use sampler_domain::{Backoff, Granularity, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSettings};
 use url::Url;
@@ -12,13 +12,19 @@ use crate::{
     SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, millis,
 };
 
+/// The longest post that has ended when its usage can be skipped. It was begun by a read of the span
+/// from before the suspension.
+const POST_TIMEOUT_MAX: Duration =
+    Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs());
+
 sampler_service::settings! {
     /// The delivery of usages.
     pub struct AbacusSettings("abacus") {
         /// The address of Abacus's collector; /v1/metering/collected/usage is appended.
         collector_url: Url = "COLLECTOR_URL", Kind::Url, required();
-        /// How long one post of a usage may take.
-        timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, HOUR), or("30s");
+        /// How long one post of a usage may take. An operator's skip waits until no post of its usage
+        /// can be in flight, which is why this is at most 3 minutes.
+        timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
         /// The maximum number of usages in flight to Abacus. The worker uses fewer while Abacus is
         /// slow or fails.
         concurrency: usize = "SAMPLER_POST_CONCURRENCY", Kind::integer(1, 10_000), or("128");
@@ -48,7 +54,7 @@ sampler_service::settings! {
         /// take over its spans.
         heartbeat_interval: Duration = "SAMPLER_HEARTBEAT_INTERVAL",
             Kind::time(TENTH_OF_A_SECOND, Duration::from_secs(10)), or("5s");
-        /// How often to search the collection for spans and stops of an original Sampler.
+        /// How often to search the collection for spans and stops of the original Sampler.
         adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::time(TEN_MILLIS, HOUR), or("5s");
         /// Whether no original Sampler and no earlier release writes to the collection any more. The
         /// worker then removes the indexes that only those need, and the ids of events count within
@@ -96,7 +102,7 @@ sampler_service::settings! {
         /// of one cause are kept together: those with the same status, error, resource and plan.
         after: usize = "SAMPLER_SUSPEND_AFTER", Kind::integer(1, 1_000), or("3");
         /// How often one suspended span of each cause is tried again. Once it is accepted, all spans
-        /// of the cause go on.
+        /// of the cause resume.
         probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("10m");
     }
 
@@ -124,7 +130,7 @@ sampler_service::settings! {
 
     /// Whether the worker only compares.
     pub struct ShadowSettings("shadow") {
-        /// Whether the worker runs in shadow mode: it compares an original Sampler's decisions with
+        /// Whether the worker runs in shadow mode: it compares the original Sampler's decisions with
         /// its own, writes nothing to the database and posts nothing.
         enabled: bool = "SAMPLER_SHADOW", Kind::Boolean, or("false");
         /// The pause between two comparisons of all spans in shadow mode.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sampler_service::Limiter;
 use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
-use sampler_store::{Instance, Instances};
+use sampler_store::{Instance, Operating};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{ReportLimits, error_chain};
+use crate::{LOG_INTERVAL, error_chain};
 
 /// How often an instance reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -22,8 +23,7 @@ pub type Describe = Box<dyn Fn(&mut Instance) + Send + Sync>;
 
 /// Reports again and again how this instance is.
 pub struct InstanceReports {
-    /// Where.
-    pub store: Arc<dyn Instances>,
+    pub store: Arc<dyn Operating>,
     /// The health of the program.
     pub health: Health,
     /// Says whether the program was asked to stop.
@@ -60,7 +60,7 @@ impl InstanceReports {
 
     /// The removal follows the last report, so no report comes after it.
     async fn report_until(&self, ended: &CancellationToken) {
-        let failures = ReportLimits::default();
+        let failures = Limiter::new(1, LOG_INTERVAL);
         while !ended.is_cancelled() {
             self.report(&failures).await;
             let stopping = self.shutdown.soft().cancelled();
@@ -77,13 +77,13 @@ impl InstanceReports {
         if let Err(error) = self.store.withdraw_instance(&self.instance.name).await {
             warn!(
                 code = "instance.not_withdrawn",
-                error = error_chain(error),
+                error = error_chain(&error),
                 "this instance could not say that it has ended; it is shown as not seen for an hour"
             );
         }
     }
 
-    async fn report(&self, failures: &ReportLimits) {
+    async fn report(&self, failures: &Limiter<()>) {
         let mut instance = self.instance.clone();
         let names = |names: Vec<&'static str>| names.into_iter().map(str::to_owned).collect();
         instance.is_stopping = self.shutdown.is_stopping();
@@ -91,11 +91,11 @@ impl InstanceReports {
         instance.warnings = names(self.health.standing());
         (self.describe)(&mut instance);
         if let Err(error) = self.store.report_instance(&instance).await
-            && failures.admits("instance.not_reported")
+            && failures.admit(()).is_some()
         {
             warn!(
                 code = "instance.not_reported",
-                error = error_chain(error),
+                error = error_chain(&error),
                 "this instance could not report how it is"
             );
         }

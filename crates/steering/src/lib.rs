@@ -8,15 +8,16 @@
 mod instance;
 mod metrics;
 mod month;
-mod report_limits;
 mod trend;
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use sampler_domain::{Bounds, ClosingMonth, Control, Id, Percent};
+use sampler_service::Limiter;
+use sampler_service::telemetry::error_chain;
 use sampler_store::{
-    Backlog, Backlogs, ControllerState, Controls, KeptControl, Published, StoreError,
+    Backlog, BacklogQuery, ControllerState, KeptControl, Operating, Published, StoreError,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,11 +25,13 @@ use tracing::{error, warn};
 
 pub use instance::{Describe, InstanceReports};
 pub use month::MonthClose;
-pub use report_limits::ReportLimits;
 use trend::Trend;
 
 /// How often everything is read.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The least time between two lines of the log about one failure.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// How long a rate that the controller has set holds without a further step, ms. After that no
 /// worker makes steps, and the rate has nothing to do with the backlog any more.
@@ -44,12 +47,28 @@ pub fn count_pause(cost: Duration) -> Duration {
     COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
 }
 
+/// Counts the backlog, and publishes the count for all instances.
+///
+/// # Errors
+/// Those of the store.
+pub async fn count_backlog(
+    store: &dyn Operating,
+    query: &BacklogQuery,
+) -> Result<Backlog, StoreError> {
+    let began = Instant::now();
+    let mut backlog = store.count_backlog(query).await?;
+    backlog.cost = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+    store.publish_backlog(&backlog).await?;
+    Ok(backlog)
+}
+
 /// Follows the documents that all instances read.
 pub struct Steering {
-    backlogs: Arc<dyn Backlogs>,
-    controls: Arc<dyn Controls>,
+    store: Arc<dyn Operating>,
     known: RwLock<Known>,
-    reports: ReportLimits,
+    /// Failures of which the log tells. While the database is away, each instance asks it every few
+    /// seconds: further lines would say nothing new.
+    reports: Limiter<&'static str>,
 }
 
 /// The last values that were read.
@@ -89,12 +108,11 @@ impl<T: Clone> Seen<T> {
 
 impl Steering {
     /// Nothing is known yet.
-    pub fn new(backlogs: Arc<dyn Backlogs>, controls: Arc<dyn Controls>) -> Arc<Self> {
+    pub fn new(store: Arc<dyn Operating>) -> Arc<Self> {
         Arc::new(Self {
-            backlogs,
-            controls,
+            store,
             known: RwLock::default(),
-            reports: ReportLimits::default(),
+            reports: Limiter::new(1, LOG_INTERVAL),
         })
     }
 
@@ -108,7 +126,7 @@ impl Steering {
 
     /// Whether the log tells of a failure with this code, which may come again every few seconds.
     pub fn may_report(&self, code: &'static str) -> bool {
-        self.reports.admits(code)
+        self.reports.admit(code).is_some()
     }
 
     /// Reads everything again and again until `stop`, with this pause.
@@ -123,9 +141,9 @@ impl Steering {
     /// Reads everything once.
     pub async fn poll(&self) {
         let asked = Instant::now();
-        let control = self.controls.control().await;
-        let controller = self.controls.controller().await;
-        let backlog = self.backlogs.published().await;
+        let control = self.store.control().await;
+        let controller = self.store.controller().await;
+        let backlog = self.store.published_backlog().await;
         self.note_control(control);
         match (controller, backlog) {
             (Ok(controller), Ok(backlog)) => {
@@ -140,7 +158,7 @@ impl Steering {
                 if self.may_report("steering.not_read") {
                     warn!(
                         code = "steering.not_read",
-                        error = error_chain(error),
+                        error = error_chain(&error),
                         "the backlog and the controller could not be read"
                     );
                 }
@@ -164,7 +182,7 @@ impl Steering {
                 if self.may_report("control.not_read") {
                     warn!(
                         code = "control.not_read",
-                        error = error_chain(error),
+                        error = error_chain(&error),
                         "what operators have set could not be read; what was known last holds"
                     );
                 }
@@ -184,7 +202,6 @@ impl Steering {
         kept.map(|kept| kept.control.clone()).unwrap_or_default()
     }
 
-    /// The version of that.
     pub fn control_version(&self) -> i64 {
         self.known().control.as_ref().map_or(0, |kept| kept.version)
     }
@@ -268,11 +285,6 @@ impl Known {
         let distress = self.distress_share.map_or(Percent::ALL, Percent::of_share);
         controller.times(distress)
     }
-}
-
-/// An error with everything that led to it, for a line of the log.
-fn error_chain(error: StoreError) -> String {
-    format!("{:#}", anyhow::Error::from(error))
 }
 
 /// Whether the backlog was counted while this month was closing.

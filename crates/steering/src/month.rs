@@ -2,7 +2,6 @@
 
 use sampler_domain::{ClosingMonth, Timestamp};
 
-/// When months close.
 #[derive(Clone, Copy, Debug)]
 pub struct MonthClose {
     /// How long into a month Abacus takes usages of the one before, ms.
@@ -12,7 +11,6 @@ pub struct MonthClose {
 }
 
 impl MonthClose {
-    /// The month that is closing.
     pub fn closing(self, now: Timestamp) -> Option<ClosingMonth> {
         ClosingMonth::at(now, self.slack, self.stop_grace)
     }

@@ -1,69 +1,48 @@
-use async_trait::async_trait;
 use sampler_domain::{
     ControllerMemory, ControllerSettings, ControllerTerms, SamplingControl, StartRates, Timestamp,
 };
 use sampler_metrics::Registry;
 use sampler_service::telemetry::LogCounts;
-use sampler_store::memory::MemoryStore;
+use sampler_store_testing::faulty::{Fault, FaultyStore};
+use sampler_store_testing::memory::MemoryStore;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::*;
 
 /// A store whose control document cannot be read while it is `broken`, and nothing while it is `away`.
-struct Store {
-    memory: MemoryStore,
-    broken: AtomicBool,
-    away: AtomicBool,
+struct World {
+    memory: Arc<MemoryStore>,
+    broken: Arc<AtomicBool>,
+    away: Arc<AtomicBool>,
+    steering: Arc<Steering>,
 }
 
-impl Store {
-    fn reach(&self) -> Result<(), StoreError> {
-        if self.away.load(Ordering::Relaxed) {
-            return Err(StoreError::Unavailable("nobody answers".into()));
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Controls for Store {
-    async fn control(&self) -> Result<KeptControl, StoreError> {
-        self.reach()?;
-        if self.broken.load(Ordering::Relaxed) {
-            return Err(StoreError::Refused("it is no document".into()));
-        }
-        self.memory.control().await
-    }
-
-    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
-        self.memory.set_control(control, version).await
-    }
-
-    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
-        self.reach()?;
-        self.memory.controller().await
-    }
-
-    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
-        self.memory.set_controller(state).await
-    }
-}
-
-fn world() -> (Arc<Store>, Arc<Steering>) {
+fn world() -> World {
     let began = Instant::now();
     let now = move || {
         let millis = i64::try_from(began.elapsed().as_millis()).unwrap();
         Timestamp::clamped(1_773_144_000_000 + millis)
     };
-    let store = Arc::new(Store {
-        memory: MemoryStore::new(now),
-        broken: AtomicBool::new(false),
-        away: AtomicBool::new(false),
+    let memory = Arc::new(MemoryStore::new(now));
+    let (broken, away) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (is_broken, is_away) = (Arc::clone(&broken), Arc::clone(&away));
+    let store = FaultyStore::new(Arc::clone(&memory), move |method: &str, _| {
+        let error = if is_away.load(Ordering::Relaxed) {
+            StoreError::Unavailable("nobody answers".into())
+        } else if method == "control" && is_broken.load(Ordering::Relaxed) {
+            StoreError::Refused("it is no document".into())
+        } else {
+            return None;
+        };
+        Some(Fault::NotDone(error))
     });
-    let backlogs = Arc::new(MemoryStore::new(now));
-    let steering = Steering::new(backlogs, store.clone());
-    (store, steering)
+    World {
+        memory,
+        broken,
+        away,
+        steering: Steering::new(store),
+    }
 }
 
 fn percent(number: f64) -> Percent {
@@ -95,21 +74,22 @@ fn state(rate: f64, version: i64) -> ControllerState {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_followed_within_five_seconds_and_stays_while_it_cannot_be_read() {
-    let (store, steering) = world();
+    let world = world();
+    let steering = &world.steering;
     let stop = CancellationToken::new();
     let following = {
-        let (steering, stop) = (Arc::clone(&steering), stop.clone());
+        let (steering, stop) = (Arc::clone(steering), stop.clone());
         tokio::spawn(async move { steering.follow(FOLLOW_INTERVAL, &stop).await })
     };
     assert_eq!(steering.admission_rate(), Percent::ALL);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert!(store.set_control(&control(), 0).await.unwrap());
+    assert!(world.memory.set_control(&control(), 0).await.unwrap());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(steering.is_sampling_paused());
     let postgres = Id::from_store("postgres");
     assert_eq!(steering.start_rate_of(&postgres).get(), 5.0);
     assert_eq!(steering.admission_rate().get(), 50.0);
-    store.broken.store(true, Ordering::Relaxed);
+    world.broken.store(true, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert!(steering.is_sampling_paused());
     stop.cancel();
@@ -118,8 +98,9 @@ async fn a_change_is_followed_within_five_seconds_and_stays_while_it_cannot_be_r
 
 #[tokio::test(start_paused = true)]
 async fn what_was_never_readable_holds_nothing_back() {
-    let (store, steering) = world();
-    store.broken.store(true, Ordering::Relaxed);
+    let world = world();
+    let steering = &world.steering;
+    world.broken.store(true, Ordering::Relaxed);
     assert!(!steering.is_known());
     steering.poll().await;
     assert!(steering.is_known() && !steering.is_sampling_paused());
@@ -128,18 +109,19 @@ async fn what_was_never_readable_holds_nothing_back() {
 
 #[tokio::test(start_paused = true)]
 async fn the_rate_of_the_controller_multiplies_while_it_runs() {
-    let (store, steering) = world();
-    assert!(store.set_controller(&state(20.0, 1)).await.unwrap());
+    let world = world();
+    let steering = &world.steering;
+    assert!(world.memory.set_controller(&state(20.0, 1)).await.unwrap());
     steering.poll().await;
     assert_eq!(steering.admission_rate(), Percent::ALL, "it is off");
-    assert!(store.set_control(&control(), 0).await.unwrap());
+    assert!(world.memory.set_control(&control(), 0).await.unwrap());
     steering.poll().await;
     assert_eq!(steering.admission_rate().get(), 10.0);
     // No worker keeps it up any more.
     tokio::time::sleep(Duration::from_secs(301)).await;
     steering.poll().await;
     assert_eq!(steering.admission_rate().get(), 50.0);
-    assert!(store.set_controller(&state(0.0, 2)).await.unwrap());
+    assert!(world.memory.set_controller(&state(0.0, 2)).await.unwrap());
     steering.poll().await;
     assert_eq!(steering.admission_rate(), Percent::NONE);
     let mut registry = Registry::new("program", "1.0.0");
@@ -150,7 +132,7 @@ async fn the_rate_of_the_controller_multiplies_while_it_runs() {
     assert!(shown.contains(running) && shown.contains(terms), "{shown}");
     let mut wrong = control();
     wrong.controller.target_seconds = 0.0;
-    assert!(store.set_control(&wrong, 1).await.unwrap());
+    assert!(world.memory.set_control(&wrong, 1).await.unwrap());
     steering.poll().await;
     assert_eq!(steering.admission_rate().get(), 50.0, "it turns itself off");
     let (shown, off) = (registry.encode().unwrap(), running.replace('1', "0"));
@@ -172,10 +154,11 @@ async fn a_database_that_is_away_is_told_of_once_a_minute() {
     let counts = LogCounts::default();
     let subscriber = tracing_subscriber::registry().with(counts.clone());
     let _logging = tracing::subscriber::set_default(subscriber);
-    let (store, steering) = world();
+    let world = world();
+    let steering = &world.steering;
     steering.poll().await;
     assert_eq!(lines(&counts, "steering.not_read"), 0);
-    store.away.store(true, Ordering::Relaxed);
+    world.away.store(true, Ordering::Relaxed);
     let stop = CancellationToken::new();
     let following = steering.follow(FOLLOW_INTERVAL, &stop);
     let watching = async {

@@ -5,7 +5,7 @@
 use bson::raw::{RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use sampler_domain::{Policy, Timestamp, next_step};
-use sampler_store::StoreError;
+use sampler_store::{Adopted, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
@@ -18,10 +18,22 @@ use crate::unreadable::{Statement, change_each, condition_of, decoded, name_of, 
 const STARTS: &str = "starts of an original";
 const STOPS: &str = "stops of an original";
 
+pub(crate) async fn adopt(
+    store: &MongoStore,
+    policy: &Policy,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Adopted, StoreError> {
+    Ok(Adopted {
+        starts: store.adopt_starts(policy, now, limit).await?,
+        stops: store.notice_stops(now, limit).await?,
+    })
+}
+
 impl MongoStore {
     /// Gives spans that an original receiver started their partition and `due_at`, by which workers
     /// find them.
-    pub(crate) async fn adopt_starts(
+    async fn adopt_starts(
         &self,
         policy: &Policy,
         now: Timestamp,
@@ -48,11 +60,7 @@ impl MongoStore {
     /// Makes spans due that an original receiver stopped: it sets the end, but does not know that
     /// the moment at which the span is due changes with it. Spans that wait after a failure are
     /// left to their wait.
-    pub(crate) async fn notice_stops(
-        &self,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<u64, StoreError> {
+    async fn notice_stops(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
         // Without its index there is no original.
         let names = self.link.index_names().await?;
         if !names.contains(index::ORIGINAL_STOPPED) {
@@ -126,7 +134,7 @@ impl MongoStore {
     /// Logs, once in a while, a document that is left as it is.
     fn leave(&self, of: &'static str, name: &str, problem: &dyn std::fmt::Display) {
         if self.link.logged.is_news(of, name) {
-            error!(code = "adopt.left", span.id = %name, error = %problem, of, "a document of an original is left as it is");
+            error!(code = "adopt.left", span.id = %name, error = %problem, of, "a document of the original Sampler is left as it is");
         }
     }
 }

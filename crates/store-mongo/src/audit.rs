@@ -15,60 +15,58 @@ use crate::document::{Unreadable, moment, read_moment, unreadable};
 use crate::index;
 use crate::unreadable::{decoded, name_of};
 
-impl MongoStore {
-    pub(crate) async fn keep_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
-        let (audit, filter) = (self.audit.collection.clone(), named(record.id));
-        // A repeat after a lost answer changes nothing.
-        let update = doc! { "$setOnInsert": written(record) };
-        let call = async move { audit.update_one(filter, update).upsert(true).await };
-        self.audit.run(call).await?;
-        Ok(())
-    }
+pub(crate) async fn record_act(store: &MongoStore, record: &AuditRecord) -> Result<(), StoreError> {
+    let (audit, filter) = (store.audit.collection.clone(), named(record.id));
+    // A repeat after a lost answer changes nothing.
+    let update = doc! { "$setOnInsert": written(record) };
+    let call = async move { audit.update_one(filter, update).upsert(true).await };
+    store.audit.run(call).await?;
+    Ok(())
+}
 
-    pub(crate) async fn note_outcome(
-        &self,
-        id: Uuid,
-        outcome: ActOutcome,
-    ) -> Result<(), StoreError> {
-        let (audit, filter) = (self.audit.collection.clone(), named(id));
-        let update = doc! { "$set": { "outcome": outcome.name() } };
-        let call = async move { audit.update_one(filter, update).await };
-        self.audit.run(call).await?;
-        Ok(())
-    }
+pub(crate) async fn settle_act(
+    store: &MongoStore,
+    id: Uuid,
+    outcome: ActOutcome,
+) -> Result<(), StoreError> {
+    let (audit, filter) = (store.audit.collection.clone(), named(id));
+    let update = doc! { "$set": { "outcome": outcome.name() } };
+    let call = async move { audit.update_one(filter, update).await };
+    store.audit.run(call).await?;
+    Ok(())
+}
 
-    pub(crate) async fn acts(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
-        let index = match (&query.span, &query.who) {
-            (Some(_), _) => index::AUDIT_SPAN,
-            (None, Some(_)) => index::AUDIT_WHO,
-            (None, None) => index::AUDIT,
-        };
-        let options = FindOptions::builder()
-            .sort(doc! { "at": -1, "_id": -1 })
-            .hint(hint(index))
-            .build();
-        let found = self
-            .audit
-            .found(filter(query), options, query.limit)
-            .await?;
-        let mut page = AuditPage::default();
-        for raw in &found.documents {
-            match record_in(raw) {
-                Ok(record) => page.records.push(record),
-                Err(problem) => {
-                    if self.is_news("audit", raw) {
-                        let name = name_of(raw);
-                        error!(code = "audit.unreadable", record = %name, error = %problem,
-                            "a record of the audit trail cannot be read and is not listed");
-                    }
+pub(crate) async fn audit(store: &MongoStore, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+    let index = match (&query.span, &query.who) {
+        (Some(_), _) => index::AUDIT_SPAN,
+        (None, Some(_)) => index::AUDIT_WHO,
+        (None, None) => index::AUDIT,
+    };
+    let options = FindOptions::builder()
+        .sort(doc! { "at": -1, "_id": -1 })
+        .hint(hint(index))
+        .build();
+    let found = store
+        .audit
+        .found(filter(query), options, query.limit)
+        .await?;
+    let mut page = AuditPage::default();
+    for raw in &found.documents {
+        match record_in(raw) {
+            Ok(record) => page.records.push(record),
+            Err(problem) => {
+                if store.is_news("audit", raw) {
+                    let name = name_of(raw);
+                    error!(code = "audit.unreadable", record = %name, error = %problem,
+                        "a record of the audit trail cannot be read and is not listed");
                 }
             }
         }
-        if found.has_more {
-            page.next = found.documents.iter().rev().find_map(|raw| position(raw));
-        }
-        Ok(page)
     }
+    if found.has_more {
+        page.next = found.documents.iter().rev().find_map(|raw| position(raw));
+    }
+    Ok(page)
 }
 
 fn named(id: Uuid) -> Document {

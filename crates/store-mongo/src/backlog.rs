@@ -5,14 +5,13 @@
 //! cost too much each time. So they are read of as many whole partitions as have few enough spans, and
 //! where these are not all, the rest is estimated from them: spans are in partitions by a hash.
 
-use async_trait::async_trait;
 use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::Collection;
 use mongodb::options::AggregateOptions;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Timestamp};
-use sampler_store::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, StoreError};
+use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published, StoreError};
 use tracing::error;
 
 use crate::call::{CallError, hint};
@@ -20,7 +19,6 @@ use crate::document::{
     Unreadable, has_failed, member, moment, read_integer, read_moment, read_optional_moment,
     unreadable,
 };
-use crate::queries::MongoReader;
 use crate::workers::is_alive;
 use crate::{MongoStore, index};
 
@@ -43,31 +41,81 @@ struct Sums {
     oldest: Option<Timestamp>,
 }
 
-impl MongoStore {
-    async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
-        let (of_due, read) = self.sum_some(query).await?;
-        let failed = self.sum_failed(query).await?;
-        let scale = f64::from(PARTITIONS) / f64::from(read);
-        let scaled = |due: f64, failed: f64| whole(due * scale + failed);
-        let oldest = self.oldest_due(query).await?;
-        let closing = query.closing.map(|month| ClosingBacklog {
-            start: month.start,
-            end: month.end,
-            spans: scaled(of_due.left, failed.left),
-            intervals: scaled(of_due.left_intervals, failed.left_intervals),
-        });
-        Ok(Backlog {
-            due: scaled(of_due.spans, failed.spans),
-            oldest: oldest.into_iter().chain(failed.oldest).min(),
-            span_millis: i64::try_from(scaled(of_due.millis, failed.millis)).unwrap_or(i64::MAX),
-            intervals: scaled(of_due.intervals, failed.intervals),
-            suspended: self.count_suspended().await?,
-            rate: self.rate_of_all().await?,
-            closing,
-            cost: 0,
-        })
-    }
+pub(crate) async fn count_backlog(
+    store: &MongoStore,
+    query: &BacklogQuery,
+) -> Result<Backlog, StoreError> {
+    let (of_due, read) = store.sum_some(query).await?;
+    let failed = store.sum_failed(query).await?;
+    let scale = f64::from(PARTITIONS) / f64::from(read);
+    let scaled = |due: f64, failed: f64| whole(due * scale + failed);
+    let oldest = store.oldest_due(query).await?;
+    let closing = query.closing.map(|month| ClosingBacklog {
+        start: month.start,
+        end: month.end,
+        spans: scaled(of_due.left, failed.left),
+        intervals: scaled(of_due.left_intervals, failed.left_intervals),
+    });
+    Ok(Backlog {
+        due: scaled(of_due.spans, failed.spans),
+        oldest: oldest.into_iter().chain(failed.oldest).min(),
+        span_millis: i64::try_from(scaled(of_due.millis, failed.millis)).unwrap_or(i64::MAX),
+        intervals: scaled(of_due.intervals, failed.intervals),
+        suspended: store.count_suspended().await?,
+        rate: store.rate_of_all().await?,
+        closing,
+        cost: 0,
+    })
+}
 
+pub(crate) async fn publish_backlog(
+    store: &MongoStore,
+    backlog: &Backlog,
+) -> Result<(), StoreError> {
+    let (control, published) = (store.control.clone(), backlog_document(backlog));
+    let call = async move {
+        let update = vec![doc! { "$replaceWith": { "$mergeObjects": [
+            { "$literal": published }, { "_id": BACKLOG, "at": "$$NOW" },
+        ] } }];
+        let update = control.update_one(doc! { "_id": BACKLOG }, update);
+        update.upsert(true).await
+    };
+    store.link.run(call).await?;
+    Ok(())
+}
+
+pub(crate) async fn published_backlog(
+    store: &MongoStore,
+) -> Result<Option<Published<Backlog>>, StoreError> {
+    let Some((document, age)) = store.published_as(BACKLOG).await? else {
+        return Ok(None);
+    };
+    match read_backlog(&document) {
+        Ok(value) => Ok(Some(Published { value, age })),
+        Err(problem) => {
+            // The next count replaces it.
+            if store.link.logged.is_news("control", BACKLOG) {
+                error!(code = "backlog.unreadable", error = %problem,
+                    "what was counted of the backlog cannot be read");
+            }
+            Ok(None)
+        }
+    }
+}
+
+pub(crate) async fn report_rate(
+    store: &MongoStore,
+    worker: &str,
+    rate: f64,
+) -> Result<(), StoreError> {
+    let (workers, filter) = (store.workers.clone(), doc! { "_id": worker });
+    let update = doc! { "$set": { "rate": rate } };
+    let call = async move { workers.update_one(filter, update).await };
+    store.link.run(call).await?;
+    Ok(())
+}
+
+impl MongoStore {
     /// The sums over as many partitions as have few enough spans, at least one, and the number of
     /// these partitions. It is estimated from the first one.
     async fn sum_some(&self, query: &BacklogQuery) -> Result<(Sums, u32), CallError> {
@@ -169,19 +217,6 @@ impl MongoStore {
         self.link.run(call).await
     }
 
-    async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError> {
-        let (control, published) = (self.control.clone(), backlog_document(backlog));
-        let call = async move {
-            let update = vec![doc! { "$replaceWith": { "$mergeObjects": [
-                { "$literal": published }, { "_id": BACKLOG, "at": "$$NOW" },
-            ] } }];
-            let update = control.update_one(doc! { "_id": BACKLOG }, update);
-            update.upsert(true).await
-        };
-        self.link.run(call).await?;
-        Ok(())
-    }
-
     /// A document that was written for all instances, and how old it is, ms.
     pub(crate) async fn published_as(
         &self,
@@ -201,31 +236,6 @@ impl MongoStore {
             Some(Bson::Document(document)) => Some((document, age)),
             _ => None,
         })
-    }
-
-    async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
-        let Some((document, age)) = self.published_as(BACKLOG).await? else {
-            return Ok(None);
-        };
-        match read_backlog(&document) {
-            Ok(value) => Ok(Some(Published { value, age })),
-            Err(problem) => {
-                // The next count replaces it.
-                if self.link.logged.is_news("control", BACKLOG) {
-                    error!(code = "backlog.unreadable", error = %problem,
-                        "what was counted of the backlog cannot be read");
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    async fn keep_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
-        let (workers, filter) = (self.workers.clone(), doc! { "_id": worker });
-        let update = doc! { "$set": { "rate": rate } };
-        let call = async move { workers.update_one(filter, update).await };
-        self.link.run(call).await?;
-        Ok(())
     }
 }
 
@@ -400,42 +410,4 @@ pub(crate) fn number(document: &Document, name: &str) -> f64 {
 )]
 fn whole(number: f64) -> u64 {
     number.round() as u64
-}
-
-#[async_trait]
-impl Backlogs for MongoStore {
-    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
-        self.count_backlog(query).await
-    }
-
-    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError> {
-        self.publish_backlog(backlog).await
-    }
-
-    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError> {
-        self.published_backlog().await
-    }
-
-    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
-        self.keep_rate(worker, rate).await
-    }
-}
-
-#[async_trait]
-impl Backlogs for MongoReader {
-    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
-        self.store().count_backlog(query).await
-    }
-
-    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError> {
-        self.store().publish_backlog(backlog).await
-    }
-
-    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError> {
-        self.store().published_backlog().await
-    }
-
-    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
-        self.store().keep_rate(worker, rate).await
-    }
 }

@@ -108,7 +108,10 @@ impl MongoStore {
             .swap(is_beside, Ordering::AcqRel)
             != is_beside
         {
-            info!(is_beside, "an original Sampler may write to the collection");
+            info!(
+                is_beside,
+                "the original Sampler may write to the collection"
+            );
         }
         if beside.has_uuids.swap(has_uuids, Ordering::AcqRel) != has_uuids {
             info!(has_uuids, "ids of events that are kept as UUID binaries");

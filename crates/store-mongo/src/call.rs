@@ -16,12 +16,12 @@ use bson::{Bson, Document, doc};
 use mongodb::error::Error;
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Cursor, Database};
+use sampler_store::ReadConcern;
 use sampler_store::group::{CommandFailure, WriteResult, write_results};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::address::DoubtfulHosts;
 use crate::beside::Beside;
 use crate::unreadable::LoggedDocuments;
 
@@ -29,6 +29,9 @@ mod error;
 
 /// Documents that the server sends at once: all that one call of `resolve` asks for.
 const BATCH_SIZE: u32 = 1_024;
+
+/// Spans that one condition of a lookup can find: the id of an event may be kept in two forms.
+const LOOKED_UP_MAX: usize = 2;
 
 /// Bytes of documents on a page, but for the last of them. A span can have half a megabyte, and a
 /// multiple of that once it is parsed. A page of spans of the usual size is much smaller.
@@ -65,8 +68,6 @@ pub(crate) struct Link {
     pub(crate) logged: Arc<LoggedDocuments>,
     /// Whether an original may write beside us.
     pub(crate) beside: Arc<Beside>,
-    /// Hosts that no error may name.
-    pub(crate) doubtful: DoubtfulHosts,
 }
 
 /// The failure of a call.
@@ -75,9 +76,6 @@ pub(crate) enum CallError {
     /// The driver says why.
     #[error(transparent)]
     Driver(#[from] Error),
-    /// No server can be reached. The text is the driver's, without what may be a password.
-    #[error("{0}")]
-    Unreachable(String),
     /// The server refused one of the writes of a command.
     #[error("{message} (code {code})")]
     Write {
@@ -140,7 +138,7 @@ impl Link {
     {
         let call_limit = self.call_limit();
         match tokio::time::timeout(call_limit, tokio::spawn(call)).await {
-            Ok(Ok(answer)) => answer.map_err(|error| self.doubtful.hide_in(error.into())),
+            Ok(Ok(answer)) => answer.map_err(Into::into),
             Ok(Err(ended)) => Err(CallError::Ended(ended)),
             Err(_) => Err(CallError::TimedOut(call_limit)),
         }
@@ -166,6 +164,22 @@ impl Link {
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let found = self.collection.find(filter).with_options(options).await;
         Ok(all(found?).await?)
+    }
+
+    /// Finds documents as current as the concern says.
+    pub(crate) async fn find_with(
+        &self,
+        filter: Document,
+        index: &str,
+        concern: ReadConcern,
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
+        match concern {
+            ReadConcern::Linearizable => self.find_linearizable(filter, index).await,
+            ReadConcern::Majority => {
+                let options = self.find_options(LOOKED_UP_MAX, doc! {}, index);
+                self.find(filter, options).await
+            }
+        }
     }
 
     /// Finds documents with a linearizable read. The result cannot be rolled back, and no newer primary

@@ -38,48 +38,50 @@ impl Counts {
     }
 }
 
+pub(crate) async fn causes(
+    store: &MongoStore,
+    query: &CauseQuery,
+) -> Result<CausePage, StoreError> {
+    let mut filter = Document::new();
+    if let Some(resources) = &query.resources {
+        let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
+        filter.insert("resource_id", doc! { "$in": ids });
+    }
+    if let Some(CauseKey { since, id }) = query.begin() {
+        let since = moment(since);
+        filter.insert(
+            "$or",
+            [
+                doc! { "since": { "$gt": since.clone() } },
+                doc! { "since": since, "_id": { "$gt": id.to_string() } },
+            ]
+            .to_vec(),
+        );
+    }
+    let kept = store.causes_where(filter, query.read_max()).await?;
+    let block = query.block_of(kept);
+    let causes = match store.counted_together(&block.left).await? {
+        Some(counts) => block.left.iter().map(|kept| counts.of(kept)).collect(),
+        None => store.counted_apart(&block.left, block.count_max).await?,
+    };
+    Ok(block.page(causes, query.limit))
+}
+
+pub(crate) async fn cause(
+    store: &MongoStore,
+    id: CauseId,
+) -> Result<Option<SuspendedCause>, StoreError> {
+    let kept = store
+        .causes_where(doc! { "_id": id.to_string() }, 1)
+        .await?;
+    let Some(kept) = kept.into_iter().next() else {
+        return Ok(None);
+    };
+    let cause = store.counted_cause(kept, SuspendedCause::COUNT_MAX).await?;
+    Ok(Some(cause))
+}
+
 impl MongoStore {
-    pub(crate) async fn suspended_causes(
-        &self,
-        query: &CauseQuery,
-    ) -> Result<CausePage, StoreError> {
-        let mut filter = Document::new();
-        if let Some(resources) = &query.resources {
-            let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
-            filter.insert("resource_id", doc! { "$in": ids });
-        }
-        if let Some(CauseKey { since, id }) = query.begin() {
-            let since = moment(since);
-            filter.insert(
-                "$or",
-                [
-                    doc! { "since": { "$gt": since.clone() } },
-                    doc! { "since": since, "_id": { "$gt": id.to_string() } },
-                ]
-                .to_vec(),
-            );
-        }
-        let kept = self.causes_where(filter, query.read_max()).await?;
-        let block = query.block_of(kept);
-        let causes = match self.counted_together(&block.left).await? {
-            Some(counts) => block.left.iter().map(|kept| counts.of(kept)).collect(),
-            None => self.counted_apart(&block.left, block.count_max).await?,
-        };
-        Ok(block.page(causes, query.limit))
-    }
-
-    pub(crate) async fn one_cause(
-        &self,
-        id: CauseId,
-    ) -> Result<Option<SuspendedCause>, StoreError> {
-        let kept = self.causes_where(doc! { "_id": id.to_string() }, 1).await?;
-        let Some(kept) = kept.into_iter().next() else {
-            return Ok(None);
-        };
-        let cause = self.counted_cause(kept, SuspendedCause::COUNT_MAX).await?;
-        Ok(Some(cause))
-    }
-
     /// The numbers of all these causes by two commands; none if there is more to count than an
     /// answer may cost. Then each cause has a part of that, and commands of its own.
     async fn counted_together(&self, causes: &[KeptCause]) -> Result<Option<Counts>, CallError> {

@@ -4,25 +4,25 @@
 //! A cause is a document; its spans are found by an index that holds nothing else. Each of these
 //! calls can be made again at any time, and by two workers at once.
 
+use async_trait::async_trait;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::FindOptions;
 use sampler_domain::{Cause, CauseId, Id, Timestamp};
-use sampler_store::{KeptCause, Probe, Resumption, StoreError};
+use sampler_store::{Causes, KeptCause, Probe, Resumption, StoreError};
 use tracing::error;
 
-use crate::MongoStore;
 use crate::call::CallError;
 use crate::document::{
     Unreadable, moment, read_integer, read_moment, read_optional_moment, unreadable,
 };
 use crate::entry_document::{ERROR_LEN_MAX, status_in};
-use crate::index;
 use crate::suspension_document::{read_probe, refusals, under};
 use crate::unreadable::{
     Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of,
 };
+use crate::{MongoStore, index, missing_causes, stale_suspensions};
 
 /// The fields of suspended spans that are read, beside their ids. A span can have half a megabyte.
 const PROJECTED: [&str; 8] = [
@@ -36,8 +36,151 @@ const PROJECTED: [&str; 8] = [
     "target.plan_id",
 ];
 
+#[async_trait]
+impl Causes for MongoStore {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.register_as(cause.id(), cause, now, probe_at).await
+    }
+
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        missing_causes::register_missing(self, now, probe_at).await
+    }
+
+    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        stale_suspensions::end_stale_suspensions(self, now, limit).await
+    }
+
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        let causes = self.causes.clone();
+        let filter = doc! { "$or": [
+            { "probe_at": { "$lte": moment(now) } },
+            { "resuming": { "$exists": true } },
+        ] };
+        let options = self.cause_options(limit, doc! { "probe_at": 1, "_id": 1 });
+        let find = async move {
+            let found = causes.find(filter).with_options(options).await?;
+            found.try_collect::<Vec<_>>().await
+        };
+        let found = self.link.run(find).await?;
+        Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
+    }
+
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        let mut filter = named(cause.id);
+        filter.insert("probe_at", moment(cause.probe_at));
+        let update = doc! { "$set": { "probe_at": moment(next) } };
+        self.update_cause(filter, update).await
+    }
+
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        if self.is_probing(cause, resumption.now, lasts).await? {
+            return Ok(Probe::Running);
+        }
+        let filter = doc! { "processing.suspended.cause": cause.to_string() };
+        let Some(raw) = self.first_suspended(filter).await? else {
+            return Ok(Probe::NoSpan);
+        };
+        // Noted first: if the worker died in between, there could be a second probe beside this
+        // one.
+        let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
+        self.update_cause(named(cause), update).await?;
+        // A span that cannot be read is no probe. The search reports it once it is due.
+        let statement = resume_statement(&raw, cause, resumption, true)
+            .or_else(|| resume_statement(&raw, cause, resumption, false));
+        let Some(statement) = statement else {
+            return Ok(Probe::NoSpan);
+        };
+        change_each(&self.link, &[statement]).await?;
+        Ok(Probe::Begun)
+    }
+
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        let update = doc! { "$max": { "resuming": moment(now) } };
+        self.update_cause(named(cause), update).await
+    }
+
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let filter = doc! {
+            "processing.suspended.cause": cause.to_string(),
+            "processing.suspended.since": { "$lte": moment(until) },
+        };
+        let found = self.find_suspended(filter, limit).await?;
+        let statement = |raw: &RawDocumentBuf| resume_statement(raw, cause, resumption, false);
+        let statements: Vec<Statement> = found.iter().filter_map(statement).collect();
+        if statements.is_empty() {
+            return Ok(0);
+        }
+        let written = change_each(&self.link, &statements).await?;
+        // A span that cannot be changed is found again each time. It must not count, or the worker
+        // would search without a pause.
+        let failed = written.failed.len();
+        Ok((statements.len() - failed.min(statements.len())) as u64)
+    }
+
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        let Some(filter) = resuming_as(cause) else {
+            return Ok(());
+        };
+        let update = doc! { "$set": { "resuming": moment(until) } };
+        self.update_cause(filter, update).await.map(drop)
+    }
+
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        let Some(filter) = resuming_as(cause) else {
+            return Ok(());
+        };
+        let update = doc! { "$unset": { "resuming": "" } };
+        self.update_cause(filter, update).await.map(drop)
+    }
+
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        let filter = doc! { "processing.suspended.cause": cause.id.to_string() };
+        if self.first_suspended(filter).await?.is_some()
+            || self.count_set_aside(cause.id, 1).await? > 0
+        {
+            return Ok(false);
+        }
+        let mut filter = named(cause.id);
+        filter.insert("touched_at", moment(cause.touched_at));
+        filter.insert("resuming", doc! { "$exists": false });
+        let causes = self.causes.clone();
+        let call = async move { causes.delete_one(filter).await };
+        Ok(self.link.run(call).await?.deleted_count > 0)
+    }
+}
+
+pub(crate) async fn resume_by_operator(
+    store: &MongoStore,
+    cause: CauseId,
+    by: Timestamp,
+) -> Result<bool, StoreError> {
+    let update = doc! { "$max": { "resuming": moment(by) }, "$inc": { "resumes": 1_i64 } };
+    store.update_cause(named(cause), update).await
+}
+
 impl MongoStore {
-    pub(crate) async fn register_cause(
+    /// Keeps a cause under this id.
+    pub(crate) async fn register_as(
         &self,
         id: CauseId,
         cause: &Cause,
@@ -69,25 +212,6 @@ impl MongoStore {
             .build()
     }
 
-    pub(crate) async fn causes_due_by(
-        &self,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<KeptCause>, StoreError> {
-        let causes = self.causes.clone();
-        let filter = doc! { "$or": [
-            { "probe_at": { "$lte": moment(now) } },
-            { "resuming": { "$exists": true } },
-        ] };
-        let options = self.cause_options(limit, doc! { "probe_at": 1, "_id": 1 });
-        let find = async move {
-            let found = causes.find(filter).with_options(options).await?;
-            found.try_collect::<Vec<_>>().await
-        };
-        let found = self.link.run(find).await?;
-        Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
-    }
-
     /// The cause in a document. One that cannot be read is logged, and left as it is.
     pub(crate) fn cause_in(&self, document: &Document) -> Option<KeptCause> {
         match read_cause(document) {
@@ -103,102 +227,11 @@ impl MongoStore {
         }
     }
 
-    pub(crate) async fn claim_probe_of(
-        &self,
-        cause: &KeptCause,
-        next: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let mut filter = named(cause.id);
-        filter.insert("probe_at", moment(cause.probe_at));
-        let update = doc! { "$set": { "probe_at": moment(next) } };
-        self.update_cause(filter, update).await
-    }
-
-    pub(crate) async fn begin_resuming_of(
-        &self,
-        cause: CauseId,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let update = doc! { "$max": { "resuming": moment(now) } };
-        self.update_cause(named(cause), update).await
-    }
-
-    pub(crate) async fn begin_resuming_by_operator(
-        &self,
-        cause: CauseId,
-        by: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let update = doc! { "$max": { "resuming": moment(by) }, "$inc": { "resumes": 1_i64 } };
-        self.update_cause(named(cause), update).await
-    }
-
-    pub(crate) async fn set_resuming_of(
-        &self,
-        cause: &KeptCause,
-        until: Timestamp,
-    ) -> Result<(), StoreError> {
-        let Some(filter) = resuming_as(cause) else {
-            return Ok(());
-        };
-        let update = doc! { "$set": { "resuming": moment(until) } };
-        self.update_cause(filter, update).await.map(drop)
-    }
-
-    pub(crate) async fn end_resuming_of(&self, cause: &KeptCause) -> Result<(), StoreError> {
-        let Some(filter) = resuming_as(cause) else {
-            return Ok(());
-        };
-        let update = doc! { "$unset": { "resuming": "" } };
-        self.update_cause(filter, update).await.map(drop)
-    }
-
     /// Returns whether the filter found the cause.
     async fn update_cause(&self, filter: Document, update: Document) -> Result<bool, StoreError> {
         let causes = self.causes.clone();
         let call = async move { causes.update_one(filter, update).await };
         Ok(self.link.run(call).await?.matched_count > 0)
-    }
-
-    pub(crate) async fn remove_cause_if_idle(&self, cause: &KeptCause) -> Result<bool, StoreError> {
-        let filter = doc! { "processing.suspended.cause": cause.id.to_string() };
-        if self.first_suspended(filter).await?.is_some()
-            || self.count_set_aside(cause.id, 1).await? > 0
-        {
-            return Ok(false);
-        }
-        let mut filter = named(cause.id);
-        filter.insert("touched_at", moment(cause.touched_at));
-        filter.insert("resuming", doc! { "$exists": false });
-        let causes = self.causes.clone();
-        let call = async move { causes.delete_one(filter).await };
-        Ok(self.link.run(call).await?.deleted_count > 0)
-    }
-
-    pub(crate) async fn probe_one(
-        &self,
-        cause: CauseId,
-        resumption: Resumption,
-        lasts: i64,
-    ) -> Result<Probe, StoreError> {
-        if self.is_probing(cause, resumption.now, lasts).await? {
-            return Ok(Probe::Running);
-        }
-        let filter = doc! { "processing.suspended.cause": cause.to_string() };
-        let Some(raw) = self.first_suspended(filter).await? else {
-            return Ok(Probe::NoSpan);
-        };
-        // Noted first: if the worker died in between, there could be a second probe beside this
-        // one.
-        let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
-        self.update_cause(named(cause), update).await?;
-        // A span that cannot be read is no probe. The search reports it once it is due.
-        let statement = resume_statement(&raw, cause, resumption, true)
-            .or_else(|| resume_statement(&raw, cause, resumption, false));
-        let Some(statement) = statement else {
-            return Ok(Probe::NoSpan);
-        };
-        change_each(&self.link, &[statement]).await?;
-        Ok(Probe::Begun)
     }
 
     /// Whether the span that was tried last for the cause has no answer yet, and may still have one:
@@ -264,30 +297,6 @@ impl MongoStore {
         let link = self.link.clone();
         let find = async move { link.find(filter, options).await };
         self.link.run(find).await
-    }
-
-    pub(crate) async fn resume_some(
-        &self,
-        cause: CauseId,
-        until: Timestamp,
-        resumption: Resumption,
-        limit: usize,
-    ) -> Result<u64, StoreError> {
-        let filter = doc! {
-            "processing.suspended.cause": cause.to_string(),
-            "processing.suspended.since": { "$lte": moment(until) },
-        };
-        let found = self.find_suspended(filter, limit).await?;
-        let statement = |raw: &RawDocumentBuf| resume_statement(raw, cause, resumption, false);
-        let statements: Vec<Statement> = found.iter().filter_map(statement).collect();
-        if statements.is_empty() {
-            return Ok(0);
-        }
-        let written = change_each(&self.link, &statements).await?;
-        // A span that cannot be changed is found again each time. It must not count, or the worker
-        // would search without a pause.
-        let failed = written.failed.len();
-        Ok((statements.len() - failed.min(statements.len())) as u64)
     }
 }
 

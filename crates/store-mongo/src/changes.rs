@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
+use bson::raw::RawBsonRef;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
-use sampler_store::{Events, StoreError};
+use sampler_store::{ACTS_NAMED, Events, StoreError};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::MongoStore;
 use crate::call::{CallError, Link};
@@ -19,6 +21,10 @@ use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
 use crate::suspension_document::{skip_mark, suspension};
 use crate::totals::{resent_mark, totals};
+use crate::uncounted;
+
+/// The field in which a span names the acts of operators that have changed it last.
+const ACTS: &str = "processing.acts";
 
 /// Sends changes, each on the conditions of [`Change::is_allowed`].
 #[derive(Debug)]
@@ -32,6 +38,9 @@ pub(crate) struct ChangeWrite {
     /// Identifies this change, in `processing.last_change_id`. Another worker may make an equal change
     /// at the same moment; the id tells the two apart.
     id: ObjectId,
+    /// The act of an operator that it carries out. The span names it from then on: what workers
+    /// change next, while the answer is lost, does not hide that it was done.
+    act: Option<Uuid>,
     before: Span,
     change: Change,
     statement: RawDocumentBuf,
@@ -43,7 +52,12 @@ impl ChangeWrite {
     ///
     /// # Errors
     /// If the change cannot be written as a statement.
-    pub(crate) fn new(before: &Span, change: &Change, now: Timestamp) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        before: &Span,
+        change: &Change,
+        act: Option<Uuid>,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
         let id = ObjectId::new();
         let mut condition = doc! {
             "_id": id_to_bson(&before.id),
@@ -63,6 +77,7 @@ impl ChangeWrite {
                 None => doc! { "$exists": false }.into(),
             },
         );
+        condition.extend(uncounted::unchanged(before));
         if !change.is_of_complete() {
             condition.insert("processing.complete", false);
         }
@@ -79,15 +94,20 @@ impl ChangeWrite {
                 condition.insert(format!("processing.suspended.{name}"), value);
             }
         }
-        let statement = doc! {
-            "q": condition,
-            "u": update(before, change, now).with_id(id),
-            "hint": "_id_",
-        };
+        let mut update = update(before, change, now).with_id(id);
+        if let Some(act) = act {
+            let act = act.to_string();
+            condition.insert(ACTS, doc! { "$ne": &act });
+            let named = i32::try_from(ACTS_NAMED).expect("it is small");
+            let last = doc! { "$each": [act], "$slice": -named };
+            update.insert("$push", doc! { ACTS: last });
+        }
+        let statement = doc! { "q": condition, "u": update, "hint": "_id_" };
         let statement = RawDocumentBuf::try_from(&statement);
         Ok(Self {
             statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
             id,
+            act,
             before: before.clone(),
             change: change.clone(),
         })
@@ -97,7 +117,7 @@ impl ChangeWrite {
     fn seen(&self, document: &RawDocumentBuf) -> Resolution<Changed> {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));
-        if last.is_ok_and(|last| last == self.id) {
+        if last.is_ok_and(|last| last == self.id) || self.is_named(document) {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
@@ -108,11 +128,25 @@ impl ChangeWrite {
     }
 }
 
+impl ChangeWrite {
+    /// Whether the span names its act.
+    fn is_named(&self, document: &RawDocumentBuf) -> bool {
+        let Some(act) = self.act.map(|act| act.to_string()) else {
+            return false;
+        };
+        let processing = document.get_document("processing");
+        let acts = processing.and_then(|processing| processing.get_array("acts"));
+        let is_it = |name: RawBsonRef<'_>| name.as_str() == Some(&act);
+        acts.is_ok_and(|acts| acts.into_iter().flatten().any(is_it))
+    }
+}
+
 /// The operators of the update that makes a change.
 #[derive(Debug, Default)]
 struct Update {
     set: Document,
     inc: Document,
+    push: Document,
     unset: Document,
 }
 
@@ -121,10 +155,16 @@ impl Update {
         let Self {
             mut set,
             inc,
+            push,
             unset,
         } = self;
         set.insert("processing.last_change_id", id);
-        let operators = [("$set", set), ("$inc", inc), ("$unset", unset)];
+        let operators = [
+            ("$set", set),
+            ("$inc", inc),
+            ("$push", push),
+            ("$unset", unset),
+        ];
         operators
             .into_iter()
             .filter(|(_, fields)| !fields.is_empty())
@@ -160,10 +200,13 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
         Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
         Change::Resume { .. } => update.resumption(),
         Change::Resent { resent, .. } => {
-            let set = &mut update.set;
-            set.insert("processing.totals", totals(&before.after(change)));
-            set.insert("processing.resent", resent_mark(resent));
+            let after = before.after(change);
+            update.set.insert("processing.totals", totals(&after));
+            let resent = resent_mark(resent);
+            update.set.insert("processing.resent", resent);
+            update.uncounted(before, &after);
         }
+        Change::SetAside { .. } => update.uncounted(before, &before.after(change)),
         Change::RequestSkip { skip, .. } => {
             update.resumption();
             let skip = skip_mark(skip, before.processing.version);
@@ -200,6 +243,7 @@ impl Update {
         if before.processing.planned.is_some() {
             let after = sampled(before);
             self.set.insert("processing.totals", totals(&after));
+            self.uncounted(before, &after);
         }
         let last = before.processing.planned.as_ref().map(executed);
         let last = last.unwrap_or_else(|| interval(before.processing.last));
@@ -214,7 +258,7 @@ impl Update {
         }
         // Always removed: another worker may have recorded a failure since the read, which does not
         // change the version.
-        self.unset = doc! {
+        self.unset.extend(doc! {
             "processing.attempts": "",
             "processing.failed_version": "",
             "processing.last_error": "",
@@ -223,7 +267,21 @@ impl Update {
             "processing.suspended": "",
             "processing.probe": "",
             "processing.skip": "",
+            "processing.unanswered": "",
+        });
+    }
+
+    /// Changes the list of what does not count.
+    fn uncounted(&mut self, before: &Span, after: &Span) {
+        let Some((operator, argument)) = uncounted::update(before, after) else {
+            return;
         };
+        let fields = match operator {
+            "$push" => &mut self.push,
+            "$unset" => &mut self.unset,
+            _ => &mut self.set,
+        };
+        fields.insert(uncounted::FIELD, argument);
     }
 
     /// Resets the count of refusals. The last error stays.
@@ -247,6 +305,10 @@ impl Update {
         self.set.insert("processing.failed_version", version);
         self.set.insert("processing.last_error", error);
         self.set.insert("processing.attempts", i64::from(attempts));
+        // With the version, for the same reason. It stays until the interval is executed.
+        if failure.unanswered {
+            self.set.insert("processing.unanswered", version);
+        }
     }
 
     /// Sets both fields, or removes them: an original may have left those of an earlier interval.
@@ -270,18 +332,18 @@ impl ChangeWriter {
     }
 }
 
-impl MongoStore {
-    pub(crate) async fn change_span(
-        &self,
-        span: &Span,
-        change: &Change,
-        now: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        let change = ChangeWrite::new(span, change, now)?;
-        self.changes
-            .submit(self.range_of(&span.target), Arc::new(change))
-            .await
-    }
+pub(crate) async fn change(
+    store: &MongoStore,
+    span: &Span,
+    change: &Change,
+    act: Option<Uuid>,
+    now: Timestamp,
+) -> Result<Changed, StoreError> {
+    let change = ChangeWrite::new(span, change, act, now)?;
+    store
+        .changes
+        .submit(store.range_of(&span.target), Arc::new(change))
+        .await
 }
 
 #[async_trait]
@@ -298,9 +360,11 @@ impl GroupWriter for ChangeWriter {
         self.link.execution_limit()
     }
 
-    /// Each answer stays true. A change is rejected because of another version, another end, a
-    /// complete span, another resend, or a span that was resumed or is to be skipped. A version only
-    /// grows, and no resend comes twice. An end, a completion and a request to skip at a version never
+    /// Each answer stays true. An act of an operator that is not named on its span was not done. A change
+    /// is rejected because of another version, another end, a complete span, another resend, another list
+    /// of what does not count, or a span that was resumed or is to be skipped. A version only grows, no
+    /// resend comes twice, and between two of them the list only grows. An end, a completion and a request
+    /// to skip at a version never
     /// change. So the condition can never be met again, however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true

@@ -12,61 +12,58 @@ use crate::MongoStore;
 use crate::call::take;
 use crate::document::{Unreadable, id_to_bson, moment, read_moment, unreadable};
 use crate::index;
-use crate::reading::span_id;
+use crate::spans::span_id;
 use crate::unreadable::{decoded, name_of, shard_key_of};
 
-impl MongoStore {
-    /// Up to `limit` complete spans that end before the cutoff, in no order.
-    pub(crate) async fn spans_completed_before(
-        &self,
-        cutoff: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Finished>, StoreError> {
-        let mut partitions: Vec<Bson> =
-            (0..PARTITIONS).map(|each| i64::from(each).into()).collect();
-        if self.link.is_beside_original() {
-            partitions.push(Bson::Null);
-        }
-        let filter = doc! {
-            "processing.complete": true,
-            "processing.partition": { "$in": partitions },
-            "processing.last_interval.end": { "$lt": moment(cutoff) },
-        };
-        let mut options = self.link.find_options(limit, doc! {}, index::COMPLETE);
-        options.limit = None;
-        options.projection = Some(doc! { "_id": 1, "processing": 1, "target": 1 });
-        let mut ids = Vec::new();
-        let mut cursor = Some(self.cursor(filter, options).await?);
-        while let Some(open) = cursor.take() {
-            let (documents, rest) = self.link.run(take(open, limit - ids.len())).await?;
-            for raw in &documents {
-                match completed(raw, cutoff) {
-                    Ok(id) => ids.push(id),
-                    Err(problem) => {
-                        if self.is_news("clean-up", raw) {
-                            let name = name_of(raw);
-                            error!(code = "cleanup.not_removed", span.id = %name, error = %problem, "a document is not removed");
-                        }
+/// Up to `limit` complete spans that end before the cutoff, in no order.
+pub(crate) async fn completed_before(
+    store: &MongoStore,
+    cutoff: Timestamp,
+    limit: usize,
+) -> Result<Vec<Finished>, StoreError> {
+    let mut partitions: Vec<Bson> = (0..PARTITIONS).map(|each| i64::from(each).into()).collect();
+    if store.link.is_beside_original() {
+        partitions.push(Bson::Null);
+    }
+    let filter = doc! {
+        "processing.complete": true,
+        "processing.partition": { "$in": partitions },
+        "processing.last_interval.end": { "$lt": moment(cutoff) },
+    };
+    let mut options = store.link.find_options(limit, doc! {}, index::COMPLETE);
+    options.limit = None;
+    options.projection = Some(doc! { "_id": 1, "processing": 1, "target": 1 });
+    let mut ids = Vec::new();
+    let mut cursor = Some(store.cursor(filter, options).await?);
+    while let Some(open) = cursor.take() {
+        let (documents, rest) = store.link.run(take(open, limit - ids.len())).await?;
+        for raw in &documents {
+            match completed(raw, cutoff) {
+                Ok(id) => ids.push(id),
+                Err(problem) => {
+                    if store.is_news("clean-up", raw) {
+                        let name = name_of(raw);
+                        error!(code = "cleanup.not_removed", span.id = %name, error = %problem, "a document is not removed");
                     }
                 }
             }
-            cursor = rest.filter(|_| ids.len() < limit);
         }
-        Ok(ids)
+        cursor = rest.filter(|_| ids.len() < limit);
     }
+    Ok(ids)
+}
 
-    /// Removes each span by a statement of its own, with its shard key.
-    pub(crate) async fn remove_spans(&self, finished: &[Finished]) -> Result<u64, StoreError> {
-        let statements: Result<Vec<RawDocumentBuf>, _> = finished.iter().map(removal).collect();
-        let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
-        let link = self.link.clone();
-        let send_by = Instant::now() + link.call_limit();
-        let removal = async move { link.delete(&statements, send_by).await };
-        let removed = self.link.run(removal).await?;
-        match removed.failed.into_iter().next() {
-            Some((_, error)) => Err(error.into()),
-            None => Ok(removed.matched as u64),
-        }
+/// Removes each span by a statement of its own, with its shard key.
+pub(crate) async fn remove(store: &MongoStore, finished: &[Finished]) -> Result<u64, StoreError> {
+    let statements: Result<Vec<RawDocumentBuf>, _> = finished.iter().map(removal).collect();
+    let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
+    let link = store.link.clone();
+    let send_by = Instant::now() + link.call_limit();
+    let removal = async move { link.delete(&statements, send_by).await };
+    let removed = store.link.run(removal).await?;
+    match removed.failed.into_iter().next() {
+        Some((_, error)) => Err(error.into()),
+        None => Ok(removed.matched as u64),
     }
 }
 

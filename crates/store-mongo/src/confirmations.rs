@@ -1,16 +1,17 @@
 //! Entries of usages of which Abacus is still to be asked whether they count.
 
-use async_trait::async_trait;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{AskAgain, CauseId, EntryState};
-use sampler_store::{Confirmation, Confirmations, StoreError, Unconfirmed, UnconfirmedQuery};
+use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 use tracing::error;
 
 use crate::MongoStore;
 use crate::call::{CallError, hint};
-use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_target, unreadable};
+use crate::document::{
+    Unreadable, id_from_bson, id_to_bson, member, moment, read_interval, read_target, unreadable,
+};
 use crate::entry_document::{ERROR_LEN_MAX, ask_again_in};
 use crate::index;
 use crate::ledger::expires_at;
@@ -18,35 +19,38 @@ use crate::rounds;
 use crate::unreadable::{Statement, change_each, decoded, name_of};
 
 /// The fields of an entry that are read, beside its id. An entry can have half a megabyte.
-const PROJECTED: [&str; 4] = ["span", "target", "location", "ask_again"];
+const PROJECTED: [&str; 5] = ["span", "target", "interval", "location", "ask_again"];
 
-#[async_trait]
-impl Confirmations for MongoStore {
-    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
-        let sort = doc! { "ask_again.month": 1, "ask_again.at": 1 };
-        let mut options = self
-            .usages
-            .find_options(query.limit, sort, index::UNCONFIRMED);
-        let projection = PROJECTED.iter().map(|name| ((*name).to_owned(), 1.into()));
-        options.projection = Some(projection.collect());
-        let (link, filter) = (self.usages.clone(), filter(query));
-        let find = async move { link.find(filter, options).await };
-        let found = self.usages.run(find).await?;
-        let readable = found.iter().filter_map(|raw| self.unconfirmed_in(raw));
-        Ok(readable.collect())
+pub(crate) async fn unconfirmed(
+    store: &MongoStore,
+    query: &UnconfirmedQuery,
+) -> Result<Vec<Unconfirmed>, StoreError> {
+    let sort = doc! { "ask_again.month": 1, "ask_again.at": 1 };
+    let mut options = store
+        .usages
+        .find_options(query.limit, sort, index::UNCONFIRMED);
+    let projection = PROJECTED.iter().map(|name| ((*name).to_owned(), 1.into()));
+    options.projection = Some(projection.collect());
+    let (link, filter) = (store.usages.clone(), filter(query));
+    let find = async move { link.find(filter, options).await };
+    let found = store.usages.run(find).await?;
+    let readable = found.iter().filter_map(|raw| store.unconfirmed_in(raw));
+    Ok(readable.collect())
+}
+
+pub(crate) async fn confirm(
+    store: &MongoStore,
+    confirmed: &[(Unconfirmed, Confirmation)],
+) -> Result<u64, StoreError> {
+    let statements: Result<Vec<Statement>, _> = confirmed.iter().map(statement).collect();
+    let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
+    if statements.is_empty() {
+        return Ok(0);
     }
-
-    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
-        let statements: Result<Vec<Statement>, _> = confirmed.iter().map(statement).collect();
-        let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
-        if statements.is_empty() {
-            return Ok(0);
-        }
-        let mut written = change_each(&self.usages, &statements).await?;
-        match written.failed.pop() {
-            Some((_, error)) => Err(error.into()),
-            None => Ok(written.matched as u64),
-        }
+    let mut written = change_each(&store.usages, &statements).await?;
+    match written.failed.pop() {
+        Some((_, error)) => Err(error.into()),
+        None => Ok(written.matched as u64),
     }
 }
 
@@ -111,6 +115,7 @@ fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
         usage_guid: usage_guid.to_owned(),
         span: id_from_bson(document.get("span"))?,
         target: read_target(target)?,
+        interval: read_interval(member(&document, "interval")?)?,
         location: document.get_str("location").unwrap_or_default().to_owned(),
         ask: ask.ok_or_else(|| unreadable("ask_again", "is not whole"))?,
     })

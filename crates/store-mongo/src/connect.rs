@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::oid::ObjectId;
+use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{
-    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
-    SelectionCriteria, WriteConcern,
+    Acknowledgment, ClientOptions, CollectionOptions, ConnectionString, ReadConcern,
+    ReadPreference, SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Database};
 
-use crate::address;
 use crate::call::{self, Link};
 
 /// The address of MongoDB, and the limits of waiting for it.
@@ -43,15 +43,32 @@ impl MongoOptions {
     }
 }
 
-/// The connection string cannot be used. The text never holds the string itself.
+/// The connection string cannot be used. The text never holds a part of it that may be a password.
 #[derive(Debug, thiserror::Error)]
 #[error("the MongoDB connection string cannot be used: {0}")]
 pub struct ConnectError(String);
 
+impl From<Error> for ConnectError {
+    /// The driver repeats what it cannot read: of `mongodb://user:password/db`, which has no host, the
+    /// password as a wrong port.
+    fn from(error: Error) -> Self {
+        Self(match error.kind.as_ref() {
+            kind @ (ErrorKind::DnsResolve { .. }
+            | ErrorKind::Io(_)
+            | ErrorKind::InvalidTlsConfig { .. }) => kind.to_string(),
+            _ => "the driver cannot read it".to_owned(),
+        })
+    }
+}
+
+/// Whether the driver can read a connection string.
+pub fn is_readable(uri: &str) -> bool {
+    ConnectionString::parse(uri).is_ok()
+}
+
 /// A client; it connects when that is needed.
 pub(crate) async fn client(options: &MongoOptions) -> Result<Client, ConnectError> {
-    let unusable = |error| ConnectError(address::describe_without(&options.uri, &error));
-    let mut client = ClientOptions::parse(&options.uri).await.map_err(unusable)?;
+    let mut client = ClientOptions::parse(&options.uri).await?;
     client.app_name = Some(options.app_name.clone());
     client.max_pool_size = Some(options.pool_size);
     client.server_selection_timeout = Some(options.server_selection_timeout);
@@ -68,7 +85,7 @@ pub(crate) async fn client(options: &MongoOptions) -> Result<Client, ConnectErro
             .w_timeout(options.operation_timeout)
             .build(),
     );
-    Client::with_options(client).map_err(unusable)
+    Ok(Client::with_options(client)?)
 }
 
 /// The links to the collections whose commands may be repeated after a lost answer.
@@ -97,7 +114,6 @@ impl Links {
             database: database.clone(),
             logged: Arc::default(),
             beside: Arc::default(),
-            doubtful: address::DoubtfulHosts::of(&options.uri),
         };
         let ledger = format!("{}_usages", options.collection);
         let usages = Link {

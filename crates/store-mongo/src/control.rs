@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOneOptions;
 use sampler_domain::{
     Control, ControllerMemory, ControllerSettings, ControllerTerms, Percent, SamplingControl,
     StartRates,
 };
-use sampler_store::{ControllerState, Controls, KeptControl, Published, StoreError};
+use sampler_store::{ControllerState, KeptControl, Published, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
@@ -24,48 +23,54 @@ const CONTROL: &str = "control";
 /// The state of the controller.
 const CONTROLLER: &str = "controller";
 
-#[async_trait]
-impl Controls for MongoStore {
-    async fn control(&self) -> Result<KeptControl, StoreError> {
-        let (control, time_limit) = (self.control.clone(), self.link.time_limit);
-        let call = async move {
-            let options = FindOneOptions::builder().max_time(time_limit).build();
-            let found = control.find_one(doc! { "_id": CONTROL });
-            found.with_options(options).await
-        };
-        let Some(found) = self.link.run(call).await? else {
-            return Ok(KeptControl::default());
-        };
-        read_control(&found).map_err(|problem| StoreError::Refused(Box::new(problem)))
-    }
+pub(crate) async fn control(store: &MongoStore) -> Result<KeptControl, StoreError> {
+    let (control, time_limit) = (store.control.clone(), store.link.time_limit);
+    let call = async move {
+        let options = FindOneOptions::builder().max_time(time_limit).build();
+        let found = control.find_one(doc! { "_id": CONTROL });
+        found.with_options(options).await
+    };
+    let Some(found) = store.link.run(call).await? else {
+        return Ok(KeptControl::default());
+    };
+    read_control(&found).map_err(|problem| StoreError::Refused(Box::new(problem)))
+}
 
-    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
-        let mut document = control_document(control);
-        document.insert("version", version.saturating_add(1));
-        self.replace(CONTROL, version, document).await
-    }
+pub(crate) async fn set_control(
+    store: &MongoStore,
+    control: &Control,
+    version: i64,
+) -> Result<bool, StoreError> {
+    let mut document = control_document(control);
+    document.insert("version", version.saturating_add(1));
+    store.replace(CONTROL, version, document).await
+}
 
-    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
-        let Some((document, age)) = self.published_as(CONTROLLER).await? else {
-            return Ok(None);
-        };
-        match read_controller(&document) {
-            Ok(value) => Ok(Some(Published { value, age })),
-            Err(problem) => {
-                if self.link.logged.is_news("control", CONTROLLER) {
-                    error!(code = "controller.unreadable", error = %problem,
-                        "what the controller decided cannot be read");
-                }
-                Ok(None)
+pub(crate) async fn controller(
+    store: &MongoStore,
+) -> Result<Option<Published<ControllerState>>, StoreError> {
+    let Some((document, age)) = store.published_as(CONTROLLER).await? else {
+        return Ok(None);
+    };
+    match read_controller(&document) {
+        Ok(value) => Ok(Some(Published { value, age })),
+        Err(problem) => {
+            if store.link.logged.is_news("control", CONTROLLER) {
+                error!(code = "controller.unreadable", error = %problem,
+                    "what the controller decided cannot be read");
             }
+            Ok(None)
         }
     }
+}
 
-    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
-        let document = controller_document(state);
-        let before = state.version.saturating_sub(1);
-        self.replace(CONTROLLER, before, document).await
-    }
+pub(crate) async fn set_controller(
+    store: &MongoStore,
+    state: &ControllerState,
+) -> Result<bool, StoreError> {
+    let document = controller_document(state);
+    let before = state.version.saturating_sub(1);
+    store.replace(CONTROLLER, before, document).await
 }
 
 impl MongoStore {

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::entry_document::status_in;
 use crate::suspension_document::{read_probe, read_refusals, read_skip, read_suspension};
 use crate::totals::{read_resent, read_totals};
+use crate::uncounted;
 
 /// The `correlation_id` of open spans. With it, `unique_span` allows one open span of a target.
 pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
@@ -175,6 +176,9 @@ pub(crate) fn interval(interval: Interval) -> Document {
 pub(crate) fn planned(planned: &Planned) -> Document {
     let mut document = executed(planned);
     document.insert("planned_at", moment(planned.planned_at));
+    if let Some(reason) = planned.withheld {
+        document.insert("withheld", uncounted::reason(reason));
+    }
     document
 }
 
@@ -282,11 +286,13 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
                 .filter(|_| was_refused)
                 .unwrap_or(0),
             refused_at: read_refused_at(processing).filter(|_| was_refused),
+            unanswered: read_integer(processing, "unanswered") == Ok(version),
             last_error: read_last_error(processing).filter(|_| has_failed),
             suspended: read_suspension(processing, version),
             probe: read_probe(processing, version),
             skip: read_skip(processing, version),
             resent: read_resent(processing),
+            uncounted: uncounted::read(processing)?,
             totals: read_totals(processing, last),
         },
     })
@@ -427,6 +433,10 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
         interval,
         usage_guid: usage_guid.to_owned(),
         planned_at: planned_at.unwrap_or(interval.end),
+        withheld: match document.get_document("withheld") {
+            Ok(reason) => Some(uncounted::read_reason(reason)?),
+            Err(_) => None,
+        },
     }))
 }
 

@@ -45,23 +45,21 @@ struct IndexScan {
     index: &'static str,
 }
 
-impl MongoStore {
-    /// Polls for due spans, one [`SearchClass`](sampler_store::SearchClass) after the other; within
-    /// each class the index has them in the order of `due_at`.
-    pub(crate) fn due_spans(&self, query: &DueQuery) -> DuePages {
-        let search = Search {
-            link: self.link.clone(),
-            now: query.now,
-            page: query.page,
-            scans: scans(query),
-            cursor: None,
-        };
-        stream::try_unfold(search, async |mut search| {
-            let page = search.next().await?;
-            Ok(page.map(|page| (page, search)))
-        })
-        .boxed()
-    }
+/// Polls for due spans, one [`SearchClass`](sampler_store::SearchClass) after the other; within
+/// each class the index has them in the order of `due_at`.
+pub(crate) fn due(store: &MongoStore, query: &DueQuery) -> DuePages {
+    let search = Search {
+        link: store.link.clone(),
+        now: query.now,
+        page: query.page,
+        scans: scans(query),
+        cursor: None,
+    };
+    stream::try_unfold(search, async |mut search| {
+        let page = search.next().await?;
+        Ok(page.map(|page| (page, search)))
+    })
+    .boxed()
 }
 
 impl Search {

@@ -56,6 +56,10 @@ struct EntryDocument<'a> {
     location: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    unanswered: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    withheld: bool,
     lifetime: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     ask_again: Option<AskAgainDocument>,
@@ -123,6 +127,8 @@ pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bs
         status: entry.status.map(i32::from),
         location: entry.location.as_deref(),
         error: error.map(|error| error.chars().take(ERROR_LEN_MAX).collect()),
+        unanswered: entry.unanswered,
+        withheld: entry.withheld,
         lifetime,
         ask_again: entry.ask_again.map(|ask| AskAgainDocument {
             month: month_of(entry.interval.midpoint()).as_millis(),
@@ -133,6 +139,11 @@ pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bs
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bson::serialize_to_buffer(&document, &mut bytes)?;
     RawDocumentBuf::from_bytes(bytes)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// The entry that a document holds.
@@ -159,6 +170,8 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         status: status_in(&document),
         location: text(&document, "location"),
         error: text(&document, "error"),
+        unanswered: document.get_bool("unanswered").unwrap_or(false),
+        withheld: document.get_bool("withheld").unwrap_or(false),
         resend: read_resend(&document),
         ask_again: ask_again_in(&document),
     })

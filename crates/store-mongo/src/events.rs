@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{EventId, Span, Target, Timestamp};
+use sampler_domain::{EventId, Span, Target};
 use sampler_store::{
-    Arrival, Events, IdKind, NewSpan, NewStop, StartOutcome, StopOutcome, StoreError,
+    Arrival, Events, IdKind, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome,
+    StoreError,
 };
 
-use crate::MongoStore;
-use crate::resolve::{is_taken_elsewhere, not_ended, readable};
+use crate::resolve::{is_taken_elsewhere, look_up, readable};
 use crate::starts::StartWrite;
 use crate::stops::StopWrite;
+use crate::{MongoStore, slack};
 
 #[async_trait]
 impl Events for MongoStore {
@@ -34,20 +35,16 @@ impl Events for MongoStore {
         stops.submit(range, Arc::new(StopWrite::new(new))).await
     }
 
-    async fn find_by_start_id(
+    async fn look_up(
         &self,
         target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        self.span_with("start_dedup_id", target, id).await
-    }
-
-    async fn find_by_stop_id(
-        &self,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        self.span_with("end_dedup_id", target, id).await
+        by: &Lookup,
+        concern: ReadConcern,
+    ) -> Result<Vec<Span>, StoreError> {
+        let (link, target, by) = (self.link.clone(), target.clone(), by.clone());
+        let read = async move { look_up(&link, &target, &by, concern).await };
+        let found = self.link.run(read).await?;
+        found.iter().map(readable).collect()
     }
 
     async fn is_id_taken_elsewhere(
@@ -65,17 +62,6 @@ impl Events for MongoStore {
         Ok(self.link.run(read).await?)
     }
 
-    async fn find_not_ended(
-        &self,
-        target: &Target,
-        moment: Timestamp,
-    ) -> Result<Vec<Span>, StoreError> {
-        let (link, target) = (self.link.clone(), target.clone());
-        let read = async move { not_ended(&link, &target, moment).await };
-        let found = self.link.run(read).await?;
-        found.iter().map(readable).collect()
-    }
-
     fn ranges(&self) -> usize {
         self.starts.count()
     }
@@ -88,6 +74,6 @@ impl Events for MongoStore {
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        self.slack_announced(past).await
+        slack::announce_slack(self, past).await
     }
 }

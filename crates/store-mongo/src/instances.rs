@@ -1,18 +1,17 @@
 //! Which instances of both programs run, as they report it, by the clock of the server.
 
-use async_trait::async_trait;
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::Timestamp;
 use sampler_store::{
-    INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Instances, SeenInstance, StoreError,
+    INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, SeenInstance, StoreError,
     sort_instances,
 };
 use tracing::warn;
 
+use crate::MongoStore;
 use crate::document::{Unreadable, member, read_integer, unreadable};
 use crate::workers::is_alive;
-use crate::{MongoReader, MongoStore};
 
 /// The condition that an instance is shown, or with `$lte` that it is not any more.
 fn seen(comparison: &str) -> Document {
@@ -21,59 +20,63 @@ fn seen(comparison: &str) -> Document {
     doc! { "$expr": { comparison: ["$seen_at", since] } }
 }
 
-impl MongoStore {
-    async fn report(&self, instance: &Instance) -> Result<(), StoreError> {
-        let (instances, name) = (self.instances.clone(), instance.name.clone());
-        let report = vec![doc! { "$replaceWith": { "$mergeObjects": [
-            { "$literal": instance_document(instance) }, { "seen_at": "$$NOW" },
-        ] } }];
-        let call = async move {
-            let update = instances.update_one(doc! { "_id": name }, report);
-            let is_first = update.upsert(true).await?.upserted_id.is_some();
-            if is_first {
-                // Programs that were killed leave their reports behind, and each is followed by
-                // one that begins.
-                instances.delete_many(seen("$lte")).await?;
-            }
-            Ok::<(), mongodb::error::Error>(())
-        };
-        Ok(self.link.run(call).await?)
-    }
-
-    async fn withdraw(&self, name: &str) -> Result<(), StoreError> {
-        let (instances, filter) = (self.instances.clone(), doc! { "_id": name });
-        self.link
-            .run(async move { instances.delete_one(filter).await })
-            .await?;
-        Ok(())
-    }
-
-    async fn seen_instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        let reported = self.with_ages(&self.instances, seen("$gt")).await?;
-        let mut all: Vec<_> = reported
-            .iter()
-            .filter_map(|found| match read_instance(found) {
-                Ok(instance) => Some(instance),
-                Err(problem) => {
-                    self.warn_of_unreadable(found, &problem);
-                    None
-                }
-            })
-            .collect();
-        // A worker of a release that reports nothing else is known by its heartbeats.
-        for found in self.with_ages(&self.workers, is_alive()).await? {
-            if let Ok(worker) = read_worker(&found)
-                && !all
-                    .iter()
-                    .any(|it| it.instance.name == worker.instance.name)
-            {
-                all.push(worker);
-            }
+pub(crate) async fn report_instance(
+    store: &MongoStore,
+    instance: &Instance,
+) -> Result<(), StoreError> {
+    let (instances, name) = (store.instances.clone(), instance.name.clone());
+    let report = vec![doc! { "$replaceWith": { "$mergeObjects": [
+        { "$literal": instance_document(instance) }, { "seen_at": "$$NOW" },
+    ] } }];
+    let call = async move {
+        let update = instances.update_one(doc! { "_id": name }, report);
+        let is_first = update.upsert(true).await?.upserted_id.is_some();
+        if is_first {
+            // Programs that were killed leave their reports behind, and each is followed by
+            // one that begins.
+            instances.delete_many(seen("$lte")).await?;
         }
-        sort_instances(&mut all);
-        Ok(all)
-    }
+        Ok::<(), mongodb::error::Error>(())
+    };
+    Ok(store.link.run(call).await?)
+}
 
+pub(crate) async fn withdraw_instance(store: &MongoStore, name: &str) -> Result<(), StoreError> {
+    let (instances, filter) = (store.instances.clone(), doc! { "_id": name });
+    store
+        .link
+        .run(async move { instances.delete_one(filter).await })
+        .await?;
+    Ok(())
+}
+
+pub(crate) async fn instances(store: &MongoStore) -> Result<Vec<SeenInstance>, StoreError> {
+    let reported = store.with_ages(&store.instances, seen("$gt")).await?;
+    let mut all: Vec<_> = reported
+        .iter()
+        .filter_map(|found| match read_instance(found) {
+            Ok(instance) => Some(instance),
+            Err(problem) => {
+                store.warn_of_unreadable(found, &problem);
+                None
+            }
+        })
+        .collect();
+    // A worker of a release that reports nothing else is known by its heartbeats.
+    for found in store.with_ages(&store.workers, is_alive()).await? {
+        if let Ok(worker) = read_worker(&found)
+            && !all
+                .iter()
+                .any(|it| it.instance.name == worker.instance.name)
+        {
+            all.push(worker);
+        }
+    }
+    sort_instances(&mut all);
+    Ok(all)
+}
+
+impl MongoStore {
     /// The documents that match, each with how long ago it was written.
     async fn with_ages(
         &self,
@@ -205,34 +208,4 @@ fn texts(document: &Document, name: &'static str) -> Result<Vec<String>, Unreada
     let list = list.as_array().ok_or_else(wrong)?;
     let texts = list.iter().map(|item| item.as_str().map(str::to_owned));
     texts.collect::<Option<Vec<_>>>().ok_or_else(wrong)
-}
-
-#[async_trait]
-impl Instances for MongoStore {
-    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
-        self.report(instance).await
-    }
-
-    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
-        self.withdraw(name).await
-    }
-
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        self.seen_instances().await
-    }
-}
-
-#[async_trait]
-impl Instances for MongoReader {
-    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
-        self.store().report(instance).await
-    }
-
-    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
-        self.store().withdraw(name).await
-    }
-
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        self.store().seen_instances().await
-    }
 }

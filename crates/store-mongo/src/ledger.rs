@@ -9,18 +9,21 @@ use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{Entry, EntryState, SpanId, Target};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{Entries, Events, Finished, StoreError};
+use sampler_store::{
+    Confirmation, Entries, EntryKey, Events, Finished, Ledger, StoreError, Unconfirmed,
+    UnconfirmedQuery,
+};
 use tokio::time::Instant;
 use tracing::error;
+use uuid::Uuid;
 
-use crate::MongoStore;
 use crate::call::{CallError, Link, take};
 use crate::document::{id_to_bson, read_integer};
 use crate::entry_document::{entry_in, state_in, written};
-use crate::index;
 use crate::unreadable::{decoded, name_of};
+use crate::{MongoStore, confirmations, index, resends};
 
 /// Inserts entries.
 #[derive(Debug)]
@@ -150,18 +153,15 @@ impl GroupWriter for EntryWriter {
     }
 }
 
-impl MongoStore {
-    pub(crate) async fn insert_entry(
-        &self,
-        entry: &Entry,
-        lifetime: i64,
-    ) -> Result<EntryState, StoreError> {
+#[async_trait]
+impl Ledger for MongoStore {
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let range = self.range_of(&entry.target);
-        let write = EntryWrite::new(entry, lifetime)?;
+        let write = EntryWrite::new(&entry, lifetime)?;
         self.entries.submit(range, Arc::new(write)).await
     }
 
-    pub(crate) async fn expire_entries(&self, finished: &[Finished]) -> Result<(), StoreError> {
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
         // A span that an original completed before it was adopted has no entries.
         let of_ours = finished
             .iter()
@@ -184,7 +184,7 @@ impl MongoStore {
         Ok(())
     }
 
-    pub(crate) async fn entries_of(
+    async fn entries(
         &self,
         span: &SpanId,
         target: &Target,
@@ -225,6 +225,60 @@ impl MongoStore {
         let version = last.and_then(|raw| decoded(raw).ok());
         page.next = version.and_then(|document| read_integer(&document, "version").ok());
         Ok(page)
+    }
+
+    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
+        resends::mark_resend(self, entry, resend).await
+    }
+
+    async fn withheld_of(&self, entry: &Entry) -> Result<Vec<Entry>, StoreError> {
+        resends::withheld_of(self, entry).await
+    }
+
+    async fn takes_back_uncounted(&self, entry: &Entry) -> Result<bool, StoreError> {
+        resends::takes_back_uncounted(self, entry).await
+    }
+
+    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        resends::due_resends(self, now, limit).await
+    }
+
+    async fn postpone_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        resends::postpone_resend(self, entry, act, due_at).await
+    }
+
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        acceptance: &Acceptance,
+    ) -> Result<bool, StoreError> {
+        resends::accept_resent(self, entry, acceptance).await
+    }
+
+    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
+        resends::has_resend(self, entry, act).await
+    }
+
+    async fn end_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        resends::end_resend(self, entry, act, refusal).await
+    }
+
+    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
+        confirmations::unconfirmed(self, query).await
+    }
+
+    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
+        confirmations::confirm(self, confirmed).await
     }
 }
 

@@ -191,7 +191,7 @@ async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
     let made = tokio::spawn(async move { spans.create_index(model).await }).await;
     let error = match made {
         Ok(Ok(_)) => return Ok(()),
-        Ok(Err(error)) => link.doubtful.hide_in(CallError::Driver(error)),
+        Ok(Err(error)) => CallError::Driver(error),
         Err(ended) => CallError::Ended(ended),
     };
     let collection = link.collection.name().to_owned();

@@ -23,34 +23,34 @@ const ASKED_MAX: usize = 100;
 /// The error of a cause if none of the spans that were read has one.
 const UNKNOWN: &str = "unknown";
 
-impl MongoStore {
-    pub(crate) async fn register_missing_causes(
-        &self,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<u64, StoreError> {
-        let known = self.known_causes().await?;
-        let (mut after, mut count) = (String::new(), 0);
-        for _ in 0..MISSING_MAX {
-            let filter = doc! { "processing.suspended.cause": { "$gt": &after } };
-            let first = self.suspended(filter, 1).await?.into_iter().next();
-            let Some(name) = first.and_then(|raw| Some(suspended_under(&raw)?.to_owned())) else {
-                break;
-            };
-            after.clone_from(&name);
-            if known.contains(&name) {
-                continue;
-            }
-            // A name that is not one of our ids was not written by us.
-            let Ok(id) = name.parse() else { continue };
-            if let Some(cause) = self.cause_by_spans(&name).await? {
-                self.register_cause(id, &cause, now, probe_at).await?;
-                count += 1;
-            }
+pub(crate) async fn register_missing(
+    store: &MongoStore,
+    now: Timestamp,
+    probe_at: Timestamp,
+) -> Result<u64, StoreError> {
+    let known = store.known_causes().await?;
+    let (mut after, mut count) = (String::new(), 0);
+    for _ in 0..MISSING_MAX {
+        let filter = doc! { "processing.suspended.cause": { "$gt": &after } };
+        let first = store.suspended(filter, 1).await?.into_iter().next();
+        let Some(name) = first.and_then(|raw| Some(suspended_under(&raw)?.to_owned())) else {
+            break;
+        };
+        after.clone_from(&name);
+        if known.contains(&name) {
+            continue;
         }
-        Ok(count)
+        // A name that is not one of our ids was not written by us.
+        let Ok(id) = name.parse() else { continue };
+        if let Some(cause) = store.cause_by_spans(&name).await? {
+            store.register_as(id, &cause, now, probe_at).await?;
+            count += 1;
+        }
     }
+    Ok(count)
+}
 
+impl MongoStore {
     async fn known_causes(&self) -> Result<HashSet<String>, CallError> {
         let causes = self.causes.clone();
         let options = self.cause_options(MISSING_MAX, doc! { "_id": 1 });

@@ -1,96 +1,172 @@
-//! Reads spans: one by its id, and all of them page by page.
+//! The reading API's interface, and the store that has connections of its own for it.
 
-use bson::raw::RawDocument;
-use bson::{Document, doc};
-use mongodb::Cursor;
+use async_trait::async_trait;
+use bson::oid::ObjectId;
+use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
-use sampler_domain::{Span, SpanId, Target};
-use sampler_store::{Page, StoreError};
-use tracing::error;
+use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
+use sampler_store::{
+    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, Ledger, ListedSpan, Page, Reading,
+    SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
+};
 
-use crate::MongoStore;
-use crate::call::{CallError, take_spans};
-use crate::document::{Unreadable, id_from_bson, id_to_bson};
-use crate::resolve::readable;
-use crate::unreadable::{Identity, decoded, name_of, span_in};
+use crate::call::{CallError, Link};
+use crate::document::{Unreadable, member, read, read_optional_moment};
+use crate::entry_document::entry_in;
+use crate::unreadable::decoded;
+use crate::{
+    ConnectError, MongoOptions, MongoStore, audit, cause_list, instances, span_list, spans, sums,
+};
+
+/// The most bytes of documents on one page; a single document may have more.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Documents that the server sends at once.
+const BATCH_SIZE: u32 = 101;
+
+/// Documents of a page, and whether there may be more that match.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) documents: Vec<RawDocumentBuf>,
+    pub(crate) has_more: bool,
+}
 
 impl MongoStore {
-    /// A cursor over the documents that match, with majority read concern.
-    pub(crate) async fn cursor(
+    /// The same store over connections of its own, with these options: so reading never takes a
+    /// connection from writing.
+    ///
+    /// # Errors
+    /// If the connection string cannot be used.
+    pub async fn reader(&self, options: MongoOptions) -> Result<Self, ConnectError> {
+        let mut reader = Self::connect(options).await?;
+        reader.link.beside = self.link.beside.clone();
+        reader.link.logged = self.link.logged.clone();
+        reader.usages.logged = self.link.logged.clone();
+        reader.audit.logged = self.link.logged.clone();
+        Ok(reader)
+    }
+}
+
+impl Link {
+    /// Up to `limit` documents that match, as many as a page may hold.
+    pub(crate) async fn found(
         &self,
         filter: Document,
-        options: FindOptions,
-    ) -> Result<Cursor<Document>, CallError> {
-        let spans = self.link.collection.clone();
-        let find = async move { spans.find(filter).with_options(options).await };
-        self.link.run(find).await
+        mut options: FindOptions,
+        limit: usize,
+    ) -> Result<Found, CallError> {
+        options.max_time = Some(self.time_limit);
+        options.limit = i64::try_from(limit.saturating_add(1)).ok();
+        options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
+        let collection = self.collection.clone();
+        let read = async move {
+            let mut cursor = collection.find(filter).with_options(options).await?;
+            let (mut found, mut bytes) = (Found::default(), 0);
+            while cursor.advance().await? {
+                let document = cursor.current();
+                bytes += document.as_bytes().len();
+                let is_full = found.documents.len() == limit || bytes > PAGE_BYTES;
+                if is_full && !found.documents.is_empty() {
+                    found.has_more = true;
+                    break;
+                }
+                found.documents.push(document.to_owned());
+            }
+            Ok::<_, mongodb::error::Error>(found)
+        };
+        self.run(read).await
+    }
+}
+
+/// Whether a text is an `ObjectId` as we write it.
+fn is_hexadecimal(id: &str) -> bool {
+    id.len() == 24
+        && id
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The span that a document holds.
+pub(crate) fn listed_span(raw: &RawDocument) -> Result<ListedSpan, Unreadable> {
+    let document = decoded(raw)?;
+    let span = read(&document)?;
+    let processing = member(&document, "processing")?;
+    let due_at = read_optional_moment(processing, "due_at")?;
+    Ok(ListedSpan { span, due_at })
+}
+
+#[async_trait]
+impl Reading for MongoStore {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        span_list::spans(self, query).await
     }
 
-    /// A page of all spans, in the order of `_id`. Bounds of an index compare values of all types, so
-    /// ids that are texts have their place in this order, too.
-    pub(crate) async fn page_of_spans(
+    /// The span with this id, as it is written in an address. The resources are a condition of the
+    /// search: a span of another resource counts as absent, even if it cannot be read.
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<ListedSpan>, StoreError> {
+        let mut forms = vec![Bson::from(id)];
+        if is_hexadecimal(id) {
+            forms.extend(ObjectId::parse_str(id).map(Bson::ObjectId));
+        }
+        let options = self.link.find_options(1, doc! {}, "_id_");
+        let mut filter = doc! { "_id": { "$in": forms } };
+        if let Some(resources) = resources {
+            let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
+            filter.insert("target.resource_id", doc! { "$in": ids });
+        }
+        let found = self.link.found(filter, options, 1).await?;
+        let listed = found.documents.first().map(|raw| listed_span(raw));
+        let listed = listed.transpose();
+        listed.map_err(|problem| StoreError::Refused(Box::new(problem)))
+    }
+
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+        cause_list::causes(self, query).await
+    }
+
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
+        cause_list::cause(self, id).await
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.entries(span, target, after, limit).await
+    }
+
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
+        let options = self.usages.find_options(1, doc! {}, "_id_");
+        let found = self.usages.found(doc! { "_id": id }, options, 1).await?;
+        let entry = found.documents.first().map(|raw| entry_in(raw)).transpose();
+        entry.map_err(|problem| StoreError::Refused(Box::new(problem)))
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        sums::sums(self, query).await
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        audit::audit(self, query).await
+    }
+
+    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
+        instances::instances(self).await
+    }
+
+    async fn page_of_spans(
         &self,
         after: Option<&SpanId>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let mut filter = doc! { "_id": { "$type": ["objectId", "string"] } };
-        let mut options = self.link.find_options(limit, doc! { "_id": 1 }, "_id_");
-        if let Some(after) = after.map(id_to_bson) {
-            filter.insert("$nor", [doc! { "_id": &after }]);
-            options.min = Some(doc! { "_id": after });
-        }
-        // The next page begins after a readable id, so this one may be longer.
-        options.limit = None;
-        let mut cursor = Some(self.cursor(filter, options).await?);
-        let (mut page, mut count) = (Page::default(), limit);
-        while let Some(open) = cursor.take() {
-            let (documents, rest) = self.link.run(take_spans(open, count)).await?;
-            for raw in &documents {
-                self.add(&mut page, raw);
-            }
-            let last = documents.last().filter(|_| rest.is_some());
-            page.next = last.and_then(|last| span_id(last).ok());
-            cursor = rest.filter(|_| page.next.is_none());
-            count = 1;
-        }
-        Ok(page)
+        spans::page_of_spans(self, after, limit).await
     }
-
-    fn add(&self, page: &mut Page, raw: &RawDocument) {
-        match span_in(raw) {
-            Ok(span) => page.spans.push(span),
-            Err(problem) => {
-                page.unreadable += 1;
-                if self.is_news("page", raw) {
-                    let name = name_of(raw);
-                    error!(code = "page.unreadable", span.id = %name, error = %problem, "a document is no span that can be read");
-                }
-            }
-        }
-    }
-
-    /// Whether an unreadable document must be logged now.
-    pub(crate) fn is_news(&self, of: &'static str, raw: &RawDocument) -> bool {
-        self.link.logged.is_news(of, &name_of(raw))
-    }
-
-    pub(crate) async fn find_span(
-        &self,
-        id: &SpanId,
-        target: &Target,
-    ) -> Result<Option<Span>, StoreError> {
-        let (link, mut filter) = (self.link.clone(), self.link.shard_key_filter(target));
-        filter.insert("_id", id_to_bson(id));
-        let options = self.link.find_options(1, doc! {}, "_id_");
-        let find = async move { link.find(filter, options).await };
-        let found = self.link.run(find).await?;
-        found.first().map(readable).transpose()
-    }
-}
-
-/// The id of a span, even if the rest of the document is unreadable.
-pub(crate) fn span_id(raw: &RawDocument) -> Result<SpanId, Unreadable> {
-    let id = Identity::of(raw).map(|id| decoded(&id.filter()));
-    let id = id.transpose()?.unwrap_or_default();
-    id_from_bson(id.get("_id"))
 }

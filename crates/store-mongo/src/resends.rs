@@ -5,7 +5,7 @@
 
 use bson::{Document, doc};
 use sampler_domain::partition::partition_of;
-use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp, UNCOUNTED_MAX};
 use sampler_store::{EntryKey, StoreError};
 use tracing::error;
 use uuid::Uuid;
@@ -16,130 +16,182 @@ use crate::entry_document::{ERROR_LEN_MAX, ask_again_document, entry_in, status_
 use crate::index;
 use crate::unreadable::name_of;
 
-impl MongoStore {
-    pub(crate) async fn entry_named(&self, usage_guid: &str) -> Result<Option<Entry>, StoreError> {
-        let options = self.usages.find_options(1, doc! {}, "_id_");
-        let filter = doc! { "_id": usage_guid };
-        let found = self.usages.found(filter, options, 1).await?;
-        let entry = found.documents.first().map(|raw| entry_in(raw)).transpose();
-        entry.map_err(|problem| StoreError::Refused(Box::new(problem)))
-    }
+pub(crate) async fn mark_resend(
+    store: &MongoStore,
+    key: &EntryKey,
+    resend: &Resend,
+) -> Result<bool, StoreError> {
+    let mut filter = condition(key);
+    filter.insert("state", resend.from.name());
+    // An acceptance is added to a mark that has none.
+    let absent = match &resend.acceptance {
+        Some(_) => "resend.accepted_at",
+        None => "resend",
+    };
+    filter.insert(absent, doc! { "$exists": false });
+    let mut added = acceptance_of(resend);
+    added.insert("due_at", moment(resend.due_at));
+    let set = doc! {
+        "resend": { "$mergeObjects": [
+            { "$literal": written(resend) }, "$resend", { "$literal": added },
+        ] },
+        "expires_at": kept_from(resend.at),
+    };
+    store.change_entry(filter, vec![doc! { "$set": set }]).await
+}
 
-    pub(crate) async fn mark(&self, key: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
-        let mut filter = condition(key);
-        let states = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
-        filter.insert("state", doc! { "$in": states.to_vec() });
-        filter.insert("resend", doc! { "$exists": false });
-        let set = doc! {
-            "resend": { "$literal": written(resend) },
-            "expires_at": kept_from(resend.at),
-        };
-        self.change_entry(filter, vec![doc! { "$set": set }]).await
-    }
+pub(crate) async fn withheld_of(
+    store: &MongoStore,
+    entry: &Entry,
+) -> Result<Vec<Entry>, StoreError> {
+    let sort = doc! { "partition": 1, "span": 1, "version": 1 };
+    let options = store
+        .usages
+        .find_options(UNCOUNTED_MAX, sort, index::OF_SPAN);
+    let filter = doc! {
+        "partition": i64::from(partition_of(&entry.target)),
+        "span": id_to_bson(&entry.span),
+        "version": { "$gt": entry.version },
+        "withheld": true,
+    };
+    let found = store.usages.found(filter, options, UNCOUNTED_MAX).await?;
+    let entries = found.documents.iter().map(|raw| entry_in(raw));
+    let entries: Result<Vec<Entry>, Unreadable> = entries.collect();
+    let mut entries = entries.map_err(|problem| StoreError::Refused(Box::new(problem)))?;
+    entries.retain(|it| it.target == entry.target && it.was_withheld_of(entry.interval));
+    Ok(entries)
+}
 
-    pub(crate) async fn resends_due_by(
-        &self,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let sort = doc! { "resend.due_at": 1 };
-        let options = self.usages.find_options(limit, sort, index::RESEND);
-        let filter = doc! { "resend.due_at": { "$lte": moment(now) } };
-        let found = self.usages.found(filter, options, limit).await?;
-        let mut entries = Vec::with_capacity(found.documents.len());
-        for raw in &found.documents {
-            match entry_in(raw) {
-                Ok(entry) if entry.resend.is_some() => entries.push(entry),
-                Ok(_) => self.tell_of_mark(raw, "its mark cannot be read"),
-                Err(problem) => self.tell_of_mark(raw, &problem.to_string()),
-            }
+pub(crate) async fn takes_back_uncounted(
+    store: &MongoStore,
+    entry: &Entry,
+) -> Result<bool, StoreError> {
+    let sort = doc! { "partition": 1, "span": 1, "version": 1 };
+    let options = store.usages.find_options(1, sort, index::OF_SPAN);
+    let states = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
+    let filter = doc! {
+        "partition": i64::from(partition_of(&entry.target)),
+        "span": id_to_bson(&entry.span),
+        "version": { "$lt": entry.version },
+        "state": { "$in": states.to_vec() },
+        "interval.start": { "$lte": moment(entry.interval.end) },
+        "interval.end": { "$gte": moment(entry.interval.start) },
+    };
+    let found = store.usages.found(filter, options, 1).await?;
+    Ok(entry.interval.duration() < 0 && !found.documents.is_empty())
+}
+
+pub(crate) async fn due_resends(
+    store: &MongoStore,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let sort = doc! { "resend.due_at": 1 };
+    let options = store.usages.find_options(limit, sort, index::RESEND);
+    let filter = doc! { "resend.due_at": { "$lte": moment(now) } };
+    let found = store.usages.found(filter, options, limit).await?;
+    let mut entries = Vec::with_capacity(found.documents.len());
+    for raw in &found.documents {
+        match entry_in(raw) {
+            Ok(entry) if entry.resend.is_some() => entries.push(entry),
+            Ok(_) => store.tell_of_mark(raw, "its mark cannot be read"),
+            Err(problem) => store.tell_of_mark(raw, &problem.to_string()),
         }
-        Ok(entries)
     }
+    Ok(entries)
+}
 
+pub(crate) async fn postpone_resend(
+    store: &MongoStore,
+    key: &EntryKey,
+    act: Uuid,
+    due_at: Timestamp,
+) -> Result<(), StoreError> {
+    let update = doc! { "$set": { "resend.due_at": moment(due_at) } };
+    store
+        .change_entry(marked(key, act), vec![update])
+        .await
+        .map(drop)
+}
+
+pub(crate) async fn accept_resent(
+    store: &MongoStore,
+    entry: &Entry,
+    acceptance: &Acceptance,
+) -> Result<bool, StoreError> {
+    let Some(resend) = &entry.resend else {
+        return Ok(false);
+    };
+    let after = entry.resent(acceptance);
+    let mut filter = marked(&EntryKey::of(entry), resend.act);
+    filter.insert("state", entry.state.name());
+    let mut set = doc! {
+        "state": after.state.name(),
+        "attempts": i64::from(after.attempts),
+        "expires_at": kept_from(acceptance.at),
+    };
+    let mut unset = vec!["error", "cause", "withheld"];
+    let confirmation = asked_again(entry);
+    for (name, value) in [
+        ("accepted_at", after.accepted_at.map(moment)),
+        ("resent_at", after.resent_at.map(moment)),
+        ("status", after.status.map(|it| i32::from(it).into())),
+        (
+            "location",
+            after.location.map(|it| doc! { "$literal": it }.into()),
+        ),
+    ] {
+        match value {
+            Some(value) => _ = set.insert(name, value),
+            None => unset.push(name),
+        }
+    }
+    let changes = [doc! { "$set": set }, doc! { "$unset": unset }];
+    let update = changes.into_iter().chain(confirmation).collect();
+    store.change_entry(filter, update).await
+}
+
+pub(crate) async fn has_resend(
+    store: &MongoStore,
+    key: &EntryKey,
+    act: Uuid,
+) -> Result<bool, StoreError> {
+    let (link, filter) = (store.usages.clone(), marked(key, act));
+    let find = async move { link.find_linearizable(filter, "_id_").await };
+    Ok(!store.usages.run(find).await?.is_empty())
+}
+
+pub(crate) async fn end_resend(
+    store: &MongoStore,
+    key: &EntryKey,
+    act: Uuid,
+    refusal: Option<&LastError>,
+) -> Result<(), StoreError> {
+    let mut update = vec![doc! { "$unset": ["resend"] }];
+    let mut filter = marked(key, act);
+    if let Some(refusal) = refusal {
+        filter.insert("resend.accepted_at", doc! { "$exists": false });
+        let open = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
+        filter.insert("state", doc! { "$in": open.to_vec() });
+        let error: String = refusal.error.chars().take(ERROR_LEN_MAX).collect();
+        let mut set = doc! { "error": { "$literal": error } };
+        match refusal.status {
+            Some(status) => set.insert("status", i32::from(status)),
+            None => set.insert("status", "$$REMOVE"),
+        };
+        update.push(doc! { "$set": set });
+        update.push(doc! { "$unset": ["withheld"] });
+    }
+    store.change_entry(filter, update).await.map(drop)
+}
+
+impl MongoStore {
     fn tell_of_mark(&self, raw: &bson::raw::RawDocument, problem: &str) {
         if self.is_news("resends", raw) {
             let name = name_of(raw);
             error!(code = "usage.unreadable", usage = %name, error = problem,
                 "an entry of the ledger cannot be read");
         }
-    }
-
-    pub(crate) async fn postpone_marked(
-        &self,
-        key: &EntryKey,
-        act: Uuid,
-        due_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let update = doc! { "$set": { "resend.due_at": moment(due_at) } };
-        self.change_entry(marked(key, act), vec![update])
-            .await
-            .map(drop)
-    }
-
-    pub(crate) async fn accept_marked(
-        &self,
-        entry: &Entry,
-        acceptance: &Acceptance,
-    ) -> Result<bool, StoreError> {
-        let Some(resend) = &entry.resend else {
-            return Ok(false);
-        };
-        let after = entry.resent(acceptance);
-        let mut filter = marked(&EntryKey::of(entry), resend.act);
-        filter.insert("state", entry.state.name());
-        let mut set = doc! {
-            "state": after.state.name(),
-            "attempts": i64::from(after.attempts),
-            "expires_at": kept_from(acceptance.at),
-        };
-        let mut unset = vec!["error"];
-        let confirmation = asked_again(entry);
-        for (name, value) in [
-            ("accepted_at", after.accepted_at.map(moment)),
-            ("resent_at", after.resent_at.map(moment)),
-            ("status", after.status.map(|it| i32::from(it).into())),
-            (
-                "location",
-                after.location.map(|it| doc! { "$literal": it }.into()),
-            ),
-        ] {
-            match value {
-                Some(value) => _ = set.insert(name, value),
-                None => unset.push(name),
-            }
-        }
-        if after.resend.is_none() {
-            unset.extend(["resend", "cause"]);
-        }
-        let changes = [doc! { "$set": set }, doc! { "$unset": unset }];
-        let update = changes.into_iter().chain(confirmation).collect();
-        self.change_entry(filter, update).await
-    }
-
-    pub(crate) async fn is_marked(&self, key: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
-        let (link, filter) = (self.usages.clone(), marked(key, act));
-        let find = async move { link.find_linearizable(filter, "_id_").await };
-        Ok(!self.usages.run(find).await?.is_empty())
-    }
-
-    pub(crate) async fn unmark(
-        &self,
-        key: &EntryKey,
-        act: Uuid,
-        refusal: Option<&LastError>,
-    ) -> Result<(), StoreError> {
-        let mut update = vec![doc! { "$unset": ["resend"] }];
-        if let Some(refusal) = refusal {
-            let error: String = refusal.error.chars().take(ERROR_LEN_MAX).collect();
-            let mut set = doc! { "error": { "$literal": error } };
-            match refusal.status {
-                Some(status) => set.insert("status", i32::from(status)),
-                None => set.insert("status", "$$REMOVE"),
-            };
-            update.push(doc! { "$set": set });
-        }
-        self.change_entry(marked(key, act), update).await.map(drop)
     }
 
     /// Changes one entry. Returns whether the filter found it.
@@ -202,9 +254,17 @@ fn kept_from(from: Timestamp) -> Document {
 fn written(resend: &Resend) -> Document {
     let mut document = doc! {
         "act": resend.act.to_string(),
+        "from": resend.from.name(),
         "at": moment(resend.at),
         "due_at": moment(resend.due_at),
     };
+    document.extend(acceptance_of(resend));
+    document
+}
+
+/// Abacus's acceptance in a mark, as it is kept.
+fn acceptance_of(resend: &Resend) -> Document {
+    let mut document = Document::new();
     if let Some(acceptance) = &resend.acceptance {
         document.insert("accepted_at", moment(acceptance.at));
         if let Some(status) = acceptance.status {
@@ -225,8 +285,12 @@ pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
         let Some(act) = text("act").and_then(|act| act.parse().ok()) else {
             return Ok(None);
         };
+        let Some(from) = text("from").and_then(EntryState::from_name) else {
+            return Ok(None);
+        };
         Ok(Some(Resend {
             act,
+            from,
             at: read_moment(document, "at")?,
             due_at: read_moment(document, "due_at")?,
             acceptance: acceptance.map(|at| Acceptance {
@@ -253,6 +317,7 @@ mod tests {
         for acceptance in [None, Some(acceptance)] {
             let resend = Resend {
                 act: Uuid::from_u128(7),
+                from: EntryState::SetAside,
                 at: Timestamp::clamped(1),
                 due_at: Timestamp::clamped(2),
                 acceptance,

@@ -1,13 +1,13 @@
 //! Reads what happened to many events at once, or what they conflict with.
 //!
-//! These are linearizable reads, because the answers to providers depend on them.
+//! Where answers to providers depend on them, these are linearizable reads.
 
 use std::collections::{HashMap, HashSet};
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Span, SpanId, Target, Timestamp};
-use sampler_store::StoreError;
+use sampler_store::{Lookup, ReadConcern, StoreError};
 use tracing::error;
 
 use crate::call::{CallError, Link};
@@ -63,6 +63,7 @@ impl<'a> SpanOf<'a> {
 pub(crate) async fn by_target<'a>(
     link: &Link,
     spans: impl Iterator<Item = SpanOf<'a>>,
+    concern: ReadConcern,
 ) -> Result<ByTarget, CallError> {
     let branch = |span: SpanOf<'_>| {
         let mut branch = link.of_target(span.target);
@@ -71,7 +72,7 @@ pub(crate) async fn by_target<'a>(
         branch
     };
     let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_linearizable(doc! { "$or": branches }, index::SPAN);
+    let found = link.find_with(any_of(branches), index::SPAN, concern);
     let key = |raw: &RawDocument| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
@@ -83,17 +84,44 @@ pub(crate) async fn by_target<'a>(
 /// The open span of a target, and the one that ends next after a moment.
 ///
 /// The read of the second need not be linearizable: a span that has ended does not change its end.
-pub(crate) async fn not_ended(
+async fn not_ended(
     link: &Link,
     target: &Target,
     moment: Timestamp,
+    concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     let mut later = link.of_target(target);
     later.insert("end", doc! { "$gt": document::moment(moment) });
     let options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
     let later = link.find(later, options).await?;
-    let open = by_target(link, std::iter::once(SpanOf::open(target))).await?;
+    let open = by_target(link, std::iter::once(SpanOf::open(target)), concern).await?;
     Ok(open.into_values().chain(later).collect())
+}
+
+/// The spans of a target that decide about an event.
+pub(crate) async fn look_up(
+    link: &Link,
+    target: &Target,
+    by: &Lookup,
+    concern: ReadConcern,
+) -> Result<Vec<RawDocumentBuf>, CallError> {
+    let (field, id) = match by {
+        Lookup::StartedBy(id) => ("start_dedup_id", id),
+        Lookup::StoppedBy(id) => ("end_dedup_id", id),
+        Lookup::NotEndedBy(moment) => return not_ended(link, target, *moment, concern).await,
+    };
+    let event = std::iter::once((target, id));
+    let mut found = by_event_id(link, field, event, concern).await?;
+    let key = (target.clone(), id.as_str().to_owned());
+    Ok(found.remove(&key).into_iter().collect())
+}
+
+/// The condition that one of these is met. One alone is no alternative, which the server plans sooner.
+fn any_of(mut branches: Vec<Document>) -> Document {
+    if branches.len() == 1 {
+        return branches.remove(0);
+    }
+    doc! { "$or": branches }
 }
 
 /// Documents by the key of the lookup. An unreadable document affects only the events that look for
@@ -123,6 +151,7 @@ pub(crate) async fn by_event_id<'a>(
     link: &Link,
     field: &'static str,
     events: impl Iterator<Item = (&'a Target, &'a EventId)>,
+    concern: ReadConcern,
 ) -> Result<ByEvent, CallError> {
     let branch = |(target, id): (&Target, &EventId)| {
         let text = Some(Bson::from(id.as_str()));
@@ -140,9 +169,7 @@ pub(crate) async fn by_event_id<'a>(
         "start_dedup_id" => index::START,
         _ => index::STOP,
     };
-    let mut found = link
-        .find_linearizable(doc! { "$or": branches }, index)
-        .await?;
+    let mut found = link.find_with(any_of(branches), index, concern).await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
 }

@@ -47,7 +47,7 @@ impl MongoStore {
             self.drop_index(name).await?;
         }
         self.observe_original().await?;
-        info!("the indexes of an original are removed: ids count within their target");
+        info!("the indexes of the original Sampler are removed: ids count within their target");
         Ok(Retired::Done)
     }
 

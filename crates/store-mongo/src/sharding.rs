@@ -118,7 +118,7 @@ impl MongoStore {
         let admin = self.link.database.client().database("admin");
         // Moving data has no time limit.
         match tokio::spawn(async move { admin.run_command(command).await }).await {
-            Ok(answer) => answer.map_err(|error| self.link.doubtful.hide_in(error.into())),
+            Ok(answer) => answer.map_err(Into::into),
             Err(ended) => Err(CallError::Ended(ended)),
         }
     }

@@ -10,38 +10,36 @@ use sampler_store::{SLACK_LIFETIME, StoreError};
 use crate::MongoStore;
 use crate::document::read_integer;
 
-impl MongoStore {
-    /// There is one document for each slack that was announced, however many receivers have it, and
-    /// however often they are started.
-    pub(crate) async fn slack_announced(&self, past: i64) -> Result<(), StoreError> {
-        let receivers = self.receivers.clone();
-        let seen = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
-        let call = async move {
-            let slack = doc! { "_id": Bson::Int64(past) };
-            receivers.update_one(slack, seen).upsert(true).await
-        };
-        self.link.run(call).await?;
-        Ok(())
-    }
+/// There is one document for each slack that was announced, however many receivers have it, and
+/// however often they are started.
+pub(crate) async fn announce_slack(store: &MongoStore, past: i64) -> Result<(), StoreError> {
+    let receivers = store.receivers.clone();
+    let seen = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
+    let call = async move {
+        let slack = doc! { "_id": Bson::Int64(past) };
+        receivers.update_one(slack, seen).upsert(true).await
+    };
+    store.link.run(call).await?;
+    Ok(())
+}
 
-    /// Removes announcements that are too old, and reads the others.
-    pub(crate) async fn slack_of_all(&self) -> Result<Option<i64>, StoreError> {
-        let (receivers, time_limit) = (self.receivers.clone(), self.link.time_limit);
-        let call = async move {
-            let millis = i64::try_from(SLACK_LIFETIME.as_millis()).unwrap_or(i64::MAX);
-            let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
-            let is_old = doc! { "$expr": { "$lt": ["$seen_at", since] } };
-            receivers.delete_many(is_old).await?;
-            let options = FindOneOptions::builder()
-                .sort(doc! { "_id": -1 })
-                .projection(doc! { "_id": 1 })
-                .max_time(time_limit)
-                .build();
-            let numbers = doc! { "_id": { "$type": "number" } };
-            receivers.find_one(numbers).with_options(options).await
-        };
-        let largest = self.link.run(call).await?;
-        let largest = largest.map(|found| read_integer(&found, "_id")).transpose();
-        largest.map_err(|error| StoreError::Refused(Box::new(error)))
-    }
+/// Removes announcements that are too old, and reads the others.
+pub(crate) async fn largest_slack(store: &MongoStore) -> Result<Option<i64>, StoreError> {
+    let (receivers, time_limit) = (store.receivers.clone(), store.link.time_limit);
+    let call = async move {
+        let millis = i64::try_from(SLACK_LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
+        let is_old = doc! { "$expr": { "$lt": ["$seen_at", since] } };
+        receivers.delete_many(is_old).await?;
+        let options = FindOneOptions::builder()
+            .sort(doc! { "_id": -1 })
+            .projection(doc! { "_id": 1 })
+            .max_time(time_limit)
+            .build();
+        let numbers = doc! { "_id": { "$type": "number" } };
+        receivers.find_one(numbers).with_options(options).await
+    };
+    let largest = store.link.run(call).await?;
+    let largest = largest.map(|found| read_integer(&found, "_id")).transpose();
+    largest.map_err(|error| StoreError::Refused(Box::new(error)))
 }

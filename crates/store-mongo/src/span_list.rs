@@ -17,7 +17,7 @@ use crate::MongoStore;
 use crate::call::{CallError, hint};
 use crate::document::{id_from_bson, id_to_bson, moment, read_moment};
 use crate::index;
-use crate::queries::{Found, listed_span};
+use crate::reading::{Found, listed_span};
 use crate::unreadable::name_of;
 
 /// Spans that are compared with a query for one page.
@@ -26,29 +26,29 @@ const WINDOW: usize = 10_000;
 /// The most documents of other programs that are passed over at the end of a window.
 const ODD_MAX: usize = 10;
 
-impl MongoStore {
-    pub(crate) async fn list_spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-        match query.narrowed_by() {
-            Some(("organization_id", id)) => {
-                let range = Range::new(
-                    index::LIST_ORGANIZATION,
-                    Some(("target.organization_id", id)),
-                );
-                self.list_range(query, &range).await
-            }
-            Some(("resource_id", id)) => {
-                let range = Range::new(index::LIST_RESOURCE, Some(("target.resource_id", id)));
-                self.list_range(query, &range).await
-            }
-            Some(_) => self.list_instance(query).await,
-            None if query.state == Some(SpanState::Suspended) => {
-                let range = Range::new(index::LIST_SUSPENDED, None);
-                self.list_range(query, &range).await
-            }
-            None => Err(StoreError::Refused("the query is too wide".into())),
+pub(crate) async fn spans(store: &MongoStore, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+    match query.narrowed_by() {
+        Some(("organization_id", id)) => {
+            let range = Range::new(
+                index::LIST_ORGANIZATION,
+                Some(("target.organization_id", id)),
+            );
+            store.list_range(query, &range).await
         }
+        Some(("resource_id", id)) => {
+            let range = Range::new(index::LIST_RESOURCE, Some(("target.resource_id", id)));
+            store.list_range(query, &range).await
+        }
+        Some(_) => store.list_instance(query).await,
+        None if query.state == Some(SpanState::Suspended) => {
+            let range = Range::new(index::LIST_SUSPENDED, None);
+            store.list_range(query, &range).await
+        }
+        None => Err(StoreError::Refused("the query is too wide".into())),
     }
+}
 
+impl MongoStore {
     /// A page out of a range of an index that has the spans in the order of the list.
     async fn list_range(
         &self,

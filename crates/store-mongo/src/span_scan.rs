@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 use mongodb::options::FindOptions;
 use sampler_domain::Id;
-use sampler_store::{SpanKey, SpanKeys, SpanScan};
+use sampler_store::{SpanKey, SpanKeys};
 
 use crate::MongoStore;
 use crate::call::{CallError, Link, hint, take};
@@ -27,29 +27,32 @@ enum Scan {
     Over,
 }
 
-impl SpanScan for MongoStore {
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
-        let mut filter = doc! { "processing.partition": i64::from(partition) };
-        if let Some(from) = from {
-            let from = doc! { "$gte": from.as_str() };
-            filter.insert("target.resource_instance_id", from);
-        }
-        let link = self.link.clone();
-        let next = move |scan| {
-            let link = link.clone();
-            async move {
-                match next_page(&link, scan, page).await {
-                    Ok(Some((documents, rest))) => {
-                        let keys = documents.iter().filter_map(key_in).collect();
-                        Some((Ok(keys), rest))
-                    }
-                    Ok(None) => None,
-                    Err(error) => Some((Err(error.into()), Scan::Over)),
-                }
-            }
-        };
-        stream::unfold(Scan::Before(filter), next).boxed()
+pub(crate) fn spans_of(
+    store: &MongoStore,
+    partition: u32,
+    from: Option<&Id>,
+    page: usize,
+) -> SpanKeys {
+    let mut filter = doc! { "processing.partition": i64::from(partition) };
+    if let Some(from) = from {
+        let from = doc! { "$gte": from.as_str() };
+        filter.insert("target.resource_instance_id", from);
     }
+    let link = store.link.clone();
+    let next = move |scan| {
+        let link = link.clone();
+        async move {
+            match next_page(&link, scan, page).await {
+                Ok(Some((documents, rest))) => {
+                    let keys = documents.iter().filter_map(key_in).collect();
+                    Some((Ok(keys), rest))
+                }
+                Ok(None) => None,
+                Err(error) => Some((Err(error.into()), Scan::Over)),
+            }
+        }
+    };
+    stream::unfold(Scan::Before(filter), next).boxed()
 }
 
 async fn next_page(

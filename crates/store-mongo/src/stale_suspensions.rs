@@ -12,20 +12,22 @@ use crate::MongoStore;
 use crate::document::moment;
 use crate::unreadable::{Statement, change_each, condition_of, name_of};
 
-impl MongoStore {
-    pub(crate) async fn end_stale(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        let mut filter = doc! { "processing.suspended.cause": { "$exists": true } };
-        filter.extend(is_stale());
-        let found = self.find_suspended(filter, limit).await?;
-        let statements: Vec<Statement> = found.iter().filter_map(|raw| ending(raw, now)).collect();
-        if statements.is_empty() {
-            return Ok(0);
-        }
-        let written = change_each(&self.link, &statements).await?;
-        // A span that cannot be changed is found again each time. It must not count, or the worker
-        // would search without a pause.
-        Ok(statements.len().saturating_sub(written.failed.len()) as u64)
+pub(crate) async fn end_stale_suspensions(
+    store: &MongoStore,
+    now: Timestamp,
+    limit: usize,
+) -> Result<u64, StoreError> {
+    let mut filter = doc! { "processing.suspended.cause": { "$exists": true } };
+    filter.extend(is_stale());
+    let found = store.find_suspended(filter, limit).await?;
+    let statements: Vec<Statement> = found.iter().filter_map(|raw| ending(raw, now)).collect();
+    if statements.is_empty() {
+        return Ok(0);
     }
+    let written = change_each(&store.link, &statements).await?;
+    // A span that cannot be changed is found again each time. It must not count, or the worker
+    // would search without a pause.
+    Ok(statements.len().saturating_sub(written.failed.len()) as u64)
 }
 
 /// The condition that a suspension is about another version of its span.

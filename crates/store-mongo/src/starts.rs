@@ -12,7 +12,7 @@ use mongodb::error::Error;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{EventId, Span, StartEvent, Target, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{NewSpan, StartOutcome, StoreError};
+use sampler_store::{NewSpan, ReadConcern, StartOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
@@ -159,12 +159,18 @@ impl GroupWriter for StartWriter {
     ) -> Result<Vec<Resolution<StartOutcome>>, CallError> {
         let spans = || batch.iter().map(|write| &write.new.span);
         let open = spans().map(|span| SpanOf::open(&span.target));
-        let open = by_target(&self.link, open).await?;
+        let open = by_target(&self.link, open, ReadConcern::Linearizable).await?;
         let events = batch.iter().filter_map(|write| {
             let id = write.id()?;
             Some((&write.new.span.target, id))
         });
-        let earlier = by_event_id(&self.link, "start_dedup_id", events).await?;
+        let earlier = by_event_id(
+            &self.link,
+            "start_dedup_id",
+            events,
+            ReadConcern::Linearizable,
+        )
+        .await?;
         let own = by_span_id(&self.link, spans()).await?;
         let resolution = |write: &Arc<StartWrite>| {
             let span = &write.new.span;

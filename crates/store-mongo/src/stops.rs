@@ -9,7 +9,7 @@ use bson::rawdoc;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Span, StopEvent, Target};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{NewStop, StopOutcome};
+use sampler_store::{NewStop, ReadConcern, StopOutcome};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
@@ -183,12 +183,18 @@ impl GroupWriter for StopWriter {
             };
             [SpanOf::open(target), ended]
         });
-        let spans = by_target(&self.link, either).await?;
+        let spans = by_target(&self.link, either, ReadConcern::Linearizable).await?;
         let events = batch.iter().filter_map(|write| {
             let id = write.event.id.as_ref()?;
             Some((&write.event.target, id))
         });
-        let earlier = by_event_id(&self.link, "end_dedup_id", events).await?;
+        let earlier = by_event_id(
+            &self.link,
+            "end_dedup_id",
+            events,
+            ReadConcern::Linearizable,
+        )
+        .await?;
         let resolution = |write: &Arc<StopWrite>| {
             let event = &write.event;
             let span = |correlation_id: &str| {

@@ -57,48 +57,48 @@ struct Collected {
     is_too_large: bool,
 }
 
-impl MongoStore {
-    pub(crate) async fn sums_of(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
-        let Some((field, _)) = query.narrowed_by() else {
-            return Err(StoreError::Refused("the query is too wide".into()));
-        };
-        let (mut page, mut bytes) = (SumPage::default(), 0);
-        let (began, start) = (Instant::now(), query.first_window());
-        let (mut first, mut count) = (start, 1);
-        while let Some(next) = query.windows.get(first) {
-            let is_late = first > start && began.elapsed() > PAGE_TIME;
-            if is_late || page.rows.len() >= query.limit || bytes > PAGE_BYTES {
+pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage, StoreError> {
+    let Some((field, _)) = query.narrowed_by() else {
+        return Err(StoreError::Refused("the query is too wide".into()));
+    };
+    let (mut page, mut bytes) = (SumPage::default(), 0);
+    let (began, start) = (Instant::now(), query.first_window());
+    let (mut first, mut count) = (start, 1);
+    while let Some(next) = query.windows.get(first) {
+        let is_late = first > start && began.elapsed() > PAGE_TIME;
+        if is_late || page.rows.len() >= query.limit || bytes > PAGE_BYTES {
+            page.next = Some(start_of(*next));
+            break;
+        }
+        let (asked, behind) = (Instant::now(), query.windows.len().min(first + count));
+        let limit = query.limit - page.rows.len();
+        match store.sums_in(query, field, first..behind, limit).await {
+            Ok(rows) if rows.is_too_large => return Err(StoreError::Overloaded),
+            Ok(rows) => {
+                bytes += rows.bytes;
+                page.rows.extend(rows.rows);
+                if rows.has_more {
+                    page.next = page.rows.last().map(SumRow::position);
+                    break;
+                }
+            }
+            Err(error) if !is_beyond_limits(&error) => return Err(error.into()),
+            // The next page begins with this window alone.
+            Err(_) if first > start => {
                 page.next = Some(start_of(*next));
                 break;
             }
-            let (asked, behind) = (Instant::now(), query.windows.len().min(first + count));
-            let limit = query.limit - page.rows.len();
-            match self.sums_in(query, field, first..behind, limit).await {
-                Ok(rows) if rows.is_too_large => return Err(StoreError::Overloaded),
-                Ok(rows) => {
-                    bytes += rows.bytes;
-                    page.rows.extend(rows.rows);
-                    if rows.has_more {
-                        page.next = page.rows.last().map(SumRow::position);
-                        break;
-                    }
-                }
-                Err(error) if !is_beyond_limits(&error) => return Err(error.into()),
-                // The next page begins with this window alone.
-                Err(_) if first > start => {
-                    page.next = Some(start_of(*next));
-                    break;
-                }
-                Err(_) => return Err(StoreError::Overloaded),
-            }
-            if asked.elapsed() < QUICK {
-                count *= GROWTH;
-            }
-            first = behind;
+            Err(_) => return Err(StoreError::Overloaded),
         }
-        Ok(page)
+        if asked.elapsed() < QUICK {
+            count *= GROWTH;
+        }
+        first = behind;
     }
+    Ok(page)
+}
 
+impl MongoStore {
     /// The rows of some windows, up to a limit.
     async fn sums_in(
         &self,

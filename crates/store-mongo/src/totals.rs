@@ -24,6 +24,7 @@ fn kept_totals(kept: &Document) -> Option<Totals> {
         first_version: number("first_version"),
         billed: number("billed")?,
         skipped: number("skipped")?,
+        unanswered: number("unanswered").unwrap_or(0),
         usages: u64::try_from(number("usages")?).ok()?,
     })
 }
@@ -52,6 +53,9 @@ pub(crate) fn totals(span: &Span) -> Document {
         "skipped": totals.skipped,
         "usages": i64::try_from(totals.usages).unwrap_or(i64::MAX),
     };
+    if totals.unanswered != 0 {
+        document.insert("unanswered", totals.unanswered);
+    }
     if let Some(first_version) = totals.first_version {
         document.insert("first_version", first_version);
     }

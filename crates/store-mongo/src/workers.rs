@@ -18,33 +18,32 @@ pub(crate) fn is_alive() -> Document {
     doc! { "$expr": { "$gt": ["$seen_at", since] } }
 }
 
-impl MongoStore {
-    pub(crate) async fn worker_alive(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        let (workers, id) = (self.workers.clone(), worker.to_owned());
-        let seen = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
-        let call = async move {
-            workers
-                .update_one(doc! { "_id": id }, seen)
-                .upsert(true)
-                .await?;
-            workers
-                .find(is_alive())
-                .await?
-                .try_collect::<Vec<Document>>()
-                .await
-        };
-        let alive = self.link.run(call).await?;
-        Ok(alive
-            .iter()
-            .filter_map(|found| found.get_str("_id").ok().map(str::to_owned))
-            .collect())
-    }
-
-    pub(crate) async fn worker_gone(&self, worker: &str) -> Result<(), StoreError> {
-        let (workers, filter) = (self.workers.clone(), doc! { "_id": worker });
-        self.link
-            .run(async move { workers.delete_one(filter).await })
+pub(crate) async fn heartbeat(store: &MongoStore, worker: &str) -> Result<Vec<String>, StoreError> {
+    let (workers, id) = (store.workers.clone(), worker.to_owned());
+    let seen = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
+    let call = async move {
+        workers
+            .update_one(doc! { "_id": id }, seen)
+            .upsert(true)
             .await?;
-        Ok(())
-    }
+        workers
+            .find(is_alive())
+            .await?
+            .try_collect::<Vec<Document>>()
+            .await
+    };
+    let alive = store.link.run(call).await?;
+    Ok(alive
+        .iter()
+        .filter_map(|found| found.get_str("_id").ok().map(str::to_owned))
+        .collect())
+}
+
+pub(crate) async fn leave(store: &MongoStore, worker: &str) -> Result<(), StoreError> {
+    let (workers, filter) = (store.workers.clone(), doc! { "_id": worker });
+    store
+        .link
+        .run(async move { workers.delete_one(filter).await })
+        .await?;
+    Ok(())
 }

@@ -3,14 +3,13 @@
 //! First the record is written, with the state that the act is to produce. Then the act is carried
 //! out, as one atomic change. Then the outcome is noted in the record. A program that dies in
 //! between leaves a record whose outcome is [`ActOutcome::Asked`]: the act was asked for, and its
-//! subject tells whether it was done. So every act that was done is in the trail.
+//! subject tells whether it was done. So does one that lost the answer of the database, and notes
+//! [`ActOutcome::Unknown`]. So every act that was done is in the trail.
 
-use async_trait::async_trait;
 use sampler_domain::{ClientId, Timestamp};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
-
-use crate::StoreError;
 
 /// An act of an operator.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,17 +39,19 @@ pub struct AuditRecord {
 /// The outcome of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActOutcome {
-    /// It was asked for. The program did not learn how it ended, or does not know yet.
+    /// It was asked for. Nobody has noted yet how it ended.
     Asked,
     /// It was done.
     Done,
     /// It was not done: the subject had changed meanwhile, or the store refused.
     Refused,
+    /// The store gave no final answer: it may be done or not.
+    Unknown,
 }
 
 impl ActOutcome {
     /// All outcomes.
-    pub const ALL: [Self; 3] = [Self::Asked, Self::Done, Self::Refused];
+    pub const ALL: [Self; 4] = [Self::Asked, Self::Done, Self::Refused, Self::Unknown];
 
     /// Its name in documents and answers.
     pub const fn name(self) -> &'static str {
@@ -58,6 +59,7 @@ impl ActOutcome {
             Self::Asked => "asked",
             Self::Done => "done",
             Self::Refused => "refused",
+            Self::Unknown => "unknown",
         }
     }
 
@@ -68,7 +70,7 @@ impl ActOutcome {
 }
 
 /// The position of a record in the trail: its moment, then its id. Neither ever changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AuditPosition {
     /// When the act was asked for.
     pub at: Timestamp,
@@ -120,14 +122,4 @@ impl AuditQuery {
             && (self.who.is_none() || self.who == record.who)
             && (self.span.is_none() || self.span == record.span)
     }
-}
-
-/// Keeps the audit trail. [`crate::Queries::audit`] shows it.
-#[async_trait]
-pub trait Audit: Send + Sync + 'static {
-    /// Keeps a record, before its act is carried out. A record that is kept already stays as it is.
-    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
-
-    /// Notes how the act of a record ended.
-    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 }

@@ -1,9 +1,6 @@
 //! The backlog, and how fast it is sampled.
 
-use async_trait::async_trait;
 use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Span, Timestamp};
-
-use crate::StoreError;
 
 /// The parameters of a count.
 #[derive(Clone, Debug)]
@@ -62,24 +59,6 @@ pub struct Published<T> {
     pub value: T,
     /// How long ago it was written, ms, by the store's own clock.
     pub age: i64,
-}
-
-/// Counts the backlog, and publishes it to all instances.
-#[async_trait]
-pub trait Backlogs: Send + Sync + 'static {
-    /// Counts the backlog. The cost grows with the number of due spans, but far less than reading
-    /// them all would cost. Idle and complete spans cost nothing.
-    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError>;
-
-    /// Publishes a count to all instances.
-    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError>;
-
-    /// The last count; `None` if there is none, or its document cannot be read.
-    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError>;
-
-    /// Says how many intervals a worker does in a second. It counts as long as the worker is alive
-    /// ([`crate::Membership`]); of a worker that is not known nothing is kept.
-    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError>;
 }
 
 /// The time that a span has left to sample.

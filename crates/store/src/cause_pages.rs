@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use sampler_domain::{CauseId, Id, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::{KeptCause, SuspendedCause};
 
@@ -25,7 +26,7 @@ pub struct CauseQuery {
 }
 
 /// A position in a list of causes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CausePosition {
     /// The last cause of the block before; none in the first block.
     pub begin: Option<CauseKey>,
@@ -36,7 +37,7 @@ pub struct CausePosition {
 }
 
 /// Which causes of a block were shown: told by those that are fewer, so that a position stays small.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockProgress {
     /// These, and no others.
     Shown(Vec<CauseMark>),
@@ -45,7 +46,7 @@ pub enum BlockProgress {
 }
 
 /// The position of a cause in the order of age. It never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CauseKey {
     /// Since when the cause is there.
     pub since: Timestamp,

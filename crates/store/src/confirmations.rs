@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use sampler_domain::{AskAgain, CauseId, Entry, EntryState, SpanId, Target, Timestamp};
-
-use crate::StoreError;
+use sampler_domain::{AskAgain, CauseId, Entry, EntryState, Interval, SpanId, Target, Timestamp};
 
 /// The query for usages that Abacus is to be asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +26,8 @@ pub struct Unconfirmed {
     pub span: SpanId,
     /// Its target.
     pub target: Target,
+    /// Its interval.
+    pub interval: Interval,
     /// The `Location` that Abacus gave it.
     pub location: String,
     /// When Abacus is asked about it, and until when.
@@ -44,6 +43,7 @@ impl Unconfirmed {
             usage_guid: entry.usage_guid.clone(),
             span: entry.span.clone(),
             target: entry.target.clone(),
+            interval: entry.interval,
             location: entry.location.clone().unwrap_or_default(),
             ask,
         })
@@ -58,7 +58,8 @@ pub enum Confirmation {
         /// When that was seen.
         at: Timestamp,
     },
-    /// It was set aside.
+    /// It was set aside. The span knows that already, so that a late stop does not take it back
+    /// ([`Change::SetAside`](sampler_domain::Change::SetAside)).
     SetAside {
         /// When that was seen.
         at: Timestamp,
@@ -74,20 +75,4 @@ pub enum Confirmation {
     },
     /// It is asked for no more. The usage stays accepted.
     GivenUp,
-}
-
-/// Finds entries of usages that are to be confirmed, and notes what comes of that.
-#[async_trait]
-pub trait Confirmations: Send + Sync + 'static {
-    /// Usages that are to be asked for by now: those of the oldest month first, and of each month those
-    /// that wait longest. Only what a majority has.
-    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError>;
-
-    /// Notes what came of asking, for each usage whose entry has not changed since it was read. Says
-    /// how many that were.
-    ///
-    /// An entry whose span is complete expires only from then on ([`Ledger::expire`]).
-    ///
-    /// [`Ledger::expire`]: crate::Ledger::expire
-    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError>;
 }

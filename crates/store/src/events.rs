@@ -105,6 +105,27 @@ pub enum IdKind {
     Stop,
 }
 
+/// How current the spans are that are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadConcern {
+    /// As current as those that decide a start or a stop. An open span, or one with the id, is found if
+    /// it was kept before the call.
+    Linearizable,
+    /// As a majority has them.
+    Majority,
+}
+
+/// The condition by which spans of a target are looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The one that was started by the event with this id.
+    StartedBy(EventId),
+    /// The one that was stopped by the event with this id.
+    StoppedBy(EventId),
+    /// The open one, and the one that ends next after this moment.
+    NotEndedBy(Timestamp),
+}
+
 /// Keeps events, each as one atomic change of one span. The `id` of an event counts within its
 /// target: the same `id` on another target is another event.
 #[async_trait]
@@ -115,19 +136,13 @@ pub trait Events: Send + Sync + 'static {
     /// Ends the target's open span (section 6.2), unless the answer says otherwise.
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError>;
 
-    /// The span of the target that was started by the event with this id.
-    async fn find_by_start_id(
+    /// The spans of a target that decide about an event, as many as the condition says.
+    async fn look_up(
         &self,
         target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError>;
-
-    /// The span of the target that was stopped by the event with this id.
-    async fn find_by_stop_id(
-        &self,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError>;
+        by: &Lookup,
+        concern: ReadConcern,
+    ) -> Result<Vec<Span>, StoreError>;
 
     /// Whether another target has an event of this kind with this id, and an index of an original Sampler
     /// still lets in each `id` once. Nothing is told of that target.
@@ -139,14 +154,6 @@ pub trait Events: Send + Sync + 'static {
     ) -> Result<bool, StoreError> {
         Ok(false)
     }
-
-    /// The spans of the target that have not ended by `moment`: the open one, and the one that ends
-    /// next after it. The read of the open one is linearizable, as those that decide a start.
-    async fn find_not_ended(
-        &self,
-        target: &Target,
-        moment: Timestamp,
-    ) -> Result<Vec<Span>, StoreError>;
 
     /// How many ranges the targets are divided into. Events of different ranges share no command,
     /// so that a part of the store that is slow holds up its own range alone.
@@ -160,7 +167,7 @@ pub trait Events: Send + Sync + 'static {
     }
 
     /// Says that a receiver takes events that are dated up to `past` ms into the past. Once this has
-    /// been answered, [`largest_slack`](crate::Upkeep::largest_slack) knows it for
+    /// been answered, [`largest_slack`](crate::Work::largest_slack) knows it for
     /// [`SLACK_LIFETIME`](crate::SLACK_LIFETIME).
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError>;
 }

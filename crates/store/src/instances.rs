@@ -4,10 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use sampler_domain::Timestamp;
-
-use crate::StoreError;
 
 /// How long after its last report an instance counts as running.
 pub const INSTANCE_LIFETIME: Duration = Duration::from_secs(20);
@@ -121,22 +118,6 @@ impl SeenInstance {
     pub fn is_stale(&self) -> bool {
         self.age > i64::try_from(INSTANCE_LIFETIME.as_millis()).unwrap_or(i64::MAX)
     }
-}
-
-/// Knows which instances run.
-#[async_trait]
-pub trait Instances: Send + Sync + 'static {
-    /// Keeps how an instance is, in place of what it reported before. The first report of a name
-    /// removes reports that are not shown any more.
-    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError>;
-
-    /// Removes an instance that has ended.
-    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError>;
-
-    /// All that have reported within [`INSTANCE_SHOWN`], and live workers that report nothing but
-    /// heartbeats: receivers before workers, those that run longest first. [`INSTANCES_MAX`] at the
-    /// most. A report that cannot be read is left out.
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError>;
 }
 
 /// The order in which instances are shown.

@@ -1,9 +1,10 @@
 //! The ledger: an entry for each usage, for as long as anybody may ask.
 
 use async_trait::async_trait;
-use sampler_domain::{Entry, EntryState, SpanId, Target, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
+use uuid::Uuid;
 
-use crate::{Finished, StoreError};
+use crate::{Confirmation, Finished, StoreError, Unconfirmed, UnconfirmedQuery};
 
 /// Some entries of a span, in the order in which they were planned.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +15,28 @@ pub struct Entries {
     pub unreadable: u64,
     /// The version of the last one that was read, if there may be more behind it.
     pub next: Option<i64>,
+}
+
+/// The key of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EntryKey {
+    /// The id of the usage.
+    pub usage_guid: String,
+    /// The span that the entry names.
+    pub span: SpanId,
+    /// The target of the span.
+    pub target: Target,
+}
+
+impl EntryKey {
+    /// The key of this entry.
+    pub fn of(entry: &Entry) -> Self {
+        Self {
+            usage_guid: entry.usage_guid.clone(),
+            span: entry.span.clone(),
+            target: entry.target.clone(),
+        }
+    }
 }
 
 /// Keeps an entry for each usage that Abacus accepted or that was skipped. A usage that is planned
@@ -40,6 +63,65 @@ pub trait Ledger: Send + Sync + 'static {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError>;
+
+    /// Marks an entry whose usage is in the state [`Resend::from`] ([`Entry::marked`]), unless it is
+    /// marked already. If this mark has Abacus's acceptance, a mark without one gets it. An entry that
+    /// expires is kept for its lifetime from then on. Says whether it was changed.
+    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError>;
+
+    /// The entries of the same span that were withheld when a part of this one's interval was taken back
+    /// ([`Entry::was_withheld_of`]). Only what a majority has.
+    async fn withheld_of(&self, entry: &Entry) -> Result<Vec<Entry>, StoreError>;
+
+    /// Whether this usage takes back a usage of the same span that does not count by now: it was skipped,
+    /// or set aside. Only what a majority has.
+    async fn takes_back_uncounted(&self, entry: &Entry) -> Result<bool, StoreError>;
+
+    /// Up to `limit` marked entries that are to be tried by now, the longest waiting first. Entries
+    /// that cannot be read are logged and left out.
+    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError>;
+
+    /// Sets when a marked entry is tried next. Where it has another mark or none, nothing is changed.
+    async fn postpone_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry still
+    /// is as it was read. Returns whether it did.
+    ///
+    /// `ask_again` of the given entry is what Abacus is asked from then on. An entry that expires does so
+    /// only once that is over.
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        acceptance: &Acceptance,
+    ) -> Result<bool, StoreError>;
+
+    /// Whether the entry has this mark, whatever a primary that was replaced says.
+    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError>;
+
+    /// Removes the mark, if it is still this one. `refusal` is why Abacus does not take the usage, if it
+    /// does not: the entry tells of that then. A refusal does not remove a mark that has Abacus's
+    /// acceptance, nor that of an entry that is `accepted` by now: the span may not know it yet.
+    async fn end_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError>;
+
+    /// Usages that are to be asked for by now: those of the oldest month first, and of each month those
+    /// that wait longest. Only what a majority has.
+    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError>;
+
+    /// Notes what came of asking, for each usage whose entry has not changed since it was read. Says
+    /// how many that were.
+    ///
+    /// An entry whose span is complete expires only from then on ([`expire`](Self::expire)).
+    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError>;
 }
 
 /// The moment from which the lifetime of an entry counts: its last change of state.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sampler_domain::{
     Amount, Entry, EntryState, Id, Measures, Target, Timestamp, Window, WindowLength,
 };
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
 
 use crate::{SpanQuery, TargetFilter};
@@ -34,12 +35,19 @@ pub struct SumQuery {
 }
 
 /// A position in a list of sums.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SumPosition {
     /// The start of a window of the query.
     pub window: Timestamp,
     /// After the row of this group; `None` for the first row of the window.
+    #[serde(deserialize_with = "stored_ids")]
     pub group: Option<Vec<Id>>,
+}
+
+/// Ids of the ledger, which may be empty or too long.
+fn stored_ids<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Vec<Id>>, D::Error> {
+    let ids: Option<Vec<String>> = Deserialize::deserialize(reader)?;
+    Ok(ids.map(|ids| ids.into_iter().map(Id::from_store).collect()))
 }
 
 /// The usages of one group in one window.

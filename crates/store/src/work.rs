@@ -1,10 +1,12 @@
-//! The worker's interface: finding due spans and changing them (sections 6.4 to 6.6 of the paper).
+//! The worker's interface: finding due spans and changing them (sections 6.4 to 6.6 of the paper),
+//! adopting those of the original Sampler, and removing complete ones (section 6.3).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use sampler_domain::{Change, Changed, ClosingMonth, Span, SpanId, Target, Timestamp};
+use sampler_domain::{Change, Changed, ClosingMonth, Id, Policy, Span, SpanId, Target, Timestamp};
 
 use crate::StoreError;
 
@@ -63,7 +65,45 @@ fn continues_at(span: &Span) -> Timestamp {
 /// error.
 pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
 
-/// Finds due spans, and changes them.
+/// The key of a span and its entries.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SpanKey {
+    /// The span.
+    pub id: SpanId,
+    /// Its target.
+    pub target: Target,
+}
+
+/// Keys of spans, page by page. A page is empty if none of its spans can be read. The stream ends
+/// after an error.
+pub type SpanKeys = BoxStream<'static, Result<Vec<SpanKey>, StoreError>>;
+
+/// How long the slack that a receiver has announced counts after the announcement. A receiver that is
+/// away for a roll-back, an outage or a long weekend still accepts old events when it returns, so its
+/// slack must outlast such an absence.
+pub const SLACK_LIFETIME: Duration = Duration::from_hours(7 * 24);
+
+/// How many spans of an original Sampler were adopted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Spans that an original receiver started.
+    pub starts: u64,
+    /// Spans that an original receiver stopped after they had been adopted.
+    pub stops: u64,
+}
+
+/// A complete span, as the ledger and the clean-up need it: its id and its shard key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The span.
+    pub id: SpanId,
+    /// Its partition; `None` if an original Sampler completed it before it was adopted.
+    pub partition: Option<u32>,
+    /// Its instance; none where that cannot be read.
+    pub instance: Option<Id>,
+}
+
+/// Finds due spans, changes them, and maintains the spans that are kept.
 #[async_trait]
 pub trait Work: Send + Sync + 'static {
     /// Due spans (section 6.4), by [`SearchClass`] and `due_at`, with majority read concern.
@@ -84,4 +124,37 @@ pub trait Work: Send + Sync + 'static {
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
+
+    /// All spans of a partition, from this instance on, in the order of the instances; about `page` of
+    /// them at a time. A span that exists during the whole scan is returned once.
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys;
+
+    /// Takes in up to `limit` spans that an original Sampler started, and notices the stops that
+    /// it wrote.
+    async fn adopt(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Adopted, StoreError>;
+
+    /// Up to `limit` complete spans that end before `cutoff` (section 6.3).
+    async fn completed_before(
+        &self,
+        cutoff: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Finished>, StoreError>;
+
+    /// Removes those of the spans that are complete. Returns how many.
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError>;
+
+    /// The largest slack that receivers have announced within [`SLACK_LIFETIME`], by the store's
+    /// own clock; `None` if none was announced. Older announcements are removed.
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError>;
+
+    /// Says that `worker` is alive. Returns all that are, by the store's own clock.
+    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Says that `worker` is gone.
+    async fn leave(&self, worker: &str) -> Result<(), StoreError>;
 }

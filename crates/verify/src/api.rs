@@ -16,19 +16,14 @@ pub struct Page<T> {
 /// A span, as `GET /v1/spans/{id}` shows it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Span {
-    /// Its id.
     pub id: String,
-    /// Its target.
     pub target: Target,
     /// The quantities of each of its usages.
     pub measured_usage: Vec<Measure>,
-    /// When it started.
     pub start: Millis,
-    /// When it ended.
     pub end: Option<Millis>,
     /// `open`, `stopped`, `complete` or `suspended`.
     pub state: String,
-    /// The id of its start event.
     pub start_event_id: Option<String>,
     /// Up to where it is billed.
     pub sampled_to: Millis,
@@ -41,11 +36,8 @@ pub struct Span {
 /// A usage that comes next.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Planned {
-    /// From where.
     pub start: Millis,
-    /// To where.
     pub end: Millis,
-    /// The id of its usage.
     pub usage_id: String,
 }
 
@@ -62,16 +54,14 @@ pub struct Proof {
     pub difference: Millis,
     /// How many usages.
     pub usages: u64,
-    /// The start, or where an original Sampler had left off.
+    /// The start, or where the original Sampler had left off.
     pub since: Millis,
 }
 
 /// From where to where; backwards where usage is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Interval {
-    /// From where.
     pub start: Millis,
-    /// To where.
     pub end: Millis,
 }
 
@@ -88,16 +78,14 @@ pub struct Entry {
     pub timestamp: Millis,
     /// How many ms it bills.
     pub duration: Millis,
-    /// Its state.
     pub state: String,
     /// Abacus's answer.
     pub status: Option<u16>,
-    /// Its target, where the ledger has it.
+    /// Its measures as they are posted: those of the span, and `duration`.
+    pub measured_usage: Vec<Measure>,
+    /// It was skipped after a post without an answer, so Abacus may count it.
     #[serde(default)]
-    pub target: Option<Target>,
-    /// Its quantities, where the ledger says so.
-    #[serde(default)]
-    pub measured_usage: Option<Vec<Measure>>,
+    pub unanswered: bool,
 }
 
 /// The state of a usage.

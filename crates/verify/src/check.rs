@@ -11,23 +11,44 @@ use std::collections::HashSet;
 use crate::api::{Entry, Interval, Outcome, Span};
 use crate::finding::{Finding, Kind};
 use crate::history::Used;
-use crate::moment::{Granularity, InWords, Millis};
-use crate::quantity;
+use crate::moment::{Granularity, HOUR, InWords, Millis};
+use crate::quantity::{self, Measure, Quantity};
 
 /// How many findings about one span are kept.
 const FINDINGS_MAX: usize = 20;
+
+/// The measure that each usage has beside those of its event: for how long, in ms.
+const DURATION: &str = "duration";
 
 /// The parameters of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// The present moment.
     pub now: Millis,
-    /// The windows that no usage crosses; those of a month where it is not known.
+    /// The windows that no usage crosses; those of a month where it is not known, because they hold for
+    /// every granularity.
     pub granularity: Option<Granularity>,
     /// How long sampling may take, and clocks may differ, in ms.
     pub allowance: Millis,
     /// For how long a usage is in the ledger at least, in ms.
     pub kept: Millis,
+}
+
+impl Policy {
+    fn windows(&self) -> Granularity {
+        self.granularity.unwrap_or(Granularity::Month)
+    }
+
+    /// How late a usage may be that is due at a moment, in ms: the length of its window and an hour. Where
+    /// the window is not known, that of a day, which workers have by default.
+    fn allowed_delay(&self, due: Millis) -> Millis {
+        let windows = self.granularity.unwrap_or(Granularity::Day);
+        let last = due.saturating_sub(1);
+        let window = windows
+            .boundary_after(last)
+            .saturating_sub(windows.boundary(last));
+        window.saturating_add(HOUR).max(self.allowance)
+    }
 }
 
 /// The result of a check.
@@ -44,7 +65,7 @@ pub struct Verdict {
 /// Milliseconds of one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// How long the usage lasted, as far as it is billed by now; without what an original billed.
+    /// How long the usage lasted, as far as it is billed by now; without what the original billed.
     pub used: i128,
     /// The amount that Abacus accepted. For usages that have expired, the proof says it.
     pub billed: i128,
@@ -52,9 +73,9 @@ pub struct Amounts {
     pub skipped: i128,
     /// Used, and neither billed nor skipped; negative where too much is billed.
     pub difference: i128,
-    /// How many usages were read.
+    /// How many usages were read that are answered for good.
     pub usages: u64,
-    /// How many have expired.
+    /// How many that Abacus accepted have expired.
     pub expired: u64,
 }
 
@@ -83,7 +104,9 @@ struct Sums {
     billed: i128,
     skipped: i128,
     set_aside: i128,
-    usages: u64,
+    /// How many Abacus accepted, also where it set them aside later; those that were skipped do not
+    /// count.
+    accepted: u64,
 }
 
 impl Sums {
@@ -101,9 +124,11 @@ pub struct SpanCheck<'a> {
     findings: Vec<Finding>,
     more: usize,
     ids: HashSet<Id>,
+    /// How many usages were read that are answered for good.
+    read: u64,
     /// Where the last usage ended.
     reached: Option<Millis>,
-    /// Usages before the proof begins, where an original has sampled in between.
+    /// Usages before the proof begins, where the original has sampled in between.
     before: Sums,
     /// Usages since the proof begins.
     since: Sums,
@@ -144,6 +169,7 @@ impl<'a> SpanCheck<'a> {
             findings: Vec::new(),
             more: 0,
             ids: HashSet::new(),
+            read: 0,
             reached: None,
             before: Sums::default(),
             since: Sums::default(),
@@ -239,7 +265,6 @@ impl<'a> SpanCheck<'a> {
             let detail = format!("the usage belongs to the span {}", entry.span);
             self.push(about(Kind::OtherSpan, detail));
         }
-        self.compare_entry(entry);
         self.check_interval(entry);
         if let Some(pending) = &self.pending {
             let detail = format!("it stands behind {pending}, which is not accepted");
@@ -247,31 +272,14 @@ impl<'a> SpanCheck<'a> {
         }
         self.follow(entry);
         self.account(entry);
-    }
-
-    /// Where the ledger names target and quantities, they are the event's.
-    fn compare_entry(&mut self, entry: &Entry) {
-        let target = self.used.map_or(&self.span.target, |used| &used.target);
-        let theirs = entry.target.as_ref();
-        if let Some((name, ours, theirs)) = theirs.and_then(|theirs| target.difference(theirs)) {
-            let detail = format!("the usage has the {name} {theirs:?} instead of {ours:?}");
-            self.push(Finding::about(&entry.id, Kind::Target, detail));
-        }
-        let measures = self
-            .used
-            .map_or(&self.span.measured_usage, |used| &used.measures);
-        let theirs = entry.measured_usage.as_ref();
-        if let Some(name) = theirs.and_then(|theirs| quantity::difference(measures, theirs)) {
-            let detail = format!("the measure {name:?} of the usage is not that of the event");
-            self.push(Finding::about(&entry.id, Kind::Quantities, detail));
-        }
+        self.compare_quantities(entry);
     }
 
     /// A usage by itself: duration, timestamp, window.
     fn check_interval(&mut self, entry: &Entry) {
         let Interval { start, end } = entry.interval;
         let (from, to) = (InWords(start), InWords(end));
-        let windows = self.policy.granularity.unwrap_or(Granularity::Month);
+        let windows = self.policy.windows();
         let mut find = |kind, detail| self.push(Finding::about(&entry.id, kind, detail));
         let length = i128::from(end) - i128::from(start);
         if i128::from(entry.duration) != length {
@@ -297,6 +305,26 @@ impl<'a> SpanCheck<'a> {
             let detail =
                 format!("from {from} to {to} it crosses a boundary between windows of a {name}");
             find(Kind::CrossesBoundary, detail);
+        }
+    }
+
+    /// A usage bills the quantities of its start event, for as long as it says.
+    fn compare_quantities(&mut self, entry: &Entry) {
+        let of_event = self.used.map(|used| &used.measures);
+        let mut ours = of_event.unwrap_or(&self.span.measured_usage).clone();
+        ours.push(Measure {
+            measure: DURATION.to_owned(),
+            quantity: Quantity::Integer(entry.duration.into()),
+        });
+        if let Some(name) = quantity::difference(&ours, &entry.measured_usage) {
+            let of = |measures: &[Measure]| {
+                let found = measures.iter().find(|measure| measure.measure == name);
+                found.map_or_else(|| "absent".to_owned(), |found| found.quantity.to_string())
+            };
+            let (is, should) = (of(&entry.measured_usage), of(&ours));
+            let detail =
+                format!("the measure {name:?} of the usage is {is}, and should be {should}");
+            self.push(Finding::about(&entry.id, Kind::UsageQuantities, detail));
         }
     }
 
@@ -351,28 +379,31 @@ impl<'a> SpanCheck<'a> {
             return;
         };
         let duration = i128::from(entry.duration);
-        let mut one = Sums {
-            usages: 1,
-            ..Sums::default()
-        };
+        let mut one = Sums::default();
         match outcome {
             Outcome::Pending | Outcome::Refused => return self.note_pending(entry, outcome),
             Outcome::Billed => {
-                one.billed = duration;
+                (one.billed, one.accepted) = (duration, 1);
                 self.check_status(entry);
             }
             Outcome::SetAside => {
-                one.set_aside = duration;
+                (one.set_aside, one.accepted) = (duration, 1);
                 let detail = format!("Abacus set {duration} ms aside: they are not billed");
                 self.push(Finding::about(&entry.id, Kind::SetAside, detail));
             }
             Outcome::Skipped => {
                 one.skipped = duration;
-                let detail = format!("an operator skipped {duration} ms");
+                let doubt = if entry.unanswered {
+                    "; a post had no answer, so Abacus may count them"
+                } else {
+                    ""
+                };
+                let detail = format!("an operator skipped {duration} ms{doubt}");
                 self.push(Finding::about(&entry.id, Kind::Skipped, detail));
             }
         }
         self.since.add(&one);
+        self.read += 1;
         self.reached = Some(entry.interval.end);
         self.last = Some((entry.id.clone(), entry.interval, one));
     }
@@ -408,7 +439,7 @@ impl Sums {
         self.billed += other.billed;
         self.skipped += other.skipped;
         self.set_aside += other.set_aside;
-        self.usages += other.usages;
+        self.accepted += other.accepted;
     }
 
     fn without(&self, other: &Self) -> Self {
@@ -416,7 +447,7 @@ impl Sums {
             billed: self.billed - other.billed,
             skipped: self.skipped - other.skipped,
             set_aside: self.set_aside - other.set_aside,
-            usages: self.usages.saturating_sub(other.usages),
+            accepted: self.accepted.saturating_sub(other.accepted),
         }
     }
 }

@@ -23,7 +23,6 @@ pub struct Event {
     pub line: u64,
     /// The kind of the event.
     pub kind: Kind,
-    /// Its target.
     pub target: Target,
     /// By which the provider tells it from others.
     pub id: Option<String>,
@@ -60,11 +59,33 @@ pub struct Reading {
     pub offset: Millis,
 }
 
+/// The columns of a table whose meaning their names do not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// Those that are measures, beside those whose names begin with `measure:`.
+    pub measures: Vec<String>,
+    /// Those that mean nothing here.
+    pub ignored: Vec<String>,
+}
+
+impl Columns {
+    /// Only a table has columns.
+    ///
+    /// # Errors
+    /// If columns are named, and the format has none.
+    pub fn check(&self, format: Format) -> Result<(), EventsError> {
+        if format == Format::Csv || *self == Self::default() {
+            return Ok(());
+        }
+        let what = Wrong::other("--measures and --ignore name columns, which only a CSV has");
+        Err(EventsError { line: None, what })
+    }
+}
+
 /// A file cannot be read as events.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{what}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct EventsError {
-    /// The line, where it is one.
     pub line: Option<u64>,
     /// The fault.
     pub what: Wrong,
@@ -123,15 +144,22 @@ impl Format {
     }
 }
 
-/// Reads all events of a file, in its order.
+/// Reads all events of a file, in its order. Only a table has columns.
 ///
 /// # Errors
-/// The reader fails, a line is not an event, or the file has no events.
-pub fn read(input: impl Read, format: Format, reading: Reading) -> Result<Vec<Event>, EventsError> {
+/// The reader fails, a line is not an event, or the file has no events; a column is neither known nor
+/// named, or columns are named and there are none.
+pub fn read(
+    input: impl Read,
+    format: Format,
+    columns: &Columns,
+    reading: Reading,
+) -> Result<Vec<Event>, EventsError> {
+    columns.check(format)?;
     let input = std::io::BufReader::new(input);
     let events = match format {
         Format::Ndjson => read_lines(input, reading)?,
-        Format::Csv => read_rows(input, reading)?,
+        Format::Csv => read_rows(input, columns, reading)?,
         Format::Json => read_list(input, reading)?,
     };
     if events.is_empty() {
@@ -143,8 +171,12 @@ pub fn read(input: impl Read, format: Format, reading: Reading) -> Result<Vec<Ev
     Ok(events)
 }
 
-fn read_rows(input: impl Read, reading: Reading) -> Result<Vec<Event>, EventsError> {
-    let mut events = table::read(input)?;
+fn read_rows(
+    input: impl Read,
+    columns: &Columns,
+    reading: Reading,
+) -> Result<Vec<Event>, EventsError> {
+    let mut events = table::read(input, columns)?;
     for event in &mut events {
         let moved = reading.moved(event.moment);
         event.moment = moved.map_err(|wrong| wrong.in_line(event.line))?;
@@ -203,20 +235,38 @@ mod tests {
     #[test]
     fn a_line_has_a_limit() {
         let input = std::io::repeat(b'x');
-        let error = read(input, Format::Ndjson, Reading::default()).unwrap_err();
+        let error = read(
+            input,
+            Format::Ndjson,
+            &Columns::default(),
+            Reading::default(),
+        )
+        .unwrap_err();
         assert_eq!(error.to_string(), "line 1: the line is too long");
     }
 
     #[test]
     fn what_stands_in_front_of_a_text_is_passed_over() {
         let text = "\u{feff}# nothing\n";
-        let error = read(text.as_bytes(), Format::Ndjson, Reading::default()).unwrap_err();
+        let error = read(
+            text.as_bytes(),
+            Format::Ndjson,
+            &Columns::default(),
+            Reading::default(),
+        )
+        .unwrap_err();
         assert_eq!(error.to_string(), "there are no events in it");
     }
 
     #[test]
     fn a_file_without_events_is_a_mistake() {
-        let error = read(&b"# nothing\n\n"[..], Format::Ndjson, Reading::default()).unwrap_err();
+        let error = read(
+            &b"# nothing\n\n"[..],
+            Format::Ndjson,
+            &Columns::default(),
+            Reading::default(),
+        )
+        .unwrap_err();
         assert_eq!(error.to_string(), "there are no events in it");
     }
 }

@@ -11,7 +11,6 @@ pub enum Kind {
     EventsContradict,
     /// A span that no event explains.
     SpanWithoutEvents,
-    /// An event without a span.
     EventsWithoutSpan,
     /// A target other than the event's.
     Target,
@@ -23,12 +22,13 @@ pub enum Kind {
     End,
     /// A state that its end or its sampling contradicts.
     State,
-    /// A usage that is there twice.
     UsageTwice,
     /// A usage of another span.
     OtherSpan,
     /// A usage whose duration is not end minus start.
     Duration,
+    /// A usage that was posted with other quantities than those of its event, or another duration.
+    UsageQuantities,
     /// A usage without length.
     EmptyInterval,
     /// A usage that Abacus counts outside of the time that it stands for.
@@ -53,13 +53,15 @@ pub enum Kind {
     Proof,
     /// Time that is billed twice or not at all.
     Difference,
+    /// Sampling that is behind by more than its window and an hour.
+    Overdue,
     /// Sampling that stands behind what should be by now.
     Behind,
     /// Usages of the future.
     Ahead,
     /// Usages that have expired, so that the proof alone stands for them.
     Expired,
-    /// A span whose first part an original Sampler has billed.
+    /// A span whose first part the original Sampler has billed.
     TakenOver,
     /// A usage that an operator skipped.
     Skipped,
@@ -79,7 +81,6 @@ impl Kind {
         self < Self::Behind
     }
 
-    /// Its name.
     pub fn name(self) -> String {
         serde_json::to_value(self)
             .ok()
@@ -88,10 +89,8 @@ impl Kind {
     }
 }
 
-/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its kind.
     pub kind: Kind,
     /// A sentence for people.
     pub detail: String,

@@ -11,11 +11,9 @@ use crate::quantity::{self, Measure};
 /// One continuous usage, as the provider's events tell it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Used {
-    /// The target.
     pub target: Target,
     /// How much at a time.
     pub measures: Vec<Measure>,
-    /// When it started.
     pub start: Millis,
     /// When it stopped; absent while it goes on.
     pub end: Option<Millis>,

@@ -1,12 +1,16 @@
 //! Moments, lengths of time, and the windows of the calendar.
 
 use std::fmt;
+use std::time::Duration;
 
 use chrono::{DateTime, NaiveTime, Timelike};
 use serde::Serialize;
 
 /// Milliseconds since 1970-01-01T00:00:00 UTC, or between two moments.
 pub type Millis = i64;
+
+/// An hour in ms.
+pub const HOUR: Millis = 3_600_000;
 
 /// A day in ms.
 pub const DAY: Millis = 86_400_000;
@@ -84,6 +88,18 @@ impl fmt::Display for InWords {
     }
 }
 
+/// A length of time as people read it, in whole minutes.
+#[derive(Clone, Copy, Debug)]
+pub struct LengthInWords(pub Millis);
+
+impl fmt::Display for LengthInWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minutes = u64::try_from(self.0 / 60_000).unwrap_or(0);
+        let length = Duration::from_secs(minutes.saturating_mul(60));
+        write!(f, "{}", humantime::format_duration(length))
+    }
+}
+
 /// The windows whose boundaries no usage may cross. All in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -103,7 +119,7 @@ impl Granularity {
     pub fn window(self, moment: Millis) -> i64 {
         match self {
             Self::Minute => moment.div_euclid(60_000),
-            Self::Hour => moment.div_euclid(3_600_000),
+            Self::Hour => moment.div_euclid(HOUR),
             Self::Day => moment.div_euclid(DAY),
             Self::Month => month_of_day(moment.div_euclid(DAY)),
         }
@@ -111,16 +127,23 @@ impl Granularity {
 
     /// The last boundary at or before `moment`.
     pub fn boundary(self, moment: Millis) -> Millis {
-        let length = match self {
-            Self::Minute => 60_000,
-            Self::Hour => 3_600_000,
-            Self::Day => DAY,
-            Self::Month => {
-                let day = moment.div_euclid(DAY);
-                return first_day_of_month(month_of_day(day)).saturating_mul(DAY);
-            }
+        self.first_of(self.window(moment))
+    }
+
+    /// The first boundary after `moment`.
+    pub fn boundary_after(self, moment: Millis) -> Millis {
+        self.first_of(self.window(moment).saturating_add(1))
+    }
+
+    /// Where a window begins, by its number.
+    fn first_of(self, window: i64) -> Millis {
+        let (first, length) = match self {
+            Self::Minute => (window, 60_000),
+            Self::Hour => (window, HOUR),
+            Self::Day => (window, DAY),
+            Self::Month => (first_day_of_month(window), DAY),
         };
-        moment.saturating_sub(moment.rem_euclid(length))
+        first.saturating_mul(length)
     }
 
     /// Whether one usage from `start` to `end`, in either direction, would lie in two windows.
@@ -129,7 +152,6 @@ impl Granularity {
         first < last && self.window(first) != self.window(last - 1)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -194,6 +216,9 @@ mod tests {
         let moment = at("2024-02-29T23:59:59.999Z");
         assert_eq!(InWords(moment).to_string(), "2024-02-29T23:59:59.999Z");
         assert_eq!(InWords(i64::MAX).to_string(), format!("{} ms", i64::MAX));
+        assert_eq!(LengthInWords(10 * DAY + 90_000).to_string(), "10days 1m");
+        assert_eq!(LengthInWords(-5).to_string(), "0s");
+        assert!(!LengthInWords(i64::MAX).to_string().is_empty());
     }
 
     #[test]
@@ -211,6 +236,8 @@ mod tests {
             assert!(granularity.is_crossed(eve, year + 1), "{granularity:?}");
             assert!(granularity.is_crossed(year + 1, eve), "{granularity:?}");
             assert_eq!(granularity.boundary(year), year);
+            assert_eq!(granularity.boundary_after(eve), year);
+            assert!(granularity.boundary_after(year) > year);
         }
         assert_eq!(Granularity::Month.boundary(eve), at("2023-12-01T00:00:00Z"));
         assert_eq!(
@@ -237,6 +264,7 @@ mod tests {
         fn no_moment_is_too_far(moment: i64, other: i64) {
             for granularity in [Granularity::Minute, Granularity::Month] {
                 granularity.boundary(moment);
+                granularity.boundary_after(moment);
                 granularity.is_crossed(moment, other);
             }
         }

@@ -1,6 +1,7 @@
 //! Measures and their quantities, compared by value.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -16,13 +17,10 @@ pub enum Quantity {
     Integer(i128),
     /// Any other number.
     Double(f64),
-    /// A string.
     Text(String),
     /// `true`, `false` or `null`.
     Literal(String),
-    /// A list.
     List(Vec<Quantity>),
-    /// An object.
     Object(BTreeMap<String, Quantity>),
 }
 
@@ -97,6 +95,20 @@ impl PartialEq for Quantity {
             (Self::List(one), Self::List(other)) => one == other,
             (Self::Object(one), Self::Object(other)) => one == other,
             _ => false,
+        }
+    }
+}
+
+/// Numbers and literals as they are; of anything else, what it is.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(integer) => write!(f, "{integer}"),
+            Self::Double(double) => write!(f, "{double}"),
+            Self::Literal(literal) => f.write_str(literal),
+            Self::Text(_) => f.write_str("a text"),
+            Self::List(_) => f.write_str("a list"),
+            Self::Object(_) => f.write_str("an object"),
         }
     }
 }

@@ -22,11 +22,8 @@ pub struct Row {
     pub line: Option<u64>,
     /// The id of the span.
     pub span: Option<String>,
-    /// Its target.
     pub target: Target,
-    /// When it started.
     pub start: Millis,
-    /// When it ended.
     pub end: Option<Millis>,
     /// How far the span is.
     pub state: Option<String>,
@@ -65,7 +62,6 @@ pub struct Totals {
     pub measures: BTreeMap<String, Total>,
 }
 
-/// A total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Total {
     /// By the events.
@@ -81,9 +77,7 @@ pub struct Total {
 /// An event that does not go together with others.
 #[derive(Clone, Debug, Serialize)]
 pub struct Contradiction {
-    /// Its line.
     pub line: u64,
-    /// Its target.
     pub target: Target,
     /// Its fault.
     pub finding: Finding,

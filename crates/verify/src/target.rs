@@ -13,11 +13,9 @@ pub struct Target {
     pub space_id: String,
     /// The consumer within it.
     pub consumer_id: String,
-    /// The resource.
     pub resource_id: String,
     /// The plan of the resource.
     pub plan_id: String,
-    /// The instance of the resource.
     pub resource_instance_id: String,
 }
 
@@ -32,7 +30,6 @@ impl Target {
         "resource_instance_id",
     ];
 
-    /// The ids.
     pub fn ids(&self) -> [&str; 6] {
         [
             &self.organization_id,

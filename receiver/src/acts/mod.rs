@@ -5,13 +5,12 @@
 //! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after that
 //! ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the trail.
 
-mod body;
 mod precondition;
 
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::ClientId;
-use sampler_service::problem::Problem;
+use sampler_service::problem::{FieldError, Problem};
 use sampler_service::security::Grant;
 use sampler_store::{ActOutcome, AuditRecord, StoreError};
 use serde_json::Value;
@@ -19,13 +18,17 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::admission::{self, ServingPermit};
+use crate::fields::{self, Fields};
+use crate::json::Json;
 use crate::{Receiver, json, problems};
 
-pub(crate) use body::ActBody;
 pub(crate) use precondition::{IfMatch, stale};
 
 /// Bytes of the body of an act. A reason takes up to 12 KB, if each character is escaped.
 const BODY_MAX: usize = 64 << 10;
+
+/// Characters of a reason.
+const REASON_MAX: usize = 1_000;
 
 /// The request of an act, once its body was read, and the permit to serve it.
 pub(crate) struct AdmittedAct<T> {
@@ -66,7 +69,7 @@ impl Receiver {
         &self,
         grant: &Grant,
         request: Request<Body>,
-        read: impl FnOnce(&mut ActBody<'_>) -> Option<T>,
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
     ) -> Result<AdmittedAct<T>, Problem> {
         grant.require_admin()?;
         self.require_prepared()?;
@@ -79,13 +82,13 @@ impl Receiver {
         let weight = admission::weight(body.as_ref());
         let permit = self.admission.act(sender, weight).await;
         let permit = permit.map_err(|reason| self.turned_away(reason))?;
-        let mut act = ActBody::of(json::parse(body.as_ref())?)?;
-        let reason = act.reason();
-        let fields = read(&mut act);
-        act.finish()?;
+        let mut fields = Fields::of(json::parse(body.as_ref())?).map_err(invalid)?;
+        let reason = fields.required("reason", reason);
+        let others = read(&mut fields);
+        fields.finish().map_err(invalid)?;
         Ok(AdmittedAct {
             reason: reason.expect("what could not be read was named"),
-            fields: fields.expect("what could not be read was named"),
+            fields: others.expect("what could not be read was named"),
             _permit: permit,
         })
     }
@@ -129,7 +132,7 @@ impl Receiver {
             after: act.after,
             outcome: ActOutcome::Asked,
         };
-        let recorded = self.parts.audit.record_act(&record).await;
+        let recorded = self.parts.operating.record_act(&record).await;
         recorded.map_err(|failure| self.not_asked(&failure))?;
         let who = record.who.as_ref().map(ClientId::as_str);
         info!(act = record.act, record = %id, who, subject = record.subject, "an operator acts");
@@ -139,19 +142,35 @@ impl Receiver {
     /// Notes the outcome of an act. If that fails, the record has the act, and its subject shows
     /// whether it was done.
     pub(crate) async fn settle(&self, id: Uuid, outcome: ActOutcome) {
-        if let Err(failure) = self.parts.audit.settle_act(id, outcome).await {
+        if let Err(failure) = self.parts.operating.settle_act(id, outcome).await {
             warn!(code = "audit.not_settled", record = %id, outcome = outcome.name(),
                 error = %failure, "the outcome of an act is not in the audit trail");
         }
     }
 
-    /// Notes the outcome by the store's answer. An answer that was lost leaves the record as it is.
+    /// Notes the outcome by the store's answer.
     pub(crate) async fn settle_by<T>(&self, id: Uuid, answer: &Result<Option<T>, StoreError>) {
         let outcome = match answer {
             Ok(Some(_)) => ActOutcome::Done,
-            Err(StoreError::Unknown(_)) => return,
+            Err(StoreError::Unknown(_)) => ActOutcome::Unknown,
             Ok(None) | Err(_) => ActOutcome::Refused,
         };
         self.settle(id, outcome).await;
     }
+}
+
+/// The operator's reason.
+fn reason(value: Json<'_>) -> Result<String, String> {
+    let reason = fields::text(value)?;
+    if reason.trim().is_empty() || reason.chars().count() > REASON_MAX {
+        return Err(format!(
+            "It must have 1 to {REASON_MAX} characters, and not be blank."
+        ));
+    }
+    Ok(reason)
+}
+
+fn invalid(errors: Vec<FieldError>) -> Problem {
+    let detail = "The body is JSON, but not what is expected here. Nothing was done.";
+    Problem::new(&problems::INVALID_BODY, detail).errors(errors)
 }

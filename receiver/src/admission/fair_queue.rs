@@ -151,6 +151,23 @@ impl<T> FairQueue<T> {
         (Some(entry.item), is_late.then(|| self.shed()).flatten())
     }
 
+    /// Gives the next turn to the client that has `spent` the least; of several, to the one whose turn
+    /// it is first.
+    pub fn prefer_least(&mut self, spent: impl Fn(Client) -> u64) {
+        let clients = self.turns.iter().enumerate();
+        let least = clients.min_by_key(|(_, client)| spent(**client));
+        let Some(position) = least.map(|(position, _)| position) else {
+            return;
+        };
+        let Some(client) = self.turns.remove(position) else {
+            return;
+        };
+        self.turns.push_front(client);
+        if let Some(queue) = self.clients.get_mut(&client) {
+            queue.credit = queue.credit.max(self.limits.quantum);
+        }
+    }
+
     /// Removes an entry, wherever it stands.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let queue = self.clients.get_mut(&ticket.client)?;
@@ -258,6 +275,28 @@ mod tests {
         assert_eq!(drawn[..3], ["flood", "quiet", "flood"]);
         assert_eq!(drawn.len(), 51);
         assert!(queue.is_empty() && queue.turns.is_empty() && queue.clients.is_empty());
+    }
+
+    #[test]
+    fn who_has_spent_least_is_next_whatever_the_others_wait_for() {
+        let (mut queue, now) = (FairQueue::new(LIMITS), Instant::now());
+        for client in [1, 2, 3, 4] {
+            queue.push(Client(client), 10, now, "first");
+            queue.push(
+                Client(client),
+                10,
+                now,
+                if client == 3 { "quiet" } else { "flood" },
+            );
+        }
+        let spent = |client: Client| if client == Client(3) { 0 } else { 5_000 };
+        let mut drawn = Vec::new();
+        while !queue.is_empty() {
+            queue.prefer_least(spent);
+            drawn.extend(queue.pop(now, |_| true).0);
+        }
+        assert_eq!(drawn[..2], ["first", "quiet"]);
+        assert_eq!(drawn.len(), 8);
     }
 
     #[test]

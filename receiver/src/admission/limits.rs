@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::fair_queue::QueueLimits;
 use super::permits::PermitLimits;
+use crate::reading;
 
 /// Events of one kind that wait for an answer of the store, in each shard range; and as many stops that
 /// came in batches. They keep all commands of a group busy while the next ones gather; more would only
@@ -30,14 +31,17 @@ pub(super) const MAPPING_PERMITS: usize = 32;
 /// Acts of operators that are served at a time.
 pub(super) const ACT_PERMITS: usize = 8;
 
-/// For requests that read: the longest wait for a turn, the wait that is aimed at, and what all
+/// For requests that read: the longest wait for a turn, longer than another one may take, and what all
 /// that wait may weigh together. Each weighs [`REQUEST_WEIGHT`].
-pub(super) const READ_WAIT_MAX: Duration = Duration::from_secs(1);
-pub(super) const READ_WAIT_TARGET: Duration = Duration::from_millis(500);
+pub(super) const READ_WAIT_MAX: Duration =
+    reading::TIME_LIMIT.saturating_add(Duration::from_secs(1));
 pub(super) const READ_QUEUE_WEIGHT: usize = 64 << 10;
 
 /// Snapshots that are in memory at a time, until they are answered.
 pub(super) const SNAPSHOTS_AT_ONCE: usize = 1;
+
+/// The longest wait of a snapshot: longer than one whose client sends nothing more may hold the permit.
+pub(super) const SNAPSHOT_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The longest wait for a turn.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -80,7 +84,6 @@ const QUEUE: QueueLimits = QueueLimits {
     interval: WAIT_INTERVAL,
 };
 
-/// Starts in batches.
 pub(super) const BATCH_STARTS: PermitLimits = PermitLimits {
     weight: BATCH_START_WEIGHT,
     ..at_once(BATCH_START_PERMITS)
@@ -105,23 +108,31 @@ pub(super) const fn at_once(permits: usize) -> PermitLimits {
         permits,
         weight: usize::MAX,
         wait: WAIT_MAX,
+        charges_time: false,
         queue: QUEUE,
     }
 }
 
-/// So many requests at a time that read.
+/// So many requests at a time that read. Their clients are charged for the time that they take.
 pub(super) const fn reads_at_once(permits: usize) -> PermitLimits {
     PermitLimits {
         wait: READ_WAIT_MAX,
+        charges_time: true,
         queue: QueueLimits {
             weight: READ_QUEUE_WEIGHT,
-            target: READ_WAIT_TARGET,
+            target: READ_WAIT_MAX,
             interval: READ_WAIT_MAX,
             ..QUEUE
         },
         ..at_once(permits)
     }
 }
+
+/// Snapshots.
+pub(super) const SNAPSHOTS: PermitLimits = PermitLimits {
+    wait: SNAPSHOT_WAIT_MAX,
+    ..reads_at_once(SNAPSHOTS_AT_ONCE)
+};
 
 /// The share of each range in what large events may take, which are parsed already.
 pub(super) fn large_of_each(ranges: usize) -> PermitLimits {

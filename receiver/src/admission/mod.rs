@@ -12,6 +12,7 @@ pub mod fair_queue;
 mod in_flight;
 mod limits;
 mod permits;
+mod spent;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -30,13 +31,9 @@ use crate::reading;
 /// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// A stop.
     Stop,
-    /// A start.
     Start,
-    /// A stop in a batch.
     BatchStop,
-    /// A start in a batch.
     BatchStart,
     /// A mapping of a plan.
     Mapping,
@@ -111,7 +108,7 @@ impl Admission {
             large: FairPermits::new(limits::LARGE),
             reads: FairPermits::new(limits::reads_at_once(reading::AT_ONCE as usize)),
             sums: FairPermits::new(limits::reads_at_once(reading::SUMS_AT_ONCE)),
-            snapshots: FairPermits::new(limits::reads_at_once(limits::SNAPSHOTS_AT_ONCE)),
+            snapshots: FairPermits::new(limits::SNAPSHOTS),
             acts: FairPermits::new(limits::at_once(limits::ACT_PERMITS)),
             bodies: Budget::new(limits::BODY_BYTES),
         }

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::fair_queue::{Client, FairQueue, QueueLimits, Ticket};
+use super::spent::Spent;
 
 /// How many permits there are, and the limits of the queue for them.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +18,9 @@ pub(crate) struct PermitLimits {
     pub(crate) weight: usize,
     /// The longest wait for one.
     pub(crate) wait: Duration,
-    /// The limits of the queue.
+    /// Whether clients are charged for the time for which they hold a permit: then the next permit
+    /// goes to the client that has lately held them for the least time.
+    pub(crate) charges_time: bool,
     pub(crate) queue: QueueLimits,
 }
 
@@ -31,6 +34,7 @@ pub(crate) struct FairPermits {
 #[derive(Debug)]
 struct State {
     queue: FairQueue<Waiting>,
+    spent: Spent,
     held: usize,
     held_weight: usize,
 }
@@ -38,6 +42,7 @@ struct State {
 /// A request that waits. It gets a permit, or nothing where it was given up.
 #[derive(Debug)]
 struct Waiting {
+    client: Client,
     weight: usize,
     answer: oneshot::Sender<Option<FairPermit>>,
 }
@@ -46,7 +51,9 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct FairPermit {
     permits: Arc<FairPermits>,
+    client: Client,
     weight: usize,
+    since: Instant,
     is_held: bool,
 }
 
@@ -58,6 +65,7 @@ impl FairPermits {
     pub(crate) fn new(limits: PermitLimits) -> Arc<Self> {
         let state = State {
             queue: FairQueue::new(limits.queue),
+            spent: Spent::default(),
             held: 0,
             held_weight: 0,
         };
@@ -82,7 +90,11 @@ impl FairPermits {
         weight: usize,
     ) -> Result<FairPermit, NoPermit> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { weight, answer };
+        let waiting = Waiting {
+            client,
+            weight,
+            answer,
+        };
         let (ticket, shed) = self
             .lock()
             .queue
@@ -109,7 +121,9 @@ impl FairPermits {
             };
             let permit = FairPermit {
                 permits: Arc::clone(self),
+                client: next.client,
                 weight: next.weight,
+                since: Instant::now(),
                 is_held: true,
             };
             if let Err(Some(permit)) = next.answer.send(Some(permit)) {
@@ -129,6 +143,13 @@ impl State {
     fn next(&mut self, limits: &PermitLimits, now: Instant) -> (Option<Waiting>, Option<Waiting>) {
         if self.held >= limits.permits {
             return (None, None);
+        }
+        if limits.charges_time {
+            let spent = |client| {
+                let spent = self.spent.of(client, now).as_millis();
+                u64::try_from(spent).unwrap_or(u64::MAX)
+            };
+            self.queue.prefer_least(spent);
         }
         let (held, free) = (self.held, limits.weight.saturating_sub(self.held_weight));
         let (next, shed) = self.queue.pop(now, |weight| held == 0 || weight <= free);
@@ -150,6 +171,10 @@ impl FairPermit {
             let mut state = self.permits.lock();
             state.held -= 1;
             state.held_weight -= self.weight;
+            if self.permits.limits.charges_time {
+                let now = Instant::now();
+                state.spent.add(self.client, now - self.since, now);
+            }
         }
     }
 }
@@ -190,6 +215,7 @@ mod tests {
         permits: 2,
         weight: 100,
         wait: Duration::from_secs(5),
+        charges_time: false,
         queue: QueueLimits {
             weight: 1_000,
             quantum: 10,
@@ -235,6 +261,35 @@ mod tests {
             waiting.await.unwrap().unwrap();
         }
         assert_eq!(permits.lock().held, 0);
+    }
+
+    /// Many clients whose requests take long, beside one whose requests do not.
+    #[tokio::test(start_paused = true)]
+    async fn who_has_held_permits_for_long_comes_after_who_has_not() {
+        let permits = FairPermits::new(PermitLimits {
+            permits: 1,
+            wait: Duration::from_secs(100),
+            charges_time: true,
+            ..LIMITS
+        });
+        let quiet = acquire(&permits, 99).await;
+        tokio::time::advance(Duration::from_millis(20)).await;
+        drop(quiet);
+        for client in 0..16 {
+            let slow = acquire(&permits, client).await;
+            tokio::time::advance(Duration::from_secs(5)).await;
+            drop(slow);
+        }
+        let held = acquire(&permits, 0).await;
+        let slow: Vec<_> = (0..16).map(|client| begin(&permits, client, 10)).collect();
+        until_waiting(&permits, 16).await;
+        let quiet = begin(&permits, 99, 10);
+        until_waiting(&permits, 17).await;
+        drop(held);
+        drop(quiet.await.unwrap().unwrap());
+        for waiting in slow {
+            drop(waiting.await.unwrap().unwrap());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{ClientId, Timestamp};
+use sampler_api as api;
+use sampler_domain::ClientId;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{AuditQuery, AuditRecord};
-use serde::Serialize;
-use serde_json::Value;
-use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::answer;
 use crate::Receiver;
 use crate::openapi::params::{Page, Time};
-use crate::openapi::{problem_answers, types};
-use crate::reading::{List, Parameters, read_act, write_act};
+use crate::openapi::problem_answers;
+use crate::reading::{Paged, Parameters};
 
 /// Bytes of the id of a span, as it is written.
 const SPAN_LEN_MAX: usize = 1_024;
@@ -34,12 +31,12 @@ const SPAN_LEN_MAX: usize = 1_024;
         ("span" = Option<String>, Query, description = "Acts on this span."),
         Page,
     ),
-    responses((status = 200, description = "A page of acts.", body = List<ShownAct<'static>>,
+    responses((status = 200, description = "A page of acts.", body = api::List<api::Act>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.audit(&grant, &uri).await;
-    answer(&receiver, "audit", &grant, outcome)
+    answer("audit", &grant, outcome)
 }
 
 impl Receiver {
@@ -52,20 +49,20 @@ impl Receiver {
             to,
             who: parameters.parsed("who", "It must be a name of 1 to 255 bytes.", whole_name),
             span: parameters.parsed("span", "It must be the id of a span.", span_id),
-            after: parameters.cursor(read_act),
+            after: parameters.cursor(),
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
         let _permit = self.admit_reading(grant).await?;
-        let page = self.parts.queries.audit(&query).await;
+        let page = self.parts.reading.audit(&query).await;
         let page = page.map_err(|failure| self.not_read(&failure))?;
-        let next = page.next.map(|last| next.page(&write_act(&last)));
-        let items = page.records.iter().map(ShownAct::from);
-        Ok(List::new(items.collect(), next).into_response())
+        let next = page.next.map(|last| next.page(&last));
+        let items = page.records.into_iter().map(shown).collect();
+        Ok(Paged { items, next })
     }
 }
 
-/// A name as it is kept: one that would be cut or changed is nobody's.
+/// A name as it is kept. No record has a name that is too long or has characters that are removed.
 fn whole_name(text: &str) -> Option<ClientId> {
     ClientId::new(text).filter(|name| name.as_str() == text)
 }
@@ -75,37 +72,17 @@ fn span_id(text: &str) -> Option<String> {
     is_id.then(|| text.to_owned())
 }
 
-/// An act as it is shown.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Act)]
-struct ShownAct<'a> {
-    #[schema(value_type = String)]
-    id: Uuid,
-    #[schema(value_type = types::Moment)]
-    at: Timestamp,
-    #[schema(required)]
-    who: Option<&'a str>,
-    #[schema(example = "span.resume")]
-    act: &'a str,
-    subject: &'a str,
-    reason: &'a str,
-    before: &'a Value,
-    after: &'a Value,
-    outcome: &'static str,
-}
-
-impl<'a> From<&'a AuditRecord> for ShownAct<'a> {
-    fn from(record: &'a AuditRecord) -> Self {
-        Self {
-            id: record.id,
-            at: record.at,
-            who: record.who.as_ref().map(ClientId::as_str),
-            act: &record.act,
-            subject: &record.subject,
-            reason: &record.reason,
-            before: &record.before,
-            after: &record.after,
-            outcome: record.outcome.name(),
-        }
+/// An act as the API shows it.
+fn shown(record: AuditRecord) -> api::Act {
+    api::Act {
+        id: record.id.to_string(),
+        at: record.at,
+        who: record.who.map(|name| name.as_str().to_owned()),
+        act: record.act,
+        subject: record.subject,
+        reason: record.reason,
+        before: record.before,
+        after: record.after,
+        outcome: record.outcome.name().to_owned(),
     }
 }

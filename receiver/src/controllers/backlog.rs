@@ -5,17 +5,16 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use sampler_domain::{Granularity, Timestamp, plain};
+use sampler_api as api;
+use sampler_domain::{Granularity, Timestamp};
 use sampler_service::security::Grant;
 use sampler_steering::MonthClose;
 use sampler_store::Backlog;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::answer;
 use crate::Receiver;
 use crate::openapi::params::IfNoneMatchParams;
-use crate::openapi::{problem_answers, types};
+use crate::openapi::problem_answers;
 use crate::reading::{Parameters, Single};
 
 /// `GET /v1/backlog`.
@@ -24,7 +23,7 @@ use crate::reading::{Parameters, Single};
     summary = "The backlog",
     params(IfNoneMatchParams),
     responses(
-        (status = 200, description = "The backlog, counted a few seconds ago.", body = ShownBacklog,
+        (status = 200, description = "The backlog, counted a few seconds ago.", body = api::Backlog,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
         (status = 304, description = "It has not changed."),
         problem_answers::OfReading,
@@ -43,58 +42,30 @@ pub async fn get(
         let backlog = receiver.backlog().await;
         let backlog = backlog.map_err(|failure| receiver.not_read(&failure))?;
         let now = receiver.parts.clock.now();
-        let shown = ShownBacklog::of(&backlog, now, receiver.month());
-        Ok(Single::new(&shown, &headers))
+        Ok(Single::new(
+            &shown(&backlog, now, receiver.month()),
+            &headers,
+        ))
     };
-    answer(&receiver, "backlog", &grant, shown.await)
+    answer("backlog", &grant, shown.await)
 }
 
-/// The backlog, as the API shows it.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Backlog)]
-struct ShownBacklog {
-    due: u64,
-    #[schema(value_type = Option<types::Moment>, required)]
-    oldest: Option<Timestamp>,
-    #[serde(serialize_with = "plain")]
-    span_seconds: f64,
-    suspended: u64,
-    #[serde(serialize_with = "plain")]
-    rate: f64,
-    #[schema(required)]
-    closing: Option<ShownClosing>,
-}
-
-/// The backlog of the month that closes.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Closing)]
-struct ShownClosing {
-    #[schema(example = "2026-10")]
-    month: String,
-    left: u64,
-    #[schema(value_type = types::Moment)]
-    closes_at: Timestamp,
-    #[schema(value_type = Option<types::Moment>, required)]
-    done_at: Option<Timestamp>,
-}
-
-impl ShownBacklog {
-    fn of(backlog: &Backlog, now: Timestamp, month: MonthClose) -> Self {
-        let running = month.closing(now).map(|closing| closing.end);
-        let closing = backlog.closing.filter(|left| Some(left.end) == running);
-        Self {
-            due: backlog.due,
-            oldest: backlog.oldest,
-            span_seconds: backlog.span_millis as f64 / 1_000.0,
-            suspended: backlog.suspended,
-            rate: rounded(backlog.rate),
-            closing: closing.map(|left| ShownClosing {
-                month: Granularity::month_name(left.start),
-                left: left.spans,
-                closes_at: month.closes_at(left.end),
-                done_at: done_at(now, left.intervals, backlog.rate),
-            }),
-        }
+/// The backlog as the API shows it.
+fn shown(backlog: &Backlog, now: Timestamp, month: MonthClose) -> api::Backlog {
+    let running = month.closing(now).map(|closing| closing.end);
+    let closing = backlog.closing.filter(|left| Some(left.end) == running);
+    api::Backlog {
+        due: backlog.due,
+        oldest: backlog.oldest,
+        span_seconds: backlog.span_millis as f64 / 1_000.0,
+        suspended: backlog.suspended,
+        rate: rounded(backlog.rate),
+        closing: closing.map(|left| api::Closing {
+            month: Granularity::month_name(left.start),
+            left: left.spans,
+            closes_at: month.closes_at(left.end),
+            done_at: done_at(now, left.intervals, backlog.rate),
+        }),
     }
 }
 

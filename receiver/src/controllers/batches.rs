@@ -11,13 +11,14 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use futures_util::stream;
+use sampler_api as api;
+use sampler_api::{Batch, BatchResult, DryRun};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
-use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::dry_run::{DryRunAnswer, DryRunQuery};
+use super::dry_run::DryRunQuery;
 use super::events::Accepted;
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
@@ -26,7 +27,7 @@ use crate::body::NDJSON;
 use crate::event::EventKind;
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
-use crate::openapi::{problem_answers, types};
+use crate::openapi::problem_answers;
 use crate::{Receiver, body, cloud_event};
 
 /// The media types of batches and CloudEvents.
@@ -51,10 +52,10 @@ const ERRORS_MAX: usize = 10_000;
         batch again with the same ids is always safe.",
     params(DryRunParams),
     request_body(content(
-        (Vec<types::AnyEvent> = "application/json"),
+        (Vec<api::Event> = "application/json"),
         (String = "application/x-ndjson"),
-        (Vec<types::CloudEvent> = "application/cloudevents-batch+json"),
-        (types::CloudEvent = "application/cloudevents+json"),
+        (Vec<api::CloudEvent> = "application/cloudevents-batch+json"),
+        (api::CloudEvent = "application/cloudevents+json"),
     )),
     responses(
         (status = 200, description = "The result of each event; with `dry_run=true`, the result that it would have.",
@@ -71,88 +72,57 @@ pub async fn post(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive_any(&grant, request).await;
-    answer(&receiver, "events", &grant, outcome)
-}
-
-/// The answer to a batch.
-#[derive(Default, Serialize, ToSchema)]
-#[schema(as = Batch)]
-struct BatchAnswer {
-    accepted: usize,
-    replayed: usize,
-    refused: usize,
-    failed: usize,
-    results: Vec<ItemAnswer>,
-}
-
-/// The answer to one event of a batch.
-#[derive(Serialize, ToSchema)]
-#[schema(as = BatchResult)]
-struct ItemAnswer {
-    index: usize,
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replayed: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    span: Option<String>,
-    /// Seconds, as in `Retry-After`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<types::Problem>)]
-    problem: Option<Problem>,
+    answer("events", &grant, outcome)
 }
 
 /// The answer to a batch, to a dry run of a CloudEvent, or to a dry run of a batch.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
 enum AnswerToEvents {
-    Batch(BatchAnswer),
-    DryRun(DryRunAnswer),
-    DryRuns(Vec<DryRunAnswer>),
+    Batch(Batch),
+    DryRun(DryRun),
+    DryRuns(Vec<DryRun>),
 }
 
-impl ItemAnswer {
-    fn new(index: usize, outcome: Result<Accepted, Problem>) -> Self {
-        match outcome {
-            Ok(accepted) => Self {
-                index,
-                status: StatusCode::CREATED.as_u16(),
-                replayed: Some(accepted.is_replayed),
-                span: accepted
-                    .started
-                    .or(accepted.ended)
-                    .map(|span| span.to_string()),
-                retry_after: None,
-                problem: None,
-            },
-            Err(problem) => Self {
-                index,
-                status: problem.status().as_u16(),
-                replayed: None,
-                span: None,
-                retry_after: problem.seconds_to_wait(),
-                problem: Some(problem),
-            },
-        }
+/// The answer to an event of a batch.
+fn result(index: usize, outcome: Result<Accepted, Problem>) -> BatchResult {
+    match outcome {
+        Ok(accepted) => BatchResult {
+            index,
+            status: StatusCode::CREATED.as_u16(),
+            replayed: Some(accepted.is_replayed),
+            span: accepted
+                .started
+                .or(accepted.ended)
+                .map(|span| span.to_string()),
+            retry_after: None,
+            problem: None,
+        },
+        Err(problem) => BatchResult {
+            index,
+            status: problem.status().as_u16(),
+            replayed: None,
+            span: None,
+            retry_after: problem.seconds_to_wait(),
+            problem: Some(problem.into()),
+        },
     }
 }
 
-impl BatchAnswer {
-    /// The results in the order of the events, counted.
-    fn of(mut results: Vec<ItemAnswer>) -> Self {
-        results.sort_unstable_by_key(|result| result.index);
-        let count =
-            |is: &dyn Fn(&ItemAnswer) -> bool| results.iter().filter(|result| is(result)).count();
-        Self {
-            accepted: count(&|result| result.replayed == Some(false)),
-            replayed: count(&|result| result.replayed == Some(true)),
-            refused: count(&|result| (400..500).contains(&result.status)),
-            failed: count(&|result| result.status >= 500),
-            results,
+/// The results in the order of the events, counted.
+fn counted(mut results: Vec<BatchResult>) -> Batch {
+    results.sort_unstable_by_key(|result| result.index);
+    let mut batch = Batch::default();
+    for result in &results {
+        match (result.status, result.replayed) {
+            (_, Some(false)) => batch.accepted += 1,
+            (_, Some(true)) => batch.replayed += 1,
+            (400..500, None) => batch.refused += 1,
+            _ => batch.failed += 1,
         }
     }
+    Batch { results, ..batch }
 }
 
 /// A batch in progress.
@@ -208,7 +178,7 @@ impl Receiver {
             errors: AtomicUsize::new(ERRORS_MAX),
         };
         let results = batch.process_all().await;
-        Ok(Json(BatchAnswer::of(results)).into_response())
+        Ok(Json(counted(results)).into_response())
     }
 
     /// Receives a CloudEvent that is sent alone: it is answered as at the address of its kind.
@@ -246,16 +216,16 @@ fn counted_as(media_type: &str, headers: &HeaderMap) -> RequestKind {
 
 impl BatchInProgress<'_> {
     /// Events of different targets do not wait for each other, so they share commands.
-    async fn process_all(&self) -> Vec<ItemAnswer> {
+    async fn process_all(&self) -> Vec<BatchResult> {
         let chains = batch::chains(self.items);
         let chains = chains.into_iter().map(|chain| self.process_chain(chain));
         let results = stream::iter(chains).buffer_unordered(AT_ONCE);
-        let results: Vec<Vec<ItemAnswer>> = results.collect().await;
+        let results: Vec<Vec<BatchResult>> = results.collect().await;
         results.into_iter().flatten().collect()
     }
 
     /// Processes events that have to follow each other.
-    async fn process_chain(&self, chain: Vec<usize>) -> Vec<ItemAnswer> {
+    async fn process_chain(&self, chain: Vec<usize>) -> Vec<BatchResult> {
         let mut stalled = Stalled::default();
         let mut results = Vec::with_capacity(chain.len());
         for index in chain {
@@ -266,11 +236,11 @@ impl BatchInProgress<'_> {
             };
             self.receiver.count(item.kind, &outcome);
             let outcome = outcome.map_err(|problem| {
-                log_refusal(self.receiver, "batch", self.grant, &problem);
+                log_refusal("batch", self.grant, &problem);
                 stalled.note(item, &problem, self.receiver);
                 self.limit_errors(problem)
             });
-            results.push(ItemAnswer::new(index, outcome));
+            results.push(result(index, outcome));
         }
         results
     }

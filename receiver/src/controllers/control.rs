@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Request, Uri};
 use axum::response::Response;
+use sampler_api as api;
 use sampler_domain::Control;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use super::answer;
 use crate::acts::{Act, IfMatch, stale};
 use crate::openapi::params::{IfMatchParams, IfNoneMatchParams};
-use crate::openapi::{problem_answers, types};
+use crate::openapi::problem_answers;
 use crate::reading::{Parameters, Single};
 use crate::{Receiver, control_body};
 
@@ -28,7 +29,7 @@ const SUBJECT: &str = "/v1/control";
     summary = "The control of operators",
     params(IfNoneMatchParams),
     responses(
-        (status = 200, description = "The control as it is set now.", body = types::Control,
+        (status = 200, description = "The control as it is set now.", body = api::Control,
             headers(("ETag" = String, description = "The entity tag of the control."))),
         (status = 304, description = "It has not changed."),
         problem_answers::OfReading,
@@ -45,9 +46,9 @@ pub async fn get(
         Parameters::of(&uri).finish()?;
         let _permit = receiver.admit_reading(&grant).await?;
         let kept = receiver.control().await?;
-        Ok(Single::tagged(&kept.control, tag(&kept), &headers))
+        Ok(shown(&kept, &headers))
     };
-    answer(&receiver, "control", &grant, shown.await)
+    answer("control", &grant, shown.await)
 }
 
 /// `PUT /v1/control`.
@@ -56,9 +57,9 @@ pub async fn get(
     summary = "Set how many starts are admitted, and whether sampling is paused",
     description = "All instances follow within 5 seconds. All members must be there.",
     params(IfMatchParams),
-    request_body(content = types::ControlRequest, content_type = "application/json"),
+    request_body(content = api::ControlRequest, content_type = "application/json"),
     responses(
-        (status = 200, description = "The control as it is now.", body = types::Control,
+        (status = 200, description = "The control as it is now.", body = api::Control,
             headers(("ETag" = String, description = "The entity tag of the control."))),
         problem_answers::OfControl,
     ),
@@ -69,12 +70,12 @@ pub async fn put(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.set_control(&grant, request).await;
-    answer(&receiver, "control", &grant, outcome)
+    answer("control", &grant, outcome)
 }
 
 impl Receiver {
     async fn control(&self) -> Result<KeptControl, Problem> {
-        let kept = self.parts.controls.control().await;
+        let kept = self.parts.operating.control().await;
         kept.map_err(|failure| self.not_read(&failure))
     }
 
@@ -90,16 +91,16 @@ impl Receiver {
             subject: SUBJECT.to_owned(),
             span: None,
             reason: admitted.reason,
-            before: shown(&kept.control),
-            after: shown(&admitted.fields),
+            before: record(&kept.control),
+            after: record(&admitted.fields),
         };
-        let record = self.record_act(grant, act).await?;
+        let act = self.record_act(grant, act).await?;
         let set = self
             .parts
-            .controls
+            .operating
             .set_control(&admitted.fields, kept.version);
         let set = set.await.map(|is_set| is_set.then_some(()));
-        self.settle_by(record, &set).await;
+        self.settle_by(act, &set).await;
         set.map_err(|failure| self.not_acted(&failure))?
             .ok_or_else(stale)?;
         // This instance follows at once.
@@ -108,7 +109,7 @@ impl Receiver {
             control: admitted.fields,
             version: kept.version.saturating_add(1),
         };
-        Ok(Single::tagged(&kept.control, tag(&kept), &HeaderMap::new()))
+        Ok(shown(&kept, &HeaderMap::new()))
     }
 }
 
@@ -117,6 +118,11 @@ fn tag(kept: &KeptControl) -> HeaderValue {
     HeaderValue::try_from(format!("\"{}\"", kept.version)).expect("digits")
 }
 
-fn shown(control: &Control) -> Value {
-    serde_json::to_value(control).unwrap_or_default()
+fn shown(kept: &KeptControl, request: &HeaderMap) -> Single {
+    Single::tagged(&api::Control::from(&kept.control), tag(kept), request)
+}
+
+/// The control in the audit trail.
+fn record(control: &Control) -> Value {
+    serde_json::to_value(api::Control::from(control)).unwrap_or_default()
 }

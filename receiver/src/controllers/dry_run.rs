@@ -4,17 +4,15 @@
 use axum::Json;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{Forecast, Span, Timestamp, Usage};
+use sampler_api::{DryRun, PostedUsage};
+use sampler_domain::{Forecast, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::events::View;
 use crate::admission;
 use crate::batch::{Item, Layout};
 use crate::form::Form;
-use crate::openapi::types;
 use crate::reading::Parameters;
 use crate::{Receiver, body, problems};
 
@@ -24,36 +22,15 @@ const USAGES_MAX: usize = 1_000;
 /// The most bytes that all usages of one answer take.
 const BYTES_MAX: usize = 4 << 20;
 
-/// The query of a dry run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DryRunQuery {
     /// Windows that end by then are shown.
     until: Option<Timestamp>,
 }
 
-/// The answer to an event in a dry run.
-#[derive(Serialize, ToSchema)]
-#[schema(as = DryRun)]
-pub(super) struct DryRunAnswer {
-    #[serde(rename = "would")]
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replayed: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<serde_json::Value>>)]
-    usages: Option<Vec<Usage>>,
-    /// There are more usages than are shown.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    more: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<types::Problem>)]
-    problem: Option<Problem>,
-}
-
 impl DryRunQuery {
     /// The dry run that a request asks for; `None` if its events are to be kept. Other parameters are
-    /// errors, unless `ignores_others`: an original ignores all parameters at its addresses.
+    /// errors, unless `ignores_others`: the original ignores all parameters at its addresses.
     pub(super) fn of(uri: &Uri, ignores_others: bool) -> Result<Option<Self>, Problem> {
         let mut parameters = Parameters::of(uri);
         let expected = "It must be true or false.";
@@ -79,20 +56,24 @@ fn is_misspelt_dry_run(name: &str) -> bool {
     letters == "dryrun"
 }
 
-impl DryRunAnswer {
-    fn refused(problem: Problem) -> Self {
-        Self {
-            status: problem.status().as_u16(),
-            replayed: None,
-            usages: None,
-            more: false,
-            problem: Some(problem),
-        }
+/// The answer to an event that was refused.
+///
+/// # Errors
+/// The problem, where it says nothing about the event.
+fn refused(problem: Problem) -> Result<DryRun, Problem> {
+    if problem.status().is_server_error() {
+        return Err(problem);
     }
+    Ok(DryRun {
+        would: problem.status().as_u16(),
+        replayed: None,
+        usages: None,
+        more: false,
+        problem: Some(problem.into()),
+    })
 }
 
-/// A dry run in progress.
-struct DryRun<'r> {
+struct DryRunInProgress<'r> {
     receiver: &'r Receiver,
     grant: &'r Grant,
     view: View<'r>,
@@ -113,11 +94,10 @@ impl Receiver {
     ) -> Result<Response, Problem> {
         let _permit = self.admit_reading(grant).await?;
         let mut dry_run = self.begin_dry_run(query, grant)?;
-        let answer = dry_run.answer(body, form).await?;
-        // A body that is not JSON is refused as without a dry run.
-        match answer.problem {
-            Some(problem) if *problem.kind() == problems::MALFORMED_JSON => Err(problem),
-            _ => Ok(Json(answer).into_response()),
+        match dry_run.decide(body, form).await {
+            // A body that is not JSON is refused as without a dry run.
+            Err(problem) if *problem.kind() == problems::MALFORMED_JSON => Err(problem),
+            decided => Ok(Json(decided.or_else(refused)?).into_response()),
         }
     }
 
@@ -128,12 +108,13 @@ impl Receiver {
         grant: &Grant,
         layout: Layout,
         items: &[Item<'_>],
-    ) -> Result<Vec<DryRunAnswer>, Problem> {
+    ) -> Result<Vec<DryRun>, Problem> {
         let _permit = self.admit_reading(grant).await?;
         let mut dry_run = self.begin_dry_run(query, grant)?;
         let mut all = Vec::with_capacity(items.len());
         for item in items {
-            all.push(dry_run.answer(item.bytes, Form::of(layout)).await?);
+            let decided = dry_run.decide(item.bytes, Form::of(layout)).await;
+            all.push(decided.or_else(refused)?);
         }
         Ok(all)
     }
@@ -142,7 +123,7 @@ impl Receiver {
         &'r self,
         query: DryRunQuery,
         grant: &'r Grant,
-    ) -> Result<DryRun<'r>, Problem> {
+    ) -> Result<DryRunInProgress<'r>, Problem> {
         self.require_readable()?;
         if !self.options.knows_granularity {
             let detail = "This receiver was not told the granularity (SAMPLER_DIMENSION), so it \
@@ -150,7 +131,7 @@ impl Receiver {
             return Err(Problem::new(&problems::DRY_RUN_UNAVAILABLE, detail));
         }
         let now = self.parts.clock.now();
-        Ok(DryRun {
+        Ok(DryRunInProgress {
             receiver: self,
             grant,
             view: View::to_read(self),
@@ -161,20 +142,8 @@ impl Receiver {
     }
 }
 
-impl DryRun<'_> {
-    /// The answer to an event.
-    ///
-    /// # Errors
-    /// 503 if it cannot be found out.
-    async fn answer(&mut self, body: &[u8], form: Form) -> Result<DryRunAnswer, Problem> {
-        match self.decide(body, form).await {
-            Ok(answer) => Ok(answer),
-            Err(problem) if problem.status().is_server_error() => Err(problem),
-            Err(problem) => Ok(DryRunAnswer::refused(problem)),
-        }
-    }
-
-    async fn decide(&mut self, body: &[u8], form: Form) -> Result<DryRunAnswer, Problem> {
+impl DryRunInProgress<'_> {
+    async fn decide(&mut self, body: &[u8], form: Form) -> Result<DryRun, Problem> {
         let max = self.receiver.options.limits.payload;
         if body.len() > max {
             return Err(body::too_large(max));
@@ -189,8 +158,8 @@ impl DryRun<'_> {
         for span in foreseen.spans {
             more |= self.forecast(span, &mut usages);
         }
-        Ok(DryRunAnswer {
-            status: StatusCode::CREATED.as_u16(),
+        Ok(DryRun {
+            would: StatusCode::CREATED.as_u16(),
             replayed: Some(foreseen.is_replayed),
             usages: Some(usages),
             more,
@@ -200,7 +169,7 @@ impl DryRun<'_> {
 
     /// Adds the usages that would be posted for a span. Returns whether there are more than can be
     /// shown.
-    fn forecast(&mut self, span: Span, usages: &mut Vec<Usage>) -> bool {
+    fn forecast(&mut self, span: Span, usages: &mut Vec<PostedUsage>) -> bool {
         let policy = &self.receiver.options.policy;
         for usage in Forecast::new(span, self.until, policy) {
             let bytes = serde_json::to_vec(&usage).map_or(0, |written| written.len());
@@ -208,7 +177,7 @@ impl DryRun<'_> {
                 return true;
             }
             self.bytes -= bytes;
-            usages.push(usage);
+            usages.push(usage.into());
         }
         false
     }

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
+use sampler_api as api;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
@@ -19,7 +20,7 @@ use sampler_store::Arrival;
 pub(super) use decision::Accepted;
 pub(super) use view::View;
 
-use super::dry_run::{DryRunAnswer, DryRunQuery};
+use super::dry_run::DryRunQuery;
 use super::{Admitted, answer, spans};
 use crate::admission::{InFlightPermit, RequestKind, ShardRange};
 use crate::body::Received;
@@ -27,7 +28,6 @@ use crate::event::{Event, EventKind};
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
-use crate::openapi::types;
 use crate::{Receiver, body};
 
 /// The header of an answer to an event that was kept before, so that nothing was done this time.
@@ -53,9 +53,9 @@ impl IntoResponse for Accepted {
     summary = "A usage starts",
     description = "A repeat with the same `id` is recognised.",
     params(DryRunParams),
-    request_body(content = types::Start, content_type = "application/json"),
+    request_body(content = api::StartEvent, content_type = "application/json"),
     responses(
-        (status = 200, description = "A dry run: what would become of the event.", body = DryRunAnswer),
+        (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
         (status = 201, description = "It is kept.",
             headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
         OfStart,
@@ -67,7 +67,7 @@ pub async fn start(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Start, &grant, request).await;
-    answer(&receiver, "start", &grant, outcome)
+    answer("start", &grant, outcome)
 }
 
 /// `POST /v1/events/stop`.
@@ -76,9 +76,9 @@ pub async fn start(
     summary = "A usage stops",
     description = "The timestamp may be equal to that of the start: then nothing is billed.",
     params(DryRunParams),
-    request_body(content = types::Stop, content_type = "application/json"),
+    request_body(content = api::StopEvent, content_type = "application/json"),
     responses(
-        (status = 200, description = "A dry run: what would become of the event.", body = DryRunAnswer),
+        (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
         (status = 201, description = "It is kept.",
             headers(("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
         OfStop,
@@ -90,18 +90,18 @@ pub async fn stop(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Stop, &grant, request).await;
-    answer(&receiver, "stop", &grant, outcome)
+    answer("stop", &grant, outcome)
 }
 
 /// `POST /v1/events/update`.
 #[utoipa::path(
     post, path = "/v1/events/update", operation_id = "update", tag = "Events",
-    summary = "A usage goes on with another plan or other quantities",
+    summary = "A usage continues with another plan or other quantities",
     description = "The previous span stops and a new one starts at the same moment. A repeat with the same `id` completes what a crash left.",
     params(DryRunParams),
-    request_body(content = types::Update, content_type = "application/json"),
+    request_body(content = api::UpdateEvent, content_type = "application/json"),
     responses(
-        (status = 200, description = "A dry run: what would become of the event.", body = DryRunAnswer),
+        (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
         (status = 201, description = "It is kept: both the stop and the start.",
             headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
         OfAnyEvent,
@@ -113,7 +113,7 @@ pub async fn update(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Update, &grant, request).await;
-    answer(&receiver, "update", &grant, outcome)
+    answer("update", &grant, outcome)
 }
 
 impl Receiver {
@@ -131,7 +131,7 @@ impl Receiver {
         grant: &Grant,
         request: Request<Body>,
     ) -> Result<Response, Problem> {
-        // An original ignores the query, so only the update's address refuses unknown parameters.
+        // The original ignores the query, so only the update's address refuses unknown parameters.
         if let Some(dry_run) = DryRunQuery::of(request.uri(), kind != EventKind::Update)? {
             let (body, _counted) = self.read_body(kind, grant, request).await?;
             let form = Form::Addressed(kind);

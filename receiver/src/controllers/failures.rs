@@ -1,9 +1,9 @@
 //! The problems of requests that are not served now, with their `Retry-After`.
 
-use std::error::Error;
 use std::time::Duration;
 
 use sampler_service::problem::{Problem, StatusCode};
+use sampler_service::telemetry::error_chain;
 use sampler_store::StoreError;
 use tracing::{error, warn};
 
@@ -152,9 +152,8 @@ impl Receiver {
     }
 }
 
-/// Logs an error of the store.
 fn log(failure: &StoreError) {
-    let causes = chain(failure);
+    let causes = error_chain(failure);
     match failure {
         StoreError::Unavailable(_) => warn!(
             code = "database.unavailable",
@@ -183,14 +182,4 @@ fn log(failure: &StoreError) {
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     let begun = u64::from(wait.subsec_nanos() > 0);
     wait.as_secs().saturating_add(begun).max(1)
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -1,12 +1,16 @@
 //! Mappings of plans, passed on to Abacus's provisioning service.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
+use percent_encoding::percent_decode_str;
 use sampler_abacus::{Mapped, Mapping};
+use sampler_api as api;
+use sampler_domain::Id;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use tracing::warn;
@@ -14,9 +18,10 @@ use tracing::warn;
 use super::failures::whole_seconds;
 use super::{Admitted, answer};
 use crate::admission::{RequestKind, ShardRange};
+use crate::fields::{self, Fields};
 use crate::form::Readable;
 use crate::json::Json;
-use crate::openapi::{problem_answers, types};
+use crate::openapi::problem_answers;
 use crate::{Receiver, body, event, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
@@ -27,7 +32,7 @@ const RETRY_AFTER_BUSY: u64 = 5;
     post, path = "/v1/mappings", operation_id = "map_plan", tag = "Mappings",
     summary = "Map a plan of a resource to plans of Abacus",
     description = "Metering, rating and pricing, in this order. Mappings that exist are recognised, and never changed.",
-    request_body(content = types::Mapping, content_type = "application/json"),
+    request_body(content = api::Mapping, content_type = "application/json"),
     responses(
         (status = 201, description = "At least one of the three was made, and the others existed."),
         problem_answers::OfMapping,
@@ -39,10 +44,9 @@ pub async fn map(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.map(&grant, request).await;
-    answer(&receiver, "mapping", &grant, outcome)
+    answer("mapping", &grant, outcome)
 }
 
-/// Reads a mapping.
 struct MappingForm;
 
 impl Readable for MappingForm {
@@ -53,7 +57,51 @@ impl Readable for MappingForm {
     }
 
     fn read(self, body: Json<'_>) -> Result<Mapping, Problem> {
-        event::mapping(body)
+        let mut fields = Fields::of(body).map_err(event::invalid)?;
+        let mapping = mapping(&mut fields);
+        fields.finish().map_err(event::invalid)?;
+        Ok(mapping.expect("what could not be read was named"))
+    }
+}
+
+fn mapping(fields: &mut Fields<'_>) -> Option<Mapping> {
+    // All are read before any is missed, so that all are named.
+    let resource_id = fields.required("resource_id", segment);
+    let plan_id = fields.required("plan_id", segment);
+    let metering_plan = fields.required("metering_plan", segment);
+    let rating_plan = fields.required("rating_plan", segment);
+    let pricing_plan = fields.required("pricing_plan", segment);
+    Some(Mapping {
+        resource_id: resource_id?,
+        plan_id: plan_id?,
+        metering_plan: metering_plan?,
+        rating_plan: rating_plan?,
+        pricing_plan: pricing_plan?,
+    })
+}
+
+/// An id that becomes a segment of a path. An id that could lead to another path is refused, also
+/// one that a gateway in between would decode to it.
+fn segment(value: Json<'_>) -> Result<Id, String> {
+    let id = fields::id(value)?;
+    if leads_elsewhere(id.as_str()) {
+        return Err("It must not be \".\", nor contain \"/\", \"\\\" or \"..\".".to_owned());
+    }
+    Ok(id)
+}
+
+/// Decoded as often as it takes to leave nothing encoded.
+fn leads_elsewhere(segment: &str) -> bool {
+    let mut text = Cow::Borrowed(segment);
+    loop {
+        if text == "." || text.contains(['/', '\\']) || text.contains("..") {
+            return true;
+        }
+        let decoded = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+        if decoded == text {
+            return false;
+        }
+        text = Cow::Owned(decoded);
     }
 }
 

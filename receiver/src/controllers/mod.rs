@@ -31,7 +31,6 @@ use crate::json;
 
 /// Answers, with a line in the log for what was refused.
 fn answer(
-    receiver: &Receiver,
     request: &'static str,
     grant: &Grant,
     outcome: Result<impl IntoResponse, Problem>,
@@ -39,26 +38,23 @@ fn answer(
     match outcome {
         Ok(kept) => kept.into_response(),
         Err(problem) => {
-            log_refusal(receiver, request, grant, &problem);
+            log_refusal(request, grant, &problem);
             problem.into_response()
         }
     }
 }
 
-/// Logs a refused request or event, unless too many like it were logged lately.
-fn log_refusal(receiver: &Receiver, request: &'static str, grant: &Grant, problem: &Problem) {
+/// Logs a refused request or event.
+fn log_refusal(request: &'static str, grant: &Grant, problem: &Problem) {
     let (kind, status) = (problem.kind().slug, problem.status().as_u16());
-    if let Some(suppressed) = receiver.refusals.admit(grant.client(), kind) {
-        info!(
-            request,
-            client = grant.client().map(ClientId::as_str),
-            problem = kind,
-            status,
-            detail = problem.detail(),
-            suppressed,
-            "refused"
-        );
-    }
+    info!(
+        request,
+        client = grant.client().map(ClientId::as_str),
+        problem = kind,
+        status,
+        detail = problem.detail(),
+        "refused"
+    );
 }
 
 /// An event that was read, and the permission to go on with it.

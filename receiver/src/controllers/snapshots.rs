@@ -10,6 +10,7 @@ use axum::http::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use sampler_api as api;
 use sampler_domain::{ClientId, Id, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
@@ -21,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer;
 use crate::Receiver;
 use crate::admission::ServingPermit;
-use crate::openapi::{problem_answers, types};
+use crate::openapi::problem_answers;
 use crate::reading::Parameters;
 use crate::snapshot::{self, Compared, Comparison};
 
@@ -31,8 +32,9 @@ const TIME_TO_APPLY: i64 = 24 * 60 * 60 * 1_000;
 /// Spans that are read at a time, at the most.
 const PAGE: usize = 10_000;
 
-/// How often a snapshot that has arrived asks for its turn to read: each time for a second.
-const TURNS: usize = 30;
+/// How often a snapshot that has arrived asks for its turn to read, each time for as long as others may
+/// wait.
+const TURNS: usize = 5;
 
 /// Bytes of the answer that are made at a time, and how many such pieces may wait to be sent.
 const CHUNK: usize = 64 << 10;
@@ -44,11 +46,11 @@ const CHUNKS: usize = 2;
     summary = "Compare what really runs with the spans",
     description = "Changes nothing: the answer proposes events that would make both agree. As NDJSON, the head is the first line, and each further line an instance.",
     request_body(content(
-        (types::Snapshot = "application/json"),
+        (api::Snapshot = "application/json"),
         (String = "application/x-ndjson"),
     )),
     responses(
-        (status = 200, description = "The differences, and the proposed events.", body = types::SnapshotReport),
+        (status = 200, description = "The differences, and the proposed events.", body = api::SnapshotReport),
         problem_answers::OfSnapshot,
     ),
 )]
@@ -58,7 +60,7 @@ pub async fn compare(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.compare(&grant, request).await;
-    answer(&receiver, "snapshot", &grant, outcome)
+    answer("snapshot", &grant, outcome)
 }
 
 impl Receiver {
@@ -66,16 +68,23 @@ impl Receiver {
     async fn compare(&self, grant: &Grant, request: Request<Body>) -> Result<Response, Problem> {
         self.require_readable()?;
         Parameters::of(request.uri()).finish()?;
-        let client = grant.client().map(ClientId::as_str);
-        let permit = self.admission.snapshot(client).await;
-        let permit = permit.map_err(|_| self.overloaded("Another snapshot is being compared."))?;
-        let snapshot = snapshot::take(self, grant, request).await?;
+        let (snapshot, permit) = snapshot::take(self, grant, request).await?;
         let compared = self.compare_with_spans(grant, snapshot).await?;
         Ok(in_pieces(
             compared,
             permit,
             self.options.snapshots.answer_time,
         ))
+    }
+
+    /// Waits until a snapshot may arrive.
+    ///
+    /// # Errors
+    /// 503 where others take too long.
+    pub(crate) async fn admit_snapshot(&self, grant: &Grant) -> Result<ServingPermit, Problem> {
+        let client = grant.client().map(ClientId::as_str);
+        let permit = self.admission.snapshot(client).await;
+        permit.map_err(|_| self.overloaded("Another snapshot is being compared."))
     }
 
     async fn compare_with_spans(
@@ -129,7 +138,7 @@ impl Receiver {
         };
         query.target.set("resource_id", resource.clone());
         while Instant::now() < deadline {
-            let page = self.parts.queries.spans(&query).await;
+            let page = self.parts.reading.spans(&query).await;
             let page = page.map_err(|failure| self.not_read(&failure))?;
             for record in page.spans {
                 add(record.span)?;

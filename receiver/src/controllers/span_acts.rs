@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request};
 use axum::response::{IntoResponse, Response};
+use sampler_api as api;
 use sampler_domain::{Change, Changed, SKIP_DELAY, Skip, Span, Suspension};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
@@ -17,10 +18,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer;
-use super::spans::{ShownSpan, SpanPath, location, shown_span};
-use crate::acts::{Act, ActBody, AdmittedAct, IfMatch, stale};
+use super::spans::{SpanPath, location, shown_span};
+use crate::acts::{Act, AdmittedAct, IfMatch, stale};
+use crate::fields::{self, Fields};
 use crate::openapi::params::IfMatchParams;
-use crate::openapi::{problem_answers, types};
+use crate::openapi::problem_answers;
 use crate::{Receiver, problems};
 
 /// `POST /v1/spans/{id}/resume`.
@@ -29,9 +31,9 @@ use crate::{Receiver, problems};
     summary = "Resume a span",
     description = "The span is suspended. If Abacus refuses its usage again, it is suspended again.",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
-    request_body(content = types::Reason, content_type = "application/json"),
+    request_body(content = api::Reason, content_type = "application/json"),
     responses(
-        (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
+        (status = 200, description = "The span as it is now.", body = api::Span,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
         problem_answers::OfSpanAct,
     ),
@@ -43,18 +45,18 @@ pub async fn resume(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.resume_span(&grant, id, request).await;
-    answer(&receiver, "resume", &grant, outcome)
+    answer("resume", &grant, outcome)
 }
 
 /// `POST /v1/spans/{id}/skip`.
 #[utoipa::path(
     post, path = "/v1/spans/{id}/skip", operation_id = "skip_usage", tag = "Operating",
     summary = "Skip a usage",
-    description = "The usage is not billed, unless it is sent again later. The span goes on behind it.",
+    description = "The usage is not billed, unless it is sent again later. The span resumes after it.",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
-    request_body(content = types::SkipRequest, content_type = "application/json"),
+    request_body(content = api::SkipRequest, content_type = "application/json"),
     responses(
-        (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
+        (status = 200, description = "The span as it is now.", body = api::Span,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
         problem_answers::OfSpanAct,
     ),
@@ -66,7 +68,7 @@ pub async fn skip(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.skip_usage(&grant, id, request).await;
-    answer(&receiver, "skip", &grant, outcome)
+    answer("skip", &grant, outcome)
 }
 
 /// An act that an operator asks for, and the span that it is for.
@@ -85,7 +87,7 @@ impl Receiver {
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
+        let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
         let AdmittedAct {
             reason, _permit, ..
         } = admitted.await?;
@@ -110,7 +112,9 @@ impl Receiver {
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let admitted = self.admit_act(grant, request, |body| body.text("usage_id"));
+        let admitted = self.admit_act(grant, request, |fields| {
+            fields.required("usage_id", fields::text)
+        });
         let AdmittedAct {
             reason,
             fields: usage_id,
@@ -192,8 +196,13 @@ impl Receiver {
         };
         self.record_act_as(id, grant, act).await?;
         let now = self.parts.clock.now();
-        let changed = self.parts.acts.change_by_operator(span, &change, now).await;
-        let changed = changed.map(|changed| (changed == Changed::Made).then_some(()));
+        let changed = self
+            .parts
+            .operating
+            .change_by_operator(id, span, &change, now);
+        let changed = changed
+            .await
+            .map(|changed| (changed == Changed::Made).then_some(()));
         self.settle_by(id, &changed).await;
         let changed = changed.map_err(|failure| self.not_acted(&failure))?;
         changed.ok_or_else(stale)?;
@@ -222,5 +231,6 @@ fn summary(span: &Span) -> Value {
             "usage_id": planned.usage_guid,
         })),
         "skip": span.to_be_skipped().map(|skip| &skip.usage_guid),
+        "unanswered": processing.unanswered,
     })
 }

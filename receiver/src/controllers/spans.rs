@@ -7,19 +7,16 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sampler_domain::{
-    Id, Interval, LastError, Measures, SUSPENDED_DUE_AT, SpanId, SpanState, Target, Timestamp,
-};
+use sampler_api as api;
+use sampler_domain::{Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Target};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{ListedSpan, SpanPage, SpanQuery};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::answer;
 use crate::openapi::params::{IfNoneMatchParams, OfTarget, Page, Time};
-use crate::openapi::{problem_answers, types};
-use crate::reading::{List, Parameters, Single, read_position, readable_resources, write_position};
+use crate::openapi::problem_answers;
+use crate::reading::{Paged, Parameters, Single, readable_resources};
 use crate::{Receiver, problems};
 
 /// The characters that are percent-encoded in a segment of a path.
@@ -43,12 +40,12 @@ pub type SpanPath = Result<Path<String>, PathRejection>;
         ("cause" = Option<String>, Query, description = "With `state=suspended`: why, as in `/v1/suspended`."),
         Time, Page,
     ),
-    responses((status = 200, description = "A page of spans.", body = List<ShownSpan<'static>>,
+    responses((status = 200, description = "A page of spans.", body = api::List<api::Span>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.spans(&grant, &uri).await;
-    answer(&receiver, "spans", &grant, outcome)
+    answer("spans", &grant, outcome)
 }
 
 /// `GET /v1/spans/{id}`.
@@ -57,7 +54,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
     summary = "One span, with proof of what was billed",
     params(("id" = String, Path, description = "The id of the span."), IfNoneMatchParams),
     responses(
-        (status = 200, description = "The span.", body = ShownSpan<'static>,
+        (status = 200, description = "The span.", body = api::Span,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
         (status = 304, description = "It has not changed."),
         problem_answers::OfSpan,
@@ -76,7 +73,7 @@ pub async fn get(
         let listed = receiver.span(&grant, id).await?;
         Ok(shown_span(&listed, &headers))
     };
-    answer(&receiver, "span", &grant, shown.await)
+    answer("span", &grant, shown.await)
 }
 
 impl Receiver {
@@ -87,14 +84,14 @@ impl Receiver {
         require_narrow(&query)?;
         let page = if restrict(&mut query, grant) {
             let _permit = self.admit_reading(grant).await?;
-            let page = self.parts.queries.spans(&query).await;
+            let page = self.parts.reading.spans(&query).await;
             page.map_err(|failure| self.not_read(&failure))?
         } else {
             SpanPage::default()
         };
-        let next = page.next.map(|last| next.page(&write_position(&last)));
-        let items = page.spans.iter().map(ShownSpan::from);
-        Ok(List::new(items.collect(), next).into_response())
+        let next = page.next.map(|last| next.page(&last));
+        let items = page.spans.iter().map(shown).collect();
+        Ok(Paged { items, next })
     }
 
     /// The span of an address. One that the grant does not let read is not there.
@@ -104,7 +101,7 @@ impl Receiver {
             return Err(no_such_span());
         };
         let resources = readable_resources(grant);
-        let found = self.parts.queries.span(&id, resources.as_deref()).await;
+        let found = self.parts.reading.span(&id, resources.as_deref()).await;
         let found = found.map_err(|failure| self.not_read(&failure))?;
         found.ok_or_else(no_such_span)
     }
@@ -112,7 +109,7 @@ impl Receiver {
 
 /// The answer that shows a span.
 pub(super) fn shown_span(listed: &ListedSpan, request: &HeaderMap) -> Single {
-    Single::new(&ShownSpan::from(listed), request)
+    Single::new(&shown(listed), request)
 }
 
 fn read_query(parameters: &mut Parameters) -> SpanQuery {
@@ -131,7 +128,7 @@ fn read_query(parameters: &mut Parameters) -> SpanQuery {
         parameters.complain("cause", "It needs state=suspended.");
     }
     (query.from, query.to) = parameters.time();
-    query.after = parameters.cursor(read_position);
+    query.after = parameters.cursor();
     query.limit = parameters.limit();
     query
 }
@@ -159,7 +156,7 @@ fn restrict(query: &mut SpanQuery, grant: &Grant) -> bool {
 }
 
 fn no_such_span() -> Problem {
-    let detail = "There is no span of this id, or the token does not allow to read its resource.";
+    let detail = "There is no span of this id, or the token does not allow reading its resource.";
     Problem::new(&problems::NO_SUCH_SPAN, detail)
 }
 
@@ -170,120 +167,52 @@ pub(super) fn location(id: &SpanId) -> HeaderValue {
     HeaderValue::try_from(address).expect("what is percent-encoded is ASCII")
 }
 
-/// A span as it is shown.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Span)]
-pub(super) struct ShownSpan<'a> {
-    #[schema(example = "6b0067e75a449b4a91561b99")]
-    id: String,
-    #[schema(value_type = types::Target)]
-    target: &'a Target,
-    #[schema(value_type = Vec<types::Measure>)]
-    measured_usage: &'a Measures,
-    #[schema(value_type = types::Moment)]
-    start: Timestamp,
-    #[schema(value_type = Option<types::Moment>, required)]
-    end: Option<Timestamp>,
-    #[schema(example = "open")]
-    state: &'static str,
-    #[schema(required)]
-    start_event_id: Option<&'a str>,
-    #[schema(required)]
-    end_event_id: Option<&'a str>,
-    #[schema(value_type = types::Moment)]
-    sampled_to: Timestamp,
-    #[schema(value_type = Option<types::Moment>, required)]
-    due_at: Option<Timestamp>,
-    #[schema(value_type = Option<types::Plan>, required)]
-    planned: Option<ShownPlan<'a>>,
-    delivery: Delivery<'a>,
-    proof: Proof,
-}
-
-/// The planned interval.
-#[derive(Serialize)]
-struct ShownPlan<'a> {
-    #[serde(flatten)]
-    interval: Interval,
-    usage_id: &'a str,
-}
-
-/// The attempts to deliver its usage so far.
-#[derive(Serialize, ToSchema)]
-struct Delivery<'a> {
-    attempts: u32,
-    #[schema(required)]
-    last_error: Option<ShownError<'a>>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = LastError)]
-struct ShownError<'a> {
-    #[schema(value_type = types::Moment)]
-    at: Timestamp,
-    #[schema(required)]
-    status: Option<u16>,
-    error: &'a str,
-}
-
-/// That each millisecond that is used is billed once.
-#[derive(Serialize, ToSchema)]
-struct Proof {
-    used: i64,
-    billed: i64,
-    skipped: i64,
-    difference: i64,
-    usages: u64,
-    #[schema(value_type = types::Moment)]
-    since: Timestamp,
-}
-
-impl<'a> From<&'a ListedSpan> for ShownSpan<'a> {
-    fn from(listed: &'a ListedSpan) -> Self {
-        let span = &listed.span;
-        let processing = &span.processing;
-        let totals = &processing.totals;
-        let plan = processing.planned.as_ref().map(|planned| ShownPlan {
-            interval: planned.interval,
-            usage_id: &planned.usage_guid,
-        });
-        Self {
-            id: span.id.to_string(),
-            target: &span.target,
-            measured_usage: &span.measures,
-            start: span.start,
-            end: span.end,
-            state: span.state().name(),
-            start_event_id: span.start_id.as_ref().map(Id::as_str),
-            end_event_id: span.end_id.as_ref().map(Id::as_str),
-            sampled_to: span.sampled_to(),
-            // Nothing is left to do for one that is complete, and a suspended one waits for its cause.
-            due_at: listed
-                .due_at
-                .filter(|due_at| !processing.complete && *due_at != SUSPENDED_DUE_AT),
-            planned: plan,
-            delivery: Delivery {
-                attempts: processing.attempts,
-                last_error: processing.last_error.as_ref().map(ShownError::from),
-            },
-            proof: Proof {
-                used: span.sampled_to().since(totals.since),
-                billed: totals.billed,
-                skipped: totals.skipped,
-                difference: span.difference(),
-                usages: totals.usages,
-                since: totals.since,
-            },
-        }
+/// A span as the API shows it.
+fn shown(listed: &ListedSpan) -> api::Span {
+    let span = &listed.span;
+    let processing = &span.processing;
+    // Nothing is left to do for one that is complete, and a suspended one waits for its cause.
+    let due_at = listed
+        .due_at
+        .filter(|due_at| !processing.complete && *due_at != SUSPENDED_DUE_AT);
+    api::Span {
+        id: span.id.to_string(),
+        target: span.target.clone().into(),
+        measured_usage: api::measures(span.measures.as_slice()),
+        start: span.start,
+        end: span.end,
+        state: span.state().name().to_owned(),
+        start_event_id: span.start_id.as_ref().map(Id::to_string),
+        end_event_id: span.end_id.as_ref().map(Id::to_string),
+        sampled_to: span.sampled_to(),
+        due_at,
+        planned: processing.planned.as_ref().map(|planned| api::Plan {
+            start: planned.interval.start,
+            end: planned.interval.end,
+            usage_id: planned.usage_guid.clone(),
+        }),
+        delivery: api::Delivery {
+            attempts: processing.attempts,
+            unanswered: processing.unanswered,
+            last_error: processing.last_error.as_ref().map(|error| api::LastError {
+                at: error.at,
+                status: error.status,
+                error: error.error.clone(),
+            }),
+        },
+        proof: proof(span),
     }
 }
 
-impl<'a> From<&'a LastError> for ShownError<'a> {
-    fn from(error: &'a LastError) -> Self {
-        Self {
-            at: error.at,
-            status: error.status,
-            error: &error.error,
-        }
+fn proof(span: &Span) -> api::Proof {
+    let totals = &span.processing.totals;
+    api::Proof {
+        used: span.sampled_to().since(totals.since),
+        billed: totals.billed,
+        skipped: totals.skipped,
+        unanswered: totals.unanswered,
+        difference: span.difference(),
+        usages: totals.usages,
+        since: totals.since,
     }
 }

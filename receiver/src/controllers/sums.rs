@@ -5,18 +5,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{Id, Target, Timestamp, Window, WindowLength};
+use sampler_api as api;
+use sampler_domain::{Target, Timestamp, Window, WindowLength};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow, TargetFilter};
-use serde::{Serialize, Serializer};
-use serde_json::Number;
-use utoipa::ToSchema;
+use serde_json::Value;
 
 use super::answer;
 use crate::openapi::params::{AsOf, OfTarget, Page, Time};
-use crate::openapi::{problem_answers, types};
-use crate::reading::{List, Parameters, read_sum, readable_resources, write_sum};
+use crate::openapi::problem_answers;
+use crate::reading::{Paged, Parameters, readable_resources};
 use crate::{Receiver, problems};
 
 /// Windows of one query.
@@ -33,12 +32,12 @@ const WINDOWS_MAX: usize = 366;
         ("group_by" = Option<String>, Query, description = "Fields of targets, with commas between.", example = "resource_id,plan_id"),
         AsOf, Page,
     ),
-    responses((status = 200, description = "A page of sums.", body = List<ShownSum<'static>>,
+    responses((status = 200, description = "A page of sums.", body = api::List<api::Sum>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.sums(&grant, &uri).await;
-    answer(&receiver, "sums", &grant, outcome)
+    answer("sums", &grant, outcome)
 }
 
 impl Receiver {
@@ -53,16 +52,17 @@ impl Receiver {
         } else {
             SumPage::default()
         };
-        let next = page.next.map(|last| next.page(&write_sum(&last)));
-        let items = page.rows.iter().map(|row| ShownSum::new(row, &group_by));
-        Ok(List::new(items.collect(), next).into_response())
+        let next = page.next.map(|last| next.page(&last));
+        let items = page.rows.iter().map(|row| shown(row, &group_by));
+        let items = items.collect();
+        Ok(Paged { items, next })
     }
 
     /// The database goes on with what it adds up, also where the client goes away. So this runs to
     /// its end, and keeps its permits so long.
     async fn add_up(&self, grant: &Grant, query: SumQuery) -> Result<SumPage, Problem> {
         let permits = self.admit_sums(grant).await?;
-        let queries = Arc::clone(&self.parts.queries);
+        let queries = Arc::clone(&self.parts.reading);
         let added = tokio::spawn(async move {
             let page = queries.sums(&query).await;
             drop(permits);
@@ -72,10 +72,11 @@ impl Receiver {
             .await
             .unwrap_or_else(|ended| Err(StoreError::Unknown(Box::new(ended))));
         page.map_err(|failure| match failure {
-            StoreError::Overloaded => self.overloaded(
+            // Not 503: the same query again would take as long.
+            StoreError::Overloaded => Problem::new(
+                &problems::QUERY_TOO_WIDE,
                 "The usages of one window are too many to be added up in time. Ask for a shorter \
-                 window, or for less time with from and to; or name more fields of the target. To \
-                 ask for the same again does not help.",
+                 window, or for less time with from and to; or name more fields of the target.",
             ),
             failure => self.not_read(&failure),
         })
@@ -108,15 +109,11 @@ impl SumParameters {
         let expected = format!("It must name one or more of {names}, each once.");
         let group_by = parameters.parsed("group_by", &expected, read_group_by);
         let group_by = group_by.unwrap_or_default();
-        let after = parameters.cursor(|text| {
-            let is_of_list = |after: &SumPosition| {
-                let fits = |group: &Vec<_>| group.len() == group_by.len();
-                let starts = |windows: &Vec<Window>| {
-                    windows.iter().any(|window| window.start == after.window)
-                };
-                after.group.as_ref().is_none_or(fits) && windows.as_ref().is_none_or(starts)
-            };
-            read_sum(text).filter(is_of_list)
+        let after = parameters.cursor_if(|after: &SumPosition| {
+            let fits = |group: &Vec<_>| group.len() == group_by.len();
+            let starts =
+                |windows: &Vec<Window>| windows.iter().any(|window| window.start == after.window);
+            after.group.as_ref().is_none_or(fits) && windows.as_ref().is_none_or(starts)
         });
         let query = SumQuery {
             target,
@@ -177,57 +174,21 @@ fn restrict(query: &mut SumQuery, grant: &Grant) -> bool {
     true
 }
 
-/// A row as it is shown.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Sum)]
-struct ShownSum<'a> {
-    #[schema(value_type = types::Interval)]
-    window: Window,
-    /// The fields that were grouped by.
-    #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    group: Group<'a>,
-    usages: u64,
-    /// In ms.
-    #[schema(value_type = Option<f64>, required)]
-    duration: Option<Number>,
-    measures: Vec<ShownMeasure<'a>>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = Amount)]
-struct ShownMeasure<'a> {
-    #[schema(example = "memory")]
-    measure: &'a str,
-    /// Quantity × duration in ms; null where a quantity is no number.
-    #[schema(value_type = Option<f64>, required)]
-    amount: Option<Number>,
-}
-
-/// The fields that were grouped by, in the order in which they were asked for.
-struct Group<'a> {
-    names: &'a [&'static str],
-    row: &'a SumRow,
-}
-
-impl Serialize for Group<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let values = self.row.group.iter().map(Id::as_str);
-        serializer.collect_map(self.names.iter().zip(values))
-    }
-}
-
-impl<'a> ShownSum<'a> {
-    fn new(row: &'a SumRow, names: &'a [&'static str]) -> Self {
-        let amounts = row.amounts.iter().map(|(measure, amount)| ShownMeasure {
-            measure: measure.as_str(),
-            amount: amount.number(),
-        });
-        Self {
-            window: row.window,
-            group: Group { names, row },
-            usages: row.usages,
-            duration: row.duration.number(),
-            measures: amounts.collect(),
-        }
+/// A row as the API shows it.
+fn shown(row: &SumRow, names: &[&'static str]) -> api::Sum {
+    let values = row.group.iter().map(|id| Value::from(id.as_str()));
+    let amounts = row.amounts.iter().map(|(measure, amount)| api::Amount {
+        measure: measure.to_string(),
+        amount: amount.number(),
+    });
+    api::Sum {
+        window: api::Interval {
+            start: row.window.start,
+            end: row.window.end,
+        },
+        group: names.iter().map(ToString::to_string).zip(values).collect(),
+        usages: row.usages,
+        duration: row.duration.number(),
+        measures: amounts.collect(),
     }
 }

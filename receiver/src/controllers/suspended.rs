@@ -7,20 +7,20 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use sampler_api as api;
 use sampler_domain::{CauseId, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{CauseQuery, KeptCause, SuspendedCause};
-use serde::Serialize;
-use serde_json::{Value, json};
-use utoipa::ToSchema;
+use serde_json::json;
 
 use super::answer;
 use super::spans::SpanPath;
-use crate::acts::{Act, ActBody, AdmittedAct};
+use crate::acts::{Act, AdmittedAct};
+use crate::fields::Fields;
 use crate::openapi::params::Page;
-use crate::openapi::{problem_answers, types};
-use crate::reading::{List, Parameters, read_causes, readable_resources, write_causes};
+use crate::openapi::problem_answers;
+use crate::reading::{Paged, Parameters, readable_resources};
 use crate::{Receiver, problems};
 
 /// `GET /v1/suspended`.
@@ -29,12 +29,12 @@ use crate::{Receiver, problems};
     summary = "The causes of suspended spans",
     description = "The cause with the most spans comes first.",
     params(Page),
-    responses((status = 200, description = "A page of causes.", body = List<ShownCause<'static>>,
+    responses((status = 200, description = "A page of causes.", body = api::List<api::Cause>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.suspended(&grant, &uri).await;
-    answer(&receiver, "suspended", &grant, outcome)
+    answer("suspended", &grant, outcome)
 }
 
 /// `GET /v1/suspended/{cause}`.
@@ -43,7 +43,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
     summary = "One cause of suspended spans",
     description = "It is also shown where no span is left.",
     params(("cause" = String, Path, description = "The id of the cause.")),
-    responses((status = 200, description = "The cause.", body = ShownCause<'static>), problem_answers::OfCause),
+    responses((status = 200, description = "The cause.", body = api::Cause), problem_answers::OfCause),
 )]
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
@@ -54,9 +54,9 @@ pub async fn get(
     let shown = async {
         Parameters::of(&uri).finish()?;
         let cause = receiver.readable_cause(&grant, cause).await?;
-        Ok(Json(ShownCause::from(&cause)).into_response())
+        Ok(Json(shown(&cause)).into_response())
     };
-    answer(&receiver, "cause", &grant, shown.await)
+    answer("cause", &grant, shown.await)
 }
 
 /// `POST /v1/suspended/{cause}/resume`.
@@ -64,8 +64,8 @@ pub async fn get(
     post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
     summary = "Resume all spans of a cause",
     params(("cause" = String, Path, description = "The id of the cause.")),
-    request_body(content = types::Reason, content_type = "application/json"),
-    responses((status = 202, description = "Workers resume them.", body = types::Resumed), problem_answers::OfCauseAct),
+    request_body(content = api::Reason, content_type = "application/json"),
+    responses((status = 202, description = "Workers resume them.", body = api::Resumed), problem_answers::OfCauseAct),
 )]
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,
@@ -74,7 +74,7 @@ pub async fn resume(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.resume_spans_of(&grant, cause, request).await;
-    answer(&receiver, "resume", &grant, outcome)
+    answer("resume", &grant, outcome)
 }
 
 impl Receiver {
@@ -82,17 +82,17 @@ impl Receiver {
         let mut parameters = Parameters::of(uri);
         let query = CauseQuery {
             resources: readable_resources(grant),
-            after: parameters.cursor(read_causes),
+            after: parameters.cursor(),
             block: SuspendedCause::BLOCK,
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
         let _permit = self.admit_reading(grant).await?;
-        let page = self.parts.queries.causes(&query).await;
+        let page = self.parts.reading.causes(&query).await;
         let page = page.map_err(|failure| self.not_read(&failure))?;
-        let next = page.next.map(|last| next.page(&write_causes(&last)));
-        let items = page.causes.iter().map(ShownCause::from);
-        Ok(List::new(items.collect(), next).into_response())
+        let next = page.next.map(|last| next.page(&last));
+        let items = page.causes.iter().map(shown).collect();
+        Ok(Paged { items, next })
     }
 
     /// The cause is noted as one whose spans go on; workers find it within seconds. The number is that
@@ -103,7 +103,7 @@ impl Receiver {
         cause: SpanPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
-        let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
+        let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
         let AdmittedAct {
             reason, _permit, ..
         } = admitted.await?;
@@ -114,20 +114,20 @@ impl Receiver {
             subject: format!("/v1/suspended/{id}"),
             span: None,
             reason,
-            before: shown(&cause),
+            before: serde_json::to_value(shown(&cause)).unwrap_or_default(),
             after: json!({ "resuming": cause.spans }),
         };
         let act = self.record_act(grant, act).await?;
         // All spans that are suspended when a worker finds this. A moment of this machine's clock
         // would not do: if it is behind, spans would count as suspended later, and stay suspended.
         let by = Timestamp::MAX;
-        let resumed = self.parts.acts.resume_by_operator(id, by).await;
+        let resumed = self.parts.operating.resume_by_operator(id, by).await;
         let resumed = resumed.map(|is_known| is_known.then_some(()));
         self.settle_by(act, &resumed).await;
         let resumed = resumed.map_err(|failure| self.not_acted(&failure))?;
         resumed.ok_or_else(no_such_cause)?;
-        let answer = Json(json!({ "resumed": cause.spans }));
-        Ok((StatusCode::ACCEPTED, answer))
+        let resumed = cause.spans;
+        Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
     }
 
     /// The cause of an address. One that the grant does not let read is not there.
@@ -147,7 +147,7 @@ impl Receiver {
         let id = cause.ok().and_then(|Path(id)| id.parse::<CauseId>().ok());
         let id = id.ok_or_else(no_such_cause)?;
         let _permit = self.admit_reading(grant).await?;
-        let found = self.parts.queries.cause(id).await;
+        let found = self.parts.reading.cause(id).await;
         let found = found.map_err(|failure| self.not_read(&failure))?;
         found.ok_or_else(no_such_cause)
     }
@@ -155,46 +155,22 @@ impl Receiver {
 
 fn no_such_cause() -> Problem {
     let detail =
-        "There is no cause of this id. It is removed some time after its last span went on.";
+        "There is no cause of this id. It is removed some time after its last span resumed.";
     Problem::new(&problems::NO_SUCH_CAUSE, detail)
 }
 
-fn shown(cause: &SuspendedCause) -> Value {
-    serde_json::to_value(ShownCause::from(cause)).unwrap_or_default()
-}
-
-/// A cause as it is shown.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Cause)]
-struct ShownCause<'a> {
-    #[schema(example = "0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52")]
-    cause: String,
-    #[schema(required)]
-    status: Option<u16>,
-    error: &'a str,
-    resource_id: &'a str,
-    plan_id: &'a str,
-    spans: u64,
-    set_aside: u64,
-    #[schema(value_type = types::Moment)]
-    since: Timestamp,
-    #[schema(value_type = types::Moment)]
-    probe_at: Timestamp,
-}
-
-impl<'a> From<&'a SuspendedCause> for ShownCause<'a> {
-    fn from(cause: &'a SuspendedCause) -> Self {
-        let KeptCause { id, cause: why, .. } = &cause.kept;
-        Self {
-            cause: id.to_string(),
-            status: why.status,
-            error: &why.error,
-            resource_id: why.resource_id.as_str(),
-            plan_id: why.plan_id.as_str(),
-            spans: cause.spans,
-            set_aside: cause.set_aside,
-            since: cause.kept.since,
-            probe_at: cause.kept.probe_at,
-        }
+/// A cause as the API shows it.
+fn shown(cause: &SuspendedCause) -> api::Cause {
+    let KeptCause { id, cause: why, .. } = &cause.kept;
+    api::Cause {
+        cause: id.to_string(),
+        status: why.status,
+        error: why.error.clone(),
+        resource_id: why.resource_id.to_string(),
+        plan_id: why.plan_id.to_string(),
+        spans: cause.spans,
+        set_aside: cause.set_aside,
+        since: cause.kept.since,
+        probe_at: cause.kept.probe_at,
     }
 }

@@ -7,21 +7,27 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{Entry, EntryState, Resend};
+use sampler_api as api;
+use sampler_domain::{Entry, EntryState, Resend, SpanState};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::EntryKey;
+use sampler_store::{EntryKey, SpanQuery};
 use serde_json::{Value, json};
 
 use super::answer;
 use super::spans::SpanPath;
-use super::usages::{ShownUsage, shown};
-use crate::acts::{Act, ActBody, AdmittedAct};
-use crate::openapi::{problem_answers, types};
+use super::usages::shown;
+use crate::acts::{Act, AdmittedAct};
+use crate::fields::Fields;
+use crate::openapi::problem_answers;
 use crate::{Receiver, problems};
 
-/// The longest id of a usage that is searched for, in characters. Sampler's and an original's are UUIDs.
+/// The longest id of a usage that is searched for, in characters. Sampler's and the original's are UUIDs.
 const ID_MAX: usize = 256;
+
+/// Suspended spans that are read at a time, and how often, to find a usage that is not in the ledger.
+const PAGE: usize = 1_000;
+const PAGES: usize = 20;
 
 /// `POST /v1/usages/{id}/resend`.
 #[utoipa::path(
@@ -29,8 +35,8 @@ const ID_MAX: usize = 256;
     summary = "Send a usage again",
     description = "The usage was skipped, or set aside by Abacus. A worker sends the same bytes again.",
     params(("id" = String, Path, description = "The id of the usage.")),
-    request_body(content = types::Reason, content_type = "application/json"),
-    responses((status = 202, description = "A worker sends it.", body = ShownUsage<'static>), problem_answers::OfUsageAct),
+    request_body(content = api::Reason, content_type = "application/json"),
+    responses((status = 202, description = "A worker sends it.", body = api::Usage), problem_answers::OfUsageAct),
 )]
 pub async fn resend(
     State(receiver): State<Arc<Receiver>>,
@@ -39,7 +45,7 @@ pub async fn resend(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.resend_usage(&grant, id, request).await;
-    answer(&receiver, "resend", &grant, outcome)
+    answer("resend", &grant, outcome)
 }
 
 impl Receiver {
@@ -51,7 +57,7 @@ impl Receiver {
         id: SpanPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
-        let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
+        let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
         let AdmittedAct {
             reason, _permit, ..
         } = admitted.await?;
@@ -67,13 +73,14 @@ impl Receiver {
         let act = self.record_act(grant, asked).await?;
         let resend = Resend {
             act,
+            from: entry.state,
             at: self.parts.clock.now(),
             // At once, whatever the clock of this machine says.
             due_at: entry.planned_at,
             acceptance: None,
         };
         let key = EntryKey::of(&entry);
-        let marked = self.parts.acts.resend_by_operator(&key, &resend).await;
+        let marked = self.parts.operating.resend_by_operator(&key, &resend).await;
         let is_marked = entry.resend.is_some();
         let marked = marked.map(|marked| (marked || is_marked).then_some(()));
         self.settle_by(act, &marked).await;
@@ -89,29 +96,63 @@ impl Receiver {
         let id = id.filter(|id| id.chars().count() <= ID_MAX);
         let id = id.ok_or_else(no_such_usage)?;
         let _permit = self.admit_reading(grant).await?;
-        let entry = self.parts.queries.usage(&id).await;
+        let entry = self.parts.reading.usage(&id).await;
         let entry = entry.map_err(|failure| self.not_read(&failure))?;
-        let entry = entry.ok_or_else(no_such_usage)?;
-        if entry.is_resendable() {
-            Ok(entry)
-        } else {
-            Err(not_resendable())
+        match entry {
+            Some(entry) if entry.withheld => Err(withheld()),
+            Some(entry) if entry.is_resendable() => Ok(entry),
+            Some(_) => Err(not_resendable()),
+            None if self.is_planned_while_suspended(&id).await? => Err(not_resendable()),
+            None => Err(no_such_usage()),
         }
+    }
+
+    /// Whether the usage is planned on a suspended span: Abacus refuses it, and it is listed without
+    /// being in the ledger. Of the suspended spans the newest are looked at.
+    async fn is_planned_while_suspended(&self, id: &str) -> Result<bool, Problem> {
+        let mut query = SpanQuery {
+            state: Some(SpanState::Suspended),
+            limit: PAGE,
+            ..SpanQuery::default()
+        };
+        for _ in 0..PAGES {
+            let page = self.parts.reading.spans(&query).await;
+            let page = page.map_err(|failure| self.not_read(&failure))?;
+            let mut plans = page
+                .spans
+                .iter()
+                .filter_map(|listed| listed.span.processing.planned.as_ref());
+            if plans.any(|planned| planned.usage_guid == id) {
+                return Ok(true);
+            }
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        Ok(false)
     }
 }
 
 fn no_such_usage() -> Problem {
-    let detail = "The ledger has no usage of this id. What is planned is not in the ledger: workers \
-                  send it by themselves.";
+    let detail = "Neither the ledger nor a suspended span has a usage of this id. What is planned \
+                  on other spans is sent by workers.";
     Problem::new(&problems::NO_SUCH_USAGE, detail)
 }
 
 fn not_resendable() -> Problem {
     let states = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
     let detail = format!(
-        "Only a usage that is {} can be sent again. Nothing was done.",
+        "Only a usage that is {} can be sent again. One that is refused is tried again when its span is \
+         resumed. Nothing was done.",
         states.join(" or ")
     );
+    Problem::new(&problems::NOT_RESENDABLE, detail)
+}
+
+fn withheld() -> Problem {
+    let detail = "It takes back a usage that does not count. Send that usage again: this one follows it. \
+                  Nothing was done.";
     Problem::new(&problems::NOT_RESENDABLE, detail)
 }
 

@@ -5,24 +5,23 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{Entry, Interval, Measures, Span, Timestamp};
+use sampler_api as api;
+use sampler_domain::{Entry, EntryState, Span, Timestamp, Usage};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::answer;
 use super::spans::SpanPath;
 use crate::Receiver;
 use crate::openapi::params::{AsOf, Page, Time};
-use crate::openapi::{problem_answers, types};
-use crate::reading::{List, Parameters, read_version, write_version};
+use crate::openapi::problem_answers;
+use crate::reading::{Paged, Parameters};
 
 /// Entries that are read at a time where only some of them may be shown, and for one page.
 const CHUNK: usize = 1_000;
 const WINDOW: usize = 5_000;
 
-/// Bytes of entries that are read at a time, and chunks of these for one page.
+/// Bytes of entries that are read at a time or shown on one page, and chunks of these for one page.
 const CHUNK_BYTES: usize = 4 << 20;
 const CHUNKS: usize = 4;
 
@@ -32,10 +31,10 @@ const ENTRY_BYTES: usize = 1 << 10;
 /// `GET /v1/spans/{id}/usages`.
 #[utoipa::path(
     get, path = "/v1/spans/{id}/usages", operation_id = "list_usages_of_span", tag = "Reading",
-    summary = "Each usage of a span, and what became of it",
+    summary = "Each usage of a span, and its outcome",
     description = "In the order in which they were planned.",
     params(("id" = String, Path, description = "The id of the span."), Time, AsOf, Page),
-    responses((status = 200, description = "A page of usages.", body = List<ShownUsage<'static>>,
+    responses((status = 200, description = "A page of usages.", body = api::List<api::Usage>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfSpan),
 )]
 pub async fn list(
@@ -45,7 +44,7 @@ pub async fn list(
     uri: Uri,
 ) -> Response {
     let outcome = receiver.usages(&grant, id, &uri).await;
-    answer(&receiver, "usages", &grant, outcome)
+    answer("usages", &grant, outcome)
 }
 
 /// The query for a list of a span's usages.
@@ -60,9 +59,10 @@ struct UsageQuery {
 }
 
 /// Some usages, and behind which version the list goes on.
-#[derive(Default)]
 struct Usages {
     shown: Vec<Entry>,
+    /// The most that are shown.
+    limit: usize,
     next: Option<i64>,
 }
 
@@ -79,7 +79,7 @@ impl Receiver {
             from,
             to,
             as_of: parameters.moment("as_of"),
-            after: parameters.cursor(read_version),
+            after: parameters.cursor(),
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
@@ -87,23 +87,24 @@ impl Receiver {
         // The span comes first: what is planned on it and is executed meanwhile is in the ledger.
         let span = self.span(grant, id).await?.span;
         let usages = self.usages_of(&span, &query).await?;
-        let next = usages.next.map(|last| next.page(&write_version(last)));
+        let next = usages.next.map(|last| next.page(&last));
         let items = usages.shown.iter().map(|entry| shown(entry, query.as_of));
-        Ok(List::new(items.collect(), next).into_response())
+        let items = items.collect();
+        Ok(Paged { items, next })
     }
 
     /// The entries of the ledger, and behind them the one that is planned and not answered.
     async fn usages_of(&self, span: &Span, query: &UsageQuery) -> Result<Usages, Problem> {
-        let mut usages = Usages::default();
-        let (mut after, mut read) = (query.after, 0);
         // Each entry has the measures of its span.
         let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
         let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
+        let mut usages = Usages::new(query.limit.min(chunk_max));
+        let (mut after, mut read) = (query.after, 0);
         let chunk = query.chunk().min(chunk_max);
         while read < WINDOW.min(CHUNKS * chunk_max) {
             let entries = self
                 .parts
-                .queries
+                .reading
                 .usages(&span.id, &span.target, after, chunk);
             let entries = entries.await.map_err(|failure| self.not_read(&failure))?;
             read += chunk;
@@ -127,17 +128,23 @@ impl Receiver {
 }
 
 impl Usages {
+    fn new(limit: usize) -> Self {
+        Self {
+            shown: Vec::new(),
+            limit,
+            next: None,
+        }
+    }
+
     /// Adds an entry, if it is asked for. Returns whether there was room for it.
-    fn add(&mut self, mut entry: Entry, query: &UsageQuery) -> bool {
+    fn add(&mut self, entry: Entry, query: &UsageQuery) -> bool {
         if !query.matches(&entry) {
             return true;
         }
-        if self.shown.len() == query.limit {
+        if self.shown.len() == self.limit {
             self.next = self.shown.last().map(|last| last.version);
             return false;
         }
-        // They are not shown, and may be large.
-        entry.measures = Measures::default();
         self.shown.push(entry);
         true
     }
@@ -159,54 +166,30 @@ impl UsageQuery {
     }
 }
 
-/// A usage as it is shown.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Usage)]
-pub(super) struct ShownUsage<'a> {
-    #[schema(example = "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c")]
-    id: &'a str,
-    span: String,
-    #[schema(value_type = types::Interval)]
-    interval: Interval,
-    #[schema(value_type = types::Moment)]
-    timestamp: Timestamp,
-    /// In ms; negative where it takes something back.
-    duration: i64,
-    #[schema(example = "accepted")]
-    state: &'static str,
-    attempts: u32,
-    #[schema(value_type = types::Moment)]
-    planned_at: Timestamp,
-    #[schema(value_type = Option<types::Moment>, required)]
-    accepted_at: Option<Timestamp>,
-    #[schema(required)]
-    status: Option<u16>,
-    #[schema(required)]
-    location: Option<&'a str>,
-    #[schema(required)]
-    error: Option<&'a str>,
-}
-
 /// The entry, as the ledger had it at a moment: what Abacus answered later was not there.
-pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> ShownUsage<'_> {
+pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> api::Usage {
     let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
     let is_past = |moment: Timestamp| as_of.is_none_or(|at| moment <= at);
     let accepted_at = entry.accepted_at.filter(|at| is_past(*at));
     let is_now = as_of.is_none_or(|at| entry.is_unchanged_since(at));
-    // Of the answer to a refusal nothing is kept once it is accepted, and of that once it is sent again.
+    // The answer to a refusal is not kept once the usage is accepted, and the answer that accepted it
+    // is not kept once it is sent again.
     let is_of_answer = is_now || (accepted_at.is_some() && entry.resent_at.is_none_or(is_past));
-    ShownUsage {
-        id: &entry.usage_guid,
+    api::Usage {
+        id: entry.usage_guid.clone(),
         span: entry.span.to_string(),
-        interval: entry.interval,
+        interval: entry.interval.into(),
         timestamp: entry.interval.midpoint(),
         duration: entry.interval.duration(),
-        state: state.name(),
+        measured_usage: api::measures(&Usage::of_entry(entry).measured_usage),
+        state: state.name().to_owned(),
         attempts: entry.attempts,
         planned_at: entry.planned_at,
         accepted_at,
         status: entry.status.filter(|_| is_of_answer),
-        location: entry.location.as_deref().filter(|_| is_of_answer),
-        error: entry.error.as_deref().filter(|_| is_now),
+        location: entry.location.clone().filter(|_| is_of_answer),
+        error: entry.error.clone().filter(|_| is_now),
+        unanswered: entry.unanswered && state == EntryState::Skipped,
+        withheld: entry.withheld,
     }
 }

@@ -5,7 +5,6 @@
 
 pub(crate) mod params;
 pub(crate) mod problem_answers;
-pub(crate) mod types;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -29,9 +28,9 @@ const PATH: &str = "/openapi.json";
 #[openapi(
     info(
         title = "Sampler",
-        description = "Start and stop events of service instances become bills that are exactly right. Moments are whole milliseconds since the epoch, UTC. Errors are problem documents (RFC 9457).",
+        description = "Start and stop events of service instances become bills that are exactly right. Times are whole milliseconds since the epoch, UTC. Errors are problem documents (RFC 9457).",
     ),
-    components(schemas(types::Problem, types::ProblemType, types::Healthy)),
+    components(schemas(sampler_api::Problem, sampler_api::ProblemType, sampler_api::Healthy)),
     modifiers(&Bearer),
     tags(
         (name = "Events", description = "The events of resource providers."),
@@ -166,7 +165,7 @@ fn beside() -> [Beside; 7] {
 
 impl Beside {
     fn operation(&self) -> utoipa::openapi::path::Operation {
-        let mut answer = ResponseBuilder::new().description("It is here.");
+        let mut answer = ResponseBuilder::new().description("Success.");
         for (media_type, schema) in self.answers {
             let content = ContentBuilder::new();
             let content = match schema {

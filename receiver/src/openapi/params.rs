@@ -11,7 +11,7 @@ pub(crate) struct Page {
     /// The most items of a page.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u16>,
-    /// Where the list goes on: as in the `Link` of the page before.
+    /// Where the list continues: as in the `Link` of the page before.
     cursor: Option<String>,
 }
 

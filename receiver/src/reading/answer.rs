@@ -4,30 +4,22 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use sampler_api::List;
 use serde::Serialize;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A page of a list.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct List<T> {
-    items: Vec<T>,
-    #[serde(skip)]
-    next: Option<String>,
+pub(crate) struct Paged<T> {
+    pub(crate) items: Vec<T>,
+    /// The address of the next page, if there is one.
+    pub(crate) next: Option<String>,
 }
 
-impl<T> List<T> {
-    /// A page, and the address of the one behind it, if there is one.
-    pub(crate) fn new(items: Vec<T>, next: Option<String>) -> Self {
-        Self { items, next }
-    }
-}
-
-impl<T: Serialize> IntoResponse for List<T> {
+impl<T: Serialize> IntoResponse for Paged<T> {
     fn into_response(self) -> Response {
-        let mut response = json(&self).into_response();
+        let mut response = json(&List { items: self.items }).into_response();
         let link = self.next.map(|next| format!("<{next}>; rel=\"next\""));
         // A percent-encoded text is plain ASCII.
         let link = link.and_then(|link| HeaderValue::try_from(link).ok());

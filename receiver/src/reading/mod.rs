@@ -2,8 +2,8 @@
 //! number that is served at a time, and the form of an answer.
 //!
 //! A request that reads holds a permit of its own kind, so that however many come, they never take
-//! the database from those that write. Reads have connections of their own
-//! (`MongoReader`), with a time limit of their own.
+//! the database from those that write. Reads have connections of their own, with a time limit of
+//! their own.
 
 mod answer;
 mod cursor;
@@ -18,11 +18,7 @@ use sampler_service::security::{Grant, Reach};
 use crate::Receiver;
 use crate::admission::ServingPermit;
 
-pub(crate) use answer::{List, Single};
-pub(crate) use cursor::{
-    read_act, read_causes, read_position, read_sum, read_version, write_act, write_causes,
-    write_position, write_sum, write_version,
-};
+pub(crate) use answer::{Paged, Single};
 pub(crate) use parameters::Parameters;
 
 /// How many requests may read from the store at the same time. Each holds a connection.

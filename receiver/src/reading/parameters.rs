@@ -6,8 +6,11 @@ use axum::http::Uri;
 use percent_encoding::percent_decode_str;
 use sampler_domain::{Id, Timestamp};
 use sampler_service::problem::{FieldError, Problem};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use url::form_urlencoded::{self, Serializer};
 
+use super::cursor;
 use crate::problems;
 
 /// Items on a page, unless the client asks for another number; and at the most.
@@ -140,9 +143,19 @@ impl Parameters {
     }
 
     /// The cursor of the page.
-    pub(crate) fn cursor<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    pub(crate) fn cursor<P: DeserializeOwned>(&mut self) -> Option<P> {
+        self.cursor_if(|_| true)
+    }
+
+    /// The cursor of the page, where its position is one of the list.
+    pub(crate) fn cursor_if<P: DeserializeOwned>(
+        &mut self,
+        is_of_list: impl FnOnce(&P) -> bool,
+    ) -> Option<P> {
         let expected = "It must be the cursor of a link to the next page of this list.";
-        self.parsed(CURSOR, expected, read)
+        self.parsed(CURSOR, expected, |text| {
+            cursor::read(text).filter(is_of_list)
+        })
     }
 
     /// Refuses what is wrong, and nothing else.
@@ -181,11 +194,13 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// The address of the page that begins at a cursor; all else is asked for as before.
-    pub(crate) fn page(&self, cursor: &str) -> String {
+    /// The address of the page behind a position; all else is asked for as before.
+    pub(crate) fn page(&self, position: &impl Serialize) -> String {
         let mut query = Serializer::new(String::new());
         let others = self.given.iter().filter(|(name, _)| name != CURSOR);
-        query.extend_pairs(others).append_pair(CURSOR, cursor);
+        query
+            .extend_pairs(others)
+            .append_pair(CURSOR, &cursor::write(position));
         format!("{}?{}", self.path, query.finish())
     }
 }
@@ -211,11 +226,13 @@ mod tests {
 
     #[test]
     fn the_next_page_is_asked_for_as_this_one() {
-        let mut parameters = of("a=%C3%A4&cursor=old&limit=7");
+        let query = format!("a=%C3%A4&cursor={}&limit=7", cursor::write(&7));
+        let mut parameters = of(&query);
         parameters.id("a");
         parameters.limit();
-        parameters.cursor(|text| Some(text.to_owned()));
+        assert_eq!(parameters.cursor(), Some(7));
         let next = parameters.finish().ok().unwrap();
-        assert_eq!(next.page("new"), "/v1/things?a=%C3%A4&limit=7&cursor=new");
+        let expected = format!("/v1/things?a=%C3%A4&limit=7&cursor={}", cursor::write(&8));
+        assert_eq!(next.page(&8), expected);
     }
 }

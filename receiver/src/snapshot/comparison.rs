@@ -11,13 +11,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use sampler_api::OpenWithoutInstance;
 use sampler_domain::{Measures, Span, SpanId, Target, Timestamp};
-use serde::Serialize;
 
 use super::SnapshotLimits;
 use super::digest;
 use super::instances::Snapshot;
-use super::proposal::Proposal;
+use super::proposal;
 use super::spool::{Spool, Spooled};
 use super::starts::Starts;
 
@@ -84,15 +84,6 @@ pub(crate) struct Compared {
     pub(super) starts: Starts,
     pub(super) differs: BTreeMap<u32, Seen>,
     pub(super) is_cut: bool,
-}
-
-/// An open span without an instance, as it is shown.
-#[derive(Serialize)]
-struct OpenSpan<'a> {
-    span: String,
-    target: &'a Target,
-    start: Timestamp,
-    proposal: Proposal<'a>,
 }
 
 impl Seen {
@@ -202,11 +193,11 @@ impl Comparison {
         }
         self.opened += count;
         for span in open {
-            self.open.write(&OpenSpan {
+            self.open.write(&OpenWithoutInstance {
                 span: span.id.to_string(),
-                target: &span.target,
+                target: span.target.clone().into(),
                 start: span.start,
-                proposal: Proposal::stop(&span.target, self.snapshot.at),
+                proposal: proposal::stop(&span.target, self.snapshot.at),
             })?;
         }
         Ok(true)

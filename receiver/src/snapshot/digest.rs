@@ -23,7 +23,6 @@ pub(super) fn of_instance(target: &Target) -> u128 {
     of(&bytes)
 }
 
-/// The plan.
 pub(super) fn of_plan(target: &Target) -> u64 {
     half(of(target.plan_id.as_str().as_bytes()))
 }

@@ -7,14 +7,14 @@ use sampler_service::problem::{FieldError, Problem};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use crate::event::{self, Fields, Root};
+use crate::event;
+use crate::fields::{self, Fields, Step};
 use crate::json::{self, Json};
 
 /// An instance that runs, as its provider knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Instance {
     pub(super) target: Target,
-    /// Since when.
     pub(super) since: Option<Timestamp>,
     /// How much is used; none where the provider does not say.
     pub(super) measures: Option<Measures>,
@@ -41,37 +41,17 @@ pub(super) fn read(bytes: &[u8], index: usize, resource: &str) -> Result<Instanc
             members.push((Cow::Borrowed("resource_id"), resource));
         }
     }
-    let root = Root::Instance(index);
-    let mut fields = Fields::within(root, Some(body), Vec::new()).map_err(|_| {
-        let error = FieldError::new(root.pointer(), "It must be an object.");
-        Unfit::Fields(vec![error])
-    })?;
-    let target = fields.target();
-    let measures = has_measures.then(|| fields.measures()).flatten();
-    let since = fields.take("since").and_then(|since| {
-        let moment = moment(&since);
-        if moment.is_none() {
-            fields.wrong(
-                root.field("since"),
-                "must be a moment in whole milliseconds",
-            );
-        }
-        moment
-    });
-    let errors = fields.finish_with_errors();
-    match target {
-        Some(target) if errors.is_empty() => Ok(Instance {
-            target,
-            since,
-            measures,
-        }),
-        _ => Err(Unfit::Fields(errors)),
-    }
-}
-
-/// A moment in whole milliseconds.
-pub(super) fn moment(value: &Json<'_>) -> Option<Timestamp> {
-    Timestamp::new(event::whole_number(value)?).ok()
+    let path = vec![Step::Field("instances"), Step::Index(index)];
+    let mut fields = Fields::at(path, Some(body), Vec::new()).map_err(Unfit::Fields)?;
+    let target = event::target(&mut fields);
+    let measures = has_measures.then(|| event::measures(&mut fields));
+    let since = fields.optional("since", fields::timestamp);
+    fields.finish().map_err(Unfit::Fields)?;
+    Ok(Instance {
+        target: target.expect("what could not be read was named"),
+        since,
+        measures: measures.flatten(),
+    })
 }
 
 /// An instance, as it is kept: its ids without that of the resource, its measures, and since when it
@@ -132,7 +112,7 @@ pub(super) fn kept(text: &str, resource: &Id) -> Option<Instance> {
         _ => None,
     };
     let since = match items.next() {
-        Some(since) => Some(moment(&since)?),
+        Some(since) => Some(fields::timestamp(since).ok()?),
         None => None,
     };
     Some(Instance {

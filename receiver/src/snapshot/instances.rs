@@ -37,7 +37,6 @@ pub(super) struct Gathering {
 /// A snapshot that has arrived.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// Of which resource.
     pub(crate) resource: Id,
     /// The moment that it is of.
     pub(crate) at: Timestamp,

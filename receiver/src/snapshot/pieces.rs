@@ -21,7 +21,6 @@ pub(super) enum Piece<'a> {
     Beginning(&'a [u8]),
     /// All members but the instances.
     Head(&'a [u8]),
-    /// One instance.
     Instance(&'a [u8]),
 }
 

@@ -3,37 +3,12 @@
 
 use std::io::{self, Write};
 
-use sampler_domain::{Id, Measures, Target};
-use serde::Serialize;
+use sampler_api::{Differs, InstanceWithoutSpan, Said};
+use sampler_domain::Measures;
 
 use super::comparison::{Compared, Seen};
 use super::instance::Instance;
-use super::proposal::Proposal;
-
-/// An instance without a span.
-#[derive(Serialize)]
-struct Alone<'a> {
-    target: &'a Target,
-    proposal: Proposal<'a>,
-}
-
-/// An instance whose span says something else.
-#[derive(Serialize)]
-struct Differs<'a> {
-    span: String,
-    expected: Said<'a>,
-    kept: Said<'a>,
-    proposal: Proposal<'a>,
-}
-
-/// The fields that differ.
-#[derive(Serialize)]
-struct Said<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plan_id: Option<&'a Id>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    measured_usage: Option<&'a Measures>,
-}
+use super::proposal;
 
 /// Writes the answer.
 ///
@@ -78,9 +53,12 @@ fn write_alone(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
             target, measures, ..
         } = &instance;
         let measures = measures.as_ref().unwrap_or(&none);
-        let proposal = Proposal::start(target, measures, start);
+        let item = InstanceWithoutSpan {
+            target: target.clone().into(),
+            proposal: proposal::start(target, measures, start),
+        };
         separator.write(out)?;
-        serde_json::to_writer(&mut *out, &Alone { target, proposal })?;
+        serde_json::to_writer(&mut *out, &item)?;
     }
     Ok(())
 }
@@ -101,7 +79,7 @@ fn write_differs(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn differs<'a>(compared: &Compared, instance: &'a Instance, span: &'a Seen) -> Differs<'a> {
+fn differs(compared: &Compared, instance: &Instance, span: &Seen) -> Differs {
     let (target, kept) = (&instance.target, &span.target.plan_id);
     let measures = instance.measures.as_ref();
     // Whatever their order and however their numbers are written.
@@ -111,14 +89,14 @@ fn differs<'a>(compared: &Compared, instance: &'a Instance, span: &'a Seen) -> D
     Differs {
         span: span.id.to_string(),
         expected: Said {
-            plan_id: is_other_plan.then_some(&target.plan_id),
-            measured_usage: other,
+            plan_id: is_other_plan.then(|| target.plan_id.to_string()),
+            measured_usage: other.map(|measures| sampler_api::measures(measures.as_slice())),
         },
         kept: Said {
-            plan_id: is_other_plan.then_some(kept),
-            measured_usage: other.map(|_| &span.measures),
+            plan_id: is_other_plan.then(|| kept.to_string()),
+            measured_usage: other.map(|_| sampler_api::measures(span.measures.as_slice())),
         },
-        proposal: Proposal::update(
+        proposal: proposal::update(
             target,
             measures.unwrap_or(&span.measures),
             kept.as_str(),

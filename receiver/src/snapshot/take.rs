@@ -15,12 +15,17 @@ use tokio::time::{Instant, timeout_at};
 use super::instance::{self, Instance, Unfit};
 use super::instances::{Gathering, Snapshot, Twice};
 use super::pieces::{Form, Piece, Pieces, TooLong};
+use crate::admission::ServingPermit;
+use crate::fields::{self, Fields};
 use crate::json::{self, Json};
 use crate::{Receiver, body, problems};
 
-/// So many bytes must arrive within `SAMPLER_BODY_TIMEOUT`, and all of them within this.
-const STRETCH: usize = 1 << 20;
-const TIME_MAX: Duration = Duration::from_mins(10);
+/// Bytes that must arrive in a second, on the average, after the first `SAMPLER_BODY_TIMEOUT`: others
+/// wait.
+const RATE: usize = 1 << 20;
+
+/// Bytes that may arrive without a permit: those of a head, and of what little comes with it.
+const HEAD_MAX: usize = 16 << 10;
 
 /// Compressed bytes that are unpacked at a time: up to a thousand times as many.
 const UNPACKED_AT_A_TIME: usize = 1 << 10;
@@ -39,6 +44,8 @@ struct Taking<'a> {
     head: Option<(Id, Timestamp)>,
     /// Whether the grant lets read the resource, as far as that is known.
     is_allowed: bool,
+    /// Whether the resource is known.
+    is_named: bool,
     gathering: Gathering,
     /// Instances so far, also those that are wrong.
     count: usize,
@@ -49,16 +56,16 @@ struct Taking<'a> {
     latest: Option<(Timestamp, usize)>,
 }
 
-/// Reads the body of a request as a snapshot.
+/// Reads the body of a request as a snapshot, which takes a permit as soon as its resource is known.
 ///
 /// # Errors
-/// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what is no JSON
+/// 503 where others hold the permit for too long, 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what is no JSON
 /// or has wrong fields, 403 for a resource that the grant does not let read.
 pub(crate) async fn take(
     receiver: &Receiver,
     grant: &Grant,
     request: Request<Body>,
-) -> Result<Snapshot, Problem> {
+) -> Result<(Snapshot, ServingPermit), Problem> {
     let form = match body::media_type(request.headers(), &[body::JSON, body::NDJSON])? {
         body::NDJSON => Form::Lines,
         _ => Form::Json,
@@ -73,6 +80,7 @@ pub(crate) async fn take(
     let mut arriving = Arriving::new(receiver, grant, form);
     let mut unpacking = is_compressed.then(|| MultiGzDecoder::new(Vec::new()));
     let mut body = TimedBody::new(request.into_body(), limits.body_timeout);
+    let mut permit = None;
     while let Some(data) = body.next(arriving.taking.is_allowed).await? {
         if body.arrived > arriving.max {
             return Err(body::too_large(arriving.max));
@@ -81,47 +89,50 @@ pub(crate) async fn take(
             None => arriving.push(&data)?,
             Some(decoder) => arriving.unpack(&data, decoder)?,
         }
+        let has_begun = arriving.taking.is_named || arriving.unpacked > HEAD_MAX;
+        if has_begun && permit.is_none() {
+            permit = Some(body.admit(receiver, grant).await?);
+        }
     }
     if let Some(decoder) = unpacking {
         let bytes = decoder.finish().map_err(|_| not_unpacked())?;
         arriving.push(&bytes)?;
     }
-    arriving.finish()
+    let permit = match permit {
+        Some(permit) => permit,
+        None => receiver.admit_snapshot(grant).await?,
+    };
+    Ok((arriving.finish()?, permit))
 }
 
-/// A body that must arrive at a minimum rate: each [`STRETCH`] within `stretch_timeout`.
+/// A body that must arrive at a minimum rate: within `first`, or else [`RATE`] bytes a second.
 struct TimedBody {
     body: Body,
-    stretch_timeout: Duration,
-    /// When all of it must be there.
-    end: Instant,
-    /// When the present stretch must be there.
-    deadline: Instant,
-    /// Bytes of the present stretch.
-    of_stretch: usize,
+    /// When it began to arrive, and later by as long as it waited for its permit.
+    began: Instant,
+    first: Duration,
     /// Bytes so far.
     arrived: usize,
 }
 
 impl TimedBody {
-    fn new(body: Body, stretch_timeout: Duration) -> Self {
-        let now = Instant::now();
-        let end = now + TIME_MAX;
+    fn new(body: Body, first: Duration) -> Self {
         Self {
             body,
-            stretch_timeout,
-            end,
-            deadline: (now + stretch_timeout).min(end),
-            of_stretch: 0,
+            began: Instant::now(),
+            first,
             arrived: 0,
         }
     }
 
     /// The next bytes; `None` at the end of the body. Where it is not known yet whether the body is
-    /// `allowed` at all, there is time for one stretch, however much comes: others wait.
+    /// `allowed` at all, only the first time counts, however much comes.
     async fn next(&mut self, allowed: bool) -> Result<Option<Bytes>, Problem> {
         loop {
-            let frame = timeout_at(self.deadline, self.body.frame()).await;
+            let earned = if allowed { self.arrived / RATE } else { 0 };
+            let earned = Duration::from_secs(earned as u64);
+            let deadline = self.began + self.first.max(earned);
+            let frame = timeout_at(deadline, self.body.frame()).await;
             let Some(frame) = frame.map_err(|_| too_slow())? else {
                 return Ok(None);
             };
@@ -130,13 +141,20 @@ impl TimedBody {
                 continue;
             };
             self.arrived += data.len();
-            self.of_stretch += data.len();
-            if allowed && self.of_stretch >= STRETCH {
-                self.of_stretch = 0;
-                self.deadline = (Instant::now() + self.stretch_timeout).min(self.end);
-            }
             return Ok(Some(data));
         }
+    }
+
+    /// Waits for the permit. The client's time does not count meanwhile.
+    async fn admit(
+        &mut self,
+        receiver: &Receiver,
+        grant: &Grant,
+    ) -> Result<ServingPermit, Problem> {
+        let asked = Instant::now();
+        let permit = receiver.admit_snapshot(grant).await?;
+        self.began += asked.elapsed();
+        Ok(permit)
     }
 }
 
@@ -160,6 +178,7 @@ impl<'a> Arriving<'a> {
             form,
             head: None,
             is_allowed: *grant.readable() == Reach::Everything,
+            is_named: false,
             gathering: Gathering::new(),
             count: 0,
             errors: Vec::new(),
@@ -221,70 +240,43 @@ impl Taking<'_> {
     fn take_beginning(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let closed = [bytes, b"]}"].concat();
         let head = json::parse(&closed).ok();
-        let named = head.as_ref().and_then(|head| head.get("resource_id"));
-        match named.map(resource_of) {
-            Some(Ok(resource)) => self.allow(&resource),
-            _ => Ok(()),
+        let named = head
+            .as_ref()
+            .and_then(|head| head.get("resource_id")?.as_str());
+        match named.and_then(|named| Id::new(named).ok()) {
+            Some(resource) => self.allow(&resource),
+            None => Ok(()),
         }
     }
 
     fn allow(&mut self, resource: &Id) -> Result<(), Problem> {
         self.grant.require_read(resource.as_str())?;
-        self.is_allowed = true;
+        (self.is_allowed, self.is_named) = (true, true);
         Ok(())
     }
 
     fn take_head(&mut self, bytes: &[u8]) -> Result<(), Problem> {
-        let Json::Object(members) = json::parse(bytes)? else {
-            return Err(invalid([wrong(Pointer::root(), "It must be an object.")]));
-        };
-        let (mut resource, mut at, mut has_instances) = (None, None, false);
-        let mut errors = Vec::new();
-        for (name, value) in members {
-            match (&*name, value) {
-                ("resource_id", value) => resource = Some(resource_of(&value)),
-                ("at", value) => at = Some(self.at(&value)),
-                ("instances", value) if self.form == Form::Json => {
-                    has_instances = true;
-                    if !matches!(value, Json::List(list) if list.is_empty()) {
-                        errors.push(field(&name, "It must be a list."));
-                    }
-                }
-                _ => errors.push(field(&name, "There is no field of this name.")),
-            }
-        }
-        let missing = "It is missing.";
-        let mut fit = |name, value: Option<Result<_, String>>| {
-            let value = value.unwrap_or_else(|| Err(missing.to_owned()));
-            value
-                .map_err(|detail| errors.push(field(name, &detail)))
-                .ok()
-        };
-        let resource = fit("resource_id", resource);
+        let mut fields = Fields::of(json::parse(bytes)?).map_err(invalid)?;
+        let resource = fields.required("resource_id", fields::id);
         if let Some(resource) = &resource {
             self.allow(resource)?;
         }
-        let at = at.unwrap_or_else(|| Err(missing.to_owned()));
-        let at = at.map_err(|detail| errors.push(field("at", &detail))).ok();
-        if self.form == Form::Json && !has_instances {
-            errors.push(field("instances", missing));
+        let at = fields.required("at", |value| self.at(value));
+        if self.form == Form::Json {
+            fields.required("instances", fields::list);
         }
-        match (resource, at) {
-            (Some(resource), Some(at)) if errors.is_empty() => {
-                self.head = Some((resource, at));
-                Ok(())
-            }
-            // The resource of the instances is not known.
-            _ => {
-                errors.append(&mut self.errors);
-                Err(invalid(errors))
-            }
-        }
+        // Instances are not checked on while the resource is unknown.
+        fields.finish().map_err(|mut errors| {
+            errors.append(&mut self.errors);
+            invalid(errors)
+        })?;
+        self.head = resource.zip(at);
+        Ok(())
     }
 
-    /// A moment whose events can still be kept.
-    fn at(&self, value: &Json<'_>) -> Result<Timestamp, String> {
-        let at = instance::moment(value).ok_or("It must be a moment in whole milliseconds.")?;
+    /// A time whose events can still be kept.
+    fn at(&self, value: Json<'_>) -> Result<Timestamp, String> {
+        let at = fields::timestamp(value)?;
         let ago = self.receiver.parts.clock.now().since(at);
         if ago < 0 {
             return Err("It lies in the future.".to_owned());
@@ -395,21 +387,12 @@ impl Taking<'_> {
 const OTHER_RESOURCE: &str = "It must be the resource of the snapshot.";
 const SINCE_BEHIND: &str = "It lies behind the moment of the snapshot.";
 
-fn resource_of(value: &Json<'_>) -> Result<Id, String> {
-    let text = value.as_str().ok_or("It must be a string.")?;
-    Id::new(text).map_err(|error| format!("It {error}."))
-}
-
 fn wrong(pointer: Pointer, detail: &str) -> FieldError {
     FieldError::new(pointer, detail)
 }
 
-fn field(name: &str, detail: &str) -> FieldError {
-    wrong(Pointer::root().field(name), detail)
-}
-
 fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
-    let detail = "The body is JSON, but no snapshot as it is expected here.";
+    let detail = "The body is JSON, but not a valid snapshot.";
     Problem::new(&problems::INVALID_SNAPSHOT, detail).errors(errors)
 }
 

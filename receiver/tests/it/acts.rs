@@ -2,9 +2,9 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use sampler_domain::{Cause, CauseId, Interval, Planned, Span, Timestamp};
+use sampler_domain::{Cause, CauseId, Interval, Planned, SKIP_DELAY, Span, Timestamp};
 use sampler_store::Causes;
-use sampler_store::contract::support::{Changing, at, done, last_refusal};
+use sampler_store_testing::support::{Changing, at, done, last_refusal};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -182,6 +182,9 @@ async fn what_is_planned_for_a_suspended_span_is_skipped() {
     let span = world.span_at(&location);
     let skip = span.to_be_skipped().unwrap();
     assert_eq!(json!(skip.usage_guid), usage);
+    // Counted from the suspension, by the workers' time. The clock of this receiver is years behind.
+    assert_eq!(skip.not_before, at(SKIP_DELAY));
+    assert_eq!(json_of(&answer)["due_at"], at(SKIP_DELAY).as_millis());
     let subject = location.clone();
     let expected = ["span.skip".to_owned(), "done".to_owned(), subject];
     assert_eq!(world.trail_of_acts().await, [expected]);
@@ -299,7 +302,7 @@ async fn nothing_is_done_that_is_not_in_the_trail() {
     }
     assert!(world.span_at(&location).processing.suspended.is_some());
     world.store.meets_acts(Fate::Served);
-    // The change is done, and its answer is lost: the record stays as it was asked.
+    // The change is done, and its answer is lost.
     world.store.loses_changes();
     let before = world.trail_of_acts().await.len();
     let answer = world
@@ -309,6 +312,6 @@ async fn nothing_is_done_that_is_not_in_the_trail() {
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("may or may not be done"), "{detail}");
     let trail = world.trail_of_acts().await;
-    assert_eq!((trail.len(), trail[0][1].as_str()), (before + 1, "asked"));
+    assert_eq!((trail.len(), trail[0][1].as_str()), (before + 1, "unknown"));
     assert!(world.span_at(&location).processing.suspended.is_none());
 }

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::{ClientId, Timestamp};
-use sampler_store::{ActOutcome, Audit, AuditRecord};
+use sampler_store::{ActOutcome, AuditRecord, Operating};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -120,7 +120,7 @@ async fn each_wrong_parameter_is_named() {
         ("who=a%0Ab", &["who"]),
         ("from=2&to=2", &["to"]),
         // A cursor of another list.
-        ("cursor=dQAAAAAAAAAB", &["cursor"]),
+        ("cursor=eyJ2ZXJzaW9uIjoxLCJhZnRlciI6MX0", &["cursor"]),
     ] {
         let answer = world.trail(&format!("?{query}")).await;
         let document = answer.problem(400, "invalid-query");

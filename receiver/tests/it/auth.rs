@@ -8,7 +8,7 @@ use sampler_oauth::{Algorithm, Pace};
 use sampler_receiver::Options;
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::security::Authenticator;
-use sampler_store::memory::MemoryStore;
+use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::build::{stop_event, with};
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};

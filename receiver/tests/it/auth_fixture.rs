@@ -18,16 +18,15 @@ use sampler_oauth::{
 };
 use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
-use sampler_service::http::with_fallbacks;
+use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::memory::MemoryStore;
+use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::build::start_event;
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{SigningKey, StandInUaa};
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 /// The scope that allows everything.
 pub(crate) const WRITE: &str = "abacus.sampler.write";
@@ -43,7 +42,6 @@ pub(crate) fn router_to(store: Arc<MemoryStore>, authenticator: Authenticator) -
     router_of(store, authenticator, options())
 }
 
-/// The same with other options.
 pub(crate) fn router_with(authenticator: Authenticator, options: Options) -> Router {
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
     router_of(store, authenticator, options)
@@ -79,12 +77,8 @@ pub(crate) fn options() -> Options {
 fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Options) -> Router {
     let parts = Parts {
         events: store.clone(),
-        queries: store.clone(),
-        audit: store.clone(),
-        acts: store.clone(),
-        backlogs: store.clone(),
-        instances: store.clone(),
-        controls: store.clone(),
+        reading: store.clone(),
+        operating: store.clone(),
         replication: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
@@ -165,7 +159,6 @@ pub(crate) fn request(
     (request.body(body).unwrap(), read)
 }
 
-/// What was answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -183,7 +176,7 @@ pub(crate) async fn ask(
     body: &Value,
 ) -> Answer {
     let (request, read) = request(path, authorizations, body);
-    let response = router.clone().oneshot(request).await.unwrap();
+    let response = answer(router.clone(), request).await;
     let (status, challenge) = (response.status().as_u16(), challenge(&response));
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::Timestamp;
-use sampler_store::{Backlog, Backlogs, ClosingBacklog};
+use sampler_store::{Backlog, ClosingBacklog, Operating};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -56,7 +56,7 @@ async fn what_a_worker_has_counted_is_shown_as_long_as_it_is_recent() {
         closing: None,
         cost: 0,
     };
-    world.store.publish(&counted).await.unwrap();
+    world.store.publish_backlog(&counted).await.unwrap();
     let expected = json!({
         "due": 1_200, "oldest": NOW - HOUR, "span_seconds": 86_400.5, "suspended": 3,
         "rate": 5_012.3, "closing": null,
@@ -85,14 +85,14 @@ async fn while_a_month_closes_it_is_told_what_is_left_and_when_it_is_done() {
         ..Backlog::default()
     };
     for (rate, done_at) in [(0.0, json!(null)), (8.0, json!(now + 300_000))] {
-        world.store.publish(&counted(rate)).await.unwrap();
+        world.store.publish_backlog(&counted(rate)).await.unwrap();
         let expected = json!({
             "month": "2018-07", "left": 1_200, "closes_at": august + 600_000, "done_at": done_at,
         });
         assert_eq!(world.shown_backlog().await["closing"], expected);
     }
     world.clock.set(august + 601_000);
-    world.store.publish(&counted(8.0)).await.unwrap();
+    world.store.publish_backlog(&counted(8.0)).await.unwrap();
     assert_eq!(world.shown_backlog().await["closing"], json!(null));
 }
 

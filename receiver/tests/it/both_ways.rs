@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sampler_oauth::Algorithm;
 use sampler_service::environment::{Clock, SystemClock};
-use sampler_store::memory::MemoryStore;
+use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 

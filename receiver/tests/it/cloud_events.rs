@@ -30,7 +30,6 @@ async fn structured(world: &World, event: &Value) -> Answer {
     world.send(request).await
 }
 
-/// As it is kept.
 fn kept(event: &Value) -> Value {
     by("/brokers/a\u{1f}1", event)
 }

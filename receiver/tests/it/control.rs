@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use sampler_store::{AuditQuery, Controls, Queries};
+use sampler_store::{AuditQuery, Operating, Reading};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;

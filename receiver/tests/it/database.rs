@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use sampler_store::Upkeep;
+use sampler_store::Work;
 
 use crate::answer::Answer;
 use crate::event::{by, start, stop};

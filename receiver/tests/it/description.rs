@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use boon::{Compiler, Draft, SchemaIndex, Schemas};
+use sampler_testkit::boon::{Compiler, Draft, SchemaIndex, Schemas};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -127,7 +127,7 @@ impl Description {
         index
     }
 
-    /// The path of the document that an address is one of. An original also takes a slash behind the
+    /// The path of the document that an address is one of. The original also takes a slash behind the
     /// addresses that it has.
     fn template(&self, path: &str) -> Option<String> {
         let paths = self.document["paths"].as_object().unwrap();

@@ -35,7 +35,6 @@ pub(crate) fn stop(timestamp: i64) -> Value {
     })
 }
 
-/// A mapping.
 pub(crate) fn mapping() -> Value {
     json!({
         "resource_id": "postgres",
@@ -61,7 +60,6 @@ pub(crate) fn without(event: &Value, name: &str) -> Value {
     event
 }
 
-/// The same with this id.
 pub(crate) fn by(id: &str, event: &Value) -> Value {
     with(event, "id", id)
 }

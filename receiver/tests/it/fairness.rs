@@ -28,7 +28,6 @@ const LOAD: Duration = Duration::from_secs(1);
 /// Between two requests of the quiet client.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// An event of this resource and instance.
 fn of(event: &Value, resource: &str, instance: u64) -> Value {
     let event = with(event, "resource_id", resource);
     let event = with(&event, "id", format!("{resource} {instance}"));

@@ -120,7 +120,6 @@ fn leaf(text: &str) -> Option<Value> {
     }
 }
 
-/// One change.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Drop(Index, Index),

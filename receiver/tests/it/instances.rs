@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::Timestamp;
-use sampler_store::{Instance, InstanceProgram, Instances, Membership};
+use sampler_store::{Instance, InstanceProgram, Operating, Work};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;

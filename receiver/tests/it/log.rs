@@ -25,12 +25,10 @@ impl Log {
         telemetry::subscriber(&settings, &identity, false, move || writer.clone()).unwrap()
     }
 
-    /// All of it.
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// The lines with this message.
     pub(crate) fn lines(&self, message: &str) -> Vec<Value> {
         let lines = self.text();
         let lines = lines

@@ -39,7 +39,7 @@ async fn a_mapping_is_made_of_three_in_their_order() {
     map(&[], 3).await.is_created();
 }
 
-/// An original answers 500 to that.
+/// The original answers 500 to that.
 #[tokio::test]
 async fn a_part_that_is_answered_with_another_success_is_made() {
     map(&[Status(201); 3], 3).await.is_created();

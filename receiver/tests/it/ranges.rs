@@ -36,7 +36,6 @@ fn target(instance: &str) -> Target {
     }
 }
 
-/// Some instance of a range.
 fn instance(world: &World, range: usize, number: u64) -> String {
     let mut names = (0..).map(|attempt| format!("{number} {attempt}"));
     let is_there = |name: &String| world.store.range_of(&target(name)) == range;

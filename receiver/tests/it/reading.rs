@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::{Acceptance, Entry, Interval, Next, Planned, Span, Timestamp};
 use sampler_store::Ledger;
-use sampler_store::contract::support::{Changing, done, refusal};
+use sampler_store_testing::support::{Changing, done, refusal};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -85,9 +85,10 @@ async fn a_span_is_shown_as_it_is_kept() {
         "start_event_id": "start-1", "end_event_id": null,
         "sampled_to": NOW, "due_at": NOW + DAY,
         "planned": null,
-        "delivery": {"attempts": 0, "last_error": null},
+        "delivery": {"attempts": 0, "unanswered": false, "last_error": null},
         "proof": {
-            "used": 0, "billed": 0, "skipped": 0, "difference": 0, "usages": 0, "since": NOW,
+            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0, "usages": 0,
+            "since": NOW,
         },
     });
     let shown = world.read(location).await;
@@ -114,7 +115,7 @@ async fn a_span_is_shown_as_it_is_kept() {
             .await,
     );
     let guid = &span.processing.planned.as_ref().unwrap().usage_guid;
-    let refused_at = sampler_store::contract::support::at(7).as_millis();
+    let refused_at = sampler_store_testing::support::at(7).as_millis();
     for (name, value) in [
         ("end", json!(NOW + HOUR)),
         ("state", json!("stopped")),
@@ -125,7 +126,7 @@ async fn a_span_is_shown_as_it_is_kept() {
         ),
         (
             "delivery",
-            json!({"attempts": 1, "last_error":
+            json!({"attempts": 1, "unanswered": false, "last_error":
             {"at": refused_at, "status": 400, "error": "no-plan"}}),
         ),
     ] {
@@ -142,11 +143,15 @@ async fn a_span_is_shown_as_it_is_kept() {
         ("sampled_to", json!(NOW + HOUR)),
         ("due_at", Value::Null),
         ("planned", Value::Null),
-        ("delivery", json!({"attempts": 0, "last_error": null})),
+        (
+            "delivery",
+            json!({"attempts": 0, "unanswered": false, "last_error": null}),
+        ),
         (
             "proof",
             json!({
-                "used": HOUR, "billed": HOUR, "skipped": 0, "difference": 0, "usages": 2, "since": NOW,
+                "used": HOUR, "billed": HOUR, "skipped": 0, "unanswered": 0, "difference": 0,
+                "usages": 2, "since": NOW,
             }),
         ),
     ] {
@@ -288,7 +293,7 @@ async fn all_parameters_that_are_wrong_are_named() {
     let (_, pages) = world.pages(&format!("{LIST}&limit=1")).await;
     assert_eq!(pages, 1);
     let answer = world
-        .get(&format!("{location}/usages?cursor=cwAAAWT8y-QAAA"))
+        .get(&format!("{location}/usages?cursor=eyJ2ZXJzaW9uIjoxLCJhZnRlciI6eyJzdGFydCI6MSwiaWQiOnsiVGV4dCI6ImEifX19"))
         .await;
     answer.names(400, "invalid-query", &["cursor"]);
 }
@@ -302,7 +307,7 @@ async fn a_query_that_no_index_answers_is_told_what_to_add() {
         "?space_id=a&consumer_id=b&plan_id=c&state=open&from=1",
     ] {
         let answer = world.get(&format!("/v1/spans{query}")).await;
-        let problem = answer.problem(400, "query-too-wide");
+        let problem = answer.problem(422, "query-too-wide");
         let detail = problem["detail"].as_str().unwrap();
         for name in [
             "organization_id",

@@ -9,9 +9,9 @@ use http_body_util::BodyExt;
 use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span};
 use sampler_oauth::Algorithm;
 use sampler_service::environment::{Clock, SystemClock};
-use sampler_store::contract::support::last_refusal;
-use sampler_store::memory::MemoryStore;
 use sampler_store::{Causes, Ledger};
+use sampler_store_testing::memory::MemoryStore;
+use sampler_store_testing::support::last_refusal;
 use sampler_testkit::build::with;
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
@@ -26,7 +26,6 @@ const WRITERS: [&str; 3] = ["/v1/events/start", "/v1/events/stop", "/v1/mappings
 struct Two {
     router: Router,
     key: SigningKey,
-    /// Where they are.
     spans: [String; 2],
     causes: [String; 2],
 }

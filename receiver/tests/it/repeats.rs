@@ -164,7 +164,7 @@ async fn the_same_id_on_another_target_is_another_event() {
     assert_eq!(world.kept().len(), 1 + TARGET.len());
 }
 
-/// While an original's indexes forbid the id of another target, nothing is told of that.
+/// While the original's indexes forbid the id of another target, nothing is told of that.
 #[tokio::test]
 async fn an_id_that_an_index_of_an_original_forbids_is_refused_without_a_field() {
     let world = World::new();

@@ -9,7 +9,6 @@ use crate::store::Fate;
 use crate::world::{DAY, NOW, World};
 
 impl World {
-    /// The entry of a usage in this state.
     async fn usage_in(&self, instance: &str, state: EntryState) -> Entry {
         let (location, _) = self.suspended(instance, "postgres").await;
         let span = self.span_at(&location);
@@ -46,6 +45,8 @@ async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
         let world = World::new();
         let entry = world.usage_in("1", state).await;
         let body = json!({ "reason": REASON });
+        // The clock of the receiver is ahead of the workers' by a day.
+        world.clock.set(NOW + DAY);
         let answer = world.act(&path_of(&entry), None, &body).await;
         assert_eq!(answer.status, 202, "{answer:?}");
         let shown = json_of(&answer);
@@ -53,8 +54,11 @@ async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
         assert_eq!(shown["state"], state.name());
         // A worker carries it out, at once whatever the clock of the receiver says.
         let resend = world.entry(&entry.usage_guid).resend.unwrap();
-        assert_eq!((resend.acceptance, resend.at.as_millis()), (None, NOW));
-        assert!(resend.due_at <= entry.planned_at);
+        assert_eq!(
+            (resend.acceptance, resend.at.as_millis()),
+            (None, NOW + DAY)
+        );
+        assert_eq!(resend.due_at, entry.planned_at);
         let trail = json_of(&world.shown("/v1/audit").await);
         let act = &trail["items"][0];
         assert_eq!(act["id"], resend.act.to_string());
@@ -86,6 +90,14 @@ async fn what_abacus_has_is_not_sent_again_and_what_nobody_knows_is_not_found() 
         answer.problem(409, "not-resendable");
         assert_eq!(world.entry(&entry.usage_guid), entry);
     }
+    // What is refused stands on its span, and is listed there.
+    let (location, _) = world.suspended("refused", "postgres").await;
+    let listed = json_of(&world.shown(&format!("{location}/usages")).await);
+    assert_eq!(listed["items"][0]["state"], "refused", "{listed}");
+    let id = listed["items"][0]["id"].as_str().unwrap();
+    let path = format!("/v1/usages/{id}/resend");
+    let answer = world.act(&path, None, &body).await;
+    answer.problem(409, "not-resendable");
     let long = "x".repeat(5_000);
     for id in ["unknown", "%ff", "%00", "%20", "$where", &long] {
         let path = format!("/v1/usages/{id}/resend");
@@ -127,6 +139,6 @@ async fn no_usage_is_sent_again_that_is_not_in_the_trail() {
     let problem = answer.problem(503, "database-unavailable");
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("may or may not be done"), "{detail}");
-    assert_eq!(world.trail_of_acts().await[0][1], "asked");
+    assert_eq!(world.trail_of_acts().await[0][1], "unknown");
     assert!(world.entry(&entry.usage_guid).resend.is_some());
 }

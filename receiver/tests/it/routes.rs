@@ -48,7 +48,7 @@ async fn an_unknown_path_is_not_found() {
     world.holds(&[]);
 }
 
-/// An original takes it, too.
+/// The original takes it, too.
 #[tokio::test]
 async fn a_slash_behind_an_address_changes_nothing() {
     let world = World::new();

@@ -135,8 +135,8 @@ async fn all_that_is_wrong_is_named_at_once() {
         "more": 2,
     });
     let measures = [
-        "#/measured_usage/0/unit",
         "#/measured_usage/0/quantity",
+        "#/measured_usage/0/unit",
         "#/measured_usage/2/measure",
         "#/measured_usage/2/quantity",
         "#/measured_usage/3/quantity",

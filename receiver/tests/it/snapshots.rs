@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
-use sampler_store::contract::support::{Changing, done};
+use sampler_store_testing::support::{Changing, done};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -107,7 +107,6 @@ impl World {
     }
 }
 
-/// An instance with this plan.
 fn instance(name: &str, plan: &str) -> Value {
     let mut event = with(&start(0), "resource_instance_id", name);
     event["plan_id"] = json!(plan);

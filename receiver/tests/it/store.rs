@@ -10,14 +10,13 @@ use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
     CauseId, Change, Changed, Control, Entry, EventId, Id, Resend, Span, SpanId, Target, Timestamp,
 };
-use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    ActOutcome, Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
-    CausePage, CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, IdKind, Instance,
-    Instances, KeptControl, ListedSpan, Lookup, NewSpan, NewStop, Published, Queries, Replication,
-    SeenInstance, SpanPage, SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
-    SuspendedCause,
+    ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CausePage, CauseQuery,
+    ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, Lookup,
+    NewSpan, NewStop, Operating, Page, Published, ReadConcern, Reading, Replication, SeenInstance,
+    SpanPage, SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
+use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
 use uuid::Uuid;
@@ -44,7 +43,7 @@ pub(crate) enum Fate {
     Unknown,
     /// The store refuses.
     Refused,
-    /// An index of an original has the id, for another target.
+    /// An index of the original has the id, for another target.
     TakenElsewhere,
     /// Only reads are served.
     ReadOnly,
@@ -52,13 +51,14 @@ pub(crate) enum Fate {
     Panics,
 }
 
-/// The store.
 pub(crate) struct Store {
     pub(crate) memory: MemoryStore,
     fate: Mutex<Fate>,
     /// What becomes of records of acts, and of the acts themselves.
     fate_of_records: Mutex<Fate>,
     fate_of_changes: Mutex<Fate>,
+    /// What becomes of the next stop.
+    fate_of_next_stop: Mutex<Option<Fate>>,
     /// What becomes of calls once a stop has been answered.
     fate_after_stop: Mutex<Option<Fate>>,
     /// What becomes of calls once a page of spans has been answered.
@@ -80,6 +80,7 @@ impl Store {
             fate: Mutex::new(Fate::Served),
             fate_of_records: Mutex::new(Fate::Served),
             fate_of_changes: Mutex::new(Fate::Served),
+            fate_of_next_stop: Mutex::new(None),
             fate_after_stop: Mutex::new(None),
             fate_after_page: Mutex::new(None),
             calls: AtomicUsize::new(0),
@@ -103,6 +104,11 @@ impl Store {
     /// Loses the answers to acts from now on.
     pub(crate) fn loses_changes(&self) {
         *self.fate_of_changes.lock().unwrap() = Fate::Lost;
+    }
+
+    /// Decides what becomes of the next stop alone.
+    pub(crate) fn next_stop_meets(&self, fate: Fate) {
+        *self.fate_of_next_stop.lock().unwrap() = Some(fate);
     }
 
     /// Decides what becomes of calls after the next stop.
@@ -211,7 +217,7 @@ impl Store {
 }
 
 #[async_trait]
-impl Queries for Store {
+impl Reading for Store {
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
         let page = self.met(self.memory.spans(query)).await;
         if let Some(fate) = self.fate_after_page.lock().unwrap().take() {
@@ -236,10 +242,6 @@ impl Queries for Store {
         self.met(self.memory.cause(id)).await
     }
 
-    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
-        self.met(self.memory.look_up(target, by)).await
-    }
-
     async fn usages(
         &self,
         span: &SpanId,
@@ -262,18 +264,31 @@ impl Queries for Store {
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.met(self.memory.audit(query)).await
     }
+
+    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
+        self.met(self.memory.instances()).await
+    }
+
+    async fn page_of_spans(
+        &self,
+        after: Option<&SpanId>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.met(self.memory.page_of_spans(after, limit)).await
+    }
 }
 
 #[async_trait]
-impl Acts for Store {
+impl Operating for Store {
     async fn change_by_operator(
         &self,
+        act: Uuid,
         span: &Span,
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
         let fate = *self.fate_of_changes.lock().unwrap();
-        let call = self.memory.change_by_operator(span, change, now);
+        let call = self.memory.change_by_operator(act, span, change, now);
         self.met_as(fate, call).await
     }
 
@@ -290,10 +305,7 @@ impl Acts for Store {
         let call = self.memory.resend_by_operator(entry, resend);
         self.met_as(fate, call).await
     }
-}
 
-#[async_trait]
-impl Audit for Store {
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
         let fate = *self.fate_of_records.lock().unwrap();
         self.met_as(fate, self.memory.record_act(record)).await
@@ -302,29 +314,23 @@ impl Audit for Store {
     async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
         self.met(self.memory.settle_act(id, outcome)).await
     }
-}
 
-#[async_trait]
-impl Backlogs for Store {
-    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
-        self.met(self.memory.count(query)).await
+    async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        self.met(self.memory.count_backlog(query)).await
     }
 
-    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError> {
-        self.met(self.memory.publish(backlog)).await
+    async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        self.met(self.memory.publish_backlog(backlog)).await
     }
 
-    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError> {
-        self.met(self.memory.published()).await
+    async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        self.met(self.memory.published_backlog()).await
     }
 
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
         self.met(self.memory.report_rate(worker, rate)).await
     }
-}
 
-#[async_trait]
-impl Instances for Store {
     async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
         self.met(self.memory.report_instance(instance)).await
     }
@@ -333,20 +339,6 @@ impl Instances for Store {
         self.met(self.memory.withdraw_instance(name)).await
     }
 
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        self.met(self.memory.instances()).await
-    }
-}
-
-#[async_trait]
-impl Replication for Store {
-    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
-        self.met(self.memory.commit_lag()).await
-    }
-}
-
-#[async_trait]
-impl Controls for Store {
     async fn control(&self) -> Result<KeptControl, StoreError> {
         self.met(self.memory.control()).await
     }
@@ -361,6 +353,13 @@ impl Controls for Store {
 
     async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
         self.met(self.memory.set_controller(state)).await
+    }
+}
+
+#[async_trait]
+impl Replication for Store {
+    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
+        self.met(self.memory.commit_lag()).await
     }
 }
 
@@ -385,27 +384,22 @@ impl Events for Store {
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }
-        let stopped = self.met(self.memory.stop(new)).await;
+        let fate = self.fate_of_next_stop.lock().unwrap().take();
+        let fate = fate.unwrap_or(*self.fate.lock().unwrap());
+        let stopped = self.met_as(fate, self.memory.stop(new)).await;
         if let Some(fate) = self.fate_after_stop.lock().unwrap().take() {
             self.meets(fate);
         }
         stopped
     }
 
-    async fn find_by_start_id(
+    async fn look_up(
         &self,
         target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        self.met(self.memory.find_by_start_id(target, id)).await
-    }
-
-    async fn find_by_stop_id(
-        &self,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        self.met(self.memory.find_by_stop_id(target, id)).await
+        by: &Lookup,
+        concern: ReadConcern,
+    ) -> Result<Vec<Span>, StoreError> {
+        self.met(self.memory.look_up(target, by, concern)).await
     }
 
     async fn is_id_taken_elsewhere(
@@ -415,14 +409,6 @@ impl Events for Store {
         _: &EventId,
     ) -> Result<bool, StoreError> {
         Ok(Store::is_taken_elsewhere(self))
-    }
-
-    async fn find_not_ended(
-        &self,
-        target: &Target,
-        moment: Timestamp,
-    ) -> Result<Vec<Span>, StoreError> {
-        self.met(self.memory.find_not_ended(target, moment)).await
     }
 
     fn ranges(&self) -> usize {

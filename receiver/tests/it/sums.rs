@@ -67,6 +67,8 @@ impl World {
             status: Some(202),
             location: None,
             error: None,
+            unanswered: false,
+            withheld: false,
             resend: None,
             ask_again: None,
         };
@@ -195,7 +197,7 @@ async fn sums_that_are_too_wide_are_told_what_to_add() {
     let world = World::new();
     for query in ["", "?space_id=a&plan_id=b&consumer_id=c&window=all"] {
         let answer = world.ask(&format!("/v1/usages{query}")).await;
-        let problem = answer.problem(400, "query-too-wide");
+        let problem = answer.problem(422, "query-too-wide");
         let detail = problem["detail"].as_str().unwrap();
         for name in ["organization_id", "resource_id", "resource_instance_id"] {
             assert!(detail.contains(name), "{detail}");
@@ -214,7 +216,7 @@ async fn sums_that_are_too_wide_are_told_what_to_add() {
         if is_fit {
             assert_eq!(answer.status, 200, "{query}");
         } else {
-            let problem = answer.problem(400, "query-too-wide");
+            let problem = answer.problem(422, "query-too-wide");
             assert!(
                 problem["detail"].as_str().unwrap().contains("366"),
                 "{query}"
@@ -247,7 +249,7 @@ async fn one_request_adds_up_at_a_time_and_a_client_that_goes_away_changes_nothi
 async fn what_cannot_be_added_up_is_told() {
     let world = World::new();
     for (fate, status, slug) in [
-        (Fate::Overloaded, 503, "overloaded"),
+        (Fate::Overloaded, 422, "query-too-wide"),
         (Fate::Unavailable, 503, "database-unavailable"),
         (Fate::Unknown, 503, "database-unavailable"),
         (Fate::Refused, 500, "internal"),
@@ -260,7 +262,7 @@ async fn what_cannot_be_added_up_is_told() {
         assert!(!text.contains(crate::store::SECRET), "{text}");
         // Only here would asking again be of no use: the answer says what to ask instead.
         let is_told = ["window", "from and to", "fields of the target"].map(|it| text.contains(it));
-        assert_eq!(is_told, [slug == "overloaded"; 3], "{text}");
+        assert_eq!(is_told, [slug == "query-too-wide"; 3], "{text}");
     }
     let unprepared = World::unprepared(None, |_| {});
     unprepared

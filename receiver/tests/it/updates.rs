@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::event::{by, start, stop, with, without};
 use crate::store::Fate;
-use crate::world::{HOUR, NOW, PAST, START, UPDATE, World};
+use crate::world::{FUTURE, HOUR, NOW, PAST, START, UPDATE, World};
 
 /// A change of the quantities.
 fn resize(at: i64) -> Value {
@@ -20,7 +22,6 @@ fn change(at: i64) -> Value {
     with(&event, "previous", json!({"plan_id": "large"}))
 }
 
-/// The halves of an update.
 fn halves(update: &Value) -> (Value, Value) {
     let mut end = without(update, "measured_usage");
     let mut begin = update.clone();
@@ -127,7 +128,7 @@ async fn an_update_of_which_a_half_would_be_refused_keeps_nothing() {
     }
 }
 
-/// An index of an original would refuse the start for good, once the stop is kept.
+/// An index of the original would refuse the start for good, once the stop is kept.
 #[tokio::test]
 async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_a_whole() {
     for update in [resize(NOW), change(NOW)] {
@@ -169,16 +170,36 @@ async fn an_update_whose_previous_span_is_removed_is_repeated() {
     answer.names(422, "outside-slack", &["#/timestamp"]);
 }
 
+/// What is kept under the id stays, and is billed: a start under another id would be billed, too.
 #[tokio::test]
-async fn a_start_under_the_id_that_says_something_else_does_not_deny_the_stop() {
-    let (world, first) = used().await;
+async fn an_update_whose_start_says_something_else_is_told_which_field() {
     let (end, begin) = halves(&change(NOW));
-    let other = with(&begin, "timestamp", NOW + 1);
-    world.stop(&end).await.is_created();
-    world.start(&other).await.is_created();
-    let answer = world.post(UPDATE, &change(NOW)).await;
-    answer.names(409, "update-incomplete", &[]);
-    world.holds(&[(&first, Some(&end)), (&other, None)]);
+    for (name, value) in [("timestamp", json!(NOW + 1)), ("measured_usage", json!([]))] {
+        let (world, first) = used().await;
+        let other = with(&begin, name, value);
+        world.stop(&end).await.is_created();
+        world.start(&other).await.is_created();
+        let answer = world.post(UPDATE, &change(NOW)).await;
+        answer.names(409, "id-taken", &[&format!("#/{name}")]);
+        says_that_the_stop_was_kept(&answer);
+        world.holds(&[(&first, Some(&end)), (&other, None)]);
+    }
+    // The update was kept as a whole, and is sent again with other quantities.
+    let (world, first) = used().await;
+    world.post(UPDATE, &change(NOW)).await.is_created();
+    let other = with(&change(NOW), "measured_usage", json!([]));
+    let answer = world.post(UPDATE, &other).await;
+    answer.names(409, "id-taken", &["#/measured_usage"]);
+    says_that_the_stop_was_kept(&answer);
+    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+}
+
+fn says_that_the_stop_was_kept(answer: &Answer) {
+    let detail = answer.any_problem()["detail"].to_string();
+    assert!(detail.contains("was stopped by this update"), "{detail}");
+    for wrong in ["not kept", "Nothing was kept", "send a start", "its start"] {
+        assert!(!detail.contains(wrong), "{detail}");
+    }
 }
 
 #[tokio::test]
@@ -195,10 +216,46 @@ async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
     };
     let taken = detail(Fate::TakenElsewhere).await;
     assert!(taken.ends_with("an event with another id."), "{taken}");
+    assert!(taken.contains("Do not repeat the update"), "{taken}");
     world.clock.set(NOW + PAST + 1);
     let late = detail(Fate::Served).await;
     assert!(late.ends_with("and a later timestamp."), "{late}");
+    world.clock.set(NOW - FUTURE - 1);
+    let early = detail(Fate::Served).await;
+    assert!(early.ends_with("with the same id later."), "{early}");
     world.holds(&[(&first, Some(&end))]);
+}
+
+/// The start of the new target is missing, and another event has started it. What is advised bills each
+/// hour of it once.
+#[tokio::test]
+async fn what_is_advised_to_an_update_that_is_halved_bills_once() {
+    let (world, _) = used().await;
+    let update = change(NOW);
+    let (end, begin) = halves(&update);
+    world.stop(&end).await.is_created();
+    let halved = async || {
+        let answer = world.post(UPDATE, &update).await;
+        let problem = answer.problem(409, "update-incomplete");
+        problem["detail"].as_str().unwrap().to_owned()
+    };
+    let other = by("other", &with(&begin, "timestamp", NOW - HOUR));
+    world.start(&other).await.is_created();
+    let open = halved().await;
+    let at = Timestamp::clamped(NOW);
+    assert!(open.contains("nothing is to be done"), "{open}");
+    assert!(open.contains(&format!("at {at} at the latest")), "{open}");
+    let later = without(&with(&other, "timestamp", NOW + HOUR), "measured_usage");
+    world.stop(&later).await.is_created();
+    let over = halved().await;
+    let until = Timestamp::clamped(NOW + HOUR);
+    assert!(over.contains("Do not repeat the update"), "{over}");
+    assert!(over.contains(&format!("{until} or a later")), "{over}");
+    let rest = by("rest", &with(&begin, "timestamp", NOW + HOUR));
+    world.start(&rest).await.is_created();
+    // Who repeats it all the same is not billed twice either.
+    let open = halved().await;
+    assert!(open.contains("nothing is to be done"), "{open}");
 }
 
 /// Each half would be taken for a half of the second one, and one use be billed twice, or never.
@@ -221,6 +278,61 @@ async fn an_id_is_that_of_one_update_whatever_its_halves_have_in_common() {
         world.holds(&[(&first, Some(&end)), (&third, None), (&begin, None)]);
         world.post(UPDATE, &change(NOW)).await.is_replayed();
     }
+}
+
+/// Both see that nothing is kept under their id. Each stops the span that it comes from, and one of
+/// them starts the span that both go to.
+#[tokio::test]
+async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
+    let world = Arc::new(World::new());
+    let first = by("first", &start(NOW - HOUR));
+    let second = by("second", &with(&start(NOW - HOUR), "plan_id", "a third"));
+    world.start(&first).await.is_created();
+    world.start(&second).await.is_created();
+    let slow = change(NOW);
+    let fast = with(&slow, "previous", json!({"plan_id": "a third"}));
+    let (first_end, begin) = halves(&slow);
+    let (second_end, _) = halves(&fast);
+    world.store.meets_after_next_stop(Fate::Held);
+    let updating = Arc::clone(&world);
+    let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
+    world.store.holds(1).await;
+    world.store.meets(Fate::Served);
+    world.post(UPDATE, &fast).await.is_created();
+    world.store.release();
+    let answer = updating.await.unwrap();
+    // Its stop was kept, also by the account of a repeat.
+    for answer in [answer, world.post(UPDATE, &slow).await] {
+        answer.names(409, "id-taken", &["#/previous"]);
+        says_that_the_stop_was_kept(&answer);
+    }
+    world.post(UPDATE, &fast).await.is_replayed();
+    world.holds(&[
+        (&first, Some(&first_end)),
+        (&second, Some(&second_end)),
+        (&begin, None),
+    ]);
+}
+
+/// Both see that nothing is kept under their id. One of them stops the span that both come from; the
+/// other must not start what it goes to.
+#[tokio::test]
+async fn of_two_updates_under_one_id_from_one_target_one_is_kept() {
+    let world = Arc::new(World::new());
+    let first = by("first", &start(NOW - HOUR));
+    world.start(&first).await.is_created();
+    let fast = with(&change(NOW), "plan_id", "largest");
+    let (end, begin) = halves(&fast);
+    world.store.next_stop_meets(Fate::Held);
+    let updating = Arc::clone(&world);
+    let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
+    world.store.holds(1).await;
+    world.post(UPDATE, &fast).await.is_created();
+    world.store.release();
+    let answer = updating.await.unwrap();
+    answer.names(409, "id-taken", &["#/previous"]);
+    world.post(UPDATE, &fast).await.is_replayed();
+    world.holds(&[(&first, Some(&end)), (&begin, None)]);
 }
 
 #[tokio::test]
@@ -354,9 +466,9 @@ async fn wrong_fields_of_an_update_are_all_named() {
         "#/id",
         "#/timestamp",
         "#/consumer_id",
+        "#/previous/space_id",
         "#/previous/plan_id",
         "#/previous/plan",
-        "#/previous/space_id",
     ];
     world
         .post(UPDATE, &update)

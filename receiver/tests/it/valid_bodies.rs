@@ -43,7 +43,6 @@ fn double() -> impl Strategy<Value = f64> {
         .prop_filter("JSON knows no others", |double| double.is_finite())
 }
 
-/// An integer that is kept as one.
 fn integer() -> impl Strategy<Value = i64> {
     -(1_i64 << 53)..=1 << 53
 }
@@ -120,7 +119,6 @@ pub(crate) fn as_kept(event: &Value) -> Value {
     event
 }
 
-/// A mapping.
 pub(crate) fn mapping() -> impl Strategy<Value = Value> {
     // What could lead elsewhere in a path has tests of its own.
     let leads_nowhere = |name: &String| !name.contains(['/', '\\', '.', '%']);

@@ -16,7 +16,7 @@ use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::memory::{MemoryStore, StoredSpan};
+use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -148,12 +148,8 @@ impl World {
         change(&mut options);
         let parts = Parts {
             events: store.clone(),
-            queries: store.clone(),
-            audit: store.clone(),
-            acts: store.clone(),
-            backlogs: store.clone(),
-            instances: store.clone(),
-            controls: store.clone(),
+            reading: store.clone(),
+            operating: store.clone(),
             replication: store.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock: clock.clone(),
@@ -253,7 +249,6 @@ pub(crate) fn request(path: &str, body: impl Into<Body>) -> Request<Body> {
     request_as("application/json", path, body)
 }
 
-/// A request with this body, of this media type.
 pub(crate) fn request_as(media_type: &str, path: &str, body: impl Into<Body>) -> Request<Body> {
     Request::post(path)
         .header("content-type", media_type)

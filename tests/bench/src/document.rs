@@ -1,4 +1,4 @@
-//! What the documents of spans look like: learnt from the programs' own store, so that what is
+//! What the document of a span looks like: learnt from the programs' own store, so that what is
 //! loaded here is never something else than what they write.
 
 use anyhow::{Context, Result, ensure};
@@ -13,41 +13,28 @@ use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
 use serde_json::Value;
 
-use crate::event::{START_ID, STOP_ID, STOPPED, target};
-use crate::template::{DUE_AT, NOW, OBJECT_ID, START, STOP, Template};
+use crate::event::{START_ID, target};
+use crate::template::{DUE_AT, NOW, OBJECT_ID, START, Template};
 
-/// Documents with holes.
-#[derive(Debug)]
-pub(crate) struct Documents {
-    /// A span that was started.
-    pub(crate) open: Template,
-    /// A span that was stopped, and sampled to its end.
-    pub(crate) complete: Template,
-}
-
-impl Documents {
-    /// Has the store write a span of signs, and reads what it wrote.
-    pub(crate) async fn learn(spans: &Collection<Document>, store: &MongoStore) -> Result<Self> {
-        store.migrate().await.context("making the indexes")?;
-        let new = NewSpan {
-            span: Span::open(SpanId::ObjectId(OBJECT_ID), event()?),
-            due_at: Timestamp::new(DUE_AT)?,
-            now: Timestamp::new(NOW)?,
-            may_overlap: true,
-            arrival: Arrival::Alone,
-        };
-        let started = store.start(new).await.context("starting a span")?;
-        ensure!(
-            started == StartOutcome::Opened,
-            "the store said {started:?}"
-        );
-        let open = spans.find_one(doc! {}).await.context("reading a span")?;
-        let open = open.context("the span is not there")?;
-        Ok(Self {
-            complete: template(&complete(&open)?)?,
-            open: template(&open)?,
-        })
-    }
+/// The document of a span that was started, with holes: has the store write a span of signs, and reads
+/// what it wrote.
+pub(crate) async fn learn(spans: &Collection<Document>, store: &MongoStore) -> Result<Template> {
+    store.migrate().await.context("making the indexes")?;
+    let new = NewSpan {
+        span: Span::open(SpanId::ObjectId(OBJECT_ID), event()?),
+        due_at: Timestamp::new(DUE_AT)?,
+        now: Timestamp::new(NOW)?,
+        may_overlap: true,
+        arrival: Arrival::Alone,
+    };
+    let started = store.start(new).await.context("starting a span")?;
+    ensure!(
+        started == StartOutcome::Opened,
+        "the store said {started:?}"
+    );
+    let open = spans.find_one(doc! {}).await.context("reading a span")?;
+    let raw = RawDocumentBuf::try_from(&open.context("the span is not there")?);
+    Ok(Template::new(raw.context("a document")?.into_bytes()))
 }
 
 fn event() -> Result<StartEvent> {
@@ -59,28 +46,4 @@ fn event() -> Result<StartEvent> {
         target,
         measures: Measures::from_store(vec![memory]),
     })
-}
-
-/// The span of an open one after a stop, and after all its usages.
-fn complete(open: &Document) -> Result<Document> {
-    let mut span = open.clone();
-    span.insert("end", STOP);
-    span.insert("end_is_set", true);
-    span.insert("end_dedup_id", STOP_ID);
-    let target = span.get_document_mut("target").context("no target")?;
-    target.insert("correlation_id", STOPPED);
-    let processing = span.get_document_mut("processing");
-    let processing = processing.context("no processing")?;
-    processing.insert("complete", true);
-    processing.insert(
-        "last_interval",
-        doc! { "start": START, "end": STOP, "usage_guid": STOPPED },
-    );
-    processing.insert("version", 3);
-    Ok(span)
-}
-
-fn template(document: &Document) -> Result<Template> {
-    let raw = RawDocumentBuf::try_from(document).context("a document")?;
-    Ok(Template::new(raw.into_bytes()))
 }

@@ -2,13 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bson::{Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Id, Target};
 use sampler_testkit::build::Kind;
-use serde::{Deserialize, Serialize};
 
-use crate::template::{START_TEXT, STOP, STOP_TEXT, Template, Values};
+use crate::template::{START_TEXT, STOP_TEXT, Template, Values};
 
 /// The resource of all events but those of a quiet client.
 const RESOURCE: &str = "postgresql";
@@ -46,8 +44,6 @@ pub(crate) fn partition(filled: impl Fn(&str) -> String) -> u32 {
 pub(crate) const START_ID: &str = "3c0b7a91-64de-4a1f-8f25-############";
 /// The id of a stop event.
 pub(crate) const STOP_ID: &str = "e17f52c4-9a0d-4b86-9d3c-############";
-/// The `correlation_id` of a span that was stopped.
-pub(crate) const STOPPED: &str = "a6d80c3b-f24e-4719-b05a-############";
 /// The `correlation_id` of a span that is open.
 pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
 
@@ -66,29 +62,16 @@ pub(crate) struct Event {
 }
 
 /// Which events come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mix {
     /// Starts of new targets.
     Starts,
     /// Stops of targets that were started before.
     Stops,
-    /// As many of each, by turns.
-    Both,
 }
 
 impl Mix {
-    /// All there are.
-    pub(crate) const ALL: [Self; 3] = [Self::Starts, Self::Stops, Self::Both];
-
-    /// How many of these events are stops.
-    pub(crate) fn stops_of(self, events: u64) -> u64 {
-        match self {
-            Self::Starts => 0,
-            Self::Stops => events,
-            Self::Both => events.div_ceil(2),
-        }
-    }
+    pub(crate) const ALL: [Self; 2] = [Self::Starts, Self::Stops];
 }
 
 /// Hands out events to the senders, each once.
@@ -107,7 +90,6 @@ impl Feed {
         let limit = match mix {
             Mix::Starts => u64::MAX,
             Mix::Stops => open,
-            Mix::Both => 2 * open,
         };
         Self {
             mix,
@@ -125,13 +107,8 @@ impl Feed {
         self
     }
 
-    /// How many events were handed out, or asked for when there were none left.
-    pub(crate) fn handed_out(&self) -> u64 {
-        self.handed_out.load(Ordering::Relaxed)
-    }
-
-    /// The next event, and how many came before it; none when all were handed out.
-    pub(crate) fn next(&self) -> Option<(u64, Event)> {
+    /// The next event; none when all were handed out.
+    pub(crate) fn next(&self) -> Option<Event> {
         let index = self.handed_out.fetch_add(1, Ordering::Relaxed);
         if index >= self.limit {
             return None;
@@ -139,10 +116,8 @@ impl Feed {
         let (kind, number) = match self.mix {
             Mix::Starts => (Kind::Start, self.first_start + index),
             Mix::Stops => (Kind::Stop, self.first_stop + index),
-            Mix::Both if index.is_multiple_of(2) => (Kind::Start, self.first_start + index / 2),
-            Mix::Both => (Kind::Stop, self.first_stop + index / 2),
         };
-        Some((index, Event { kind, number }))
+        Some(Event { kind, number })
     }
 }
 
@@ -251,24 +226,6 @@ pub(crate) fn batch_request(address: &str, lines: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(lines);
 }
 
-/// What a stop of one write matches and changes, with holes: the open span of the target, by its
-/// dotted fields.
-pub(crate) fn stop_write() -> (Document, Document) {
-    let target = target().map(|(name, value)| (format!("target.{name}"), Bson::from(value)));
-    let mut filter: Document = target.collect();
-    filter.insert("target.correlation_id", OPEN);
-    filter.insert("end", Bson::Null);
-    filter.insert("processing.partition", Bson::Int32(0));
-    let update = doc! {
-        "$set": {
-            "end": STOP, "end_is_set": true, "target.correlation_id": STOPPED,
-            "end_dedup_id": STOP_ID,
-        },
-        "$min": { "processing.due_at": STOP },
-    };
-    (filter, update)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -277,27 +234,13 @@ mod tests {
 
     #[test]
     fn each_event_is_handed_out_once() {
-        let feed = Feed::new(Mix::Both, 100, 0, 2);
-        let events: Vec<Event> = std::iter::from_fn(|| feed.next())
-            .map(|(_, event)| event)
-            .collect();
-        let expected = [
-            (Kind::Start, 100),
-            (Kind::Stop, 0),
-            (Kind::Start, 101),
-            (Kind::Stop, 1),
-        ];
-        assert_eq!(
-            events,
-            expected.map(|(kind, number)| Event { kind, number })
-        );
-        assert_eq!(
-            Feed::new(Mix::Stops, 0, 5, 9).at_most(1).next().unwrap().1,
-            Event {
-                kind: Kind::Stop,
-                number: 5
-            }
-        );
+        let feed = Feed::new(Mix::Stops, 0, 5, 2);
+        let events: Vec<Event> = std::iter::from_fn(|| feed.next()).collect();
+        let stop = |number| Event {
+            kind: Kind::Stop,
+            number,
+        };
+        assert_eq!(events, [stop(5), stop(6)]);
         assert!(Feed::new(Mix::Starts, 0, 0, 0).at_most(0).next().is_none());
     }
 

@@ -42,11 +42,6 @@ impl Histogram {
     pub(crate) fn millis_at(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1000.0
     }
-
-    /// The longest latency in ms.
-    pub(crate) fn longest_millis(&self) -> f64 {
-        self.millis_at(1.0)
-    }
 }
 
 #[cfg(test)]
@@ -56,14 +51,14 @@ mod tests {
     #[test]
     fn one_slow_answer_in_a_hundred_shows_at_the_percentile_above() {
         let mut histogram = Histogram::default();
-        assert!(histogram.longest_millis().abs() < f64::EPSILON);
+        assert!(histogram.millis_at(1.0).abs() < f64::EPSILON);
         let mut slow = Histogram::default();
         slow.record(Duration::from_mins(1));
         (0..99).for_each(|_| histogram.record(Duration::from_millis(1)));
         histogram.merge(&slow);
         assert_eq!(histogram.total(), 100);
         assert!(histogram.millis_at(0.99) < 1.01);
-        for millis in [histogram.millis_at(0.999), histogram.longest_millis()] {
+        for millis in [histogram.millis_at(0.999), histogram.millis_at(1.0)] {
             assert!((60_000.0..60_480.0).contains(&millis), "{millis}");
         }
     }

@@ -1,13 +1,8 @@
-//! Load: many senders at once, each with one thing in flight.
-//!
-//! A *closed* loop sends as soon as there is an answer: it finds out how many events a second there
-//! can be. An *open* loop sends by the clock, answered or not, and measures each latency from the
-//! moment at which the event was to be sent: an answer that keeps others waiting counts against
-//! all of them.
+//! Load: many senders at once, each with one thing in flight, and the next one as soon as there is an
+//! answer.
 
 pub(crate) mod closed;
 pub(crate) mod http;
-pub(crate) mod open;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -36,7 +31,6 @@ pub(crate) trait Sender: Send + 'static {
 pub(crate) struct Timing {
     /// Until connections are made and caches are warm.
     pub(crate) warm_up: Duration,
-    /// What is measured.
     pub(crate) measured: Duration,
 }
 

@@ -5,24 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use anyhow::{Context, Result};
+use bson::{Document, RawDocumentBuf, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use mongodb::options::{ClientOptions, CollectionOptions, CursorType, WriteConcern};
+use mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
 use mongodb::{Client, Collection, Database};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet, find};
 use sampler_testkit::target_dir;
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
 
-use crate::document::Documents;
+use crate::document::learn;
 use crate::template::{Template, Values};
 
 /// The collection of spans, as both programs have it unless told otherwise.
 const SPANS: &str = "spans";
-/// The ledger beside it.
-const USAGES: &str = "spans_usages";
 /// A collection that no program reads.
 const HIDDEN: &str = "held_back";
 /// The server's cache in GB: more than all that is written here.
@@ -49,7 +46,7 @@ const COMMANDS: [&str; 8] = [
 pub(crate) struct Server {
     set: ReplicaSet,
     client: Client,
-    documents: Arc<Documents>,
+    open: Arc<Template>,
     databases: AtomicU64,
     /// The process.
     pub(crate) pid: i32,
@@ -57,26 +54,6 @@ pub(crate) struct Server {
     pub(crate) version: String,
     // Last: it is removed when the server is gone.
     _folder: TempDir,
-}
-
-/// What the server has been asked to do, since it was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Commands {
-    /// Commands of any kind that are work.
-    pub(crate) all: u64,
-    /// Those that read.
-    pub(crate) reads: u64,
-}
-
-/// The sizes of a collection, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sizes {
-    /// The documents as they are sent.
-    pub(crate) documents: f64,
-    /// The documents on the disk.
-    pub(crate) storage: f64,
-    /// The indexes on the disk.
-    pub(crate) indexes: f64,
 }
 
 impl Server {
@@ -103,9 +80,9 @@ impl Server {
         let version = version.get_str("version").unwrap_or("unknown").to_owned();
         let learnt = set.uri_of("learn");
         let store = store(&learnt, "learn", SPANS).await?;
-        let documents = Documents::learn(&client.database("learn").collection(SPANS), &store).await;
+        let open = learn(&client.database("learn").collection(SPANS), &store).await;
         Ok(Self {
-            documents: Arc::new(documents?),
+            open: Arc::new(open?),
             set,
             client,
             databases: AtomicU64::new(0),
@@ -135,8 +112,7 @@ impl Server {
             client: self.client.clone(),
             database: self.client.database(&name),
             collection,
-            documents: Arc::clone(&self.documents),
-            store: Arc::new(store),
+            open: Arc::clone(&self.open),
             uri,
         })
     }
@@ -159,28 +135,8 @@ impl Server {
         Ok(())
     }
 
-    /// Reads the log from now on, as each other member of a set does all the time.
-    ///
-    /// Before a write counts as durable, the server makes sure that no hole is left in its log
-    /// before it. Where nobody reads the log, it waits up to a millisecond with that for more
-    /// writes to come.
-    pub(crate) async fn read_log(&self) -> Result<LogReader> {
-        let log = self.client.database("local").collection("oplog.rs");
-        let last = log.find_one(doc! {}).sort(doc! { "$natural": -1 }).await;
-        let last: Option<Document> = last.context("the end of the log")?;
-        let last = last.context("an empty log")?;
-        // It is the reading that counts, so nothing needs to be sent.
-        let nothing = doc! { "ts": { "$gt": last.get_timestamp("ts")? }, "ns": "nowhere" };
-        let reading = log.find(nothing).cursor_type(CursorType::TailableAwait);
-        let mut reading = reading.await.context("reading the log")?;
-        Ok(LogReader(tokio::spawn(async move {
-            while reading.advance().await? {}
-            Ok(())
-        })))
-    }
-
-    /// What it has been asked to do so far.
-    pub(crate) async fn commands(&self) -> Result<Commands> {
+    /// How many commands that are work it has carried out since it was started.
+    pub(crate) async fn commands(&self) -> Result<u64> {
         let only = doc! { "serverStatus": 1, "metrics": 1, "repl": 0, "locks": 0 };
         let status = self.client.database("admin").run_command(only).await;
         let status = status.context("asking for the state of the server")?;
@@ -194,45 +150,16 @@ impl Server {
     }
 }
 
-/// Reads the log of a server, as an operator would.
-#[derive(Debug)]
-pub(crate) struct LogReader(JoinHandle<Result<()>>);
-
-impl LogReader {
-    /// Ends it. What was measured meanwhile counts only if it was there all the time.
-    pub(crate) fn stop(self) -> Result<()> {
-        ensure!(!self.0.is_finished(), "nobody reads the log any more");
-        self.0.abort();
-        Ok(())
-    }
-}
-
-fn commands_in(status: &Document) -> Option<Commands> {
+fn commands_in(status: &Document) -> Option<u64> {
     let metrics = status.get_document("metrics").ok()?;
     let metrics = metrics.get_document("commands").ok()?;
-    let mut commands = Commands::default();
-    for name in COMMANDS {
+    let total = |name: &str| {
         let total = metrics.get_document(name).ok()?.get_i64("total").ok()?;
-        let total = u64::try_from(total).ok()?;
-        commands.all += total;
-        if ["aggregate", "count", "find", "getMore"].contains(&name) {
-            commands.reads += total;
-        }
-    }
-    Some(commands)
+        u64::try_from(total).ok()
+    };
+    COMMANDS.into_iter().map(total).sum()
 }
 
-impl Commands {
-    /// What came since an earlier moment.
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            all: self.all - earlier.all,
-            reads: self.reads - earlier.reads,
-        }
-    }
-}
-
-/// A client with a pool of this size.
 pub(crate) async fn client(uri: &str, pool_size: u32) -> Result<Client> {
     let mut options = ClientOptions::parse(uri)
         .await
@@ -243,7 +170,7 @@ pub(crate) async fn client(uri: &str, pool_size: u32) -> Result<Client> {
 }
 
 /// Waits for a majority and its journal, as the programs do.
-pub(crate) fn durable(database: &Database) -> Collection<RawDocumentBuf> {
+pub(crate) fn durable(database: &Database) -> Collection<Document> {
     let concern = WriteConcern::builder()
         .w(mongodb::options::Acknowledgment::Majority)
         .journal(true)
@@ -272,42 +199,16 @@ pub(crate) struct Spans {
     client: Client,
     database: Database,
     collection: &'static str,
-    documents: Arc<Documents>,
-    /// The programs' own store, on this database.
-    pub(crate) store: Arc<MongoStore>,
+    open: Arc<Template>,
     /// The connection string, with this database in its path.
     pub(crate) uri: String,
 }
 
 impl Spans {
-    /// Has the server make documents.
-    pub(crate) async fn aggregate(&self, pipeline: Vec<Document>) -> Result<()> {
-        let made = self.database.aggregate(pipeline).await;
-        made.map(drop).context("making documents")
-    }
-
-    /// Loads open spans of the targets of these numbers.
+    /// Loads open spans of the targets of these numbers, without waiting for the journal: this is not
+    /// what is measured.
     pub(crate) async fn load_open(
         &self,
-        numbers: Range<u64>,
-        values: impl Fn(u64) -> Values,
-    ) -> Result<()> {
-        self.load(&self.documents.open, numbers, values).await
-    }
-
-    /// Loads spans that are complete.
-    pub(crate) async fn load_complete(
-        &self,
-        numbers: Range<u64>,
-        values: impl Fn(u64) -> Values,
-    ) -> Result<()> {
-        self.load(&self.documents.complete, numbers, values).await
-    }
-
-    /// Loads documents without waiting for the journal: this is not what is measured.
-    async fn load(
-        &self,
-        template: &Template,
         numbers: Range<u64>,
         values: impl Fn(u64) -> Values,
     ) -> Result<()> {
@@ -317,7 +218,7 @@ impl Spans {
         let batches = begins.map(|begin| {
             let end = (begin + size as u64).min(numbers.end);
             let documents: Result<Vec<RawDocumentBuf>> = (begin..end)
-                .map(|number| raw(template.filled(&values(number))))
+                .map(|number| raw(self.open.filled(&values(number))))
                 .collect();
             let spans = spans.clone();
             async move {
@@ -354,53 +255,20 @@ impl Spans {
         spans.count_documents(filter).await.context("counting")
     }
 
-    /// The sizes of the collection.
-    pub(crate) async fn sizes(&self) -> Result<Sizes> {
-        self.sizes_of(SPANS).await
-    }
-
-    /// The sizes of the ledger.
-    pub(crate) async fn ledger_sizes(&self) -> Result<Sizes> {
-        self.sizes_of(USAGES).await
-    }
-
-    async fn sizes_of(&self, collection: &str) -> Result<Sizes> {
-        let command = doc! { "collStats": collection };
-        let stats = self.database.run_command(command).await;
-        let stats = stats.context("asking for the size of the collection")?;
-        let number = |name: &str| match stats.get(name) {
-            Some(Bson::Int32(number)) => f64::from(*number),
-            Some(Bson::Int64(number)) => *number as f64,
-            Some(Bson::Double(number)) => *number,
-            _ => 0.0,
-        };
-        let sizes = Sizes {
-            documents: number("size"),
-            storage: number("storageSize"),
-            indexes: number("totalIndexSize"),
-        };
-        ensure!(sizes.documents > 0.0, "the server does not tell sizes");
-        Ok(sizes)
-    }
-
     /// Removes the database.
     pub(crate) async fn drop(self) -> Result<()> {
         self.database.drop().await.context("removing a database")
     }
-
-    /// The document of an open span, with holes.
-    pub(crate) fn open_document(&self) -> Template {
-        self.documents.open.clone()
-    }
 }
 
-/// Bytes as a document.
-pub(crate) fn raw(bytes: Vec<u8>) -> Result<RawDocumentBuf> {
+fn raw(bytes: Vec<u8>) -> Result<RawDocumentBuf> {
     RawDocumentBuf::from_bytes(bytes).context("a document")
 }
 
 #[cfg(test)]
 mod tests {
+    use bson::Bson;
+
     use super::*;
 
     #[test]
@@ -411,9 +279,7 @@ mod tests {
             .collect();
         metrics.insert("hello", doc! { "total": 99_i64 });
         let status = doc! { "metrics": { "commands": metrics } };
-        let commands = commands_in(&status).unwrap();
-        assert_eq!(commands, Commands { all: 16, reads: 8 });
-        assert_eq!(commands.since(commands), Commands::default());
+        assert_eq!(commands_in(&status), Some(16));
         assert_eq!(commands_in(&doc! {}), None);
     }
 }

@@ -11,8 +11,6 @@ use crate::load::http::Connection;
 
 /// The argument that makes our own program the server of one write per event.
 pub(crate) const ONE_WRITE: &str = "one-write";
-/// The argument that makes it the server that writes nothing.
-pub(crate) const HTTP_ALONE: &str = "http-alone";
 /// The arguments that make it a worker, as it is or without what that writes to the ledger.
 pub(crate) const WITH_LEDGER: &str = "worker-with-ledger";
 pub(crate) const WITHOUT_LEDGER: &str = "worker-without-ledger";
@@ -23,26 +21,7 @@ const LOG_LEVEL: &str = "warn,sampler_service::http=info";
 
 /// Starts a receiver on that database, and waits until it takes events.
 pub(crate) async fn receiver(uri: &str) -> Result<Program> {
-    ready(of_receiver(uri)?).await
-}
-
-/// The same of one that lets the spans of a target overlap, as what it is compared with does.
-pub(crate) async fn overlapping_receiver(uri: &str) -> Result<Program> {
-    ready(of_receiver(uri)?.env("SAMPLER_ALLOW_OVERLAP", "true")).await
-}
-
-/// The same of one with that limit of requests in flight, if there is to be one.
-pub(crate) async fn limited_receiver(uri: &str, limit: Option<&str>) -> Result<Program> {
-    let launch = of_receiver(uri)?;
-    ready(match limit {
-        Some(limit) => launch.env("MAX_INFLIGHT", limit),
-        None => launch,
-    })
-    .await
-}
-
-fn of_receiver(uri: &str) -> Result<Launch> {
-    Ok(common(RECEIVER, uri)?.env("SAMPLER_DIMENSION", "day"))
+    ready(common(RECEIVER, uri)?.env("SAMPLER_DIMENSION", "day")).await
 }
 
 /// Starts the server of one write per event on that database.
@@ -50,15 +29,8 @@ pub(crate) async fn one_write(uri: &str) -> Result<Program> {
     ready(own(ONE_WRITE)?.env("DB_URI", uri)).await
 }
 
-/// Starts the server that writes nothing.
-pub(crate) async fn http_alone() -> Result<Program> {
-    ready(own(HTTP_ALONE)?).await
-}
-
-/// Which program the workers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerProgram {
-    /// That of a release.
     Released,
     /// The same code in our own program.
     WithLedger,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::event::Mix;
 use crate::load::Timing;
 
 /// The parts that can be run alone.
@@ -16,18 +15,12 @@ pub(crate) enum Part {
     Fairness,
     /// Batches beside single events, and a quiet client beside batches.
     Batches,
-    /// Clients that ask for sums, and one that starts as much as it can.
-    Reading,
     /// Intervals a second, and catching up.
     Worker,
     /// All open spans due at once.
     Midnight,
-    /// What it costs when there are many spans.
-    Growth,
-    /// What the ledger costs: the worker with and without it, and reading it.
+    /// What the ledger costs: the worker with and without it.
     Ledger,
-    /// How much memory both programs take, over many events.
-    Memory,
 }
 
 /// How much is measured.
@@ -58,15 +51,6 @@ pub(crate) struct ScaleArguments {
     /// How often each run of events is made; the one in the middle counts.
     #[arg(long)]
     rounds: Option<usize>,
-    /// How many connections; may be repeated.
-    #[arg(long, value_name = "N")]
-    connections: Vec<usize>,
-    /// Days of hours that each of a thousand spans is to catch up.
-    #[arg(long, value_name = "DAYS")]
-    catch_up_days: Option<u64>,
-    /// Spans that are due at midnight.
-    #[arg(long, value_name = "SPANS")]
-    midnight_spans: Option<u64>,
 }
 
 /// The sizes of all runs.
@@ -78,8 +62,6 @@ pub(crate) struct Scale {
     pub(crate) parts: Vec<Part>,
     /// Whether a run is made again when others were busy.
     pub(crate) again: bool,
-    /// Kinds of events.
-    pub(crate) mixes: Vec<Mix>,
     /// Numbers of connections to the receiver.
     pub(crate) connections: Vec<usize>,
     /// How long each run of events takes.
@@ -96,18 +78,10 @@ pub(crate) struct Scale {
     pub(crate) catch_up: (u64, u64),
     /// Spans that are due at midnight.
     pub(crate) midnight: u64,
-    /// Numbers of spans in the collection.
-    pub(crate) growth: Vec<u64>,
     /// Connections of a client that floods the receiver.
     pub(crate) flood: Vec<u64>,
     /// Events of a batch.
     pub(crate) batch: usize,
-    /// Usages that are added up while events come in.
-    pub(crate) summed: i64,
-    /// Events over which memory is measured.
-    pub(crate) memory: u64,
-    /// Entries in the ledger.
-    pub(crate) ledger: u64,
     /// Spans that are due at a midnight with the ledger, and at one without.
     pub(crate) ledger_midnight: u64,
 }
@@ -121,9 +95,6 @@ impl ScaleArguments {
             (_, _, true) => Scale {
                 name: "full",
                 midnight: 1_000_000,
-                growth: vec![10_000, 100_000, 1_000_000],
-                memory: 1_000_000,
-                ledger: 1_000_000,
                 ledger_midnight: 200_000,
                 ..usual()
             },
@@ -140,25 +111,11 @@ impl ScaleArguments {
         if let Some(rounds) = self.rounds {
             scale.rounds = rounds;
         }
-        if !self.connections.is_empty() {
-            scale.connections.clone_from(&self.connections);
-        }
-        if let Some(days) = self.catch_up_days {
-            scale.catch_up.1 = days;
-        }
-        if let Some(spans) = self.midnight_spans {
-            scale.midnight = spans;
-        }
         scale
     }
 }
 
 impl Scale {
-    /// The fewest connections that are measured.
-    pub(crate) fn fewest_connections(&self) -> usize {
-        self.connections.iter().copied().min().unwrap_or(1)
-    }
-
     /// The most connections that are measured.
     pub(crate) fn most_connections(&self) -> usize {
         self.connections.iter().copied().max().unwrap_or(1)
@@ -171,7 +128,6 @@ fn usual() -> Scale {
         name: "default",
         parts: Part::value_variants().to_vec(),
         again: true,
-        mixes: Mix::ALL.to_vec(),
         connections: vec![1, 16, 64, 256, 1024],
         timing: Timing::millis(500, 2_000),
         rounds: 3,
@@ -180,12 +136,8 @@ fn usual() -> Scale {
         worker_timing: Timing::millis(3_000, 8_000),
         catch_up: (1_000, 30),
         midnight: 100_000,
-        growth: vec![10_000, 100_000],
         flood: vec![30, 100, 300, 1_000, 3_000],
         batch: 500,
-        summed: 300_000,
-        memory: 100_000,
-        ledger: 100_000,
         ledger_midnight: 50_000,
     }
 }
@@ -203,8 +155,6 @@ fn quick() -> Scale {
         catch_up: (1_000, 1),
         midnight: 20_000,
         flood: vec![30, 300, 3_000],
-        memory: 20_000,
-        ledger: 20_000,
         ledger_midnight: 10_000,
         ..usual()
     }
@@ -214,7 +164,6 @@ fn smoke() -> Scale {
     Scale {
         name: "smoke",
         again: false,
-        mixes: vec![Mix::Starts, Mix::Both],
         connections: vec![2],
         timing: Timing::millis(100, 200),
         rounds: 1,
@@ -223,12 +172,8 @@ fn smoke() -> Scale {
         worker_timing: Timing::millis(100, 300),
         catch_up: (5, 1),
         midnight: 100,
-        growth: vec![500],
         flood: vec![5],
         batch: 10,
-        summed: 1_000,
-        memory: 200,
-        ledger: 300,
         ledger_midnight: 100,
         ..usual()
     }
@@ -261,9 +206,8 @@ mod tests {
 
     #[test]
     fn parts_and_sizes_can_be_chosen() {
-        let chosen = scale("--quick --only worker --only growth --seconds 0.5 --catch-up-days 2");
-        assert_eq!(chosen.parts, [Part::Worker, Part::Growth]);
+        let chosen = scale("--quick --only worker --only ledger --seconds 0.5");
+        assert_eq!(chosen.parts, [Part::Worker, Part::Ledger]);
         assert_eq!(chosen.timing.measured, Duration::from_millis(500));
-        assert_eq!(chosen.catch_up, (1_000, 2));
     }
 }

@@ -3,11 +3,8 @@
 pub(crate) mod batches;
 pub(crate) mod events;
 pub(crate) mod fairness;
-pub(crate) mod growth;
 pub(crate) mod ledger;
-pub(crate) mod memory;
 pub(crate) mod midnight;
-pub(crate) mod reading;
 pub(crate) mod receiver;
 pub(crate) mod worker;
 pub(crate) mod workers;

@@ -24,8 +24,8 @@ pub(crate) const NOW: i64 = 0x77A5_5AA5_7753;
 pub(crate) const STOP: i64 = 0x77A5_5AA5_7754;
 /// Stands for the `_id`.
 pub(crate) const OBJECT_ID: [u8; 12] = [0xA5; 12];
-/// What comes before the partition in a document, and in a condition: its type and name.
-const PARTITIONS: [&[u8]; 2] = [b"\x10partition\0", b"\x10processing.partition\0"];
+/// What comes before the partition in a document: its type and name.
+const PARTITION: &[u8] = b"\x10partition\0";
 
 /// The multiplier that permutes numbers: consecutive numbers get texts without order, as real ids
 /// have, so that the indexes are filled in no order.
@@ -149,9 +149,8 @@ fn hole_at(bytes: &[u8]) -> Option<(usize, Hole)> {
     if digits > 1 {
         return Some((0, Hole::Digits(digits)));
     }
-    let partition = PARTITIONS.iter().find(|name| bytes.starts_with(name));
-    if let Some(name) = partition {
-        return Some((name.len(), Hole::Partition));
+    if bytes.starts_with(PARTITION) {
+        return Some((PARTITION.len(), Hole::Partition));
     }
     let found = [
         (START_TEXT.as_bytes(), Hole::Text(Moment::Start)),

@@ -6,10 +6,12 @@
 //! several, where an event was given up without a definite answer, and then at least one of them
 //! must agree with all answers and with the bill.
 
+mod acts;
 mod answers;
 mod bill;
 mod histories;
 mod ledger;
+mod off;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -19,10 +21,15 @@ use std::collections::{BTreeMap, HashMap};
 use crate::event::{EventFields, Kind, Target};
 use crate::evidence::{Evidence, Span};
 use crate::history::{Event, Record};
+use crate::inject::ASIDE_REASON;
+use crate::schedule::COMMANDS_REFUSED;
 
 use answers::KnownOutcome;
 use bill::Bills;
 use histories::Histories;
+pub use ledger::Undecidable;
+use ledger::faults;
+use off::OffBill;
 pub use rule::{Rule, Violation};
 
 /// The result of a check.
@@ -36,6 +43,16 @@ pub struct Verdict {
     pub usages: usize,
     /// How many of them take back.
     pub corrections: usize,
+    /// How many usages are skipped in the ledger.
+    pub skipped: usize,
+    /// How many are set aside.
+    pub set_aside: usize,
+    /// How many were not posted, because they take back what is on no bill.
+    pub withheld: usize,
+    /// How many are known to count.
+    pub confirmed: usize,
+    /// How often the ledger cannot know what counts.
+    pub undecidable: Undecidable,
     /// How many targets have several possible courses.
     pub uncertain: usize,
 }
@@ -59,9 +76,23 @@ struct Case<'a> {
 
 /// Checks a run.
 pub fn check(evidence: &Evidence) -> Verdict {
-    let mut violations = answers::check(&evidence.records);
+    let refused = faults(&evidence.records, |text| text.starts_with(COMMANDS_REFUSED));
+    let is_ordered = |at: i64, took: u64| {
+        let to = at.saturating_add_unsigned(took);
+        refused
+            .iter()
+            .any(|(from, until)| *from <= to && at <= *until)
+    };
+    let mut violations = answers::check(&evidence.records, is_ordered);
+    acts::check(
+        &evidence.records,
+        &evidence.trail,
+        is_ordered,
+        &mut violations,
+    );
     let cases = cases(&evidence.records);
-    let bills = Bills::new(&evidence.counted, &cases, &mut violations);
+    let off = OffBill::new(evidence, &mut violations);
+    let bills = Bills::new(&evidence.counted, off, &cases, &mut violations);
     for case in &cases {
         if let (Some(other), KnownOutcome::Accepted) = (case.id_of, case.outcome) {
             let detail = format!("the id was accepted before, with {other}");
@@ -75,15 +106,26 @@ pub fn check(evidence: &Evidence) -> Verdict {
         violations.extend(histories.compare(cases, &bills));
     }
     check_spans(&evidence.spans, &mut violations);
-    if let Some(entries) = &evidence.ledger {
-        ledger::check(entries, &evidence.counted, &evidence.spans, &mut violations);
+    let mut undecidable = Undecidable::default();
+    if evidence.ledger.is_some() {
+        undecidable = ledger::check(evidence, &mut violations);
     }
-    for aside in &evidence.aside {
+    let below_zero = violations.iter().filter(|it| it.rule == Rule::BelowZero);
+    undecidable.unknown = bills.below_zero().saturating_sub(below_zero.count());
+    for aside in evidence
+        .aside
+        .iter()
+        .filter(|aside| aside.reason != ASIDE_REASON)
+    {
         violations.push(Rule::PutAside.broken(&aside.dedup_id, &aside.reason));
     }
     explain(&mut violations, &evidence.spans);
     let is_span =
         |case: &&Case<'_>| case.outcome == KnownOutcome::Accepted && case.event.kind == Kind::Start;
+    let in_state = |state: &str| {
+        let entries = evidence.ledger.iter().flatten();
+        entries.filter(|entry| entry.state == state).count()
+    };
     let takes_back = |duration: Option<i64>| duration.is_some_and(i64::is_negative);
     Verdict {
         violations,
@@ -94,6 +136,16 @@ pub fn check(evidence: &Evidence) -> Verdict {
             .iter()
             .filter(|usage| takes_back(usage.duration()))
             .count(),
+        skipped: in_state("skipped"),
+        set_aside: in_state("set_aside"),
+        withheld: evidence
+            .ledger
+            .iter()
+            .flatten()
+            .filter(|entry| entry.withheld)
+            .count(),
+        confirmed: in_state("counted"),
+        undecidable,
         uncertain,
     }
 }

@@ -20,6 +20,10 @@ const TARGETS: usize = 3;
 const REMEMBERED: usize = 60;
 /// How many of them it repeats in one batch, at most.
 const REPEATED: usize = 8;
+/// How many new events of one target there are in a batch, at most.
+const CHAIN_MAX: usize = 4;
+/// How often new events are sent in one batch, per cent.
+const IN_BATCHES: usize = 10;
 /// The field that malformed events lack.
 const MISSING_FIELD: &str = "plan_id";
 /// The longest pause between two events, ms.
@@ -31,6 +35,9 @@ pub(crate) struct Client {
     number: usize,
     rng: Rng,
     sender: Arc<Sender>,
+    /// How far its clock is behind that of the machine, ms: its events are dated by that of Abacus at
+    /// the beginning of the run.
+    behind: i64,
     timelines: Vec<Timeline>,
     /// Targets with nothing more to come but, perhaps, a last stop.
     over: Vec<Timeline>,
@@ -40,12 +47,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(number: usize, seed: u64, sender: Arc<Sender>) -> Self {
+    pub(crate) fn new(number: usize, seed: u64, behind: i64, sender: Arc<Sender>) -> Self {
         let rng = Rng::new(seed, 1_000 + number as u64);
         let mut client = Self {
             number,
             rng,
             sender,
+            behind,
             timelines: Vec::new(),
             over: Vec::new(),
             accepted: VecDeque::new(),
@@ -62,7 +70,13 @@ impl Client {
     fn new_timeline(&mut self) -> Timeline {
         let target = target(self.number, self.targets);
         self.targets += 1;
-        Timeline::new(target, &mut self.rng, now_millis())
+        let now = self.now();
+        Timeline::new(target, &mut self.rng, now)
+    }
+
+    /// The present, by the clock of this client.
+    fn now(&self) -> i64 {
+        now_millis() - self.behind
     }
 
     /// Sends events until the time is over.
@@ -71,6 +85,8 @@ impl Client {
             self.sender.wait_for_backlog(until).await;
             if !self.accepted.is_empty() && self.rng.percent(12) {
                 self.repeat().await;
+            } else if self.rng.percent(IN_BATCHES) {
+                self.send_batch().await;
             } else {
                 self.send_next().await;
             }
@@ -81,7 +97,7 @@ impl Client {
 
     /// The next event of one of the targets.
     async fn send_next(&mut self) {
-        let (place, now) = (self.rng.below(self.timelines.len()), now_millis());
+        let (place, now) = (self.rng.below(self.timelines.len()), self.now());
         if self.timelines[place].is_over(now) {
             let fresh = self.new_timeline();
             self.over
@@ -102,7 +118,56 @@ impl Client {
             return self.update(place, &step, mode).await;
         }
         let outcome = self.say(&target, &step, mode).await;
-        self.timelines[place].note(&step, outcome, &mut self.rng, now_millis());
+        let now = self.now();
+        self.timelines[place].note(&step, outcome, &mut self.rng, now);
+    }
+
+    /// Sends the next events of all targets in one batch: those of one target follow each other.
+    async fn send_batch(&mut self) {
+        let mut steps: Vec<(usize, NextEvent)> = Vec::new();
+        for place in 0..self.timelines.len() {
+            let chain = self.chain(place);
+            steps.extend(chain.into_iter().map(|step| (place, step)));
+        }
+        if steps.is_empty() {
+            return;
+        }
+        let event = |client: &mut Self, (place, step): &(usize, NextEvent)| {
+            let target = client.timelines[*place].target.clone();
+            client.event(&target, step, SendMode::Patient)
+        };
+        let events: Vec<Event> = steps.iter().map(|step| event(self, step)).collect();
+        let outcomes = self.sender.deliver_batch(&events, &mut self.rng).await;
+        let mut lost = BTreeSet::new();
+        for (((place, step), event), outcome) in steps.into_iter().zip(events).zip(outcomes) {
+            // What follows an event of which the client does not know is not known either.
+            let known = if lost.contains(&place) {
+                Outcome::Unknown
+            } else {
+                outcome
+            };
+            if known != Outcome::Accepted {
+                lost.insert(place);
+            }
+            let now = self.now();
+            self.timelines[place].note(&step, known, &mut self.rng, now);
+            self.remember(event, outcome);
+        }
+    }
+
+    /// The next events of a target that are right, as if each were accepted.
+    fn chain(&mut self, place: usize) -> Vec<NextEvent> {
+        let (mut timeline, now) = (self.timelines[place].clone(), self.now());
+        let mut chain = Vec::new();
+        while chain.len() < CHAIN_MAX && !timeline.is_over(now) && !timeline.is_resting(now) {
+            let step = timeline.next(&mut self.rng, now);
+            if !step.intent.is_right() {
+                break;
+            }
+            timeline.note(&step, Outcome::Accepted, &mut self.rng, now);
+            chain.push(step);
+        }
+        chain
     }
 
     /// Sends some accepted events again.
@@ -128,7 +193,8 @@ impl Client {
         halves[1].body["id"] = halves[0].body["id"].clone();
         let outcome = self.sender.deliver(&halves, mode, &mut self.rng).await;
         for (step, event) in [stop, &start].into_iter().zip(halves) {
-            self.timelines[place].note(step, outcome, &mut self.rng, now_millis());
+            let now = self.now();
+            self.timelines[place].note(step, outcome, &mut self.rng, now);
             self.remember(event, outcome);
         }
     }
@@ -208,7 +274,7 @@ impl Client {
             if !self.over[place].may_be_open() {
                 continue;
             }
-            let now = now_millis();
+            let now = self.now();
             let step = self.over[place].last(&mut self.rng, now);
             let target = self.over[place].target.clone();
             let outcome = self.say(&target, &step, SendMode::Patient).await;

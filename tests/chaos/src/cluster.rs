@@ -137,7 +137,6 @@ impl Cluster {
         self.proxies.len()
     }
 
-    /// A member that is not this one.
     pub(crate) fn other_than(&self, member: usize) -> usize {
         (member + 1) % self.proxies.len()
     }
@@ -188,6 +187,12 @@ impl Cluster {
     /// Ends the servers; their data goes, their logs stay.
     pub(crate) async fn stop(self, keeps_data: bool) -> Result<()> {
         let members = self.proxies.len();
+        if !keeps_data {
+            // A server that is asked to stop takes its time, and nobody needs its data.
+            for member in 0..members {
+                self.set.kill(member).await?;
+            }
+        }
         self.set.stop().await?;
         for member in 0..members {
             let data = self.folder.join(format!("member-{member}")).join("data");

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 /// as given, so each usage says by itself which span it belongs to.
 pub(crate) const TAG: &str = "span";
 
+/// The resource of all targets.
+pub(crate) const RESOURCE: &str = "postgres";
+
 /// What the sampler appends to each usage.
 pub(crate) const DURATION: &str = "duration";
 
@@ -23,7 +26,7 @@ pub(crate) fn target(client: usize, number: usize) -> Target {
         format!("organization-{}", client % 7),
         format!("space-{}", client % 13),
         format!("consumer-{client}"),
-        "postgres".to_owned(),
+        RESOURCE.to_owned(),
         plan.to_owned(),
         format!("c{client}-t{number}"),
     ])
@@ -38,7 +41,6 @@ pub struct Measure {
     pub quantity: Value,
 }
 
-/// The body of a stop.
 pub(crate) fn stop_body(id: &str, timestamp: i64, target: &Target) -> Value {
     with(target.body(timestamp), "id", id)
 }
@@ -63,11 +65,8 @@ pub(crate) fn start_body(
 /// The fields of a valid event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EventFields {
-    /// Its `id`.
     pub(crate) id: String,
-    /// When.
     pub(crate) timestamp: i64,
-    /// Of what.
     pub(crate) target: Target,
     /// How much of it; empty in a stop.
     pub(crate) measures: Vec<Measure>,

@@ -66,7 +66,6 @@ pub(crate) struct Fleet {
     folder: PathBuf,
 }
 
-/// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramId {
     /// The receiver of that number.
@@ -202,7 +201,6 @@ impl Fleet {
         program.kill()
     }
 
-    /// Freezes a program.
     pub(crate) async fn freeze(&self, id: ProgramId) -> Result<()> {
         match &*self.programs[id.place()].program.lock().await {
             Some(program) => program.freeze(),
@@ -210,7 +208,6 @@ impl Fleet {
         }
     }
 
-    /// Thaws it.
     pub(crate) async fn thaw(&self, id: ProgramId) -> Result<()> {
         match &*self.programs[id.place()].program.lock().await {
             Some(program) => program.thaw(),
@@ -247,17 +244,17 @@ impl Fleet {
         }));
     }
 
-    /// How often sampling has paused because the database could not keep up.
-    pub(crate) fn pauses(&self) -> Result<u64> {
-        let mut pauses = 0;
+    /// How often the programs have logged this code.
+    pub(crate) fn logged(&self, code: &str) -> Result<u64> {
+        let mut lines = 0;
         for file in fs::read_dir(&self.folder)? {
             let path = file?.path();
             if path.extension().is_some_and(|ending| ending == "log") {
                 let log = fs::read_to_string(&path)?;
-                pauses += log.matches("distress.begun").count() as u64;
+                lines += log.matches(code).count() as u64;
             }
         }
-        Ok(pauses)
+        Ok(lines)
     }
 
     /// Stops all programs, all at the same time, for good.
@@ -310,6 +307,12 @@ fn worker(launch: Launch, abacus: &str) -> Launch {
         .env("SAMPLER_POST_TIMEOUT", "3s")
         .env("SAMPLER_RETRY_FIRST", "100ms")
         .env("SAMPLER_RETRY_LIMIT", "2s")
+        .env("SAMPLER_SUSPEND_AFTER", "2")
+        .env("SAMPLER_PROBE_INTERVAL", "40s")
+        .env("SAMPLER_CONFIRM", "true")
+        .env("SAMPLER_CONFIRM_INTERVAL", "4s")
+        // A repeat is never confirmed: the run is not to wait a day for that.
+        .env("SAMPLER_CONFIRM_TIMEOUT", "1m")
         // So that faults of seconds count as distress.
         .env("SAMPLER_LAG_UPPER", "3s")
         .env("SAMPLER_LAG_LOWER", "2s")

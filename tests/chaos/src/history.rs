@@ -20,6 +20,8 @@ pub enum Record {
     Event(Event),
     /// A client has sent an event, and was answered or not.
     Attempt(Attempt),
+    /// An operator has asked for something.
+    Act(Act),
     /// A fault begins or ends.
     Fault(FaultRecord),
     /// A program has ended by itself.
@@ -32,7 +34,6 @@ pub struct Event {
     /// Its name in the history, and its `id` unless that is the one of another event, or both are halves
     /// of one update.
     pub name: String,
-    /// The client.
     pub client: usize,
     /// Start or stop.
     pub kind: Kind,
@@ -53,19 +54,51 @@ pub struct Attempt {
     pub at: i64,
     /// How long until the answer, ms.
     pub took: u64,
-    /// To which receiver.
     pub receiver: usize,
     /// What came back.
     pub answer: Answer,
 }
 
-/// What came back for an event.
+/// What an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActKind {
+    /// To skip the planned usage of a suspended span.
+    Skip,
+    /// That a suspended span goes on.
+    Resume,
+    /// That all spans of a cause go on.
+    ResumeCause,
+    /// That a usage is sent again.
+    Resend,
+    /// To read something.
+    Read,
+}
+
+/// One time that an operator asked for something. Of reading, only what failed is noted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Act {
+    pub kind: ActKind,
+    /// When, ms since epoch.
+    pub at: i64,
+    /// How long until the answer, ms.
+    pub took: u64,
+    /// The path of what it is about.
+    pub subject: String,
+    /// The usage that is to be skipped or sent again.
+    pub usage: Option<String>,
+    /// The reason that is given, another one each time.
+    pub reason: String,
+    /// What came back.
+    pub answer: Answer,
+}
+
+/// What came back for an event or an act.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// A response.
     Status {
-        /// Its status.
         status: u16,
         /// Whether it says that the event was kept before.
         replayed: bool,
@@ -82,6 +115,10 @@ pub enum Answer {
 }
 
 impl Answer {
+    pub fn has_status(&self, wanted: u16) -> bool {
+        matches!(self, Self::Status { status, .. } if *status == wanted)
+    }
+
     /// Whether the event is known to be kept.
     pub fn is_accepted(&self) -> bool {
         matches!(self, Self::Status { status: 201, .. })
@@ -109,7 +146,6 @@ impl Answer {
 pub struct FaultRecord {
     /// When, ms since epoch.
     pub at: i64,
-    /// Which.
     pub fault: String,
     /// What happens to it.
     pub phase: String,
@@ -120,7 +156,6 @@ pub struct FaultRecord {
 pub struct ProgramEnd {
     /// When it was noticed, ms since epoch.
     pub at: i64,
-    /// Which.
     pub program: String,
     /// How it ended.
     pub how: String,

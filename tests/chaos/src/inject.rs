@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use mongodb::bson::{Document, doc};
 use sampler_testkit::abacus::{Fault as AbacusFault, StandInAbacus};
+use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::fleet::{Fleet, ProgramId, WORKERS};
 use crate::proxy::Conditions;
-use crate::schedule::{Commands, Failure, Fault};
+use crate::schedule::{Commands, Failure, Fault, Share};
 
 /// The server's switch that stops a secondary from reading what the primary writes.
 const NO_REPLICATION: &str = "stopReplProducer";
@@ -21,6 +22,16 @@ pub(crate) const SWITCHES: [&str; 3] = ["failCommand", NO_REPLICATION, NO_FLUSH]
 /// How long a flush of the journal takes on a slow disk, and how long it goes on then.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(2_500);
 const FLUSH_LENGTH: Duration = Duration::from_millis(50);
+
+/// The faults of Abacus that are about all usages, and those that are about some.
+const OF_ALL: &str = "all";
+const OF_SOME: &str = "some";
+/// Why Abacus sets usages aside.
+pub(crate) const ASIDE_REASON: &str = "isPlanBusinessError";
+/// How many usages of those that it sets aside some of, per cent.
+const ASIDE_PERCENT: u64 = 50;
+/// What the server answers where it refuses a command: Unauthorized.
+const REFUSED: i32 = 13;
 
 /// The parts that can have faults.
 pub(crate) struct System {
@@ -68,12 +79,33 @@ impl System {
                 self.abacus.come_back().await
             }
             Fault::Abacus(kind, percent) => {
-                self.abacus.fault(AbacusFault::new(kind).percent(percent));
-                wait_until(until).await;
-                self.abacus.clear_faults();
-                Ok(())
+                let fault = AbacusFault::new(kind).percent(percent);
+                self.abacus_fault(fault.named(OF_ALL), OF_ALL, until).await
+            }
+            Fault::Refused(share) => {
+                let fault = AbacusFault::status(400).only(move |usage| is_of(share, usage));
+                self.abacus_fault(fault.named(OF_SOME), OF_SOME, until)
+                    .await
+            }
+            Fault::SetAside(share) => {
+                let fault = AbacusFault::put_aside(ASIDE_REASON);
+                let fault = fault.only(move |usage| is_of(share, usage) && is_chosen(usage));
+                self.abacus_fault(fault.named(OF_SOME), OF_SOME, until)
+                    .await
             }
         }
+    }
+
+    async fn abacus_fault(
+        &self,
+        fault: AbacusFault,
+        name: &'static str,
+        until: Instant,
+    ) -> Result<()> {
+        self.abacus.fault(fault);
+        wait_until(until).await;
+        self.abacus.end_faults(name);
+        Ok(())
     }
 
     async fn inject_server_fault(&self, fault: Fault, until: Instant) -> Result<()> {
@@ -196,6 +228,26 @@ pub(crate) fn switch(name: &str, on: bool) -> Document {
     doc! { "configureFailPoint": name, "mode": mode }
 }
 
+fn is_of(share: Share, usage: &Value) -> bool {
+    match share {
+        Share::Plan(plan) => usage["plan_id"] == plan,
+        Share::Organization(organization) => usage["organization_id"] == organization,
+        Share::Instances(percent) => spread(&usage["resource_instance_id"]) < u64::from(percent),
+    }
+}
+
+fn is_chosen(usage: &Value) -> bool {
+    spread(&usage["dedup_id"]) < ASIDE_PERCENT
+}
+
+/// A number below 100 that follows from a text.
+fn spread(text: &Value) -> u64 {
+    let bytes = text.as_str().unwrap_or_default().bytes();
+    bytes.fold(7, |hash: u64, byte| {
+        (hash * 31 + u64::from(byte)) % 1_000_003
+    }) % 100
+}
+
 async fn wait_until(until: Instant) {
     tokio::time::sleep_until(until.into()).await;
 }
@@ -210,6 +262,7 @@ fn fail_point(commands: Commands, failure: Failure, percent: u8) -> Document {
     let mut data = doc! { "failCommands": names };
     match failure {
         Failure::Close => _ = data.insert("closeConnection", true),
+        Failure::Refused => _ = data.insert("errorCode", REFUSED),
         Failure::Code(code) => _ = data.insert("errorCode", code),
         Failure::WriteConcern(code) => {
             let error = doc! { "code": code, "errmsg": "as it was ordered" };

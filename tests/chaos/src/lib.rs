@@ -3,9 +3,12 @@
 //!
 //! - [`schedule`]: which fault comes when, from a seed. [`proxy`]: links that fail.
 //! - [`Record`]: what each client sent and was answered. [`Evidence`]: that, and what Abacus counted.
+//! - Operators act by the API alone, at any time. Abacus's clock runs faster than that of the machine, so
+//!   that what workers put off by minutes comes within a short run.
 //! - [`check()`]: whether that is right, without knowledge of how it is done.
 //! - [`run()`]: all of it, from starting the servers to the verdict.
 
+mod api;
 mod check;
 mod client;
 mod cluster;
@@ -15,6 +18,7 @@ mod fleet;
 mod history;
 mod inject;
 mod observer;
+mod operator;
 pub mod proxy;
 mod report;
 mod run;
@@ -24,10 +28,10 @@ mod stats;
 mod timeline;
 mod view;
 
-pub use check::{Rule, Verdict, Violation, check};
+pub use check::{Rule, Undecidable, Verdict, Violation, check};
 pub use event::{Kind, Measure, Target};
-pub use evidence::{Aside, Evidence, Span, Usage};
+pub use evidence::{Aside, Entry, Evidence, Post, Proof, Span, Trace, Usage};
 pub use fleet::ProgramId;
-pub use history::{Answer, Attempt, Event, FaultRecord, ProgramEnd, Record};
+pub use history::{Act, ActKind, Answer, Attempt, Event, FaultRecord, ProgramEnd, Record};
 pub use report::Report;
 pub use run::{Options, run};

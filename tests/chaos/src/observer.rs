@@ -63,6 +63,14 @@ impl Observer {
         .await
     }
 
+    /// How many usages workers have still to ask Abacus for, or to send again.
+    pub(crate) async fn pending(&self) -> Result<u64> {
+        let usages = self.usages.clone();
+        let exists = doc! { "$exists": true };
+        let pending = doc! { "$or": [{ "ask_again.at": &exists }, { "resend": &exists }] };
+        within_limit(async move { usages.count_documents(pending).await }).await
+    }
+
     /// The instances whose spans were not stopped.
     pub(crate) async fn open(&self) -> Result<BTreeSet<String>> {
         let open = self

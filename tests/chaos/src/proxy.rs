@@ -76,10 +76,6 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts a proxy in front of a port of this machine.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot listen.
     pub async fn start(upstream: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;
         let listener = listener.context("listening as a proxy")?;

@@ -19,6 +19,10 @@ pub(crate) struct Totals {
     pub(crate) posts: u64,
     /// How often a worker paused sampling because the database could not keep up.
     pub(crate) pauses: u64,
+    /// How often a worker kept a new cause of suspensions.
+    pub(crate) suspensions: u64,
+    /// How often the workers' own auditor found a difference.
+    pub(crate) differences: u64,
 }
 
 /// What came of a run.
@@ -55,6 +59,36 @@ impl Report {
             ("of them taken back", verdict.corrections as u64),
             ("posts to Abacus", totals.posts),
             ("pauses of sampling", totals.pauses),
+            ("batches broken in their middle", stats.broken_batches.get()),
+            ("of them completed by a repeat", stats.mended_batches.get()),
+            ("causes of suspensions", totals.suspensions),
+            ("skips asked for", stats.skips.get()),
+            ("spans and causes resumed", stats.resumes.get()),
+            ("resends asked for", stats.resends.get()),
+            ("acts on what had changed", stats.outdated_acts.get()),
+            ("acts without final answer", stats.unknown_acts.get()),
+            ("usages skipped in the end", verdict.skipped as u64),
+            ("usages set aside in the end", verdict.set_aside as u64),
+            ("usages withheld", verdict.withheld as u64),
+            ("usages confirmed", verdict.confirmed as u64),
+            ("skipped, and counted late", verdict.undecidable.late as u64),
+            (
+                "skipped, and counted before",
+                verdict.undecidable.early as u64,
+            ),
+            (
+                "of them told as unanswered",
+                verdict.undecidable.told as u64,
+            ),
+            (
+                "set aside, and counted again",
+                verdict.undecidable.again as u64,
+            ),
+            (
+                "taken back before it was known",
+                verdict.undecidable.unknown as u64,
+            ),
+            ("differences found by the auditor", totals.differences),
             ("uncertain targets", verdict.uncertain as u64),
         ];
         Self {

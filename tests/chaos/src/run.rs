@@ -8,19 +8,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
+use sampler_testkit::abacus::{Dates, Options as AbacusOptions, StandInAbacus};
 use sampler_testkit::mongod::find;
+use sampler_testkit::rng::Rng;
 use sampler_testkit::{now_millis, target_dir};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::check::check;
+use crate::api::Api;
+use crate::check::{Rule, check};
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::event::RESOURCE;
 use crate::evidence::{self, Evidence, HISTORY};
 use crate::fleet::Fleet;
 use crate::history::{FaultRecord, History, Record};
 use crate::inject::System;
 use crate::observer::Observer;
+use crate::operator::Operator;
 use crate::report::{Report, Totals};
 use crate::schedule::{Lane, Planned};
 use crate::sender::Sender;
@@ -36,6 +40,15 @@ const STALL_LIMIT: Duration = Duration::from_secs(90);
 /// How often open spans are read again and stopped: an event that was given up may have been under
 /// way still.
 const CLOSING_ROUNDS: usize = 5;
+/// How many operators act.
+const OPERATORS: usize = 2;
+/// How many times as fast as the machine's Abacus's clock runs, and the workers' time with it: a skip
+/// waits for five minutes of it. No program is frozen for as long as such a skip takes by the machine's.
+const CLOCK_TIMES: i64 = 8;
+/// How long after the faults Abacus's clock goes on so, until it is right.
+const FAST_AFTER: Duration = Duration::from_mins(3);
+/// How long before the end of the faults nothing more is skipped, so that the end need not wait for it.
+const LAST_SKIPS: Duration = Duration::from_secs(40);
 /// How often ended programs are restarted, and spans counted.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -59,13 +72,12 @@ struct Run {
     history: Arc<History>,
     stats: Arc<Stats>,
     view: Arc<View>,
+    api: Arc<Api>,
+    /// How far Abacus's clock was behind that of the machine in the beginning, ms.
+    behind: i64,
 }
 
 /// Runs, and judges.
-///
-/// # Errors
-///
-/// When something fails that is not meant to: a server that does not come back, a full disk.
 pub async fn run(options: Options) -> Result<Report> {
     let folder = match &options.folder {
         Some(folder) => folder.clone(),
@@ -80,7 +92,7 @@ pub async fn run(options: Options) -> Result<Report> {
         folder.display()
     ));
     view.say(&format!("mongod: {}", find()?));
-    let run = Arc::new(Run::start(&folder, stats, view).await?);
+    let run = Arc::new(Run::start(&folder, &options, stats, view).await?);
     let outcome = run.inject_and_settle(&options).await;
     run.view.finish();
     outcome?;
@@ -88,17 +100,24 @@ pub async fn run(options: Options) -> Result<Report> {
     let entries = run.observer.entries().await;
     let entries = entries.context("reading the ledger")?;
     evidence::write(&folder, &run.system.abacus, &spans, &entries)?;
+    run.write_answers(&folder).await?;
     let run = Arc::into_inner(run).context("the run is still used")?;
     run.system.fleet.stop_all().await?;
-    let pauses = run.system.fleet.pauses().context("reading the logs")?;
-    run.history.flush()?;
-    let verdict = check(&Evidence::read(&folder)?);
-    // With violations, the database stays for inspection.
-    run.system.cluster.stop(!verdict.is_right()).await?;
+    let logged = |code| run.system.fleet.logged(code).context("reading the logs");
     let totals = Totals {
         posts: run.system.abacus.post_count(),
-        pauses,
+        pauses: logged("distress.begun")?,
+        suspensions: logged("suspension.begun")?,
+        differences: logged("audit.difference")?,
     };
+    run.history.flush()?;
+    let mut verdict = check(&Evidence::read(&folder)?);
+    if totals.differences > 0 {
+        let found = Rule::Ledger.broken("the auditor of the workers", "it logged audit.difference");
+        verdict.violations.push(found);
+    }
+    // With violations, the database stays for inspection.
+    run.system.cluster.stop(!verdict.is_right()).await?;
     Ok(Report::new(&options, folder, &run.stats, &totals, verdict))
 }
 
@@ -109,15 +128,28 @@ fn new_folder(seed: u64) -> PathBuf {
 }
 
 impl Run {
-    async fn start(folder: &Path, stats: Arc<Stats>, view: Arc<View>) -> Result<Self> {
+    async fn start(
+        folder: &Path,
+        options: &Options,
+        stats: Arc<Stats>,
+        view: Arc<View>,
+    ) -> Result<Self> {
         let history = Arc::new(History::create(&folder.join(HISTORY))?);
         view.say("starting three servers");
         let cluster = Cluster::start(&folder.join("mongod")).await?;
         let uri = cluster.uri();
         let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
+        let fast = i64::try_from((options.length + FAST_AFTER).as_millis())?;
+        let behind = fast.saturating_mul(CLOCK_TIMES - 1);
+        abacus.date_answers(Dates::Fast {
+            since: now_millis(),
+            behind,
+            times: CLOCK_TIMES,
+        });
         view.say("starting the programs");
         let fleet = Fleet::start(&uri, &abacus.base_url(), folder, Arc::clone(&history)).await?;
         let observer = Observer::new(&uri).await?;
+        let api = Api::new(Arc::clone(&fleet.receivers), Arc::clone(&history))?;
         let system = System {
             cluster,
             fleet,
@@ -129,7 +161,18 @@ impl Run {
             history,
             stats,
             view,
+            api: Arc::new(api),
+            behind,
         })
+    }
+
+    /// Reads all spans and the audit trail, as a client of the API.
+    async fn write_answers(&self, folder: &Path) -> Result<()> {
+        let mut rng = Rng::new(0, 0);
+        let spans = format!("/v1/spans?resource_id={RESOURCE}&limit=1000");
+        let spans = self.api.all(&spans, &mut rng).await?;
+        let trail = self.api.all("/v1/audit?limit=1000", &mut rng).await?;
+        evidence::write_answers(folder, &spans, &trail)
     }
 
     async fn inject_and_settle(self: &Arc<Self>, options: &Options) -> Result<()> {
@@ -179,8 +222,9 @@ impl Run {
             until + ANSWER_LIMIT,
         )?);
         let mut clients = JoinSet::new();
+        let operators = self.operators(options, began, until);
         for number in 0..options.clients {
-            let mut client = Client::new(number, options.seed, Arc::clone(&sender));
+            let mut client = Client::new(number, options.seed, self.behind, Arc::clone(&sender));
             clients.spawn(async move {
                 client.run(until).await;
                 client
@@ -191,9 +235,26 @@ impl Run {
             self.clone().run_lane(lane, plan, began, until)
         });
         futures_util::future::join_all(lanes).await;
+        operators.join_all().await;
         self.view.say("no more faults");
         self.system.heal().await?;
         Ok(clients.join_all().await)
+    }
+
+    /// Operators that act until the time is over.
+    fn operators(&self, options: &Options, began: Instant, until: Instant) -> JoinSet<()> {
+        let (half, late) = (
+            options.length / 2,
+            options.length.saturating_sub(LAST_SKIPS),
+        );
+        let skips_until = began + half.max(late);
+        let mut operators = JoinSet::new();
+        for number in 0..OPERATORS {
+            let (api, stats) = (Arc::clone(&self.api), Arc::clone(&self.stats));
+            let mut operator = Operator::new(number, options.seed, api, stats);
+            operators.spawn(async move { operator.run(skips_until, until).await });
+        }
+        operators
     }
 
     async fn run_lane(
@@ -256,20 +317,22 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until no stopped span has anything left to do, or nothing moves any more: which of
-    /// them it was is for the checker to say.
+    /// Waits until no stopped span and no usage has anything left to do, or nothing moves any more:
+    /// which of them it was is for the checker to say.
     async fn wait_quiet(&self) {
         let began = Instant::now();
         let (mut before, mut moved_at) = (None, began);
         while began.elapsed() < QUIET_LIMIT && moved_at.elapsed() < STALL_LIMIT {
             tokio::time::sleep(POLL_INTERVAL).await;
-            let Ok(spans) = self.observer.count().await else {
+            let (Ok(spans), Ok(pending)) =
+                (self.observer.count().await, self.observer.pending().await)
+            else {
                 continue;
             };
-            if spans.stopped == 0 {
+            if spans.stopped == 0 && pending == 0 {
                 return;
             }
-            let now = Some((spans, self.system.abacus.counted_count()));
+            let now = Some((spans, pending, self.system.abacus.counted_count()));
             if now != before {
                 (before, moved_at) = (now, Instant::now());
             }

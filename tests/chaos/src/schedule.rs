@@ -8,6 +8,13 @@ use crate::proxy::Link;
 use sampler_testkit::abacus::FaultKind;
 use sampler_testkit::rng::Rng;
 
+/// The kind of fault during which the database refuses commands, so that receivers answer 500.
+pub(crate) const COMMANDS_REFUSED: &str = "commands are refused";
+
+/// The kinds of fault after which nobody may know what a worker was answered.
+pub(crate) const WORKER_KILLED: &str = "worker killed";
+pub(crate) const PROGRAM_FROZEN: &str = "program frozen";
+
 /// A lane of faults. Faults of one lane come one after the other, those of different lanes at the
 /// same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,8 +23,9 @@ pub enum Lane {
     Database,
     /// The receivers and workers.
     Programs,
-    /// Abacus.
     Abacus,
+    /// What Abacus says to the usages of some.
+    Usages,
 }
 
 /// A fault of one part of the system.
@@ -55,16 +63,27 @@ pub enum Fault {
     KillAllWorkers,
     /// Abacus has this fault, for this percentage of usages.
     Abacus(FaultKind, u8),
-    /// Abacus is not there.
     AbacusAway,
+    /// Abacus refuses the usages of these: their spans are suspended.
+    Refused(Share),
+    /// Abacus sets aside some usages of these after its 202.
+    SetAside(Share),
+}
+
+/// Some of the usages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Plan(&'static str),
+    /// Those of an organization, of any plan.
+    Organization(&'static str),
+    /// Those of this percentage of all instances.
+    Instances(u8),
 }
 
 /// Which commands fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commands {
-    /// What writes.
     Writes,
-    /// What reads.
     Reads,
     /// Both.
     All,
@@ -75,6 +94,8 @@ pub enum Commands {
 pub enum Failure {
     /// The connection is closed instead.
     Close,
+    /// They are not done, because the database refuses them: not an error of the moment.
+    Refused,
     /// They are not done, and this error is answered.
     Code(i32),
     /// They are done, and this error of the write concern is answered.
@@ -90,7 +111,6 @@ pub struct Planned {
     pub at: Duration,
     /// How long it lasts.
     pub lasts: Duration,
-    /// What it is.
     pub fault: Fault,
 }
 
@@ -99,7 +119,7 @@ type FaultTemplate = (Fault, i64, i64);
 
 impl Lane {
     /// All lanes.
-    pub const ALL: [Self; 3] = [Self::Database, Self::Programs, Self::Abacus];
+    pub const ALL: [Self; 4] = [Self::Database, Self::Programs, Self::Abacus, Self::Usages];
 
     /// The faults of this lane that follow from a seed, in order, for a run of that length.
     pub fn plan(self, seed: u64, length: Duration) -> Vec<Planned> {
@@ -140,6 +160,11 @@ impl Lane {
                     2_000,
                     4_000,
                 ),
+                (
+                    Fault::Commands(Commands::Writes, Failure::Refused, 30),
+                    1_500,
+                    3_000,
+                ),
             ],
             Self::Programs => vec![
                 (Fault::Kill(ProgramId::Receiver(0)), 500, 3_000),
@@ -153,6 +178,10 @@ impl Lane {
                 (Fault::AbacusAway, 2_000, 5_000),
                 (Fault::Abacus(delay(800), 100), 2_000, 5_000),
             ],
+            Self::Usages => vec![
+                (Fault::SetAside(Share::Instances(40)), 4_000, 7_000),
+                (Fault::Refused(Share::Plan("large")), 10_000, 14_000),
+            ],
         }
     }
 
@@ -161,12 +190,13 @@ impl Lane {
             Self::Database => database_pool(),
             Self::Programs => programs_pool(),
             Self::Abacus => abacus_pool(),
+            Self::Usages => usages_pool(),
         }
     }
 }
 
 fn database_pool() -> Vec<FaultTemplate> {
-    use Failure::{Block, Close, Code, WriteConcern};
+    use Failure::{Block, Close, Code, Refused, WriteConcern};
     use Fault::{AllToPrimary, ProgramsToAll, ProgramsToPrimary};
     use Link::{Cut, Delayed, Held, WithoutReplies};
     let mut pool = vec![
@@ -203,6 +233,7 @@ fn database_pool() -> Vec<FaultTemplate> {
         (Commands::Writes, Close, 30),
         (Commands::Writes, Close, 100),
         (Commands::Reads, Close, 50),
+        (Commands::Writes, Refused, 40),
         // Shutting down, stepping down, no longer primary, interrupted, too slow, unreachable.
         (Commands::All, Code(91), 30),
         (Commands::All, Code(189), 30),
@@ -260,6 +291,26 @@ fn abacus_pool() -> Vec<FaultTemplate> {
     pool
 }
 
+fn usages_pool() -> Vec<FaultTemplate> {
+    vec![
+        (Fault::Refused(Share::Plan("large")), 6_000, 14_000),
+        (Fault::Refused(Share::Plan("small")), 6_000, 14_000),
+        (
+            Fault::Refused(Share::Organization("organization-3")),
+            10_000,
+            25_000,
+        ),
+        (Fault::Refused(Share::Instances(30)), 10_000, 20_000),
+        (Fault::SetAside(Share::Plan("small")), 3_000, 8_000),
+        (
+            Fault::SetAside(Share::Organization("organization-2")),
+            6_000,
+            12_000,
+        ),
+        (Fault::SetAside(Share::Instances(30)), 4_000, 10_000),
+    ]
+}
+
 /// An answer of that status; a 429 asks to come again after a second.
 fn status(status: u16) -> FaultKind {
     let retry_after = (status == 429).then(|| "1".to_owned());
@@ -285,6 +336,7 @@ impl Fault {
             Self::SecondariesLag => "secondaries lag",
             Self::SlowDisk => "disk is slow",
             Self::Commands(_, Failure::Close, _) => "commands lose their connection",
+            Self::Commands(_, Failure::Refused, _) => COMMANDS_REFUSED,
             Self::Commands(_, Failure::Code(_), _) => "commands fail",
             Self::Commands(_, Failure::WriteConcern(_), _) => "write concern fails",
             Self::Commands(_, Failure::Block(_), _) => "commands are slow",
@@ -292,17 +344,20 @@ impl Fault {
             Self::AllToPrimary(_) => "primary cut off",
             Self::ProgramsToAll(_) => "links to all servers impaired",
             Self::Kill(ProgramId::Receiver(_)) => "receiver killed",
-            Self::Kill(ProgramId::Worker(_)) | Self::KillAllWorkers => "worker killed",
+            Self::Kill(ProgramId::Worker(_)) | Self::KillAllWorkers => WORKER_KILLED,
             Self::Restart(_) => "program restarted",
-            Self::Freeze(_) => "program frozen",
+            Self::Freeze(_) => PROGRAM_FROZEN,
             Self::Abacus(FaultKind::LoseAnswer, _) => "Abacus loses answers",
             Self::Abacus(FaultKind::Delay(_), _) => "Abacus is slow",
             Self::Abacus(FaultKind::Status { status: 429, .. }, _) => "Abacus says 429",
             Self::Abacus(FaultKind::Status { .. }, _) => "Abacus says 5xx",
             Self::Abacus(FaultKind::CloseBefore, _) => "Abacus closes connections",
             Self::Abacus(FaultKind::Hang, _) => "Abacus hangs",
-            Self::Abacus(FaultKind::PutAside(_), _) => "Abacus sets usages aside",
             Self::AbacusAway => "Abacus is away",
+            Self::Refused(_) => "Abacus refuses usages",
+            Self::Abacus(FaultKind::PutAside(_), _) | Self::SetAside(_) => {
+                "Abacus sets usages aside"
+            }
         }
     }
 
@@ -348,6 +403,6 @@ mod tests {
         let length = Duration::from_mins(10);
         let faults = Lane::ALL.into_iter().flat_map(|lane| lane.plan(1, length));
         let kinds: BTreeSet<&str> = faults.map(|planned| planned.fault.kind()).collect();
-        assert_eq!(kinds.len(), 25, "{kinds:?}");
+        assert_eq!(kinds.len(), 28, "{kinds:?}");
     }
 }

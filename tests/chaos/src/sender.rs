@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reqwest::Client;
 use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, Response};
 use sampler_testkit::now_millis;
 use serde_json::{Value, json};
 
@@ -125,6 +125,32 @@ impl Sender {
         self.send(&alone, true, rng).await;
     }
 
+    /// Sends new events in one batch, and repeats it as a whole until each has a definite answer.
+    pub(crate) async fn deliver_batch(&self, events: &[Event], rng: &mut Rng) -> Vec<Outcome> {
+        for event in events {
+            self.history.note(&Record::Event(event.clone()));
+        }
+        let alone: Vec<&[Event]> = events.iter().map(std::slice::from_ref).collect();
+        let mut answers = self.send(&alone, true, rng).await;
+        let is_broken =
+            answers.iter().any(Answer::is_accepted) && !answers.iter().all(Answer::is_definite);
+        if is_broken {
+            self.stats.broken_batches.add();
+        }
+        let is_whole = |answers: &[Answer]| answers.iter().all(Answer::is_definite);
+        while !is_whole(&answers) && Instant::now() < self.give_up {
+            let open = answers.iter().find(|answer| !answer.is_definite());
+            self.pause(&open.cloned().unwrap_or_else(|| answers[0].clone()), rng)
+                .await;
+            self.stats.retries.add();
+            answers = self.send(&alone, true, rng).await;
+        }
+        if is_broken && is_whole(&answers) {
+            self.stats.mended_batches.add();
+        }
+        answers.iter().map(|answer| self.count(answer)).collect()
+    }
+
     /// Sends an event twice at the same time; of two answers the definite one counts.
     async fn twice(&self, halves: &[Event], rng: &mut Rng) -> Answer {
         self.stats.repeats.add();
@@ -231,33 +257,39 @@ async fn post_batch(client: &Client, url: &str, items: &Value, count: usize) -> 
 
 /// Posts a body; says what came back, and its body.
 async fn post(client: &Client, url: &str, body: &Value) -> (Answer, Option<Value>) {
-    let lost = |error: reqwest::Error| {
-        let error = anyhow::Error::from(error.without_url());
-        Answer::Lost {
-            error: format!("{error:#}"),
-        }
-    };
     let response = match client.post(url).json(body).send().await {
         Ok(response) => response,
         Err(error) => return (lost(error), None),
     };
+    let mut answer = status_of(&response);
+    // The status alone says what became of the event; an answer that breaks off after it counts.
+    let body: Option<Value> = response.json().await.ok();
+    if let (Answer::Status { problem, .. }, Some(body)) = (&mut answer, &body) {
+        *problem = body["type"].as_str().map(str::to_owned);
+    }
+    (answer, body)
+}
+
+/// There was no response.
+pub(crate) fn lost(error: reqwest::Error) -> Answer {
+    let error = anyhow::Error::from(error.without_url());
+    Answer::Lost {
+        error: format!("{error:#}"),
+    }
+}
+
+/// The response without what its body says.
+pub(crate) fn status_of(response: &Response) -> Answer {
     let header = |name| {
         let value = response.headers().get(name)?;
         value.to_str().ok().map(str::to_owned)
     };
-    let replayed = header("idempotency-replayed").is_some_and(|text| text == "true");
-    let retry_after = header(RETRY_AFTER.as_str()).and_then(|text| text.parse().ok());
-    let status = response.status().as_u16();
-    // The status alone says what became of the event; an answer that breaks off after it counts.
-    let body: Option<Value> = response.json().await.ok();
-    let problem = body.as_ref().and_then(|body| body["type"].as_str());
-    let answer = Answer::Status {
-        status,
-        replayed,
-        problem: problem.map(str::to_owned),
-        retry_after,
-    };
-    (answer, body)
+    Answer::Status {
+        status: response.status().as_u16(),
+        replayed: header("idempotency-replayed").is_some_and(|text| text == "true"),
+        problem: None,
+        retry_after: header(RETRY_AFTER.as_str()).and_then(|text| text.parse().ok()),
+    }
 }
 
 fn describe(answer: &Answer) -> String {

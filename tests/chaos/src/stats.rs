@@ -46,6 +46,18 @@ pub(crate) struct Stats {
     pub(crate) retries: Counter,
     /// Events that were sent again though it was known what became of them.
     pub(crate) repeats: Counter,
+    /// Batches of new events of which some were kept and others had no definite answer.
+    pub(crate) broken_batches: Counter,
+    /// Those of them that a repeat has completed.
+    pub(crate) mended_batches: Counter,
+    /// Acts of operators that were done.
+    pub(crate) skips: Counter,
+    pub(crate) resumes: Counter,
+    pub(crate) resends: Counter,
+    /// Acts that were answered that their subject had changed.
+    pub(crate) outdated_acts: Counter,
+    /// Acts that had no definite answer.
+    pub(crate) unknown_acts: Counter,
     longest_outage: AtomicU64,
     details: Mutex<Details>,
 }
@@ -79,7 +91,6 @@ impl Stats {
         Duration::from_millis(self.longest_outage.load(Ordering::Relaxed))
     }
 
-    /// A fault begins.
     pub(crate) fn fault_begins(&self, lane: Lane, kind: &'static str, text: String) {
         let mut details = self.details();
         *details.faults.entry(kind).or_default() += 1;

@@ -44,7 +44,6 @@ pub struct Options {
     pub port: u16,
     /// What it takes for the present.
     pub clock: Clock,
-    /// What it keeps.
     pub keep: Keep,
     /// Whether usages that end after today (UTC) are set aside.
     pub refuses_future: bool,

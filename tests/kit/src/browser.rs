@@ -31,10 +31,6 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// Visits a console as people do, with what the visit needs to know; says whether there was a
 /// browser. Pictures are written to `target/console`.
-///
-/// # Errors
-///
-/// What the visit found, or why it could not be made.
 pub async fn visit(name: &str, known: &Value) -> Result<bool> {
     let Some(browser) = browser() else {
         eprintln!("skipped: no Chromium; install Debian's package chromium, or set {VARIABLE}");

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 pub enum Kind {
     /// The usage of something starts.
     Start,
-    /// It stops.
     Stop,
 }
 
@@ -33,10 +32,6 @@ impl Target {
     pub const FIELDS: [&'static str; 6] = sampler_domain::Target::FIELDS;
 
     /// Reads the fields, each by its name.
-    ///
-    /// # Errors
-    ///
-    /// Names the field that is not a text.
     pub fn read<'a>(text_of: impl Fn(&str) -> Option<&'a str>) -> Result<Self> {
         let mut target = Self::default();
         for (value, name) in target.0.iter_mut().zip(Self::FIELDS) {
@@ -89,7 +84,6 @@ pub fn with(mut event: Value, field: &str, value: impl Into<Value>) -> Value {
     event
 }
 
-/// The same event without one field.
 #[must_use]
 pub fn without(mut event: Value, field: &str) -> Value {
     if let Some(fields) = event.as_object_mut() {

@@ -58,10 +58,6 @@ impl Guarded {
     /// Starts `program`. `adjust` may set the environment and where errors go.
     ///
     /// With `remove`, that folder is removed when the child is killed by its guard.
-    ///
-    /// # Errors
-    ///
-    /// When the guard cannot be started. A program that does not exist ends with exit code 127.
     pub fn spawn(
         program: &Path,
         args: &[OsString],
@@ -123,10 +119,6 @@ impl Guarded {
     }
 
     /// Sends a signal to the child, if it still lives.
-    ///
-    /// # Errors
-    ///
-    /// When the signal cannot be sent.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if self.exit_code().is_some() {
             return Ok(());
@@ -135,10 +127,6 @@ impl Guarded {
     }
 
     /// Kills the child with SIGKILL and waits until it is gone. Its folder stays.
-    ///
-    /// # Errors
-    ///
-    /// When the child cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
         self.signal(Signal::SIGKILL)?;
         self.shell.wait().context("waiting for the guard")?;
@@ -146,10 +134,6 @@ impl Guarded {
     }
 
     /// Waits for the child to end by itself.
-    ///
-    /// # Errors
-    ///
-    /// When it has not ended within `limit`.
     pub async fn wait_exit(&mut self, limit: Duration) -> Result<i32> {
         let begin = Instant::now();
         loop {
@@ -177,10 +161,6 @@ pub fn is_alive(pid: i32) -> bool {
 }
 
 /// Waits until the process `pid` is gone.
-///
-/// # Errors
-///
-/// When it is still there after `limit`.
 pub async fn wait_gone(pid: i32, limit: Duration) -> Result<()> {
     within(&format!("the end of process {pid}"), limit, || async {
         !is_alive(pid)

@@ -6,7 +6,6 @@
 //! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
 //! - [`oidc`]: a certified `OpenID` provider, which is not ours.
 //! - [`browser`]: a real Chromium that visits the console.
-//! - [`manifest`]: what an operator pushes to Cloud Foundry.
 //! - [`program`]: the real receiver and worker as child processes.
 //! - [`router`]: a stand-in for the router of a sharded cluster.
 //! - [`build`]: events; [`rng`]: numbers from a seed; [`wait_until`]: waiting without sleeping.
@@ -15,7 +14,6 @@ pub mod abacus;
 pub mod browser;
 pub mod build;
 pub mod guard;
-pub mod manifest;
 pub mod mongod;
 mod npm;
 pub mod oidc;
@@ -28,6 +26,9 @@ mod unique;
 mod wait;
 mod workspace;
 
+/// Here, and not with the tests alone: they would be built with other features of its dependencies,
+/// and so the driver of MongoDB twice.
+pub use boon;
 pub use mongod::TestDatabase;
 pub use program::Program;
 pub use unique::unique;

@@ -39,10 +39,6 @@ pub struct OidcProvider {
 
 impl OidcProvider {
     /// Starts a provider that knows these clients, with a key of its own.
-    ///
-    /// # Errors
-    ///
-    /// When it is not installed and cannot be, or does not come to listen.
     pub async fn start(clients: &[OidcClient<'_>]) -> Result<Self> {
         let client = |&(id, secret, scope): &OidcClient<'_>| json!({ "client_id": id, "client_secret": secret, "scope": scope });
         let clients = clients.iter().map(client).collect::<Value>();
@@ -52,10 +48,6 @@ impl OidcProvider {
     /// Starts a provider at which people sign in through this client. Anybody may, with any
     /// password, and gets the scopes that were asked for, or those that `people` says for the name.
     /// Access tokens are valid for so many seconds.
-    ///
-    /// # Errors
-    ///
-    /// When it is not installed and cannot be, or does not come to listen.
     pub async fn for_people(
         (id, secret, scope): OidcClient<'_>,
         people: &Value,
@@ -90,10 +82,6 @@ impl OidcProvider {
     }
 
     /// A token with this scope, meant for `audience`: `urn:abacus` or `urn:sampler`.
-    ///
-    /// # Errors
-    ///
-    /// When it gives none.
     pub async fn token(&self, client: (&str, &str), scope: &str, audience: &str) -> Result<String> {
         let form = [
             ("grant_type", "client_credentials"),
@@ -113,10 +101,6 @@ impl OidcProvider {
     }
 
     /// A new key signs from now on. The one before stays published, older ones do not.
-    ///
-    /// # Errors
-    ///
-    /// When the provider is away.
     pub async fn rotate(&self) -> Result<()> {
         let request = self.http.post(format!("{}/rotate", self.issuer()));
         request.send().await?.error_for_status()?;
@@ -124,19 +108,11 @@ impl OidcProvider {
     }
 
     /// Kills it.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be killed.
     pub fn go_away(&self) -> Result<()> {
         self.program.kill()
     }
 
     /// Starts it again at the same address, with a new key alone.
-    ///
-    /// # Errors
-    ///
-    /// When it does not come to listen.
     pub async fn come_back(&mut self) -> Result<()> {
         let (_, port) = self
             .program
@@ -149,10 +125,6 @@ impl OidcProvider {
 
     /// What decides as another service would, by a library of its own and the keys of now: whether
     /// a token is one of this provider, meant for `audience`, and with that scope.
-    ///
-    /// # Errors
-    ///
-    /// When the keys cannot be had.
     pub async fn check(
         &self,
         audience: &str,

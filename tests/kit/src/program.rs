@@ -13,13 +13,16 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-pub use binaries::{BIN_DIR_VARIABLE, CLI, RECEIVER, WORKER, binary, build, build_cli};
+pub use binaries::{BIN_DIR_VARIABLE, CLI, RECEIVER, WORKER, binary, build, built_dir};
 use output::Output;
 
 use crate::guard::Guarded;
+use crate::wait::wait_until;
 
 /// How long a program may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(30);
+/// How long a line that is certain may be on its way.
+const LOG_LIMIT: Duration = Duration::from_mins(1);
 /// The log line that says where a program listens, in its field `address`.
 const LISTENING: &str = "listening";
 
@@ -30,7 +33,6 @@ pub struct Launch {
     path: Option<PathBuf>,
     args: Vec<OsString>,
     environment: Vec<(String, String)>,
-    folder: Option<PathBuf>,
     log_file: Option<PathBuf>,
 }
 
@@ -49,21 +51,6 @@ impl Launch {
             path: None,
             args: Vec::new(),
             environment,
-            folder: None,
-            log_file: None,
-        }
-    }
-
-    /// A command line as a platform starts it: by a shell, in a folder, with an environment that
-    /// holds only `PATH` and `HOME`.
-    pub fn command_line(name: &str, line: &str, folder: impl Into<PathBuf>) -> Self {
-        Self {
-            name: name.to_owned(),
-            path: Some("/bin/sh".into()),
-            // The shell makes way, so that a signal finds the program.
-            args: vec!["-c".into(), format!("exec {line}").into()],
-            environment: Vec::new(),
-            folder: Some(folder.into()),
             log_file: None,
         }
     }
@@ -97,10 +84,6 @@ impl Launch {
     }
 
     /// Starts the program and does not wait for anything.
-    ///
-    /// # Errors
-    ///
-    /// When it is not built and cannot be.
     pub async fn spawn(self) -> Result<Program> {
         let path = match self.path {
             Some(path) => path,
@@ -115,9 +98,6 @@ impl Launch {
                     .filter_map(|(name, value)| Some((name, value?))),
             );
             command.envs(self.environment);
-            if let Some(folder) = self.folder {
-                command.current_dir(folder);
-            }
             command.stderr(Stdio::piped());
         })?;
         output.follow(process.take_stdout());
@@ -131,10 +111,6 @@ impl Launch {
     }
 
     /// Starts the program and waits until it listens.
-    ///
-    /// # Errors
-    ///
-    /// When it ends instead, with what it has written; or when it does not listen in time.
     pub async fn start(self) -> Result<Program> {
         let mut program = self.spawn().await?;
         program.wait_listening().await?;
@@ -154,10 +130,6 @@ pub struct Program {
 impl Program {
     /// Starts a program with these variables in its environment and waits until it listens; see
     /// [`Launch::new`] for what else is there.
-    ///
-    /// # Errors
-    ///
-    /// When it does not come to listen.
     pub async fn start(name: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let mut launch = Launch::new(name);
         for (name, value) in environment {
@@ -173,9 +145,9 @@ impl Program {
                 self.address = Some(address);
                 return Ok(());
             }
-            if let Some(code) = self.exit_code() {
-                // Its last words may still be on their way through the pipe.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+            if let Some(code) = self.exit_code()
+                && self.output.has_ended()
+            {
                 bail!(
                     "{} has ended with code {code}:\n{}",
                     self.name,
@@ -226,38 +198,36 @@ impl Program {
         logs
     }
 
+    /// The log entries with that message, once there are this many: what a program does shows
+    /// elsewhere before its line has come through the pipe.
+    ///
+    /// # Panics
+    ///
+    /// When there are fewer for a minute.
+    pub async fn until_logged(&self, message: &str, count: usize) -> Vec<Value> {
+        wait_until(message, LOG_LIMIT, async || {
+            self.logs_of(message).len() >= count
+        })
+        .await;
+        self.logs_of(message)
+    }
+
     /// Asks it to stop.
-    ///
-    /// # Errors
-    ///
-    /// When the signal cannot be sent.
     pub fn sigterm(&self) -> Result<()> {
         self.process().signal(Signal::SIGTERM)
     }
 
     /// Kills it with SIGKILL, and waits until it is gone.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be killed.
     pub fn kill(&self) -> Result<()> {
         self.process().kill()
     }
 
     /// Stops it where it stands, with SIGSTOP.
-    ///
-    /// # Errors
-    ///
-    /// When the signal cannot be sent.
     pub fn freeze(&self) -> Result<()> {
         self.process().signal(Signal::SIGSTOP)
     }
 
     /// Lets it go on after [`Program::freeze`].
-    ///
-    /// # Errors
-    ///
-    /// When the signal cannot be sent.
     pub fn thaw(&self) -> Result<()> {
         self.process().signal(Signal::SIGCONT)
     }
@@ -267,15 +237,13 @@ impl Program {
         self.process().exit_code()
     }
 
-    /// Waits until it ends, and gives the exit code.
-    ///
-    /// # Errors
-    ///
-    /// When it has not ended within `limit`.
+    /// Waits until it ends and all that it has written is here, and gives the exit code.
     pub async fn wait_exit(&self, limit: Duration) -> Result<i32> {
         let begin = Instant::now();
         loop {
-            if let Some(code) = self.exit_code() {
+            if let Some(code) = self.exit_code()
+                && self.output.has_ended()
+            {
                 return Ok(code);
             }
             let rest = limit.checked_sub(begin.elapsed());

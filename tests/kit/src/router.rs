@@ -180,7 +180,6 @@ fn own_answer(command: &Document, state: &Mutex<State>) -> Option<Document> {
     }
 }
 
-/// A message that answers a request.
 fn message(request: &[u8], answer: &Document) -> Vec<u8> {
     let mut bytes = vec![0; HEADER + 5];
     bytes[8..12].copy_from_slice(&request[4..8]);

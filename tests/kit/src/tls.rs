@@ -28,10 +28,6 @@ pub struct Authority {
 
 impl Authority {
     /// A new authority of that name.
-    ///
-    /// # Errors
-    ///
-    /// When its certificate cannot be made or written.
     pub fn new(name: &str) -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -50,10 +46,6 @@ impl Authority {
 
     /// Issues a certificate for 127.0.0.1 and localhost, for a server or a client of that name.
     /// The file holds its key, too, as MongoDB wants it.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be made or written.
     pub fn issue(&self, name: &str) -> Result<PathBuf> {
         let names = ["127.0.0.1", "localhost"].map(str::to_owned);
         let mut params = CertificateParams::new(names)?;
@@ -82,10 +74,6 @@ pub struct TlsFront {
 
 impl TlsFront {
     /// Starts in front of `behind`, with the certificate and key of a file.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be used, or there is no port.
     pub async fn start(behind: SocketAddr, file: &Path) -> Result<Self> {
         let certificate = CertificateDer::from_pem_file(file).context("a certificate")?;
         let key = PrivateKeyDer::from_pem_file(file).context("a key")?;
@@ -102,7 +90,6 @@ impl TlsFront {
         Ok(Self { address, serving })
     }
 
-    /// Where it is.
     pub fn base_url(&self) -> String {
         format!("https://{}", self.address)
     }

@@ -54,10 +54,6 @@ impl Shared {
 
 impl StandInUaa {
     /// Starts serving on the runtime that is running, with one RSA key.
-    ///
-    /// # Errors
-    ///
-    /// When there is no port, or no key can be made.
     pub async fn start(discovery: Discovery) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.context("listening")?;
@@ -133,10 +129,6 @@ impl StandInUaa {
     }
 
     /// Signs with a new key from now on. The old ones are still shown.
-    ///
-    /// # Errors
-    ///
-    /// When no key can be made.
     pub fn rotate(&self) -> Result<()> {
         let key = self.make_key()?;
         self.sign_with(key);
@@ -144,10 +136,6 @@ impl StandInUaa {
     }
 
     /// Makes a key that nobody knows yet. That takes a while.
-    ///
-    /// # Errors
-    ///
-    /// When no key can be made.
     pub fn make_key(&self) -> Result<SigningKey> {
         let name = self.shared.state().next_key_name();
         SigningKey::rsa(&name)
@@ -211,10 +199,6 @@ impl StandInUaa {
     }
 
     /// Serves again after [`StandInUaa::go_away`], on the same port.
-    ///
-    /// # Errors
-    ///
-    /// If the port is taken.
     pub async fn come_back(&self) -> Result<()> {
         self.go_away().await;
         let listener = TcpListener::bind(self.address).await;

@@ -35,10 +35,6 @@ where
 }
 
 /// Waits until `condition` comes true.
-///
-/// # Errors
-///
-/// With `what` when `limit` passes first.
 pub async fn within<C, F>(what: &str, limit: Duration, mut condition: C) -> Result<()>
 where
     C: FnMut() -> F,

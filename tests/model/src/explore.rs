@@ -8,27 +8,33 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::protocol::{Action, Protocol};
 use crate::scenario::Scenario;
+use crate::update::{UpdateAction, Updates};
 
 /// The most states to explore: a broken protocol may have infinitely many.
 const STATES_MAX: usize = 20_000_000;
 
 /// The result of an exploration.
 #[derive(Clone, Debug)]
-pub struct Explored {
+pub struct Explored<A = Action> {
     /// How many different states there are.
     pub states: usize,
     /// How many steps lead from one of them to another.
     pub steps: usize,
     /// What was found, with the actions that lead there: violations of what must always hold, and
     /// examples of what must be possible.
-    pub found: BTreeMap<&'static str, Vec<Action>>,
+    pub found: BTreeMap<&'static str, Vec<A>>,
 }
 
 /// Goes through all states.
 pub fn explore(scenario: Scenario) -> Explored {
     let threads = available_parallelism().map_or(1, NonZeroUsize::get);
     let checker = Protocol(scenario).checker().threads(threads);
-    Explored::from(&checker.spawn_dfs().join())
+    explored(&checker.spawn_dfs().join())
+}
+
+/// The same for updates. Their shortest violations are found.
+pub fn explore_updates(updates: Updates) -> Explored<UpdateAction> {
+    explored(&updates.checker().spawn_bfs().join())
 }
 
 /// Searches for violations of these properties, the shortest first, until it has one of each.
@@ -36,18 +42,21 @@ pub fn find_violations(scenario: Scenario, properties: &[&'static str]) -> Explo
     let all: BTreeSet<_> = properties.iter().copied().collect();
     let checker = Protocol(scenario).checker().target_state_count(STATES_MAX);
     let checker = checker.finish_when(HasDiscoveries::AllOf(all));
-    Explored::from(&checker.spawn_bfs().join())
+    explored(&checker.spawn_bfs().join())
 }
 
-impl<C: Checker<Protocol>> From<&C> for Explored {
-    fn from(checker: &C) -> Self {
-        let discoveries = checker.discoveries().into_iter();
-        Self {
-            states: checker.unique_state_count(),
-            steps: checker.state_count(),
-            found: discoveries
-                .map(|(name, path)| (name, path.into_actions()))
-                .collect(),
-        }
+fn explored<M>(checker: &impl Checker<M>) -> Explored<M::Action>
+where
+    M: Model,
+    M::State: Clone + PartialEq,
+    M::Action: Clone + PartialEq,
+{
+    let discoveries = checker.discoveries().into_iter();
+    Explored {
+        states: checker.unique_state_count(),
+        steps: checker.state_count(),
+        found: discoveries
+            .map(|(name, path)| (name, path.into_actions()))
+            .collect(),
     }
 }

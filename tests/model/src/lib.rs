@@ -10,7 +10,7 @@
 //! - What a worker does is what the [`Driver`](sampler_domain::Driver) asks for, the same machine
 //!   that the worker carries out; the intervals, ids and usages are those of `sampler_domain`.
 //! - What is kept changes by the rules of the store in memory
-//!   ([`Table`](sampler_store::memory::Table)), which passes the same contract suite as MongoDB.
+//!   ([`Table`](sampler_store_testing::memory::Table)), which passes the same contract suite as MongoDB.
 //! - The receiver is the steps of `receiver/src/controllers/events.rs`, written again: it reads the
 //!   clock, then calls the store once.
 //!
@@ -34,6 +34,8 @@
 //! - An operator gives up the usage of a suspended span that no worker has in hand, and later has it
 //!   sent again. One worker does that in four steps; it may die or sleep between two of them, while the
 //!   span goes on, is complete or removed. Abacus may refuse it.
+//! - Abacus sets a usage aside that it has accepted. One worker learns that, and notes it on the span and
+//!   then on the entry; it may die or sleep in between. A usage that is sent again counts.
 //! - The clock goes on at any time; complete spans are removed once their retention is over.
 //!
 //! # Liveness
@@ -49,9 +51,10 @@
 //!
 //! One target, at most two spans of up to three intervals by the minute, at most five moments of
 //! one clock that all share, and two workers with one span in hand each. In MongoDB a start looks
-//! for an overlap before it inserts; here both is one step. Span adoption from an original Sampler
+//! for an overlap before it inserts; here both is one step. Span adoption from the original Sampler
 //! and changes of the policy are left to the simulation. States are told apart by 64-bit hashes.
 
+mod confirm;
 mod explore;
 mod properties;
 mod protocol;
@@ -62,11 +65,13 @@ mod state;
 mod update;
 mod worker;
 
-pub use explore::{Explored, explore, find_violations};
+pub use confirm::Confirmer;
+pub use explore::{Explored, explore, explore_updates, find_violations};
 pub use properties::{
     ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS,
-    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, RESENT, SAME_BYTES, SAMPLED_COUNTS, SKIPPED,
-    SUSPENDED, SUSPENDED_BY_REFUSAL, TAKEN_BACK, WAKES_AFTER_REMOVAL, WITHIN_END,
+    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, RESENT, SAME_BYTES, SAMPLED_COUNTS, SET_ASIDE,
+    SKIPPED, SUSPENDED, SUSPENDED_BY_REFUSAL, TAKEN_BACK, WAKES_AFTER_REMOVAL, WINDOWS, WITHHELD,
+    WITHIN_END,
 };
 pub use protocol::{Action, Protocol};
 pub use receiver::Request;
@@ -74,6 +79,7 @@ pub use resend::Resender;
 pub use scenario::{Event, Mutant, Scenario, at, start, stop};
 pub use state::{History, Message, Provider, Removed, State, Worker};
 pub use update::{
-    COMPLETED, HALVES_ONCE, INCOMPLETE, NOT_CLAIMED, NOT_DENIED, NOT_HALVED, Other, REPEATED,
-    UPDATES_MUST_HOLD, UpdateAction, UpdateHistory, UpdateRequest, UpdateState, Updates,
+    COMPLETED, HALVES_ONCE, INCOMPLETE, MISTAKEN, NOT_CLAIMED, NOT_DENIED, NOT_HALVED, ONE_START,
+    Other, REPEATED, SentUpdates, UPDATES_MUST_HOLD, UpdateAction, UpdateHistory, UpdateMutant,
+    UpdateRequest, UpdateState, Updates,
 };

@@ -1,30 +1,44 @@
 //! Goes through all states of each scenario, and says how many there are.
 
+use std::fmt::Debug;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use sampler_model::{MUST_HOLD, Scenario, explore};
+use sampler_model::{
+    Explored, MUST_HOLD, Scenario, UPDATES_MUST_HOLD, Updates, explore, explore_updates,
+};
 
 fn main() -> ExitCode {
     let mut holds = true;
     for (name, scenario) in Scenario::all() {
-        let begun = Instant::now();
-        let explored = explore(scenario);
-        let seconds = begun.elapsed().as_secs_f64();
-        println!(
-            "{name}: {} states, {} steps, {seconds:.1} s",
-            explored.states, explored.steps
-        );
-        for (property, actions) in &explored.found {
-            if MUST_HOLD.contains(property) {
-                holds = false;
-                println!("  broken: {property}, by {actions:#?}");
-            }
-        }
+        holds &= tell(name, &MUST_HOLD, || explore(scenario));
+    }
+    for (name, updates) in Updates::all() {
+        holds &= tell(name, &UPDATES_MUST_HOLD, || explore_updates(updates));
     }
     if holds {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Says how many states there are, and what does not hold in one of them. Returns whether all holds.
+fn tell<A: Debug>(name: &str, must_hold: &[&str], explore: impl FnOnce() -> Explored<A>) -> bool {
+    let begun = Instant::now();
+    let explored = explore();
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{name}: {} states, {} steps, {seconds:.1} s",
+        explored.states, explored.steps
+    );
+    let broken = explored.found.iter();
+    let mut broken = broken
+        .filter(|(property, _)| must_hold.contains(property))
+        .peekable();
+    let holds = broken.peek().is_none();
+    for (property, actions) in broken {
+        println!("  broken: {property}, by {actions:#?}");
+    }
+    holds
 }

@@ -1,9 +1,12 @@
 //! What must hold in every state.
 
-use sampler_domain::{Entry, EntryState, Span};
-use sampler_store::memory::StoredSpan;
+use std::collections::BTreeMap;
+
+use sampler_domain::{Entry, EntryState, Granularity, Interval, Span, SpanId, Timestamp};
+use sampler_store_testing::memory::StoredSpan;
 use stateright::Property;
 
+use crate::confirm::is_aside;
 use crate::protocol::Protocol;
 use crate::resend::{is_given_up, uncorrected};
 use crate::state::{State, Worker};
@@ -32,11 +35,12 @@ pub const SAME_BYTES: &str = "what is posted again says the same";
 pub const LEDGER: &str = "the ledger proves what is sampled";
 /// Nothing is suspended that only waits: a suspended span was refused, as often as was decided.
 pub const SUSPENDED_BY_REFUSAL: &str = "a suspended span was refused";
+/// What never counted is never taken back, as far as anybody can know that it does not count.
+pub const WINDOWS: &str = "no window counts less than nothing";
 /// Whatever happened, once faults cease every stopped span gets complete.
 pub const LIVENESS: &str = "every stopped span ends complete";
 
-/// All that must hold.
-pub const MUST_HOLD: [&str; 12] = [
+pub const MUST_HOLD: [&str; 13] = [
     ONE_OPEN_SPAN,
     KEPT_ONCE,
     COUNTED_ONCE,
@@ -48,6 +52,7 @@ pub const MUST_HOLD: [&str; 12] = [
     SAME_BYTES,
     LEDGER,
     SUSPENDED_BY_REFUSAL,
+    WINDOWS,
     LIVENESS,
 ];
 
@@ -67,12 +72,17 @@ pub const PROBED: &str = "a probe can be accepted";
 pub const SKIPPED: &str = "a usage can be skipped";
 
 /// In some run what was given up counts in the end. Only where an operator has it sent again.
-pub const RESENT: &str = "a usage that was skipped can be sent again";
+pub const RESENT: &str = "a usage that did not count can be sent again";
+
+/// In some run what was skipped or set aside is taken back, and that is not sent.
+pub const WITHHELD: &str = "what never counted can be taken back";
+
+/// In some run it is known that a usage was set aside. Only where Abacus does that.
+pub const SET_ASIDE: &str = "a usage can be set aside";
 
 /// All that must be possible: a model in which nothing happens holds, too.
 pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, WAKES_AFTER_REMOVAL];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Property<Protocol>> {
     vec![
         Property::always(ONE_OPEN_SPAN, |_, state: &State| has_one_open_span(state)),
@@ -103,6 +113,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
                 spans(state).all(|span| is_suspended_rightly(protocol, span))
             },
         ),
+        Property::always(WINDOWS, |_, state: &State| no_window_is_below_zero(state)),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
             let rest = protocol.fair_run(state);
             // Spans without an end are not driven on.
@@ -130,9 +141,17 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::sometimes(RESENT, |_, state: &State| {
             let mut entries = state.table.entries().map(|kept| &kept.entry);
             entries.any(|entry| {
-                let is_over = entry.skipped_at.is_some() && entry.resend.is_none();
+                let was_out = entry.skipped_at.is_some() || entry.set_aside_at.is_some();
+                let is_over = was_out && entry.resend.is_none();
                 is_over && entry.state == EntryState::Accepted
             })
+        }),
+        Property::sometimes(WITHHELD, |_, state: &State| {
+            state.table.entries().any(|kept| kept.entry.withheld)
+        }),
+        Property::sometimes(SET_ASIDE, |_, state: &State| {
+            let mut entries = state.table.entries().map(|kept| &kept.entry);
+            entries.any(|entry| entry.state == EntryState::SetAside)
         }),
         Property::sometimes(WAKES_AFTER_REMOVAL, |_, state: &State| {
             let mut in_hand = state.workers.iter().filter_map(Worker::span);
@@ -187,7 +206,7 @@ fn counts_what_is_sampled(state: &State, span: &Span) -> bool {
     let planned = span.processing.planned.as_ref();
     let billed = state.billed(&span.id, planned.map(|planned| planned.interval));
     let skipped = span.processing.totals.skipped - uncorrected(state, span);
-    billed + skipped == span.sampled_to().since(span.start)
+    billed + skipped + aside(state, span) == span.sampled_to().since(span.start)
 }
 
 fn is_conserved(state: &State) -> bool {
@@ -195,7 +214,7 @@ fn is_conserved(state: &State) -> bool {
     let mut complete = complete.map(|span| {
         let length = span.end.map(|end| end.since(span.start));
         let skipped = span.processing.totals.skipped - uncorrected(state, span);
-        let counts = state.billed(&span.id, None) + skipped;
+        let counts = state.billed(&span.id, None) + skipped + aside(state, span);
         (length, Some(counts))
     });
     let kept = complete.all(|(length, counts)| length == counts);
@@ -206,6 +225,37 @@ fn is_conserved(state: &State) -> bool {
         let skipped: i64 = skipped.map(|entry| entry.interval.duration()).sum();
         removed.length == state.billed(id, None) + skipped
     })
+}
+
+/// What the totals of a span count as billed, and Abacus has set aside, or would have to if it had been
+/// sent, ms.
+fn aside(state: &State, span: &Span) -> i64 {
+    let planned = span.processing.planned.as_ref();
+    let planned = planned.map(|planned| &planned.usage_guid);
+    let entries = state.table.entries_of(&span.id, None).into_iter();
+    let aside = entries.filter(|entry| {
+        let is_withheld = entry.set_aside_at.is_some() && entry.accepted_at.is_none();
+        Some(&entry.usage_guid) != planned
+            && !counts(state, entry)
+            && (is_aside(state, entry) || is_withheld)
+    });
+    aside.map(|entry| entry.interval.duration()).sum()
+}
+
+/// What counts in each window of each span. Where something was taken back of which nobody could know that
+/// it was set aside, that is excused.
+fn no_window_is_below_zero(state: &State) -> bool {
+    let mut windows: BTreeMap<(&SpanId, Timestamp), (i64, bool)> = BTreeMap::new();
+    for usage in &state.counted {
+        let (start, end) = usage.interval;
+        let window = Granularity::Minute.window_of(Interval { start, end }.midpoint());
+        let of_window = windows.entry((&usage.span, window)).or_default();
+        let plan = (usage.span.clone(), start, end);
+        of_window.0 += usage.duration;
+        of_window.1 |= state.history.blind.contains(&plan);
+    }
+    let mut windows = windows.values();
+    windows.all(|(sum, is_excused)| *sum >= 0 || *is_excused)
 }
 
 fn is_proved(state: &State) -> bool {
@@ -250,12 +300,14 @@ fn is_span_proved(state: &State, span: &Span) -> bool {
         && span.difference() == 0
 }
 
-/// Whether an entry says what is: what is given up does not count, unless it is being sent again, and all
-/// else does.
+/// Whether an entry says what is: what is given up or set aside does not count, unless it is being sent
+/// again, and all else does, or nobody knows yet that it was set aside.
 fn says(state: &State, entry: &Entry) -> bool {
     match entry.state {
-        EntryState::Skipped => entry.resend.is_some() || !counts(state, entry),
-        _ => counts(state, entry),
+        EntryState::Skipped | EntryState::SetAside => {
+            entry.resend.is_some() || !counts(state, entry)
+        }
+        _ => counts(state, entry) || is_aside(state, entry),
     }
 }
 

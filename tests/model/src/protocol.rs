@@ -7,6 +7,7 @@ use sampler_store::{KeptCause, Resumption};
 use stateright::{Model, Property};
 use uuid::Uuid;
 
+use crate::confirm::{self, Confirmer};
 use crate::receiver::Request;
 use crate::resend::{self, Resender};
 use crate::scenario::{Mutant, Scenario};
@@ -19,7 +20,6 @@ const STEPS_MAX: usize = 200;
 /// More rounds of probes and going on than any cause needs.
 const ROUNDS_MAX: usize = 8;
 
-/// The protocol, in one scenario.
 #[derive(Clone, Debug)]
 pub struct Protocol(pub Scenario);
 
@@ -60,6 +60,13 @@ pub enum Action {
     WorkerDies(usize),
     /// A usage arrives at Abacus.
     Arrive(Arc<Message>),
+    /// A usage arrives at Abacus, which accepts it and sets it aside.
+    SetAside(Arc<Message>),
+    /// A worker hears that a usage was set aside.
+    Ask(String),
+    /// It takes the next step with that.
+    StepConfirm,
+    ConfirmerDies,
     /// A complete span is removed, as its retention is over.
     Remove(SpanId),
 }
@@ -80,6 +87,14 @@ impl Model for Protocol {
         actions.extend(self.skippable(state).map(Action::Skip));
         self.resend_actions(state, actions);
         actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
+        if confirm::may_be_set_aside(&self.0, state) {
+            actions.extend(state.in_flight.iter().cloned().map(Action::SetAside));
+        }
+        if state.confirmer == Confirmer::Idle {
+            actions.extend(confirm::askable(state).into_iter().map(Action::Ask));
+        } else {
+            actions.extend([Action::StepConfirm, Action::ConfirmerDies]);
+        }
         actions.extend(self.removable(state).into_iter().map(Action::Remove));
     }
 
@@ -142,7 +157,7 @@ impl Protocol {
         let resendable = resend::resendable(&self.0, state).into_iter();
         actions.extend(resendable.map(Action::Resend));
         if state.resender == Resender::Idle {
-            let due = resend::due(state).into_iter();
+            let due = resend::due(&self.0, state).into_iter();
             actions.extend(due.map(Action::TakeUp));
             return;
         }
@@ -226,6 +241,10 @@ impl Protocol {
             Action::ResenderDies => state.resender = Resender::Idle,
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
             Action::Arrive(message) => worker::arrive(state, &message),
+            Action::SetAside(message) => confirm::set_aside(state, &message),
+            Action::Ask(usage) => state.confirmer = Confirmer::Told(usage),
+            Action::StepConfirm => confirm::step(&self.0, state),
+            Action::ConfirmerDies => state.confirmer = Confirmer::Idle,
             Action::Remove(span) => remove(state, &span),
         }
     }

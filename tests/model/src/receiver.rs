@@ -13,7 +13,6 @@ use crate::state::State;
 /// An event that a receiver has admitted and takes to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which event.
     pub event: usize,
     /// Whether its timestamp was within the slack.
     pub admitted: bool,

@@ -4,13 +4,16 @@
 
 use std::sync::Arc;
 
-use sampler_domain::{Change, Changed, Entry, EntryState, Resend, Resent, Span, Timestamp, Usage};
+use sampler_domain::{
+    Change, Changed, Entry, EntryState, NotCounted, Resend, Resent, Span, Timestamp, Usage,
+};
 use sampler_store::EntryKey;
 use uuid::Uuid;
 
+use crate::confirm::ASK;
 use crate::scenario::{Mutant, Scenario};
 use crate::state::{Message, State};
-use crate::worker::{ACCEPTANCE, arrive, is_counted};
+use crate::worker::{ACCEPTANCE, arrive, is_counted, is_taken};
 
 /// The worker that sends again, between two of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +26,9 @@ pub enum Resender {
     Accepted(Box<Entry>),
     /// It has read the span, and is about to correct its totals.
     Correcting(Box<Entry>, Box<Span>),
-    /// The totals are right; the mark is about to go.
+    /// The span is right; what was withheld is about to be marked.
+    Marking(Box<Entry>),
+    /// The mark is about to go.
     Ending(Box<Entry>),
 }
 
@@ -33,15 +38,21 @@ pub(crate) fn resendable(scenario: &Scenario, state: &State) -> Vec<String> {
         return Vec::new();
     }
     let entries = state.table.entries().map(|kept| &kept.entry);
+    let may = |entry: &&Entry| !entry.withheld || scenario.is_broken(Mutant::ResendsWithheldFirst);
     let free = entries.filter(|entry| entry.is_resendable() && entry.resend.is_none());
+    let free = free.filter(may);
     free.map(|entry| entry.usage_guid.clone()).collect()
 }
 
 /// An operator has a usage sent again: its entry is marked.
 pub(crate) fn mark(state: &mut State, usage_guid: &str) {
     state.history.resends += 1;
+    let Some(from) = state.table.entry(usage_guid).map(|kept| kept.entry.state) else {
+        return;
+    };
     let resend = Resend {
         act: Uuid::from_u128(state.history.resends.into()),
+        from,
         at: Timestamp::MIN,
         due_at: Timestamp::MIN,
         acceptance: None,
@@ -58,11 +69,14 @@ fn key_of(state: &State, usage_guid: &str) -> Option<EntryKey> {
 }
 
 /// The marked usages that the worker may take up: those that their span has noted as given up.
-pub(crate) fn due(state: &State) -> Vec<String> {
+pub(crate) fn due(scenario: &Scenario, state: &State) -> Vec<String> {
+    let is_broken = scenario.is_broken(Mutant::ResendsBeforeTheNote);
     let marked = state.table.due_resends(state.now, usize::MAX).into_iter();
     let noted = marked.filter(|entry| {
         let span = state.table.find(&entry.span);
-        !entry.is_resendable() || span.is_none_or(|it| it.processing.version > entry.version)
+        is_broken
+            || !entry.is_resendable()
+            || span.is_none_or(|it| it.processing.version > entry.version)
     });
     noted.map(|entry| entry.usage_guid).collect()
 }
@@ -88,7 +102,7 @@ pub(crate) fn take_up(scenario: &Scenario, state: &mut State, usage_guid: &str) 
     };
 }
 
-fn message_of(entry: &Entry) -> Message {
+pub(crate) fn message_of(entry: &Entry) -> Message {
     let usage = Usage::of_entry(entry);
     let interval = (entry.interval.start, entry.interval.end);
     Message::of(entry.span.clone(), interval, usage)
@@ -98,8 +112,11 @@ fn message_of(entry: &Entry) -> Message {
 pub(crate) fn can_step(state: &State) -> bool {
     match &state.resender {
         Resender::Idle => false,
-        Resender::Posting(_, message) => is_counted(state, message),
-        Resender::Accepted(_) | Resender::Correcting(..) | Resender::Ending(_) => true,
+        Resender::Posting(_, message) => is_taken(state, message),
+        Resender::Accepted(_)
+        | Resender::Correcting(..)
+        | Resender::Marking(_)
+        | Resender::Ending(_) => true,
     }
 }
 
@@ -111,6 +128,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State) {
         Resender::Posting(entry, message) => accept(scenario, state, entry, &message),
         Resender::Accepted(entry) => read(scenario, state, entry),
         Resender::Correcting(entry, span) => correct(state, entry, &span),
+        Resender::Marking(entry) => mark_withheld(state, entry),
         Resender::Ending(entry) => {
             end(state, &entry);
             Resender::Idle
@@ -134,11 +152,15 @@ fn accept(
     entry: Box<Entry>,
     message: &Arc<Message>,
 ) -> Resender {
-    if !is_counted(state, message) {
+    if !is_taken(state, message) {
         return Resender::Posting(entry, Arc::clone(message));
     }
     let table = Arc::make_mut(&mut state.table);
-    if !table.accept_resent(&entry, &ACCEPTANCE) {
+    let asked = Entry {
+        ask_again: (scenario.asides_max > 0).then_some(ASK),
+        ..(*entry).clone()
+    };
+    if !table.accept_resent(&asked, &ACCEPTANCE) {
         return Resender::Idle;
     }
     if scenario.is_broken(Mutant::ResentBeforeTotals) {
@@ -147,21 +169,25 @@ fn accept(
     Resender::Accepted(entry)
 }
 
-/// Reads the span whose totals are to be corrected. What it names as counted last goes first; and this
-/// mark must be there after the read.
+/// Reads the span that is to be corrected. What it names as counted last goes first; and this mark must be
+/// there after the read.
 fn read(scenario: &Scenario, state: &mut State, entry: Box<Entry>) -> Resender {
-    let span = state.table.find(&entry.span).cloned();
-    let Some(span) = span.filter(|span| span.counts(entry.version)) else {
-        return Resender::Ending(entry);
-    };
-    let Some(act) = act_of(&entry) else {
+    let (Some(act), Some(reason)) = (act_of(&entry), entry.marked_from()) else {
         return Resender::Idle;
+    };
+    let span = state.table.find(&entry.span).cloned();
+    let span = span.filter(|span| match reason {
+        NotCounted::Skipped { .. } => span.counts(entry.version),
+        NotCounted::SetAside => span.knows_uncounted(entry.interval),
+    });
+    let Some(span) = span else {
+        return Resender::Marking(entry);
     };
     let key = EntryKey::of(&entry);
     let last = span.processing.resent.clone();
     let is_named = last.as_ref().is_some_and(|last| last.act == act);
     if is_named && !scenario.is_broken(Mutant::ResentCountsTwice) {
-        return Resender::Ending(entry);
+        return Resender::Marking(entry);
     }
     let table = Arc::make_mut(&mut state.table);
     if let Some(last) = last.filter(|_| !is_named) {
@@ -172,13 +198,13 @@ fn read(scenario: &Scenario, state: &mut State, entry: Box<Entry>) -> Resender {
         table.end_resend(&counted, last.act, None);
     }
     if !table.has_resend(&key, act) && !scenario.is_broken(Mutant::ResentBeforeTotals) {
-        return Resender::Ending(entry);
+        return Resender::Marking(entry);
     }
     Resender::Correcting(entry, Box::new(span))
 }
 
 fn correct(state: &mut State, entry: Box<Entry>, span: &Span) -> Resender {
-    let Some(act) = act_of(&entry) else {
+    let (Some(act), Some(reason)) = (act_of(&entry), entry.marked_from()) else {
         return Resender::Idle;
     };
     let change = Change::Resent {
@@ -186,12 +212,30 @@ fn correct(state: &mut State, entry: Box<Entry>, span: &Span) -> Resender {
             usage_guid: entry.usage_guid.clone(),
             act,
         },
-        duration: entry.interval.duration(),
+        interval: entry.interval,
+        reason,
     };
     match Arc::make_mut(&mut state.table).change(span, &change) {
-        Changed::Made => Resender::Ending(entry),
+        Changed::Made => Resender::Marking(entry),
         Changed::Rejected => Resender::Accepted(entry),
     }
+}
+
+/// Marks what was withheld when the usage was taken back, unless such a piece is still planned: then the mark
+/// stays, and all of it is done again.
+fn mark_withheld(state: &mut State, entry: Box<Entry>) -> Resender {
+    let span = state.table.find(&entry.span);
+    if span.is_some_and(|span| span.plans_to_withhold(entry.interval)) {
+        return Resender::Idle;
+    }
+    if let Some(resend) = &entry.resend {
+        let table = Arc::make_mut(&mut state.table);
+        for withheld in table.withheld_of(&entry) {
+            let mark = resend.of_withheld(&withheld);
+            table.mark_resend(&EntryKey::of(&withheld), &mark);
+        }
+    }
+    Resender::Ending(entry)
 }
 
 fn end(state: &mut State, entry: &Entry) {
@@ -213,7 +257,7 @@ pub(crate) fn run(scenario: &Scenario, state: &mut State) {
         }
         if state.resender != Resender::Idle {
             step(scenario, state);
-        } else if let Some(usage_guid) = due(state).first() {
+        } else if let Some(usage_guid) = due(scenario, state).first() {
             take_up(scenario, state, usage_guid);
         } else {
             return;
@@ -228,7 +272,10 @@ const RUN_MAX: usize = 64;
 pub(crate) fn is_given_up(span: Option<&Span>, entry: &Entry) -> bool {
     let last = span.and_then(|span| span.processing.resent.as_ref());
     let is_named = |act: Uuid| last.is_some_and(|last| last.act == act);
-    let is_uncorrected = act_of(entry).is_some_and(|act| !is_named(act));
+    let is_uncorrected = entry
+        .resend
+        .as_ref()
+        .is_some_and(|resend| resend.from == EntryState::Skipped && !is_named(resend.act));
     entry.state == EntryState::Skipped || is_uncorrected
 }
 

@@ -65,6 +65,14 @@ pub enum Mutant {
     ResentBeforeTotals,
     /// Totals are corrected whether they count the resend already or not.
     ResentCountsTwice,
+    /// A usage is sent again before its span has noted that it is skipped.
+    ResendsBeforeTheNote,
+    /// What takes back a usage that never counted is posted.
+    PostsWhatIsWithheld,
+    /// What was withheld is sent before the usage that it takes back.
+    ResendsWithheldFirst,
+    /// That Abacus has set a usage aside is noted on its entry alone, not on its span.
+    SetAsideUnknownToSpan,
 }
 
 /// What happens in a model.
@@ -96,7 +104,9 @@ pub struct Scenario {
     pub suspend_after: u32,
     /// Whether an operator may skip a usage that is refused.
     pub may_skip: bool,
-    /// How often an operator has a usage sent again that was skipped.
+    /// How often Abacus sets a usage aside that it has accepted.
+    pub asides_max: u8,
+    /// How often an operator has a usage sent again that was skipped or set aside.
     pub resends_max: u8,
     /// What is broken.
     pub mutant: Option<Mutant>,
@@ -104,7 +114,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 6] {
+    pub fn all() -> [(&'static str, Self); 7] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
@@ -112,6 +122,7 @@ impl Scenario {
             ("refusal", Self::refusal()),
             ("skip", Self::skip()),
             ("resend", Self::resend()),
+            ("aside", Self::aside()),
         ]
     }
 
@@ -143,6 +154,7 @@ impl Scenario {
             retry: 30_000,
             suspend_after: 0,
             may_skip: false,
+            asides_max: 0,
             resends_max: 0,
             mutant: None,
         }
@@ -210,6 +222,20 @@ impl Scenario {
         }
     }
 
+    /// One target that is started and stopped late, and an Abacus that sets a usage aside which it had
+    /// accepted. A worker learns that, and an operator has the usage sent again.
+    pub fn aside() -> Self {
+        Self {
+            moments: [30, 80, 190].map(at).to_vec(),
+            retention: 90_000,
+            workers: 1,
+            failures_max: 0,
+            asides_max: 1,
+            resends_max: 1,
+            ..Self::outage()
+        }
+    }
+
     /// The same with something broken.
     #[must_use]
     pub fn broken(mut self, mutant: Mutant) -> Self {
@@ -217,7 +243,6 @@ impl Scenario {
         self
     }
 
-    /// Whether this is what is broken.
     pub fn is_broken(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }

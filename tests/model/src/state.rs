@@ -6,8 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use sampler_domain::{Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage};
-use sampler_store::memory::Table;
+use sampler_store_testing::memory::Table;
 
+use crate::confirm::Confirmer;
 use crate::resend::Resender;
 use crate::scenario::Scenario;
 
@@ -34,6 +35,10 @@ pub struct State {
     pub in_flight: BTreeSet<Arc<Message>>,
     /// Usages that Abacus counts.
     pub counted: BTreeSet<Arc<Message>>,
+    /// Usages that Abacus has accepted and set aside. One that comes again counts.
+    pub aside: BTreeSet<Arc<Message>>,
+    /// The worker that asks whether usages count.
+    pub confirmer: Confirmer,
     /// What happened so far, for the properties alone.
     pub history: History,
 }
@@ -74,7 +79,6 @@ pub struct Message {
     pub span: SpanId,
     /// Start and end of the interval that it is for; Abacus does not know them.
     pub interval: (Timestamp, Timestamp),
-    /// Its `dedup_id`.
     pub dedup_id: String,
     /// Its `start` and `end`.
     pub dated: (Timestamp, Timestamp),
@@ -93,10 +97,13 @@ pub struct History {
     pub passed_an_end: bool,
     /// A usage was posted again, and said something else.
     pub resent_otherwise: bool,
-    /// The spans that were removed.
     pub removed: BTreeMap<SpanId, Removed>,
     /// How many spans were opened: documents get their ids by it.
     pub opened: u64,
+    /// How often Abacus has set a usage aside.
+    pub asides: u8,
+    /// Plans that take back a usage of which nobody could know that it was set aside.
+    pub blind: BTreeSet<(SpanId, Timestamp, Timestamp)>,
     /// How often an operator had a usage sent again: acts get their ids by it.
     pub resends: u8,
     /// How many usages were posted; only where a mutant makes ids of it.
@@ -123,6 +130,8 @@ impl State {
             resender: Resender::Idle,
             in_flight: BTreeSet::new(),
             counted: BTreeSet::new(),
+            aside: BTreeSet::new(),
+            confirmer: Confirmer::Idle,
             history: History {
                 kept: vec![0; scenario.events.len()],
                 ..History::default()
@@ -187,7 +196,6 @@ impl Message {
         Self::of(span.id.clone(), interval, Usage::new(span, planned))
     }
 
-    /// A usage for this interval of this span.
     pub(crate) fn of(span: SpanId, interval: (Timestamp, Timestamp), usage: Usage) -> Self {
         let duration = usage
             .measured_usage

@@ -1,76 +1,92 @@
 //! The model of updates: two changes of two spans, between which programs may die and others may act.
 //!
-//! A request for an update is the steps of `receiver/src/controllers/events/update.rs`, written again:
-//! four reads (what stands in the way first, then which halves are kept), the stop, the start. Two such requests are under way at any time, each a
-//! repeat of the other; either dies between any two steps, and another takes its place. In between,
-//! events of others come in once each, or never.
+//! A request for an update is the steps of [`UpdateIntake`], which the receiver carries out, too. Two
+//! requests are under way at any time. They are for the same update, or for two that have the same id by
+//! mistake. Either dies between any two steps, and its repeat takes its place. In between, events of
+//! others come in once each, or never.
+
+mod transitions;
 
 use std::sync::Arc;
 
 use sampler_domain::{
-    EventId, Id, Measures, Span, SpanId, StopEvent, Target, Timestamp, UpdateEvent,
+    EventId, Half, HalfKept, Id, IntakeRules, Measures, Refusal, Slack, Span, SpanId, StartEvent,
+    StopEvent, Target, Timestamp, UpdateEvent, UpdateIntake, UpdateRead, UpdateStep,
 };
-use sampler_store::memory::Table;
 use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
-use stateright::{Model, Property};
+use sampler_store_testing::memory::Table;
 use uuid::Uuid;
 
 use crate::scenario::at;
 
-/// Requests for the update that are under way at a time.
+/// Requests that are under way at a time.
 const REQUESTS: usize = 2;
 
-/// An update in each of the worlds that it may find.
+/// Updates in each of the worlds that they may find.
 #[derive(Clone, Debug)]
 pub struct Updates {
-    /// Whether the target stays, so that only its quantities change.
-    pub stays: bool,
-    /// Whether it is looked for what would refuse either half. The planted bug: it is not.
-    pub looks: bool,
+    pub sent: SentUpdates,
+    /// What is broken, if anything is.
+    pub mutant: Option<UpdateMutant>,
 }
 
-/// Where a request is. What it has read is all its memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The updates that are sent, all under one id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentUpdates {
+    /// One, to another plan.
+    Change,
+    /// One of the quantities: the target stays.
+    Resize,
+    /// Two, from two targets to one.
+    ToOneTarget,
+    /// Two, from one target to two.
+    FromOneTarget,
+}
+
+/// Planted bugs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateMutant {
+    /// It is not looked for what would refuse the start.
+    DoesNotLook,
+    /// The halves that are kept are read before what may stand in the way.
+    ReadsHalvesFirst,
+    /// A stop that was kept by another request counts as one of this update.
+    TrustsRepeatedStop,
+    /// A start that was kept by another request counts as one of this update.
+    TrustsRepeatedStart,
+}
+
+/// A request. What it has read is all its memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "what it knows is small, and independent"
+    reason = "what is noted of it is small, and independent"
 )]
 pub struct UpdateRequest {
-    /// The step that is next.
-    step: Step,
-    /// The span of the previous target that was open when it looked, and could be ended.
-    open: Option<SpanId>,
-    /// The spans of the new target that had not ended when it looked.
-    others: Vec<SpanId>,
-    /// Its stop was kept before.
+    /// The number of its update.
+    update: usize,
+    intake: UpdateIntake,
+    /// Whether it has taken a step.
+    has_begun: bool,
+    /// Its stop was kept before, and its start was not.
     had_stop: bool,
-    /// Its start was kept before.
-    had_start: bool,
     /// It has made the stop itself.
     stopped: bool,
     /// Something else was written since it began.
     is_disturbed: bool,
+    /// The halves that it has read too early, where that is planted.
+    early: Option<[Vec<Span>; 2]>,
 }
 
-/// The steps of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Step {
-    #[default]
-    LookAtPrevious,
-    LookAtTarget,
-    FindStart,
-    FindStop,
-    Stop,
-    Start,
-}
-
-/// What a request is answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// 201.
     Kept,
     /// A refusal that says that nothing was kept.
     Refused,
+    /// `id-taken`, to an update whose stop is kept.
+    Mistaken,
     /// `update-incomplete`.
     Incomplete,
 }
@@ -79,7 +95,7 @@ enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpdateState {
     table: Arc<Table>,
-    requests: [UpdateRequest; REQUESTS],
+    requests: Vec<UpdateRequest>,
     /// Events of others that have not come in yet.
     others: Vec<Other>,
     history: UpdateHistory,
@@ -99,6 +115,8 @@ pub struct UpdateHistory {
     incomplete: bool,
     /// A request was answered 201 that found its stop kept, and no start.
     completed: bool,
+    /// A request whose stop was kept met the start of another update under the id.
+    mistaken: bool,
 }
 
 /// Events of others.
@@ -131,43 +149,85 @@ pub const NOT_CLAIMED: &str = "an update that is kept is kept as a whole";
 pub const NOT_HALVED: &str = "an update is halved by what comes in between alone";
 /// Each half is kept once, and the update does not end what it has started.
 pub const HALVES_ONCE: &str = "each half is kept once";
+/// One use is billed once, whatever updates go by one id.
+pub const ONE_START: &str = "one span is started under an id";
 /// A half that is there is completed by a repeat, once nothing stands in the way.
 pub const COMPLETED: &str = "a repeat completes an update";
 
-/// All that must hold.
-pub const UPDATES_MUST_HOLD: [&str; 5] =
-    [NOT_DENIED, NOT_CLAIMED, NOT_HALVED, HALVES_ONCE, COMPLETED];
+pub const UPDATES_MUST_HOLD: [&str; 6] = [
+    NOT_DENIED,
+    NOT_CLAIMED,
+    NOT_HALVED,
+    HALVES_ONCE,
+    ONE_START,
+    COMPLETED,
+];
 
 /// Something comes in between the halves.
 pub const INCOMPLETE: &str = "something can come in between";
+/// Two updates under one id meet, and the one that comes second is told so.
+pub const MISTAKEN: &str = "two updates can meet under one id";
 /// A request dies between the halves, and a repeat completes the update.
 pub const REPEATED: &str = "an update can be completed by a repeat";
 
 impl Updates {
-    fn event(&self) -> UpdateEvent {
-        let previous = target("previous");
-        UpdateEvent {
+    /// All that hold, with their names.
+    pub fn all() -> [(&'static str, Self); 4] {
+        [
+            ("change", SentUpdates::Change),
+            ("resize", SentUpdates::Resize),
+            ("to one target", SentUpdates::ToOneTarget),
+            ("from one target", SentUpdates::FromOneTarget),
+        ]
+        .map(|(name, sent)| (name, Self { sent, mutant: None }))
+    }
+
+    /// The updates that are sent. Both targets of the first come from here.
+    fn events(&self) -> Vec<UpdateEvent> {
+        let targets: &[[&str; 2]] = match self.sent {
+            SentUpdates::Change => &[["previous", "new"]],
+            SentUpdates::Resize => &[["previous", "previous"]],
+            SentUpdates::ToOneTarget => &[["previous", "new"], ["second", "new"]],
+            SentUpdates::FromOneTarget => &[["previous", "new"], ["previous", "other"]],
+        };
+        let event = |[previous, new]: &[&str; 2]| UpdateEvent {
             id: id("update"),
             timestamp: moment(),
-            target: if self.stays {
-                previous.clone()
-            } else {
-                target("new")
-            },
-            previous,
+            target: target(new),
+            previous: target(previous),
             measures: Measures::default(),
+        };
+        targets.iter().map(event).collect()
+    }
+
+    fn request(&self, update: usize) -> UpdateRequest {
+        let rules = IntakeRules {
+            slack: Slack { past: 0, future: 0 },
+            lenient_repeats: false,
+            may_overlap: false,
+        };
+        UpdateRequest {
+            update,
+            intake: UpdateIntake::new(self.events()[update].clone(), rules, moment()),
+            has_begun: false,
+            had_stop: false,
+            stopped: false,
+            is_disturbed: false,
+            early: None,
         }
     }
 
-    /// A world in which the previous target is in use, and what the new one finds in its way.
+    /// A world in which the previous targets are in use, and what the new one finds in its way.
     fn world(&self, before: &[Other], others: Vec<Other>) -> UpdateState {
+        let updates = self.events().len();
         let mut state = UpdateState {
             table: Arc::default(),
-            requests: std::array::from_fn(|_| UpdateRequest::default()),
+            requests: (0..REQUESTS).map(|it| self.request(it % updates)).collect(),
             others,
             history: UpdateHistory::default(),
         };
         open(&mut state, "first", &target("previous"), -10);
+        open(&mut state, "first", &target("second"), -10);
         for other in before {
             self.let_in(&mut state, *other);
         }
@@ -175,20 +235,21 @@ impl Updates {
     }
 
     fn let_in(&self, state: &mut UpdateState, other: Other) {
-        let event = self.event();
-        let stop = |of: &Target, name: &str| StopEvent {
-            id: Some(id(name)),
-            timestamp: moment(),
-            target: of.clone(),
+        let UpdateEvent {
+            target, previous, ..
+        } = &self.events()[0];
+        let mut stop = |of: &Target, name: &str| {
+            let event = StopEvent {
+                id: Some(id(name)),
+                timestamp: moment(),
+                target: of.clone(),
+            };
+            end(state, &event, None) == StopOutcome::Ended
         };
         let wrote = match other {
-            Other::StartTarget => open(state, "other start", &event.target, 0),
-            Other::StopTarget => {
-                end(state, &stop(&event.target, "other stop")) == StopOutcome::Ended
-            }
-            Other::StopPrevious => {
-                end(state, &stop(&event.previous, "previous stop")) == StopOutcome::Ended
-            }
+            Other::StopTarget => stop(target, "other stop"),
+            Other::StopPrevious => stop(previous, "previous stop"),
+            Other::StartTarget => open(state, "other start", target, 0),
         };
         if wrote {
             disturb(state, REQUESTS);
@@ -197,246 +258,192 @@ impl Updates {
 
     /// Takes the next step of a request; the answer, if it has one then.
     fn step(&self, state: &mut UpdateState, index: usize) -> Option<Answer> {
-        let (event, mut request) = (self.event(), state.requests[index].clone());
-        let table = &state.table;
-        let answer = match request.step {
-            Step::LookAtPrevious => {
-                request.open = open_before(table, &event);
-                None
+        let mut request = state.requests[index].clone();
+        request.has_begun = true;
+        let event = request.intake.event().clone();
+        match request.intake.next() {
+            UpdateStep::Read(read) => {
+                let spans = self.read(&state.table, &mut request, read);
+                request.intake.on_spans(spans);
+                let intake = &request.intake;
+                request.had_stop |= !request.stopped && intake.has_stop() && !intake.has_start();
             }
-            Step::LookAtTarget => {
-                let others = table.find_not_ended(&event.target, event.timestamp);
-                request.others = others.into_iter().map(|span| span.id.clone()).collect();
-                None
-            }
-            Step::FindStart => {
-                request.had_start = started(table, &event).is_some();
-                None
-            }
-            Step::FindStop => {
-                let ended = table.find_by_stop_id(&event.previous, &event.id);
-                request.had_stop = ended.is_some();
-                self.decide(&event, &request, ended, started(table, &event))
-            }
-            Step::Stop if request.had_stop => None,
-            Step::Stop => {
-                let outcome = end(state, &event.stop());
-                request.stopped = outcome == StopOutcome::Ended;
+            UpdateStep::Keep(Half::Stop) => {
+                let answer = end(state, &event.stop(), Some(event.targets_digest()));
+                request.stopped = answer == StopOutcome::Ended;
+                let is_trusted = self.mutant == Some(UpdateMutant::TrustsRepeatedStop);
+                request.intake.on_kept(match answer {
+                    StopOutcome::Ended => Ok(HalfKept::Made),
+                    StopOutcome::Repeated if is_trusted => Ok(HalfKept::Made),
+                    StopOutcome::Repeated => Ok(HalfKept::Repeated),
+                    StopOutcome::NotOpen => Err(Refusal::NotOpen),
+                    other => panic!("nothing else is in the way of a stop: {other:?}"),
+                });
                 if request.stopped {
                     disturb(state, index);
                 }
-                let is_kept = matches!(outcome, StopOutcome::Ended | StopOutcome::Repeated);
-                (!is_kept).then_some(Answer::Refused)
             }
-            Step::Start if request.had_start => Some(Answer::Kept),
-            Step::Start => Some(self.start(state, index)),
-        };
-        request.step = request.step.next();
+            UpdateStep::Keep(Half::Start) => {
+                let update = Some(event.targets_digest());
+                let answer = start(state, "update", &event.target, moment(), update);
+                let is_trusted = self.mutant == Some(UpdateMutant::TrustsRepeatedStart);
+                request.intake.on_kept(match answer {
+                    StartOutcome::Opened => {
+                        disturb(state, index);
+                        Ok(HalfKept::Made)
+                    }
+                    StartOutcome::Repeated { .. } if is_trusted => Ok(HalfKept::Made),
+                    StartOutcome::Repeated { .. } => Ok(HalfKept::Repeated),
+                    StartOutcome::AlreadyOpen => Err(Refusal::AlreadyOpen),
+                    other => panic!("nothing else is in the way of a start: {other:?}"),
+                });
+            }
+            UpdateStep::IsIdFree(_) | UpdateStep::Kept { .. } | UpdateStep::Refused { .. } => {}
+        }
+        // No original is here that has the id.
+        while let UpdateStep::IsIdFree(_) = request.intake.next() {
+            request.intake.on_id(true);
+        }
+        let answer = answer_of(request.intake.next());
         state.requests[index] = request;
         answer
     }
 
-    /// The answer where nothing is to be written.
-    fn decide(
-        &self,
-        event: &UpdateEvent,
-        request: &UpdateRequest,
-        ended: Option<&Span>,
-        started: Option<&Span>,
-    ) -> Option<Answer> {
-        if request.had_stop && request.had_start {
-            return Some(Answer::Kept);
-        }
-        if !self.looks {
-            return None;
-        }
-        // What it has started is not what was used before.
-        let is_own = |id: &&SpanId| request.had_start && started.is_some_and(|it| it.id == **id);
-        let open = request.open.as_ref().filter(|id| !is_own(id));
-        if !request.had_stop && open.is_none() {
-            return Some(Answer::Refused);
-        }
-        let stays = event.target == event.previous;
-        let is_ended = |id: &&SpanId| {
-            let is_open = stays && !request.had_stop && open == Some(*id);
-            is_open || ended.is_some_and(|it| it.id == **id)
+    fn read(&self, table: &Table, request: &mut UpdateRequest, read: UpdateRead) -> Vec<Span> {
+        let event = request.intake.event();
+        let spans = |spans: Vec<&Span>| spans.into_iter().cloned().collect();
+        let find = |read: UpdateRead| -> Vec<Span> {
+            spans(match read {
+                UpdateRead::OpenOfPrevious => {
+                    table.find_not_ended(&event.previous, event.timestamp)
+                }
+                UpdateRead::NotEndedOfTarget => {
+                    table.find_not_ended(&event.target, event.timestamp)
+                }
+                UpdateRead::StartOfUpdate => {
+                    let found = table.find_by_start_id(&event.target, &event.id);
+                    found.into_iter().collect()
+                }
+                UpdateRead::StopOfUpdate => {
+                    let found = table.find_by_stop_id(&event.previous, &event.id);
+                    found.into_iter().collect()
+                }
+            })
         };
-        let is_blocked = request.others.iter().any(|id| !is_ended(&id));
-        (!request.had_start && is_blocked).then_some(if request.had_stop {
-            Answer::Incomplete
-        } else {
-            Answer::Refused
-        })
-    }
-
-    fn start(&self, state: &mut UpdateState, index: usize) -> Answer {
-        let event = self.event();
-        match start(state, "update", &event.target, moment()) {
-            StartOutcome::Opened => {
-                disturb(state, index);
-                Answer::Kept
+        let (start, stop) = (UpdateRead::StartOfUpdate, UpdateRead::StopOfUpdate);
+        match (self.mutant, read) {
+            (Some(UpdateMutant::DoesNotLook), UpdateRead::NotEndedOfTarget) => Vec::new(),
+            (Some(UpdateMutant::ReadsHalvesFirst), UpdateRead::OpenOfPrevious) => {
+                let early = [start, stop].map(find);
+                let found = find(read);
+                request.early = Some(early);
+                found
             }
-            StartOutcome::Repeated { .. } => Answer::Kept,
-            _ => Answer::Incomplete,
+            (Some(UpdateMutant::ReadsHalvesFirst), read) if read == start || read == stop => {
+                // What was read first, once.
+                let halves = request.early.clone();
+                if read == stop {
+                    request.early = None;
+                }
+                match halves {
+                    Some([started, _]) if read == start => started,
+                    Some([_, ended]) => ended,
+                    None => find(read),
+                }
+            }
+            (_, read) => find(read),
         }
     }
 
     fn note(&self, state: &mut UpdateState, index: usize, answer: Answer) {
-        let (event, request) = (self.event(), state.requests[index].clone());
-        let halves = halves(&state.table, &event);
+        let request = &state.requests[index];
+        let halves = halves(&state.table, request.intake.event());
         let history = &mut state.history;
         match answer {
             Answer::Kept => {
                 history.claimed |= halves != (1, 1);
-                history.completed |= request.had_stop && !request.had_start;
+                history.completed |= request.had_stop;
             }
             Answer::Refused => history.denied |= halves != (0, 0),
+            Answer::Mistaken => history.mistaken = true,
             Answer::Incomplete => {
                 history.incomplete = true;
                 history.halved |= request.stopped && !request.is_disturbed;
             }
         }
-        state.requests[index] = UpdateRequest::default();
+        state.requests[index] = self.request(request.update);
     }
 
     /// Whether a repeat that nobody disturbs makes the half that is missing.
-    fn is_completable(&self, state: &UpdateState) -> bool {
-        let event = self.event();
-        let mut state = state.clone();
-        let (stops, starts) = halves(&state.table, &event);
+    fn is_completable(&self, state: &UpdateState, update: usize) -> bool {
+        let event = &self.events()[update];
+        let (stops, starts) = halves(&state.table, event);
         let others = state.table.find_not_ended(&event.target, event.timestamp);
-        if (stops, starts) != (1, 0) || !others.is_empty() {
+        let is_met = state.table.find_by_start_id(&event.target, &event.id);
+        if (stops, starts) != (1, 0) || !others.is_empty() || is_met.is_some() {
             return true;
         }
-        state.requests[0] = UpdateRequest::default();
-        while state.requests[0].step < Step::Start {
-            if self.step(&mut state, 0).is_some() {
-                return false;
+        let mut state = state.clone();
+        state.requests[0] = self.request(update);
+        let answer = loop {
+            if let Some(answer) = self.step(&mut state, 0) {
+                break answer;
             }
-        }
-        self.step(&mut state, 0) == Some(Answer::Kept) && halves(&state.table, &event) == (1, 1)
+        };
+        answer == Answer::Kept && halves(&state.table, event) == (1, 1)
     }
 }
 
-impl Model for Updates {
-    type State = UpdateState;
-    type Action = UpdateAction;
-
-    fn init_states(&self) -> Vec<UpdateState> {
-        use Other::{StartTarget, StopPrevious, StopTarget};
-        let all = vec![StartTarget, StopTarget, StopPrevious];
-        vec![
-            self.world(&[], all),
-            self.world(&[StartTarget], vec![StopTarget, StopPrevious]),
-            self.world(&[StopPrevious], vec![StartTarget, StopTarget]),
-        ]
+fn answer_of(step: UpdateStep) -> Option<Answer> {
+    match step {
+        UpdateStep::Kept { .. } => Some(Answer::Kept),
+        UpdateStep::Refused { refusal, has_stop } => Some(match refusal {
+            _ if !has_stop => Answer::Refused,
+            Refusal::IdTaken(_) | Refusal::IdOfAnotherUpdate => Answer::Mistaken,
+            _ => Answer::Incomplete,
+        }),
+        _ => None,
     }
-
-    fn actions(&self, state: &UpdateState, actions: &mut Vec<UpdateAction>) {
-        actions.extend((0..REQUESTS).map(UpdateAction::Step));
-        let begun = (0..REQUESTS).filter(|index| state.requests[*index].step > Step::default());
-        actions.extend(begun.map(UpdateAction::Die));
-        actions.extend(state.others.iter().copied().map(UpdateAction::Other));
-    }
-
-    fn next_state(&self, last: &UpdateState, action: UpdateAction) -> Option<UpdateState> {
-        let mut state = last.clone();
-        match action {
-            UpdateAction::Step(index) => {
-                if let Some(answer) = self.step(&mut state, index) {
-                    self.note(&mut state, index, answer);
-                }
-            }
-            UpdateAction::Die(index) => state.requests[index] = UpdateRequest::default(),
-            UpdateAction::Other(other) => {
-                state.others.retain(|one| *one != other);
-                self.let_in(&mut state, other);
-            }
-        }
-        state.requests.sort();
-        Some(state)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always(NOT_DENIED, |_, state: &UpdateState| !state.history.denied),
-            Property::always(NOT_CLAIMED, |_, state: &UpdateState| !state.history.claimed),
-            Property::always(NOT_HALVED, |_, state: &UpdateState| !state.history.halved),
-            Property::always(HALVES_ONCE, |model: &Self, state: &UpdateState| {
-                let event = model.event();
-                let (stops, starts) = halves(&state.table, &event);
-                let is_own = |span: &Span| {
-                    span.start_id.as_ref() == Some(&event.id)
-                        && span.end_id.as_ref() == Some(&event.id)
-                };
-                stops <= 1 && starts <= 1 && !state.table.all().any(|kept| is_own(&kept.span))
-            }),
-            Property::always(COMPLETED, |model: &Self, state: &UpdateState| {
-                model.is_completable(state)
-            }),
-            Property::sometimes(INCOMPLETE, |_, state: &UpdateState| {
-                state.history.incomplete
-            }),
-            Property::sometimes(REPEATED, |_, state: &UpdateState| state.history.completed),
-        ]
-    }
-}
-
-impl Step {
-    fn next(self) -> Self {
-        match self {
-            Self::LookAtPrevious => Self::LookAtTarget,
-            Self::LookAtTarget => Self::FindStart,
-            Self::FindStart => Self::FindStop,
-            Self::FindStop => Self::Stop,
-            Self::Stop | Self::Start => Self::Start,
-        }
-    }
-}
-
-/// The span that the update would end.
-fn open_before(table: &Table, event: &UpdateEvent) -> Option<SpanId> {
-    let spans = table.find_not_ended(&event.previous, event.timestamp);
-    let mut open = spans.into_iter().filter(|span| span.end.is_none());
-    let span = open.find(|span| span.start <= event.timestamp)?;
-    Some(span.id.clone())
-}
-
-/// The span that the update has started.
-fn started<'t>(table: &'t Table, event: &UpdateEvent) -> Option<&'t Span> {
-    table.find_by_start_id(&event.target, &event.id)
 }
 
 /// How many spans were stopped, and how many started, by the update.
 fn halves(table: &Table, event: &UpdateEvent) -> (usize, usize) {
-    let id = Some(&event.id);
-    let stops = table.all().filter(|kept| kept.span.end_id.as_ref() == id);
-    let starts = table.all().filter(|kept| kept.span.start_id.as_ref() == id);
+    let targets = Some(event.targets_digest());
+    let stops = table.all().filter(|kept| kept.span.stop_update == targets);
+    let starts = table.all().filter(|kept| kept.span.start_update == targets);
     (stops.count(), starts.count())
 }
 
 /// Something was written while all requests but this one are under way.
 fn disturb(state: &mut UpdateState, except: usize) {
     for (index, request) in state.requests.iter_mut().enumerate() {
-        request.is_disturbed |= index != except && request.step > Step::default();
+        request.is_disturbed |= index != except && request.has_begun;
     }
 }
 
 fn open(state: &mut UpdateState, name: &str, target: &Target, seconds: i64) -> bool {
-    let outcome = start(state, name, target, moment().plus(seconds * 1_000));
+    let outcome = start(state, name, target, moment().plus(seconds * 1_000), None);
     outcome == StartOutcome::Opened
 }
 
-fn start(state: &mut UpdateState, name: &str, target: &Target, at: Timestamp) -> StartOutcome {
-    let event = sampler_domain::StartEvent {
+fn start(
+    state: &mut UpdateState,
+    name: &str,
+    target: &Target,
+    at: Timestamp,
+    update: Option<Uuid>,
+) -> StartOutcome {
+    let event = StartEvent {
         id: Some(id(name)),
         timestamp: at,
         target: target.clone(),
         measures: Measures::default(),
     };
     let number = state.table.all().count() as u64;
+    let mut span = Span::open(SpanId::new(at, number), event);
+    span.start_update = update;
     Arc::make_mut(&mut state.table).start(NewSpan {
-        span: Span::open(SpanId::new(at, number), event),
+        span,
         due_at: at,
         now: at,
         may_overlap: false,
@@ -444,20 +451,20 @@ fn start(state: &mut UpdateState, name: &str, target: &Target, at: Timestamp) ->
     })
 }
 
-fn end(state: &mut UpdateState, event: &StopEvent) -> StopOutcome {
+fn end(state: &mut UpdateState, event: &StopEvent, update: Option<Uuid>) -> StopOutcome {
     // Each request draws its own. Only those that are kept differ here, so that states do not.
     let ended = state.table.all().filter(|kept| kept.span.end.is_some());
     let new = NewStop {
         event: event.clone(),
         client: None,
-        update: None,
+        update,
         correlation_id: Uuid::from_u64_pair(1, ended.count() as u64),
         arrival: Arrival::Alone,
     };
     Arc::make_mut(&mut state.table).stop(&new)
 }
 
-/// When the update takes place.
+/// When the updates take place.
 fn moment() -> Timestamp {
     at(60)
 }

@@ -1,6 +1,7 @@
 //! What a worker does: it carries out what the real [`Driver`] asks for. Each function here is one
 //! step; between two of them anything may happen.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sampler_domain::partition::PARTITIONS;
@@ -9,8 +10,9 @@ use sampler_domain::{
     Planned, SUSPENDED_DUE_AT, Span, SpanId, Timestamp,
 };
 use sampler_store::DueQuery;
-use sampler_store::memory::Table;
+use sampler_store_testing::memory::Table;
 
+use crate::confirm::{ASK, is_blind};
 use crate::scenario::{Mutant, Scenario};
 use crate::state::{Message, State, Worker};
 
@@ -26,7 +28,6 @@ pub(crate) fn due(state: &State) -> Vec<SpanId> {
     due.into_iter().map(|(_, span)| span.id.clone()).collect()
 }
 
-/// The worker reads a span.
 pub(crate) fn read(scenario: &Scenario, state: &mut State, worker: usize, id: &SpanId) {
     let is_ignored = |span: &&Span| {
         span.processing.planned.is_some() && scenario.is_broken(Mutant::IgnoresPlansOfOthers)
@@ -53,6 +54,7 @@ pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
         Arc::make_mut(&mut driver).on_failed(Failure {
+            unanswered: true,
             suspends: scenario.is_broken(Mutant::SuspendsWhatWaits),
             ..failure(scenario, state)
         });
@@ -85,6 +87,7 @@ fn failure(scenario: &Scenario, state: &State) -> Failure {
         error: String::new(),
         status: None,
         blames_usage: false,
+        unanswered: false,
         suspends: false,
     }
 }
@@ -127,17 +130,24 @@ pub(crate) fn may_time_out(scenario: &Scenario, worker: &Worker) -> bool {
 pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
     match worker {
         Worker::Idle => false,
-        Worker::Posting(_, message) => is_counted(state, message),
+        Worker::Posting(_, message) => is_taken(state, message),
         Worker::Holding(_) | Worker::Calling(..) | Worker::WritingEntry(..) => true,
     }
 }
 
-/// A usage arrives at Abacus, which counts it unless it is a repeat.
+/// A usage arrives at Abacus, which counts it unless it is a repeat. One that was set aside counts now.
 pub(crate) fn arrive(state: &mut State, message: &Arc<Message>) {
     state.in_flight.remove(message);
     if !is_counted(state, message) {
+        state.aside.retain(|usage| !usage.repeats(message));
         state.counted.insert(Arc::clone(message));
     }
+}
+
+/// Whether Abacus has a usage, and answers so. What was set aside and is on its way again has no answer yet.
+pub(crate) fn is_taken(state: &State, message: &Message) -> bool {
+    let is_in = |usages: &BTreeSet<Arc<Message>>| usages.iter().any(|usage| usage.repeats(message));
+    is_counted(state, message) || is_in(&state.aside) && !is_in(&state.in_flight)
 }
 
 pub(crate) fn is_counted(state: &State, message: &Message) -> bool {
@@ -158,10 +168,10 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         // hears the answer: nobody can tell them apart.
         Action::WriteEntry(entry) => {
             let planned = driver.span().processing.planned.clone();
-            let is_skipped = entry.state == EntryState::Skipped;
-            if let Some(planned) =
-                planned.filter(|_| is_skipped && scenario.is_broken(Mutant::PostsWhatIsSkipped))
-            {
+            let is_skipped = entry.state == EntryState::Skipped && !entry.withheld;
+            let is_posted = is_skipped && scenario.is_broken(Mutant::PostsWhatIsSkipped)
+                || entry.withheld && scenario.is_broken(Mutant::PostsWhatIsWithheld);
+            if let Some(planned) = planned.filter(|_| is_posted) {
                 post(scenario, state, driver.span(), &planned);
             }
             write_entry(scenario, state, driver, &canonical_entry(*entry))
@@ -206,6 +216,7 @@ fn canonical_entry(entry: Entry) -> Box<Entry> {
         status: None,
         error: None,
         skipped_at: entry.skipped_at.map(|_| Timestamp::MIN),
+        set_aside_at: entry.set_aside_at.map(|_| Timestamp::MIN),
         ..entry
     })
 }
@@ -247,6 +258,7 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
         message.dated = (state.now, state.now);
     }
     let sent = state.counted.iter().chain(&state.in_flight);
+    let sent = sent.chain(&state.aside);
     let sent = sent.filter(|sent| sent.repeats(&message));
     let sent: Vec<Arc<Message>> = sent.cloned().collect();
     if scenario.is_broken(Mutant::ResendsOtherBytes) && !sent.is_empty() {
@@ -267,7 +279,7 @@ fn receive_answer(
     mut driver: Arc<Driver>,
     message: Arc<Message>,
 ) -> Worker {
-    if !is_counted(state, &message) {
+    if !is_taken(state, &message) {
         return Worker::Posting(driver, message);
     }
     Arc::make_mut(&mut driver).on_accepted(ACCEPTANCE);
@@ -292,6 +304,11 @@ fn write_entry(
     entry: &Entry,
 ) -> Worker {
     let table = Arc::make_mut(&mut state.table);
+    let is_asked = scenario.asides_max > 0 && entry.state == EntryState::Accepted;
+    let entry = &Entry {
+        ask_again: is_asked.then_some(ASK),
+        ..entry.clone()
+    };
     let kept = table.write_entry(entry.clone(), 0);
     if scenario.is_broken(Mutant::ExpiresBeforeCompletion) {
         table.expire(std::slice::from_ref(&entry.span));
@@ -387,7 +404,9 @@ fn note_plan(state: &mut State, id: &SpanId) {
     };
     let interval = planned.interval;
     let plan = (span.id.clone(), interval.start, interval.end);
+    let blind = is_blind(state, &span.id, interval).then(|| plan.clone());
     let is_new = state.history.planned.insert(plan);
+    state.history.blind.extend(blind.filter(|_| is_new));
     let passes = |end| (interval.start..interval.end).contains(&end) || end == interval.start;
     if is_new && span.end.is_some_and(passes) {
         state.history.passed_an_end = true;

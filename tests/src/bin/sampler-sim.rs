@@ -32,10 +32,20 @@ struct Arguments {
     /// Prints the log of the first seed, whether it fails or not, and runs no other.
     #[arg(long)]
     log: bool,
+    /// Plants a bug, by its name in `tests/src/sim/mutant.rs`: some seed must find it.
+    #[arg(long, value_parser = mutant, default_value = "None")]
+    planted: Mutant,
+}
+
+fn mutant(name: &str) -> Result<Mutant, String> {
+    let mut all = Mutant::ALL.into_iter().chain([Mutant::None]);
+    let found = all.find(|mutant| format!("{mutant:?}") == name);
+    found.ok_or_else(|| "no such bug".to_owned())
 }
 
 /// What the threads share.
 struct Shared {
+    mutant: Mutant,
     next: AtomicU64,
     end: u64,
     stats: Mutex<Stats>,
@@ -46,10 +56,11 @@ struct Shared {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.log {
-        return print_log(arguments.from);
+        return print_log(arguments.from, arguments.planted);
     }
     let began = Instant::now();
     let shared = Shared {
+        mutant: arguments.planted,
         next: AtomicU64::new(arguments.from),
         end: arguments.from.saturating_add(arguments.seeds),
         stats: Mutex::default(),
@@ -69,8 +80,12 @@ fn main() -> ExitCode {
     let done = shared.progress.position();
     shared.progress.finish_and_clear();
     report(done, &stats, began.elapsed());
+    if !failures.is_empty() {
+        // At once: to make one short can take longer than the run.
+        println!("failing seeds: {failures:?}");
+    }
     for seed in &failures {
-        explain(*seed);
+        explain(*seed, arguments.planted);
     }
     if failures.is_empty() {
         ExitCode::SUCCESS
@@ -79,8 +94,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn print_log(seed: u64) -> ExitCode {
-    let outcome = run_with_log(seed, Mutant::None);
+fn print_log(seed: u64, mutant: Mutant) -> ExitCode {
+    let outcome = run_with_log(seed, mutant);
     for line in &outcome.log {
         println!("{line}");
     }
@@ -104,7 +119,7 @@ fn work(shared: &Shared) {
         if seed >= shared.end {
             return;
         }
-        let outcome = run(seed, Mutant::None);
+        let outcome = run(seed, shared.mutant);
         shared
             .stats
             .lock()
@@ -139,11 +154,22 @@ fn report(done: u64, stats: &Stats, took: Duration) {
         "{} usages counted for a month between its end and its close; {} more were known too late",
         stats.closing, stats.excused
     );
+    println!(
+        "{} pieces withheld, {} of them sent later; {} usages set aside; repaired in the end: {} after a lost answer, {} after a death, {} after a \
+         lost note, {} after a second post",
+        stats.withheld,
+        stats.released,
+        stats.set_aside,
+        stats.lost_answers,
+        stats.deaths,
+        stats.lost_notes,
+        stats.second_posts
+    );
 }
 
 /// Says what goes wrong with a seed, as briefly as can be, and how to see it again.
-fn explain(seed: u64) {
-    let shrunk = shrink(seed, Mutant::None);
+fn explain(seed: u64, mutant: Mutant) {
+    let shrunk = shrink(seed, mutant);
     println!("\nseed {seed} fails:");
     for violation in shrunk.outcome.violations.iter().take(10) {
         println!("  {violation}");

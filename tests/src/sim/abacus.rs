@@ -1,152 +1,21 @@
-//! The stand-in for Abacus: it counts as the real one does, and fails as its conditions say.
+//! Abacus as one worker sees it: it fails as its conditions say. What it has is in its books
+//! ([`super::books`]).
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_abacus::{Answer, AnswerDate, Asked, Collector, Confirmer, Details, Posted};
-use sampler_domain::{Id, Interval, Timestamp, Usage};
+use sampler_domain::{Timestamp, Usage};
 use sampler_testkit::rng::Rng;
 
-use super::conditions::PostOutcome;
+use super::conditions::{PostOutcome, Transfer};
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
-use super::op::Kind;
+use super::posts::{Ticket, Told};
 use super::rng::CallRng;
-use super::setup::Closing;
 use super::world::{Tally, World, pause};
 use crate::calendar::{DAY, MINUTE};
-
-/// The key by which Abacus recognises a repeat; space and measures are not part of it.
-type Key = (String, Timestamp, Timestamp, [Id; 5]);
-
-/// All usages that count.
-#[derive(Default)]
-pub(crate) struct StandIn {
-    counted: Mutex<BTreeMap<Key, Usage>>,
-}
-
-impl StandIn {
-    /// All usages that count.
-    pub(crate) fn counted(&self) -> Vec<Usage> {
-        let counted = self.counted.lock().expect("nobody panics with it");
-        counted.values().cloned().collect()
-    }
-}
-
-/// The signed duration that a usage stands for.
-pub(crate) fn duration(usage: &Usage) -> i64 {
-    let measure = usage
-        .measured_usage
-        .last()
-        .expect("the duration comes last");
-    assert_eq!(measure.measure.as_str(), "duration");
-    measure.quantity.as_json().as_i64().expect("whole ms")
-}
-
-impl World {
-    /// Whether Abacus has a usage of this id.
-    fn has_counted(&self, usage: &Usage) -> bool {
-        let plans = &self.truth.facts().plans;
-        plans.get(&usage.dedup_id).is_some_and(|plan| plan.counted)
-    }
-
-    /// Abacus receives a usage, and counts it unless it is a repeat.
-    pub(crate) fn count(&self, usage: &Usage) {
-        let target = &usage.target;
-        let ids = [
-            target.organization_id.clone(),
-            target.resource_instance_id.clone(),
-            target.consumer_id.clone(),
-            target.resource_id.clone(),
-            target.plan_id.clone(),
-        ];
-        let key = (usage.dedup_id.clone(), usage.end, usage.start, ids);
-        let mut counted = self.abacus.counted.lock().expect("nobody panics with it");
-        if let Some(first) = counted.get(&key) {
-            if first != usage {
-                self.report_violation(format!(
-                    "{} was posted again with other content",
-                    usage.dedup_id
-                ));
-            }
-            return;
-        }
-        let today = self.now().as_millis().div_euclid(DAY);
-        if self.setup.puts_future_aside && usage.end.as_millis() >= (today + 1) * DAY {
-            self.report_violation(format!(
-                "{} was set aside: it lies after today",
-                usage.dedup_id
-            ));
-            return;
-        }
-        if !self.takes_for_its_month(usage) {
-            self.report_violation(format!(
-                "{} was set aside: its month is closed",
-                usage.dedup_id
-            ));
-            return;
-        }
-        self.log("Abacus", || {
-            format!("counts {} {}", usage.dedup_id, duration(usage))
-        });
-        counted.insert(key, usage.clone());
-        drop(counted);
-        self.note_counted(usage, duration(usage));
-    }
-}
-
-impl World {
-    /// Whether Abacus takes a usage for its month. A closed month takes none. But a usage that
-    /// nobody could deliver in time counts here all the same, so that the law can be checked for
-    /// it, too.
-    fn takes_for_its_month(&self, usage: &Usage) -> bool {
-        let Some(closing) = self.setup.closing else {
-            return true;
-        };
-        let now = self.now();
-        if usage.end >= closing.month_end || now < closing.month_end {
-            return true;
-        }
-        if now <= closing.closes_at() {
-            Tally::add(&self.tally.closing);
-            return true;
-        }
-        let excused = self.is_known_late(usage, closing);
-        if excused {
-            Tally::add(&self.tally.excused);
-        }
-        excused
-    }
-
-    /// Whether the store learned too late of the start, or of the stop that the interval leads to.
-    /// Or the start was reported so late that its backlog is too long, or an original Sampler has
-    /// planned an interval that ends too late.
-    fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
-        let facts = self.truth.facts();
-        let Some(plan) = facts.plans.get(&usage.dedup_id) else {
-            return false;
-        };
-        let kept = facts.kept.iter().filter(|kept| kept.span == plan.span);
-        let span_start = self.store.with(|table| Some(table.find(&plan.span)?.start));
-        let backlog = kept
-            .clone()
-            .find(|kept| kept.kind == Kind::Start)
-            .map_or(0, |kept| {
-                kept.kept_at.since(span_start.unwrap_or(kept.kept_at))
-            });
-        if backlog > closing.backlog_most {
-            return true;
-        }
-        let mut late = kept.filter(|kept| kept.kept_at > closing.quiet_from());
-        let end = self.store.with(|table| table.find(&plan.span)?.end);
-        let Interval { start, end: until } = plan.interval;
-        let by_stop = until < start || Some(until) == end;
-        facts.late_plans.contains(&plan.span)
-            || late.any(|kept| kept.kind == Kind::Start || by_stop)
-    }
-}
 
 /// Abacus's collector as one worker sees it.
 pub(crate) struct SimCollector {
@@ -249,13 +118,94 @@ impl SimCollector {
     }
 }
 
-/// Nobody asks here whether usages count.
-pub(crate) struct NeverAsked;
+/// Abacus as one worker asks it whether usages count.
+pub(crate) struct SimConfirmer {
+    pub(crate) world: Arc<World>,
+    pub(crate) name: String,
+    pub(crate) life: Arc<Lifecycle>,
+    pub(crate) call_rng: CallRng,
+}
 
 #[async_trait]
-impl Confirmer for NeverAsked {
-    async fn ask(&self, _: &str, _: &str, _: Timestamp) -> Asked {
-        Asked::Unknown
+impl Confirmer for SimConfirmer {
+    async fn ask(&self, location: &str, usage_guid: &str, _: Timestamp) -> Asked {
+        self.life.checkpoint().await;
+        let mut rng = self.call_rng.of("ask", self.world.now());
+        let slow = self.world.setup.scale.slow;
+        let transfer = self.world.abacus_conditions().post(&mut rng, slow);
+        pause(transfer.request_delay).await;
+        let error = format!("{:?}", transfer.outcome);
+        let asked = match transfer.outcome {
+            // What refuses usages knows those that it has.
+            PostOutcome::Accepted | PostOutcome::Sent | PostOutcome::Refused => {
+                let now = self.world.now();
+                self.world.abacus.ask(location, usage_guid, now)
+            }
+            PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
+                Asked::Failed { after: None, error }
+            }
+            PostOutcome::Overloaded => Asked::Failed {
+                after: Some(Duration::from_secs(1)),
+                error,
+            },
+            PostOutcome::Busy => Asked::Wait {
+                after: Duration::from_secs(1),
+            },
+        };
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
+        self.world.log(&self.name, || {
+            format!("asks for {usage_guid} at {location}: {asked:?}")
+        });
+        asked
+    }
+}
+
+impl SimCollector {
+    /// Abacus takes what was posted, or not. Returns the `Location` of its answer, where it takes it at
+    /// once.
+    async fn carry_out(
+        &self,
+        usage: &Usage,
+        transfer: Transfer<PostOutcome>,
+        ticket: Ticket,
+    ) -> Option<String> {
+        let (world, usage) = (Arc::clone(&self.world), usage.clone());
+        let take = async move {
+            let (location, is_taken) = world.take(&usage);
+            if is_taken {
+                world.note_taken(&ticket);
+            }
+            location
+        };
+        match transfer.outcome {
+            PostOutcome::Accepted | PostOutcome::Unanswered => {
+                pause(transfer.request_delay).await;
+                self.life.checkpoint().await;
+                Some(take.await)
+            }
+            PostOutcome::Sent => {
+                let sent = tokio::spawn(async move {
+                    pause(transfer.request_delay).await;
+                    take.await
+                });
+                Some(sent.await.expect("Abacus does not panic"))
+            }
+            PostOutcome::Late => {
+                tokio::spawn(async move {
+                    pause(transfer.request_delay + transfer.reply_delay).await;
+                    take.await
+                });
+                None
+            }
+            PostOutcome::Failed
+            | PostOutcome::Overloaded
+            | PostOutcome::Busy
+            | PostOutcome::Refused => {
+                pause(transfer.request_delay).await;
+                None
+            }
+        }
     }
 }
 
@@ -272,34 +222,10 @@ impl Collector for SimCollector {
         self.world.log(&self.name, || {
             format!("posts {} ({outcome:?})", usage.dedup_id)
         });
-        match outcome {
-            PostOutcome::Accepted | PostOutcome::Unanswered => {
-                pause(transfer.request_delay).await;
-                self.life.checkpoint().await;
-                self.world.count(&usage);
-            }
-            PostOutcome::Sent => {
-                let world = Arc::clone(&self.world);
-                let sent = tokio::spawn(async move {
-                    pause(transfer.request_delay).await;
-                    world.count(&usage);
-                });
-                sent.await.expect("Abacus does not panic");
-            }
-            PostOutcome::Late => {
-                let world = Arc::clone(&self.world);
-                tokio::spawn(async move {
-                    pause(transfer.request_delay + transfer.reply_delay).await;
-                    world.count(&usage);
-                });
-            }
-            PostOutcome::Failed | PostOutcome::Overloaded | PostOutcome::Busy => {
-                pause(transfer.request_delay).await;
-            }
-            PostOutcome::Refused => {
-                pause(transfer.request_delay).await;
-                self.world.note_usage_refused(&usage);
-            }
+        let ticket = self.world.note_post(&usage.dedup_id, &self.life);
+        let location = self.carry_out(&usage, transfer, ticket.clone()).await;
+        if outcome == PostOutcome::Refused {
+            self.world.note_usage_refused(&usage);
         }
         let date = self.date(outcome, &mut rng);
         pause(transfer.reply_delay).await;
@@ -307,13 +233,17 @@ impl Collector for SimCollector {
         let answer = self.answer(outcome, &mut rng);
         self.world.log(&self.name, || format!("hears {answer:?}"));
         let answer = self.as_heard(answer);
+        self.world.note_told(&ticket, Told::of(&answer));
         let status = match answer {
             Answer::Accepted => Some(202),
             Answer::Refused { .. } => Some(400),
+            Answer::TryAgain { .. } if outcome == PostOutcome::Overloaded => Some(503),
             Answer::Wait { .. } | Answer::TryAgain { .. } => None,
         };
         let details = Details {
             status,
+            location: location.filter(|_| status == Some(202)),
+            unsent: outcome == PostOutcome::Failed,
             ..Details::default()
         };
         Posted {

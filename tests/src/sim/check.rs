@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampler_domain::{Entry, EntryState, Span, SpanId, Target, Usage};
+use sampler_domain::{Entry, EntryState, Span, SpanId, Target, Timestamp, Usage};
 
-use super::abacus::duration;
+use super::books::duration;
 use super::op::{Event, Kind};
 use super::provider::{Reply, Sent};
 use super::world::{OTHER_PLAN, World, measures, millis, target};
@@ -13,12 +13,12 @@ use super::world::{OTHER_PLAN, World, measures, millis, target};
 struct Spans {
     /// Those that came in as events.
     ours: Vec<Span>,
-    /// Those that an original Sampler left.
+    /// Those that the original Sampler left.
     originals: Vec<Span>,
 }
 
 impl World {
-    /// Reports all violations; `originals` are the ids of spans that an original Sampler left.
+    /// Reports all violations; `originals` are the ids of spans that the original Sampler left.
     /// Returns the length of all spans, ms.
     pub(crate) fn check(&self, originals: &BTreeSet<SpanId>) -> i64 {
         let kept = self.store.all().into_iter().map(|kept| kept.span);
@@ -35,6 +35,7 @@ impl World {
         self.check_refusals(&spans);
         self.check_incomplete(&spans);
         self.check_ledger(&spans);
+        self.check_withheld();
         let lengths = spans
             .all()
             .filter_map(|span| Some(span.end?.since(span.start)));
@@ -49,7 +50,7 @@ impl World {
                 self.report_violation(format!("span {} is not complete at the end", span.id));
                 continue;
             };
-            let length = end.since(span.start) - self.skipped_of(&span.id);
+            let length = end.since(span.start) - self.missing_of(&span.id);
             let sum = self.truth.facts().sums.get(&span.id).copied();
             if sum != Some(length) {
                 self.report_violation(format!(
@@ -73,10 +74,16 @@ impl World {
     /// Entries, totals, how far spans are sampled, and what Abacus counts agree, entry by entry.
     fn check_ledger(&self, spans: &Spans) {
         let facts = self.truth.facts();
-        let counted = self.abacus.counted().into_iter();
-        let counted: BTreeMap<String, Usage> = counted
-            .map(|usage| (usage.dedup_id.clone(), usage))
-            .collect();
+        let by_guid = |usages: Vec<Usage>| -> BTreeMap<String, Usage> {
+            let named = usages
+                .into_iter()
+                .map(|usage| (usage.dedup_id.clone(), usage));
+            named.collect()
+        };
+        let (counted, aside) = (
+            by_guid(self.abacus.counted()),
+            by_guid(self.abacus.set_aside()),
+        );
         for (guid, plan) in &facts.plans {
             let has_entry = facts.entries.contains_key(guid);
             if has_entry != (plan.noted && !plan.interval.is_empty()) {
@@ -94,6 +101,14 @@ impl World {
             };
             let is_right = match entry.state {
                 EntryState::Skipped => !counted.contains_key(guid),
+                EntryState::SetAside if facts.plans.get(guid).is_some_and(|plan| plan.withheld) => {
+                    !counted.contains_key(guid)
+                }
+                EntryState::SetAside => aside.get(guid).is_some_and(same),
+                _ if self.may_be_aside(entry) => {
+                    let taken = counted.get(guid).or(aside.get(guid));
+                    taken.is_some_and(same)
+                }
                 _ => counted.get(guid).is_some_and(same),
             };
             if !is_right {
@@ -110,11 +125,14 @@ impl World {
             });
             let is_skipped = |entry: &&Entry| entry.state == EntryState::Skipped;
             let (skipped, billed): (Vec<&Entry>, Vec<&Entry>) = of_span.partition(is_skipped);
+            let unanswered = skipped.iter().filter(|entry| entry.unanswered);
+            let unanswered = unanswered.map(|entry| entry.interval.duration());
             let skipped = skipped.iter().map(|entry| entry.interval.duration());
             let lengths = billed.iter().map(|entry| entry.interval.duration());
             let lengths: Vec<i64> = lengths.collect();
             let fits = lengths.iter().sum::<i64>() == totals.billed
                 && skipped.sum::<i64>() == totals.skipped
+                && unanswered.sum::<i64>() == totals.unanswered
                 && lengths.len() as u64 == totals.usages
                 && span.difference() == 0;
             if !fits {
@@ -123,7 +141,35 @@ impl World {
         }
     }
 
-    /// What an original Sampler had sampled of a span before it came here.
+    /// What was withheld is sent once the usage counts that it takes back.
+    fn check_withheld(&self) {
+        let facts = self.truth.facts();
+        let kept = self.store.with(|table| {
+            let entries = table.entries().map(|kept| &kept.entry);
+            let withheld = entries.filter(|entry| entry.withheld && entry.resend.is_none());
+            withheld.cloned().collect::<Vec<Entry>>()
+        });
+        for entry in kept {
+            let mut taken_back = facts.entries.values().filter(|other| {
+                other.span == entry.span && entry.interval.takes_back(other.interval)
+            });
+            if !taken_back.any(Entry::is_resendable) {
+                self.report_violation(format!(
+                    "{entry:?} is withheld, and what it takes back counts"
+                ));
+            }
+        }
+    }
+
+    /// Whether nobody could find out that Abacus has set aside what the ledger says is accepted: nobody asks,
+    /// or the `Location` is that of a repeat.
+    fn may_be_aside(&self, entry: &Entry) -> bool {
+        let location = entry.location.as_ref();
+        let has_document = location.is_some_and(|it| self.abacus.has_document(it));
+        entry.state == EntryState::Accepted && !(self.setup.confirms && has_document)
+    }
+
+    /// What the original Sampler had sampled of a span before it came here.
     fn sampled_before(&self, span: &Span) -> i64 {
         let facts = self.truth.facts();
         let plans = facts
@@ -163,24 +209,16 @@ impl World {
         }
     }
 
-    /// Each window in which Abacus accumulates has the usage of that window, whatever was taken
-    /// back: no interval crosses a boundary. Intervals that an original Sampler has planned may.
+    /// Each window in which Abacus accumulates has the usage of that window, without what is skipped or set
+    /// aside and was not sent again; whatever was taken back: no interval crosses a boundary. Intervals that
+    /// the original Sampler has planned may.
     fn check_windows(&self, spans: &Spans) {
-        let window = |moment| self.setup.scale.coarse.window_of(moment);
-        let mut counted: BTreeMap<(SpanId, _), i64> = BTreeMap::new();
-        {
-            let facts = self.truth.facts();
-            let span_of = |usage: &Usage| Some(facts.plans.get(&usage.dedup_id)?.span.clone());
-            for usage in self.abacus.counted() {
-                if let Some(id) = span_of(&usage) {
-                    *counted.entry((id, window(usage.end))).or_default() += duration(&usage);
-                }
-            }
-            // What is skipped stands for its window, too.
-            let skipped = facts.plans.values();
-            for plan in skipped.filter(|plan| plan.skipped && !plan.counted) {
-                let at = window(plan.interval.midpoint());
-                let sum = counted.entry((plan.span.clone(), at)).or_default();
+        let mut counted = self.truth.facts().windows.clone();
+        let mut missing: BTreeMap<(SpanId, Timestamp), i64> = BTreeMap::new();
+        for plan in self.truth.facts().plans.values() {
+            if plan.noted && !plan.counted {
+                let window = self.window_of(plan.interval.midpoint());
+                let sum = missing.entry((plan.span.clone(), window)).or_default();
                 *sum += plan.interval.duration();
             }
         }
@@ -190,11 +228,11 @@ impl World {
             while from < end {
                 let boundary = self.setup.scale.coarse.boundary_after(from).unwrap_or(end);
                 let until = boundary.min(end);
-                let sum = counted
-                    .remove(&(span.id.clone(), window(from)))
-                    .unwrap_or_default();
-                if sum != until.since(from) {
-                    let (id, due) = (&span.id, until.since(from));
+                let at = (span.id.clone(), self.window_of(from));
+                let sum = counted.remove(&at).unwrap_or_default();
+                let due = until.since(from) - missing.remove(&at).unwrap_or_default();
+                if sum != due {
+                    let id = &span.id;
                     self.report_violation(format!(
                         "span {id} has {sum} ms from {from}, not {due} ms"
                     ));
@@ -202,7 +240,11 @@ impl World {
                 from = until;
             }
         }
+        // Beyond the end, what counts is what is missing of that which was taken back.
         let ours: BTreeSet<&SpanId> = spans.ours.iter().map(|span| &span.id).collect();
+        for (at, sum) in missing {
+            *counted.entry(at).or_default() += sum;
+        }
         counted.retain(|(id, _), sum| *sum != 0 && ours.contains(id));
         if !counted.is_empty() {
             self.report_violation(format!("{counted:?} lies outside of its span"));

@@ -38,7 +38,6 @@ pub(crate) enum CallOutcome {
     Late,
 }
 
-/// The outcome of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PostOutcome {
     /// Counted, and accepted.

@@ -41,6 +41,9 @@ pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
     if setup.has_operator {
         generator.operators();
     }
+    if setup.has_operator || setup.confirms {
+        generator.bad_stops();
+    }
     generator.ops.sort_by_key(|op| op.at);
     combine(setup, generator.ops)
 }
@@ -257,7 +260,7 @@ impl Generator<'_> {
         });
     }
 
-    /// A span that an original Sampler leaves behind: fresh, planned, posted, stopped or all.
+    /// A span that the original Sampler leaves behind: fresh, planned, posted, stopped or all.
     fn original(&mut self) {
         let at = self.rng.between(0, self.horizon());
         let target = self.rng.below(self.setup.well_behaved.len() + 1) + 16;
@@ -317,6 +320,16 @@ impl Generator<'_> {
         for _ in 0..rng.between(4, 24) {
             let at = rng.between(from, horizon);
             let act = Action::Operator(rng.u64());
+            self.ops.push(Op { at, act });
+        }
+    }
+
+    /// Providers stop usages of which some interval may never count.
+    fn bad_stops(&mut self) {
+        let rng = &mut Rng::new(self.setup.seed, 12);
+        for _ in 0..rng.below(12) {
+            let at = rng.between(self.horizon() / 8, self.horizon());
+            let act = Action::BadStop(rng.u64());
             self.ops.push(Op { at, act });
         }
     }

@@ -61,7 +61,6 @@ impl Lifecycle {
         self.state().stage
     }
 
-    /// Waits for a state.
     pub(crate) async fn wait_for(&self, stage: ProcessState) {
         loop {
             let changed = self.changed.notified();

@@ -10,6 +10,7 @@
 //! `docs/correctness.md` says what is covered, and what is not.
 
 mod abacus;
+mod books;
 mod check;
 mod combine;
 mod conditions;
@@ -20,6 +21,7 @@ mod op;
 mod operator;
 mod original;
 mod panics;
+mod posts;
 mod process;
 mod provider;
 mod rng;
@@ -27,10 +29,10 @@ mod run;
 mod server;
 mod setup;
 mod shrink;
+mod stops;
 mod store;
-mod store_causes;
-mod store_resends;
 mod truth;
+mod windows;
 mod world;
 
 pub use mutant::Mutant;

@@ -19,11 +19,9 @@ pub(crate) struct Op {
 pub(crate) enum Action {
     /// A provider sends events.
     Send(Sending),
-    /// An original Sampler writes a span.
+    /// The original Sampler writes a span.
     Original(Original),
-    /// A fault of a receiver.
     Receiver(usize, ProcessFault),
-    /// A fault of a worker.
     Worker(usize, ProcessFault),
     /// The error of a process's clock is this many ms from now on.
     Clock(Process, i64),
@@ -33,6 +31,8 @@ pub(crate) enum Action {
     Abacus(Conditions),
     /// An operator acts; the seed says on what.
     Operator(u64),
+    /// A provider stops a usage where what counts is in doubt; the seed says which and where.
+    BadStop(u64),
 }
 
 /// A process, by its number.
@@ -128,7 +128,7 @@ impl Event {
     }
 }
 
-/// A span as an original Sampler leaves it.
+/// A span as the original Sampler leaves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Original {
     pub(crate) number: u64,
@@ -153,6 +153,7 @@ impl fmt::Display for Op {
             Action::Store(conditions) => write!(f, "store: {conditions:?}"),
             Action::Abacus(conditions) => write!(f, "Abacus: {conditions:?}"),
             Action::Operator(seed) => write!(f, "operator: {seed}"),
+            Action::BadStop(seed) => write!(f, "stop at a bad place: {seed}"),
         }
     }
 }

@@ -1,10 +1,14 @@
-//! What operators do in a run: they look at what is suspended or skipped, and act.
+//! What operators do in a run: they look at what is suspended, skipped or set aside, and act, some of them
+//! at once when they see it. They do not know what Abacus counts.
 
-use sampler_domain::{Change, Changed, EntryState, Resend, SKIP_DELAY, Skip, Span, Timestamp};
+use sampler_domain::{
+    CauseId, Change, Changed, Entry, Resend, SKIP_DELAY, Skip, Span, SpanId, Timestamp,
+};
 use sampler_store::EntryKey;
-use sampler_testkit::rng::Rng;
+use sampler_testkit::rng::{Rng, mix};
 use uuid::Uuid;
 
+use super::mutant::Mutant;
 use super::world::World;
 
 impl World {
@@ -19,39 +23,103 @@ impl World {
                 _ => {}
             }
         }
-        for key in self.skipped() {
+        for entry in self.resendable() {
             if rng.percent(30) {
-                self.resend(&key, act(rng));
+                self.resend(&entry, act(rng));
+            }
+        }
+        let causes = |table: &mut sampler_store_testing::memory::Table| -> Vec<CauseId> {
+            table.causes().map(|cause| cause.id).collect()
+        };
+        for cause in self.store.with(causes) {
+            if rng.percent(25) {
+                self.resume_cause(cause);
             }
         }
     }
 
-    /// An operator who has compared the ledger with what Abacus counts resends what counts and is skipped:
-    /// nobody here knows of a post that was carried out long after its worker died. Says whether there is
-    /// nothing left to do, neither for operators nor for workers.
-    pub(crate) fn resend_what_counts(&self, round: u64) -> bool {
-        let rng = &mut Rng::new(self.setup.seed, 1_000 + round);
-        let counts = |key: &EntryKey| {
-            let plans = &self.truth.facts().plans;
-            plans.get(&key.usage_guid).is_some_and(|plan| plan.counted)
+    /// A span was suspended just now: an operator may act before anything else happens.
+    pub(crate) fn operate_on_span(&self, id: &SpanId) {
+        let Some(span) = self.store.with(|table| table.find(id).cloned()) else {
+            return;
         };
-        let counted: Vec<EntryKey> = self.skipped().into_iter().filter(counts).collect();
-        for key in &counted {
-            self.resend(key, act(rng));
+        let version = span.processing.version.unsigned_abs();
+        let rng = &mut self.rng_of_watch(&id.to_string(), version);
+        if !self.is_watched(rng) {
+            return;
         }
-        let marked = self
-            .store
-            .with(|table| table.due_resends(Timestamp::MAX, 1));
-        counted.is_empty() && marked.is_empty()
+        match (rng.below(3), span.processing.suspended) {
+            (0, _) => self.skip(&span, act(rng)),
+            (1, _) => self.resume(&span),
+            (_, Some(suspension)) => self.resume_cause(suspension.cause),
+            _ => {}
+        }
     }
 
-    /// What is skipped and not being sent again.
-    fn skipped(&self) -> Vec<EntryKey> {
+    /// A usage was skipped or set aside just now: the same.
+    pub(crate) fn operate_on_entry(&self, entry: &Entry) {
+        let rounds = entry.earlier_rounds.len() as u64;
+        let rng = &mut self.rng_of_watch(&entry.usage_guid, rounds);
+        if self.is_watched(rng) && !entry.withheld {
+            self.resend(entry, act(rng));
+        }
+    }
+
+    /// A probe of a cause has begun just now: the same.
+    pub(crate) fn operate_on_cause(&self, cause: CauseId) {
+        let now = self.now().as_millis().unsigned_abs();
+        let rng = &mut self.rng_of_watch(&format!("{cause:?}"), now);
+        if self.is_watched(rng) {
+            self.resume_cause(cause);
+        }
+    }
+
+    fn rng_of_watch(&self, name: &str, round: u64) -> Rng {
+        let bytes = name.bytes();
+        let row = bytes.fold(round, |all, byte| mix(all ^ u64::from(byte)));
+        Rng::new(self.setup.seed ^ row, 10)
+    }
+
+    fn is_watched(&self, rng: &mut Rng) -> bool {
+        self.setup.has_operator && !self.is_over() && rng.percent(self.setup.watchful)
+    }
+
+    /// An operator who has compared the ledger with what Abacus counts resends what counts and is said not
+    /// to: nothing else settles the cases that stay undecidable (`docs/adr/042-resending.md`). Each must be
+    /// one of them. Says whether there is nothing left to do, neither for operators nor for workers.
+    pub(crate) fn resend_what_counts(&self, round: u64) -> bool {
+        let rng = &mut Rng::new(self.setup.seed, 1_000 + round);
+        let counts = |entry: &Entry| {
+            let plans = &self.truth.facts().plans;
+            plans
+                .get(&entry.usage_guid)
+                .is_some_and(|plan| plan.counted)
+        };
+        let counted: Vec<Entry> = self.resendable().into_iter().filter(counts).collect();
+        for entry in &counted {
+            self.note_repair(entry);
+            self.resend(entry, act(rng));
+        }
+        let is_busy = self.store.with(|table| {
+            let mut entries = table.entries().map(|kept| &kept.entry);
+            entries.any(|entry| {
+                // What takes back a usage that does not count waits for it.
+                let is_waiting = entry.withheld && table.takes_back_uncounted(entry);
+                entry.ask_again.is_some() || (entry.resend.is_some() && !is_waiting)
+            })
+        });
+        counted.is_empty() && !is_busy
+    }
+
+    /// What is skipped or set aside, and not being sent again. As the receiver has it, what takes such a usage
+    /// back is sent with it alone; with a planted bug, by itself.
+    fn resendable(&self) -> Vec<Entry> {
+        let is_broken = self.setup.mutant == Mutant::ResendsWithheldFirst;
         self.store.with(|table| {
             let entries = table.entries().map(|kept| &kept.entry);
-            let skipped = entries.filter(|entry| entry.state == EntryState::Skipped);
-            let left = skipped.filter(|entry| entry.resend.is_none());
-            left.map(EntryKey::of).collect()
+            let left = entries.filter(|entry| entry.is_resendable() && entry.resend.is_none());
+            let left = left.filter(|entry| is_broken || !entry.withheld);
+            left.cloned().collect()
         })
     }
 
@@ -85,19 +153,32 @@ impl World {
         }
     }
 
+    /// As the receiver does: up to whenever a worker finds it.
+    fn resume_cause(&self, cause: CauseId) {
+        let resume = |table: &mut sampler_store_testing::memory::Table| {
+            table.resume_by_operator(cause, Timestamp::MAX)
+        };
+        let is_known = self.store.with(resume);
+        self.log("operator", || {
+            format!("resumes the cause {cause:?}: {is_known}")
+        });
+    }
+
     fn change_by_operator(&self, span: &Span, change: &Change) -> bool {
         let changed = self.store.with(|table| table.change(span, change));
         changed == Changed::Made
     }
 
-    fn resend(&self, key: &EntryKey, act: Uuid) {
+    fn resend(&self, entry: &Entry, act: Uuid) {
         let resend = Resend {
             act,
+            from: entry.state,
             at: self.now(),
             due_at: Timestamp::MIN,
             acceptance: None,
         };
-        let is_marked = self.store.with(|table| table.mark_resend(key, &resend));
+        let key = EntryKey::of(entry);
+        let is_marked = self.store.with(|table| table.mark_resend(&key, &resend));
         self.log("operator", || {
             format!("resends {}: {is_marked}", key.usage_guid)
         });

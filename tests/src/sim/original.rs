@@ -1,4 +1,4 @@
-//! Spans as an original Sampler leaves them.
+//! Spans as the original Sampler leaves them.
 
 use sampler_domain::{EventId, Interval, Planned, Span, SpanId, StartEvent, Usage};
 
@@ -6,7 +6,7 @@ use super::op::Original;
 use super::world::{World, measures, target};
 
 impl World {
-    /// Writes a span as an original Sampler does, unless its target has an open one: it would have
+    /// Writes a span as the original Sampler does, unless its target has an open one: it would have
     /// refused it, too. Abacus has counted what the original had sampled.
     pub(crate) fn write_original(&self, original: &Original) -> Option<SpanId> {
         let target = target(original.target);
@@ -18,6 +18,7 @@ impl World {
         let span = self.span_of(original);
         self.log("original", || format!("leaves {span:?}"));
         self.store.insert_original(span.clone());
+        self.truth.facts().originals.insert(span.id.clone());
         self.note_opened(&span, span.sampled_to().since(span.start));
         let name = format!("original-{}", original.number);
         self.note_kept(name.clone(), self.now(), &span, false);
@@ -33,7 +34,7 @@ impl World {
         if let (Some((_, true)), Some(planned)) = (original.planned, &span.processing.planned)
             && !planned.interval.is_empty()
         {
-            self.count(&Usage::new(&span, planned));
+            self.take(&Usage::new(&span, planned));
         }
         Some(span.id)
     }
@@ -59,6 +60,7 @@ impl World {
             },
             usage_guid: text("guid"),
             planned_at: original.sampled_to,
+            withheld: None,
         });
         span
     }

@@ -13,15 +13,15 @@ use sampler_receiver::{Parts as ReceiverParts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
-use sampler_store::memory::MemoryStore;
+use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::rng::Rng;
-use sampler_worker::{Confirming, IgnoreProgress, Parts, Worker};
+use sampler_worker::{IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::abacus::{NeverAsked, SimCollector};
+use super::abacus::{SimCollector, SimConfirmer};
 use super::lifecycle::{Lifecycle, ProcessState};
 use super::op::{Process, ProcessFault};
 use super::rng::{CallRng, SeededRandom};
@@ -142,21 +142,15 @@ impl Node {
         });
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(row(1)));
         let options = &mut row(2);
-        // Nobody steers here.
+        // Nobody steers here, and nothing is read.
         let unsteered = Arc::new(MemoryStore::new(|| Timestamp::MIN));
         let body = match self.process {
             Process::Receiver(_) => {
                 let options = self.world.setup.receiver(options);
-                // Nothing is read here.
-                let queries = Arc::new(MemoryStore::new(|| Timestamp::MIN));
                 let parts = ReceiverParts {
                     events: link,
-                    audit: queries.clone(),
-                    acts: queries.clone(),
-                    queries,
-                    backlogs: unsteered.clone(),
-                    instances: unsteered.clone(),
-                    controls: unsteered.clone(),
+                    reading: unsteered.clone(),
+                    operating: unsteered.clone(),
                     replication: unsteered,
                     provisioning: None,
                     clock,
@@ -178,23 +172,20 @@ impl Node {
                     call_rng: CallRng::new(row(3)),
                     wrong_date: Mutex::default(),
                 };
+                let confirmer = SimConfirmer {
+                    world: Arc::clone(&self.world),
+                    name: name.clone(),
+                    life: Arc::clone(&life),
+                    call_rng: CallRng::new(row(4)),
+                };
                 let parts = Parts {
                     work: link.clone(),
                     ledger: link.clone(),
-                    resends: link.clone(),
-                    causes: link.clone(),
-                    // Usages are not confirmed here.
-                    confirming: Confirming {
-                        store: unsteered.clone(),
-                        confirmer: Arc::new(NeverAsked),
-                    },
-                    span_scan: link.clone(),
-                    upkeep: link.clone(),
-                    membership: link,
-                    backlogs: unsteered.clone(),
-                    controls: unsteered.clone(),
+                    causes: link,
+                    operating: unsteered.clone(),
                     replication: unsteered,
                     collector: Arc::new(collector),
+                    confirmer: Arc::new(confirmer),
                     clock,
                     random,
                     processing_progress: Arc::new(IgnoreProgress),
@@ -210,7 +201,6 @@ impl Node {
         Running { life, body }
     }
 
-    /// Injects a fault.
     pub(crate) fn inject(self: &Arc<Self>, fault: ProcessFault) {
         if self.world.suppresses_faults() {
             return;

@@ -16,6 +16,10 @@ use super::process::{HttpAnswer, Node};
 use super::world::{OTHER_PLAN, Tally, World, measures_json, target_fields};
 use sampler_testkit::rng::Rng;
 
+/// After so many attempts without a final answer a provider waits longer for the next ones: a batch can
+/// take longer than its first limit each time.
+const ATTEMPTS_PER_LIMIT: i64 = 32;
+
 /// What a provider knows after it has sent an event once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
@@ -132,11 +136,12 @@ impl Provider<'_> {
         let (world, must_succeed) = (self.world, self.sending.must_succeed);
         let index = |event| world.history.begin(event, must_succeed);
         let indices: Vec<usize> = events.iter().map(index).collect();
-        for attempt in 1.. {
+        for attempt in 1..=i64::MAX {
+            let limit = self.sending.timeout * (1 + attempt / ATTEMPTS_PER_LIMIT);
             let receiver = self.rng.pick(self.receivers);
             let stays = self.rng.percent(50);
             let began = world.now();
-            let replies = self.attempt_once(receiver, events, stays).await;
+            let replies = self.attempt_once(receiver, events, limit, stays).await;
             let are_final = replies.iter().all(Reply::is_final);
             for ((event, index), reply) in events.iter().zip(&indices).zip(replies) {
                 world.log("provider", || {
@@ -152,9 +157,15 @@ impl Provider<'_> {
         }
     }
 
-    /// Sends events once. A client that times out disconnects, or (`stays`) the receiver does not
-    /// notice it.
-    async fn attempt_once(&self, receiver: &Node, events: &[Event], stays: bool) -> Vec<Reply> {
+    /// Sends events once. A client that times out (`limit`, in milliseconds) disconnects, or (`stays`) the
+    /// receiver does not notice it.
+    async fn attempt_once(
+        &self,
+        receiver: &Node,
+        events: &[Event],
+        limit: i64,
+        stays: bool,
+    ) -> Vec<Reply> {
         Tally::add(&self.world.tally.requests);
         let all = |reply: Reply| vec![reply; events.len()];
         let request = match self.sending.way {
@@ -164,7 +175,7 @@ impl Provider<'_> {
         let Some(mut answer) = receiver.request(request) else {
             return all(Reply::NothingKept("nobody listens".to_owned()));
         };
-        let limit = Duration::from_millis(self.sending.timeout.unsigned_abs());
+        let limit = Duration::from_millis(limit.unsigned_abs());
         match timeout(limit, &mut answer).await {
             Ok(Ok(answer)) if answer.status == 200 => self.replies(&answer, events),
             Ok(Ok(answer)) => all(reply(&answer)),

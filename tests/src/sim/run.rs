@@ -15,7 +15,7 @@ use super::panics::catch_panics;
 use super::process::Node;
 use super::provider::send;
 use super::setup::Setup;
-use super::world::World;
+use super::world::{World, target_number};
 
 /// The outcome of a run.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,6 @@ pub struct Outcome {
 /// Counts of what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// Spans in all.
     pub spans: u64,
     /// Their length in all, ms.
     pub span_millis: u64,
@@ -49,6 +48,20 @@ pub struct Stats {
     pub closing: u64,
     /// Usages for a month that was closed before they could be delivered.
     pub excused: u64,
+    /// Pieces that take back what never counted, and were not posted.
+    pub withheld: u64,
+    /// Those of them that counted later, once the usage did that they take back.
+    pub released: u64,
+    /// How often Abacus set a usage aside that it had accepted.
+    pub set_aside: u64,
+    /// Usages that counted while the ledger said that they do not, because the answer to a post was lost.
+    pub lost_answers: u64,
+    /// The same, because a process died before it noted the answer.
+    pub deaths: u64,
+    /// The same, because the database failed on the note of the answer.
+    pub lost_notes: u64,
+    /// The same, because a second post came after the usage was set aside.
+    pub second_posts: u64,
 }
 
 impl Stats {
@@ -63,10 +76,16 @@ impl Stats {
         self.crashes += other.crashes;
         self.closing += other.closing;
         self.excused += other.excused;
+        self.withheld += other.withheld;
+        self.released += other.released;
+        self.set_aside += other.set_aside;
+        self.lost_answers += other.lost_answers;
+        self.deaths += other.deaths;
+        self.lost_notes += other.lost_notes;
+        self.second_posts += other.second_posts;
     }
 }
 
-/// Runs a seed.
 pub fn run(seed: u64, mutant: Mutant) -> Outcome {
     let setup = Setup::new(seed, mutant);
     let ops = operations(&setup);
@@ -139,7 +158,10 @@ impl Run {
         let (violations, log) = self.world.findings();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tally = &self.world.tally;
+        let (withheld, released) = self.world.count_withheld();
         let stats = Stats {
+            withheld,
+            released,
             spans: self.world.truth.facts().sums.len() as u64,
             span_millis: span_millis.unsigned_abs(),
             usages: self.world.abacus.counted().len() as u64,
@@ -149,6 +171,11 @@ impl Run {
             crashes: count(&tally.crashes),
             closing: count(&tally.closing),
             excused: count(&tally.excused),
+            set_aside: count(&tally.set_aside),
+            lost_answers: count(&tally.lost_answers),
+            deaths: count(&tally.deaths),
+            lost_notes: count(&tally.lost_notes),
+            second_posts: count(&tally.second_posts),
         };
         Outcome {
             violations,
@@ -194,6 +221,19 @@ impl Run {
             Action::Store(conditions) => self.world.set_store(conditions),
             Action::Abacus(conditions) => self.world.set_abacus(conditions),
             Action::Operator(seed) => self.world.operate(seed),
+            Action::BadStop(seed) => {
+                if let Some(event) = self.world.stop_at_a_bad_place(seed) {
+                    self.send(Sending {
+                        seed,
+                        events: vec![event],
+                        way: Way::OneByOne,
+                        ordered: false,
+                        retried: true,
+                        must_succeed: false,
+                        timeout: 10_000,
+                    });
+                }
+            }
         }
     }
 
@@ -214,7 +254,7 @@ impl Run {
         let ends = self.stop_all();
         self.await_providers().await;
         // The longest possible wait: a retry, a skip, a partition that moves to another worker, the
-        // grace, a plan that an original Sampler or a fast clock has made ahead.
+        // grace, a plan that the original Sampler or a fast clock has made ahead.
         let mut limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
         if self.world.setup.has_operator {
             limit += 2 * SKIP_DELAY;
@@ -238,7 +278,8 @@ impl Run {
         }
     }
 
-    /// Waits until what counts is no longer skipped, and no usage is to be sent again.
+    /// Waits until what counts is no longer skipped or set aside, and no usage is to be sent again or asked
+    /// for.
     async fn await_resends(&self) {
         let step = self.world.setup.scale.tick.max(SKIP_DELAY);
         for round in 0..60 {
@@ -299,11 +340,4 @@ impl Run {
         }
         last
     }
-}
-
-fn target_number(target: &sampler_domain::Target) -> usize {
-    let mut numbers = 0..;
-    numbers
-        .find(|number| super::world::target(*number) == *target)
-        .expect("there are no other targets")
 }

@@ -289,6 +289,9 @@ impl Statement for EntryInsert {
         let state = world
             .store
             .with(|table| table.write_entry(entry, self.lifetime));
+        if state == EntryState::Skipped {
+            world.operate_on_entry(&self.entry);
+        }
         if world.setup.mutant == Mutant::ExpiresBeforeCompletion {
             let spans = [self.entry.span.clone()];
             world.store.with(|table| table.expire(&spans));
@@ -328,6 +331,12 @@ impl Changing {
 
     /// The span that the change requires; with a planted bug, the span as it is now.
     fn basis(&self, world: &World) -> Span {
+        let now = world.store.with(|table| table.find(&self.span.id).cloned());
+        if let Some(now) = now.filter(|_| world.setup.mutant == Mutant::PostsWhatIsWithheld) {
+            let mut span = self.span.clone();
+            span.processing.uncounted = now.processing.uncounted;
+            return span;
+        }
         let is_blind = match self.change {
             Change::Plan { .. } => world.setup.mutant == Mutant::PlanIgnoresVersion,
             Change::Executed { .. } => world.setup.mutant == Mutant::ExecutedIgnoresVersion,
@@ -390,6 +399,15 @@ impl Statement for Changing {
 
     fn outlasts(_: &Changed) -> bool {
         true
+    }
+}
+
+impl World {
+    /// Spans as a worker reads them; with a planted bug, without what never counted.
+    pub(crate) fn as_read<'a>(&self, spans: impl Iterator<Item = &'a mut Span>) {
+        if self.setup.mutant == Mutant::PostsWhatIsWithheld {
+            spans.for_each(|span| span.processing.uncounted.clear());
+        }
     }
 }
 

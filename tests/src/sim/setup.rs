@@ -173,6 +173,12 @@ pub(crate) struct Setup {
     pub(crate) puts_future_aside: bool,
     /// Operators skip, resume and resend.
     pub(crate) has_operator: bool,
+    /// How many of a hundred acts and changes an operator follows with an act at once.
+    pub(crate) watchful: usize,
+    /// How many of a hundred usages Abacus sets aside after it has accepted them.
+    pub(crate) sets_aside: usize,
+    /// Workers ask whether usages count.
+    pub(crate) confirms: bool,
     /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
     pub(crate) dates_answers: bool,
     /// How long the server may take for a command, ms.
@@ -213,6 +219,11 @@ impl Setup {
         // a repeat the span must be there, whatever the clocks say and however long a request that
         // was admitted before was held up.
         let retention = past + 2 * scale.clock_error + 4 * scale.length;
+        // Of rows of their own, so that runs without operators or confirmation stay as they were. What is
+        // skipped waits, too long for a month that closes; and a span is not removed before its usages are
+        // resent.
+        let has_operator = !closes && !narrow_slack && Rng::new(seed, 6).percent(50);
+        let aside = &mut Rng::new(seed, 8);
         let shared = !closes && rng.percent(50);
         let (base, closing) = if closes {
             let month_end = month_end(rng);
@@ -244,9 +255,10 @@ impl Setup {
             allow_overlap: rng.percent(15),
             max_inflight: rng.percent(15).then_some(2),
             puts_future_aside: rng.percent(40),
-            // Of a row of its own, so that runs without operators stay as they were. What is skipped
-            // waits, too long for a month that closes; and a span is not removed before it is resent.
-            has_operator: !closes && !narrow_slack && Rng::new(seed, 6).percent(50),
+            has_operator,
+            watchful: *Rng::new(seed, 9).pick(&[0, 10, 40]),
+            sets_aside: *aside.pick(&[0, 0, 3, 20]),
+            confirms: aside.percent(50),
             dates_answers: rng.percent(75),
             time_limit: scale.slow / 2,
             heartbeat_slowdown: if shared {
@@ -307,12 +319,12 @@ impl Setup {
         Duration::from_millis((self.time_limit + self.time_limit / 8).unsigned_abs())
     }
 
-    /// The options of a worker.
     pub(crate) fn worker(&self, name: String, rng: &mut Rng) -> sampler_worker::Options {
         let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
         let tick = self.scale.tick;
-        // What operators resend must still be there.
-        let kept = i64::from(self.has_operator) * (4 * self.scale.horizon + DAY);
+        // What operators resend must still be there, also after the run.
+        let is_resent = self.has_operator || self.sets_aside > 0;
+        let kept = i64::from(is_resent) * (16 * self.scale.horizon + DAY);
         sampler_worker::Options {
             name,
             policy: self.policy(rng),
@@ -343,7 +355,8 @@ impl Setup {
             ledger: LedgerSettings {
                 minutes: millis(2 * tick + kept),
                 hours: millis(8 * tick + kept),
-                ..LedgerSettings::default()
+                days: millis(400 * DAY + kept),
+                months: millis(800 * DAY + kept),
             },
             distress: self.distress(rng),
             // While a month closes a span must not wait for long because of chance refusals.
@@ -351,12 +364,18 @@ impl Setup {
                 after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
                 probe_interval: millis(2 * tick),
             },
-            confirm: ConfirmSettings::default(),
+            confirm: ConfirmSettings {
+                enabled: self.confirms,
+                interval: millis(tick / 4),
+                // Later than Abacus decides, whatever the clocks say.
+                timeout: millis(8 * tick + 4 * self.scale.clock_error),
+            },
             audit: AuditSettings { rate: 0 },
             // Nobody steers here.
             intervals: Intervals {
                 clock: millis(self.clock_interval()),
                 causes: millis(tick),
+                confirmations: millis(tick),
                 steering: millis(4 * tick),
                 controller: millis(4 * tick),
                 backlog: millis(4 * tick),
@@ -381,7 +400,6 @@ impl Setup {
         }
     }
 
-    /// The options of a receiver.
     pub(crate) fn receiver(&self, rng: &mut Rng) -> sampler_receiver::Options {
         sampler_receiver::Options {
             limits: LimitsSettings {

@@ -3,20 +3,16 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::stream::{self, StreamExt};
-use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Span, SpanId, Target, Timestamp,
-};
+use sampler_domain::{Span, Target};
 use sampler_store::group::{
     CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
 };
 use sampler_store::{
-    DuePages, DueQuery, Entries, Events, Finished, Ledger, NewSpan, NewStop, StartOutcome,
-    StopOutcome, StoreError, Work,
+    DuePages, Events, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::time::Instant;
 
@@ -30,7 +26,9 @@ use super::server::{
 use super::world::{Tally, World, pause};
 
 mod brief;
-mod upkeep;
+mod causes;
+mod ledger;
+mod work;
 
 /// The connection from one process to the server.
 #[derive(Clone)]
@@ -73,6 +71,18 @@ impl SimStore {
 
     fn has(&self, mutant: Mutant) -> bool {
         self.connection.world.setup.mutant == mutant
+    }
+
+    /// The process could not note what Abacus has said of a usage, or of any.
+    pub(crate) fn note_lost_if_failed<T>(
+        &self,
+        result: &Result<T, StoreError>,
+        usage_guid: Option<&str>,
+    ) {
+        if result.is_err() {
+            let Connection { world, life, .. } = &self.connection;
+            world.note_lost(life, usage_guid);
+        }
     }
 }
 
@@ -340,41 +350,24 @@ impl Events for SimStore {
         answer
     }
 
-    async fn find_by_start_id(
+    async fn look_up(
         &self,
         target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        let (target, id) = (target.clone(), id.clone());
-        self.call("find_by_start_id", |world| async move {
-            world.store.find_by_start_id(&target, &id).await
-        })
-        .await
-    }
-
-    async fn find_by_stop_id(
-        &self,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        let (target, id) = (target.clone(), id.clone());
-        self.call("find_by_stop_id", |world| async move {
-            world.store.find_by_stop_id(&target, &id).await
-        })
-        .await
-    }
-
-    async fn find_not_ended(
-        &self,
-        target: &Target,
-        moment: Timestamp,
+        by: &Lookup,
+        concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
-        let target = target.clone();
-        let found = self.call("find_not_ended", |world| async move {
-            world.store.find_not_ended(&target, moment).await
+        // The name of a call is part of what its outcome is drawn from: seeds depend on it.
+        let name = match by {
+            Lookup::StartedBy(_) => "find_by_start_id",
+            Lookup::StoppedBy(_) => "find_by_stop_id",
+            Lookup::NotEndedBy(_) => "find_not_ended",
+        };
+        let (target, asked) = (target.clone(), by.clone());
+        let found = self.call(name, |world| async move {
+            world.store.look_up(&target, &asked, concern).await
         });
         let mut found = found.await?;
-        if self.has(Mutant::UpdateOverlooksEnds) {
+        if matches!(by, Lookup::NotEndedBy(_)) && self.has(Mutant::UpdateOverlooksEnds) {
             found.retain(|span| span.end.is_none());
         }
         Ok(found)
@@ -385,89 +378,5 @@ impl Events for SimStore {
         let what = move || format!(" {past}");
         let work = async move { world.store.announce_slack(past).await };
         self.connection.call("announce_slack", what, work).await
-    }
-}
-
-#[async_trait]
-impl Work for SimStore {
-    fn due(&self, query: DueQuery) -> DuePages {
-        let now = query.now;
-        let search = (self.clone(), self.connection.world.store.due(query));
-        stream::try_unfold(search, move |(store, mut pages)| async move {
-            let what = move || format!(" by {now}");
-            let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
-            let DuePage(page, pages) = store.connection.call("due", what, work).await?;
-            Ok(page.map(|page| (page, (store, pages))))
-        })
-        .boxed()
-    }
-
-    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
-        let (id, target) = (id.clone(), target.clone());
-        self.call("find", |world| async move {
-            world.store.find(&id, &target).await
-        })
-        .await
-    }
-
-    async fn change(
-        &self,
-        span: &Span,
-        change: &Change,
-        _now: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        let mut change = change.clone();
-        if self.has(Mutant::RetriesByOwnClock)
-            && let Change::Failed { failure, .. } = &mut change
-        {
-            let error = self.connection.clock_error.load(Ordering::Relaxed);
-            failure.retry_at = failure.retry_at.plus(error);
-        }
-        if self.has(Mutant::TotalsForgetResends) && matches!(change, Change::Resent { .. }) {
-            return Ok(Changed::Made);
-        }
-        let changing = Changing::new(&self.connection.world, span, &change);
-        self.changes.submit(Arc::new(changing)).await
-    }
-}
-
-#[async_trait]
-impl Ledger for SimStore {
-    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
-        let state = entry.state;
-        let insert = EntryInsert { entry, lifetime };
-        if self.has(Mutant::EntryAfterNote) {
-            let entries = self.entries.clone();
-            let tick = self.connection.world.setup.scale.tick;
-            tokio::spawn(async move {
-                pause(Duration::from_millis(tick.unsigned_abs())).await;
-                entries.submit(Arc::new(insert)).await
-            });
-            return Ok(state);
-        }
-        self.entries.submit(Arc::new(insert)).await
-    }
-
-    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
-        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
-        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
-        let what = move || format!(" {named:?}");
-        let work = async move {
-            world.store.expire(&finished).await?;
-            world.remove_expired();
-            Ok(())
-        };
-        self.connection.call("expire", what, work).await
-    }
-
-    async fn entries(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        let store = &self.connection.world.store;
-        store.entries(span, target, after, limit).await
     }
 }

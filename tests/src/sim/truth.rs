@@ -1,14 +1,20 @@
 //! What really happened, noted at that moment in the store and in the stand-in, behind all faults.
 //! The law is checked at every change, not only at the end.
 
+mod upstream;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use sampler_domain::{
-    CauseId, Change, Entry, EntryState, Interval, Span, SpanId, Target, Timestamp, Usage,
+    CauseId, Change, Entry, EntryState, Interval, Resent, Span, SpanId, Target, Timestamp, Usage,
 };
 
+use uuid::Uuid;
+
 use super::op::Kind;
+use super::posts::Post;
+use super::windows::Windows;
 use super::world::World;
 
 /// All that happened so far.
@@ -22,13 +28,19 @@ pub(crate) struct Facts {
     /// Signed durations that count upstream, by span.
     pub(crate) sums: BTreeMap<SpanId, i64>,
     incomplete: BTreeSet<SpanId>,
+    /// What counts in each window of a span.
+    pub(crate) windows: Windows,
+    /// Spans that the original Sampler has left.
+    pub(crate) originals: BTreeSet<SpanId>,
+    /// Every post, by the id of its usage.
+    pub(crate) posts: BTreeMap<String, Vec<Post>>,
     /// Every entry of the ledger that was ever written, by the id of its usage.
     pub(crate) entries: BTreeMap<String, Entry>,
     /// Spans that were cleaned up.
     pub(crate) removed: Vec<Span>,
     /// Every start and stop that was kept.
     pub(crate) kept: Vec<KeptEvent>,
-    /// Spans of which an original Sampler had planned an interval that ends too late for the month
+    /// Spans of which the original Sampler had planned an interval that ends too late for the month
     /// that closes.
     pub(crate) late_plans: BTreeSet<SpanId>,
     /// Writes that were refused, by what they carry.
@@ -37,8 +49,10 @@ pub(crate) struct Facts {
     refused_usages: BTreeSet<String>,
     /// Ids of usages that an operator has skipped.
     asked_to_skip: BTreeSet<String>,
-    /// Ids of usages that totals count as billed after they were skipped.
-    resent: BTreeSet<String>,
+    /// The acts of the resends that spans count.
+    resent: BTreeSet<Uuid>,
+    /// When the ledger last noted that a usage was set aside.
+    pub(crate) aside_at: BTreeMap<String, Timestamp>,
     /// Targets of which another span was inserted between the overlap query of a start and its
     /// insert.
     pub(crate) gaps: BTreeSet<Target>,
@@ -56,15 +70,24 @@ pub(crate) struct KeptEvent {
 }
 
 /// An interval that was planned.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Plan {
     pub(crate) span: SpanId,
     pub(crate) interval: Interval,
-    /// Abacus has counted its usage.
+    /// Abacus has taken its usage, whatever came of that.
+    pub(crate) accepted: bool,
+    /// Abacus counts its usage.
     pub(crate) counted: bool,
+    /// It was set aside at least once.
+    pub(crate) was_set_aside: bool,
     /// The span says that it was executed or skipped.
     pub(crate) noted: bool,
     /// The span has said that it was skipped.
     pub(crate) skipped: bool,
+    /// It takes back what never counted, and is not posted before that is.
+    pub(crate) withheld: bool,
+    /// The usages that it takes back, of those that the ledger said were billed when it was planned.
+    pub(crate) believed: Vec<String>,
 }
 
 impl Truth {
@@ -78,7 +101,7 @@ impl Truth {
 }
 
 impl World {
-    /// A span is new in the store; `counted` is how much of it counts already, if an original
+    /// A span is new in the store; `counted` is how much of it counts already, if the original
     /// Sampler had sampled it.
     pub(crate) fn note_opened(&self, span: &Span, counted: i64) {
         let mut facts = self.truth.facts();
@@ -140,7 +163,7 @@ impl World {
             Change::Plan { .. } => self.note_plan(after),
             Change::Executed { .. } => self.note_executed(before, after),
             Change::Skipped { .. } => self.note_skipped(before, after),
-            Change::Resent { resent, .. } => self.note_resent(&resent.usage_guid, after),
+            Change::Resent { resent, .. } => self.note_resent(resent, after),
             Change::Complete => self.note_complete(after),
             Change::Failed {
                 suspension: Some(_),
@@ -150,7 +173,8 @@ impl World {
             | Change::Failed { .. }
             | Change::KeepSuspended { .. }
             | Change::Resume { .. }
-            | Change::RequestSkip { .. } => {}
+            | Change::RequestSkip { .. }
+            | Change::SetAside { .. } => {}
         }
     }
 
@@ -164,6 +188,7 @@ impl World {
             let id = &span.id;
             self.report_violation(format!("span {id} is suspended, and was never refused"));
         }
+        self.operate_on_span(&span.id);
     }
 
     /// Abacus has refused a usage.
@@ -194,15 +219,23 @@ impl World {
         let plan = Plan {
             span: span.id.clone(),
             interval: planned.interval,
+            accepted: false,
             counted: false,
+            was_set_aside: false,
             noted: false,
             skipped: false,
+            withheld: planned.withheld.is_some(),
+            believed: Vec::new(),
         };
-        let earlier = self
-            .truth
-            .facts()
-            .plans
-            .insert(planned.usage_guid.clone(), plan);
+        let guid = &planned.usage_guid;
+        let mut facts = self.truth.facts();
+        let earlier = facts.plans.insert(guid.clone(), plan);
+        if planned.interval.duration() < 0 {
+            let believed = facts.believed(guid);
+            let plan = facts.plans.get_mut(guid).expect("it was just planned");
+            plan.believed = believed;
+        }
+        drop(facts);
         if earlier.is_some() {
             let (id, interval) = (&span.id, planned.interval);
             self.report_violation(format!("{interval:?} of span {id} was planned twice"));
@@ -216,16 +249,16 @@ impl World {
             .planned
             .as_ref()
             .expect("an interval was executed");
-        let counted = {
+        let accepted = {
             let mut facts = self.truth.facts();
             let plan = facts
                 .plans
                 .get_mut(&planned.usage_guid)
                 .expect("it was planned before");
             plan.noted = true;
-            plan.counted
+            plan.accepted || plan.withheld
         };
-        if !counted && !planned.interval.is_empty() {
+        if !accepted && !planned.interval.is_empty() {
             let (id, interval) = (&before.id, planned.interval);
             self.report_violation(format!(
                 "{interval:?} of span {id} is noted as executed, but not counted"
@@ -253,10 +286,11 @@ impl World {
         let planned = before.processing.planned.as_ref();
         let guid = &planned.expect("an interval was skipped").usage_guid;
         let mut facts = self.truth.facts();
-        let is_asked = facts.asked_to_skip.contains(guid);
+        let mut is_asked = facts.asked_to_skip.contains(guid);
         let entry = facts.entries.get(guid).map(|entry| entry.state);
         let plan = facts.plans.get_mut(guid).expect("it was planned before");
         (plan.noted, plan.skipped) = (true, true);
+        is_asked |= plan.withheld;
         drop(facts);
         let id = &before.id;
         if !is_asked {
@@ -273,25 +307,29 @@ impl World {
         self.note_complete(after);
     }
 
-    /// Abacus has accepted a usage that was skipped, and its entry says so.
+    /// Abacus has accepted a usage that was skipped or set aside, and its entry says so.
     pub(crate) fn note_accepted_again(&self, entry: &Entry) {
         let guid = entry.usage_guid.clone();
         let mut facts = self.truth.facts();
+        let before = facts.entries.get(&guid).map(|entry| entry.state);
         let plan = facts.plans.get(&guid);
-        let is_right = plan.is_some_and(|plan| plan.counted && plan.skipped);
+        let is_right = plan.is_some_and(|plan| {
+            plan.accepted && (plan.skipped || before == Some(EntryState::SetAside))
+        });
         facts.entries.insert(guid.clone(), entry.clone());
         drop(facts);
         if !is_right {
             self.report_violation(format!(
-                "{guid} is accepted again, and does not count or was never skipped"
+                "{guid} is accepted again, and was not taken, or never skipped or set aside"
             ));
         }
     }
 
-    /// The totals of a span count a usage as billed that was skipped.
-    fn note_resent(&self, guid: &str, after: &Span) {
+    /// A span counts a usage that was skipped or set aside.
+    fn note_resent(&self, resent: &Resent, after: &Span) {
+        let guid = &resent.usage_guid;
         let mut facts = self.truth.facts();
-        let is_first = facts.resent.insert(guid.to_owned());
+        let is_first = facts.resent.insert(resent.act);
         let state = facts.entries.get(guid).map(|entry| entry.state);
         drop(facts);
         let (id, difference) = (&after.id, after.difference());
@@ -302,12 +340,12 @@ impl World {
         }
     }
 
-    /// What of a span is noted as skipped and does not count, ms.
-    pub(crate) fn skipped_of(&self, span: &SpanId) -> i64 {
+    /// What of a span is noted and does not count, ms: it was skipped, or Abacus has set it aside.
+    pub(crate) fn missing_of(&self, span: &SpanId) -> i64 {
         let facts = self.truth.facts();
         let plans = facts.plans.values().filter(|plan| plan.span == *span);
-        let skipped = plans.filter(|plan| plan.skipped && !plan.counted);
-        skipped.map(|plan| plan.interval.duration()).sum()
+        let missing = plans.filter(|plan| plan.noted && !plan.counted);
+        missing.map(|plan| plan.interval.duration()).sum()
     }
 
     /// A noted execution has its entry, and the span says what its executions come to, at any moment.
@@ -343,11 +381,15 @@ impl World {
             None => Some("was never planned"),
             Some(plan) if plan.interval != entry.interval => Some("was planned otherwise"),
             Some(plan) if plan.span != entry.span => Some("is of another span"),
+            Some(plan) if entry.withheld != plan.withheld => Some("was planned otherwise"),
+            Some(plan) if plan.withheld => {
+                (!entry.is_resendable() || plan.noted).then_some("takes back what never counted")
+            }
             Some(plan) if entry.state == EntryState::Skipped => {
                 let is_asked = facts.asked_to_skip.contains(&entry.usage_guid);
                 (!is_asked || plan.noted).then_some("was skipped, and nobody asked for that")
             }
-            Some(plan) if !plan.counted => Some("does not count"),
+            Some(plan) if !plan.accepted => Some("was never taken by Abacus"),
             Some(plan) if plan.noted => Some("was noted before its entry was written"),
             Some(_) => None,
         };
@@ -398,38 +440,11 @@ impl World {
             .get(&span.id)
             .copied()
             .unwrap_or_default();
-        let due = until.since(span.start) - self.skipped_of(&span.id);
+        let due = until.since(span.start) - self.missing_of(&span.id);
         if sum != due {
             self.report_violation(format!(
                 "{sum} ms of span {} count upstream, and {due} ms are right",
                 span.id
-            ));
-        }
-    }
-
-    /// Abacus has counted a usage, for the first time.
-    pub(crate) fn note_counted(&self, usage: &Usage, duration: i64) {
-        let mut facts = self.truth.facts();
-        let facts = &mut *facts;
-        let problem = match facts.plans.get_mut(&usage.dedup_id) {
-            None => Some("was never planned"),
-            Some(plan) if plan.counted => Some("counts for the second time"),
-            Some(plan) => {
-                *facts.sums.entry(plan.span.clone()).or_default() += duration;
-                plan.counted = true;
-                if plan.noted && !plan.skipped {
-                    Some("was noted as executed before it was counted")
-                } else if plan.interval.duration() != duration {
-                    Some("stands for another duration than was planned")
-                } else {
-                    None
-                }
-            }
-        };
-        if let Some(problem) = problem {
-            self.report_violation(format!(
-                "the usage {} of {duration} ms {problem}",
-                usage.dedup_id
             ));
         }
     }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sampler_domain::{Id, Measure, Measures, Quantity, Target, Timestamp};
-use sampler_store::memory::MemoryStore;
+use sampler_store_testing::memory::MemoryStore;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::abacus::StandIn;
+use super::books::StandIn;
 use super::conditions::Conditions;
 use super::provider::History;
 use super::server::Server;
@@ -45,6 +45,11 @@ pub(crate) struct Tally {
     pub(crate) crashes: AtomicU64,
     pub(crate) closing: AtomicU64,
     pub(crate) excused: AtomicU64,
+    pub(crate) set_aside: AtomicU64,
+    pub(crate) lost_answers: AtomicU64,
+    pub(crate) deaths: AtomicU64,
+    pub(crate) lost_notes: AtomicU64,
+    pub(crate) second_posts: AtomicU64,
 }
 
 impl Tally {
@@ -125,7 +130,6 @@ impl World {
         self.setup.closing.is_some_and(quiet)
     }
 
-    /// Ends all faults.
     pub(crate) fn end_faults(&self) {
         self.log("op", || "no more faults".to_owned());
         self.over.store(true, Ordering::Relaxed);
@@ -151,7 +155,6 @@ impl World {
         }
     }
 
-    /// Reports a violation.
     pub(crate) fn report_violation(&self, text: String) {
         self.log("VIOLATION", || text.clone());
         let mut violations = self.violations.lock().expect("nobody panics with it");
@@ -198,6 +201,13 @@ pub(crate) fn target_fields(number: usize) -> [(&'static str, String); 6] {
 pub(crate) fn target(number: usize) -> Target {
     let fields = target_fields(number);
     Target::from_store(fields.each_ref().map(|(_, text)| text.as_str()))
+}
+
+pub(crate) fn target_number(of: &Target) -> usize {
+    let mut numbers = 0..;
+    numbers
+        .find(|number| target(*number) == *of)
+        .expect("there are no other targets")
 }
 
 /// A list of measures by its number, as JSON.

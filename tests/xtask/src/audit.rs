@@ -1,16 +1,16 @@
 //! `audit`: whether what is built in may be.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use sampler_testkit::{target_dir, workspace_dir};
+use sampler_testkit::workspace_dir;
 
-use crate::shell::{cargo, run, run_named};
+use crate::shell::run_named;
+use crate::tools::CHECKING;
 
-/// What looks, in the version that `deny.toml` was written for.
+/// What looks. `deny.toml` was written for the version that is fetched.
 const TOOL: &str = "cargo-deny";
-const VERSION: &str = "0.20.2";
 
 /// What needs nothing but what cargo has fetched already.
 const ALWAYS: [&str; 3] = ["bans", "licenses", "sources"];
@@ -26,7 +26,7 @@ pub(crate) enum Unreachable {
 
 /// Checks licences, sources and bans; and known weaknesses, where their list can be fetched.
 pub(crate) fn run_audit(unreachable: Unreachable) -> Result<()> {
-    let tool = tool()?;
+    let tool = CHECKING.program(TOOL)?;
     run_named(TOOL, deny(&tool, "check").args(ALWAYS))?;
     if fetches_advisories(&tool)? {
         return run_named(TOOL, deny(&tool, "check").arg("advisories"));
@@ -61,26 +61,6 @@ fn fetches_advisories(tool: &Path) -> Result<bool> {
         eprintln!("{}", String::from_utf8_lossy(&fetched.stderr).trim());
     }
     Ok(fetched.status.success())
-}
-
-/// The tool, which is built once: without optimization, because it runs for a second and would be
-/// built for minutes.
-fn tool() -> Result<PathBuf> {
-    let root = target_dir().join("tools").join(format!("{TOOL}-{VERSION}"));
-    let tool = root.join("bin").join(TOOL);
-    if !tool.is_file() {
-        let build = target_dir().join("tools").join("build");
-        let mut install = cargo(&["install", "--quiet", "--locked", "--debug", TOOL]);
-        install
-            .args(["--version", VERSION, "--root"])
-            .arg(&root)
-            .env("CARGO_TARGET_DIR", &build)
-            .env("CARGO_PROFILE_DEV_DEBUG", "0");
-        run(&mut install)?;
-        // Some hundred megabytes that are not needed again.
-        std::fs::remove_dir_all(&build).context("removing what the tool was built of")?;
-    }
-    Ok(tool)
 }
 
 #[cfg(test)]

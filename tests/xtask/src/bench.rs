@@ -1,4 +1,4 @@
-//! `bench`: the figures of `docs/performance.md`.
+//! `bench`: figures as in `docs/performance.md`.
 
 use std::process::Command;
 

@@ -8,6 +8,6 @@ use crate::shell::{cargo, run};
 /// Builds the programs first, so that none is built while another runs.
 pub(crate) fn run_chaos(arguments: &[String]) -> Result<()> {
     let programs = program::build()?;
-    let mut command = cargo(&["run", "--quiet", "--package", "sampler-chaos", "--"]);
+    let mut command = cargo(&["run", "--quiet", "--bin", "sampler-chaos", "--"]);
     run(command.args(arguments).env(BIN_DIR_VARIABLE, programs))
 }

@@ -4,11 +4,20 @@ use std::process::Command;
 
 use anyhow::Result;
 use sampler_testkit::mongod::{DB_URI_VARIABLE, Options, ReplicaSet, find};
-use sampler_testkit::program::{self, BIN_DIR_VARIABLE};
+use sampler_testkit::program::{BIN_DIR_VARIABLE, built_dir};
+use sampler_testkit::workspace_dir;
 
 use crate::audit::{self, Unreachable};
 use crate::docs;
-use crate::shell::{cargo, has_subcommand, run};
+use crate::shell::{cargo, run, run_named};
+use crate::tools::CHECKING;
+
+/// A process for each test, several at a time.
+const TEST_RUNNER: &str = "cargo-nextest";
+/// Read by nextest: how many tests run at a time.
+const THREADS_VARIABLE: &str = "NEXTEST_TEST_THREADS";
+/// Tests wait most of their time, for timers, for MongoDB and for programs.
+const TESTS_PER_PROCESSOR: usize = 2;
 
 /// Everything that must hold before a change is taken.
 pub(crate) async fn ci() -> Result<()> {
@@ -29,40 +38,28 @@ pub(crate) async fn ci() -> Result<()> {
 
 /// All tests. The summary of the test runner comes last, after the examples in the documentation.
 pub(crate) async fn test(filters: &[String]) -> Result<()> {
-    let programs = program::build()?;
-    let server = Server::start().await?;
-    let prepare = |command: &mut Command| {
-        command.env(BIN_DIR_VARIABLE, &programs);
-        if let Some(uri) = server.uri() {
-            command.env(DB_URI_VARIABLE, uri);
-        }
-    };
     if filters.is_empty() {
-        let mut examples = cargo(&["test", "--workspace", "--doc", "--quiet"]);
-        prepare(&mut examples);
-        run(&mut examples)?;
+        run(&mut cargo(&["test", "--workspace", "--doc", "--quiet"]))?;
     }
-    let mut tests = cargo(test_runner());
-    tests.args(filters);
-    prepare(&mut tests);
-    let result = run(&mut tests);
+    let server = Server::start().await?;
+    let mut tests = Command::new(CHECKING.program(TEST_RUNNER)?);
+    // The test runner builds the programs with the tests.
+    tests
+        .args(["nextest", "run", "--workspace"])
+        .args(filters)
+        .env(BIN_DIR_VARIABLE, built_dir())
+        .current_dir(workspace_dir());
+    if let Some(uri) = server.uri() {
+        tests.env(DB_URI_VARIABLE, uri);
+    }
+    if std::env::var_os(THREADS_VARIABLE).is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = TESTS_PER_PROCESSOR * processors;
+        tests.env(THREADS_VARIABLE, threads.to_string());
+    }
+    let result = run_named(TEST_RUNNER, &mut tests);
     server.stop().await?;
     result
-}
-
-fn test_runner() -> &'static [&'static str] {
-    if has_subcommand("nextest") {
-        &["nextest", "run", "--workspace"]
-    } else {
-        &[
-            "test",
-            "--workspace",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--no-fail-fast",
-        ]
-    }
 }
 
 /// The MongoDB that all tests share.

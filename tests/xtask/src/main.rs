@@ -4,11 +4,10 @@ mod audit;
 mod bench;
 mod chaos;
 mod checks;
-mod control;
 mod docs;
 mod package;
-mod replay;
 mod shell;
+mod tools;
 mod up;
 
 use std::process::ExitCode;
@@ -44,7 +43,7 @@ enum Command {
     /// Measures the programs as a release builds them; `bench --help` says what can be chosen.
     #[command(disable_help_flag = true)]
     Bench {
-        /// Passed on to it: `--quick`, `--only worker`, `--write-docs`.
+        /// Passed on to it: `--quick`, `--only worker`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -2,7 +2,7 @@
 
 mod elf;
 mod sbom;
-mod sums;
+pub(crate) mod sums;
 mod zig;
 
 use std::fs;
@@ -10,8 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use sampler_testkit::manifest::{example_variables, manifest};
-use sampler_testkit::program::CLI;
+use sampler_testkit::program::{CLI, RECEIVER, WORKER};
 use sampler_testkit::target_dir;
 
 use crate::audit::{Unreachable, run_audit};
@@ -19,6 +18,9 @@ use sbom::Crates;
 
 /// Where the folders lie, below the folder that cargo builds into; the manifest says so, too.
 pub(crate) const FOLDER: &str = "deploy";
+
+/// The programs that a platform starts, and the folders that the manifest pushes.
+const PROGRAMS: [(&str, &str); 2] = [(RECEIVER, "receiver"), (WORKER, "worker")];
 
 /// What starts a process where the manifest names no command.
 const PROCFILE: &str = "Procfile";
@@ -36,8 +38,8 @@ struct Packed<'a> {
     program: &'a str,
     /// Its crate.
     name: &'a str,
-    /// What starts it, where a platform does.
-    command: Option<&'a str>,
+    /// Whether a platform starts it.
+    is_started: bool,
 }
 
 /// Checks what is built in, builds all programs for the platform, checks them, and lays each out with
@@ -48,28 +50,22 @@ pub(crate) fn run(unchecked: bool) -> Result<()> {
     } else {
         Unreachable::Fails
     })?;
-    let manifest = manifest(&example_variables()?)?;
-    let programs: Vec<_> = manifest
-        .applications
-        .iter()
-        .map(|app| app.name.as_str())
-        .collect();
-    let built = zig::build(&programs)?;
+    let built = zig::build(&PROGRAMS.map(|(program, _)| program))?;
     let crates = Crates::read(&built.target)?;
-    for app in &manifest.applications {
+    for (program, folder) in PROGRAMS {
         let packed = Packed {
-            program: &app.name,
-            name: &app.name,
-            command: Some(&app.command),
+            program,
+            name: program,
+            is_started: true,
         };
-        lay_out(&packed, &built.folder, &crates, app.package())?;
+        lay_out(&packed, &built.folder, &crates, Path::new(folder))?;
     }
     // By itself: it asks for features of shared crates that the programs do not have.
     let built = zig::build(&[CLI_CRATE])?;
     let packed = Packed {
         program: CLI,
         name: CLI_CRATE,
-        command: None,
+        is_started: false,
     };
     lay_out(&packed, &built.folder, &crates, Path::new(CLI_FOLDER))
 }
@@ -99,8 +95,8 @@ fn fill(packed: &Packed<'_>, program: &Path, crates: &Crates, package: &Path) ->
     let copy = package.join(packed.program);
     fs::write(&copy, &bytes).context("copying the program")?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).context("its permissions")?;
-    if let Some(command) = packed.command {
-        let procfile = format!("web: {command}\n");
+    if packed.is_started {
+        let procfile = format!("web: ./{}\n", packed.program);
         fs::write(package.join(PROCFILE), procfile).context("the Procfile")?;
     }
     if packed.program == CLI {

@@ -32,9 +32,3 @@ pub(crate) fn run_named(name: &str, command: &mut Command) -> Result<()> {
     ensure!(status.success(), "{line}: {status}");
     Ok(())
 }
-
-/// Whether cargo knows this subcommand.
-pub(crate) fn has_subcommand(name: &str) -> bool {
-    let output = cargo(&[name, "--version"]).output();
-    output.is_ok_and(|output| output.status.success())
-}

@@ -1,40 +1,35 @@
 //! `up`: all of Sampler on this machine, with example events.
 
-mod attribution;
+mod cli;
+mod events;
 pub(crate) mod pictures;
 mod progress;
-mod report;
-mod send;
 mod showcase;
-mod spans;
 mod system;
-mod verification;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use sampler_testkit::{now_millis, workspace_dir};
 
-use crate::replay::{self, Queue, parse_duration};
+use cli::Cli;
+use events::Events;
 use progress::Progress;
-use report::Report;
-use send::{Sent, send_all};
 use system::{ExtendedLimits, System};
-use verification::Verification;
 
 /// What the repository brings to replay.
 const EXAMPLE: &str = "examples/events.ndjson";
 /// How long nothing may happen before it is taken that nothing will.
 const STALL_LIMIT: Duration = Duration::from_mins(1);
-/// How long usages of spans that are still open may be on their way.
-const SETTLE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a late stop waits for usages that reach beyond it.
+const OVERTAKE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The arguments of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Ends after the table and `sampler verify`, and fails if what was billed differs from what was used.
+    /// Ends after the table of `sampler verify`, and fails if what was billed differs from what was used.
     #[arg(long)]
     once: bool,
     /// How many workers share the work.
@@ -84,7 +79,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     ensure!(arguments.workers > 0, "without a worker nothing is sampled");
     let now = now_millis();
     let events = read_events(&arguments, now)?;
-    let limits = ExtendedLimits::for_events(replay::earliest(&events.queues), now);
+    let earliest = events.as_ref().map(|events| events.earliest);
+    let limits = ExtendedLimits::for_events(earliest, now);
     let system = System::start(&arguments, &limits).await?;
     let result = tokio::select! {
         result = show(&arguments, &system, events) => result,
@@ -95,62 +91,46 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     result
 }
 
-/// What is replayed, and what a verifier must know of it.
-struct Events {
-    path: PathBuf,
-    queues: Vec<Queue>,
-    /// What relative moments count from.
-    now: i64,
-    /// By how much all moments are moved, in ms.
-    offset: i64,
-}
-
-fn read_events(arguments: &Arguments, now: i64) -> Result<Events> {
-    let example = || workspace_dir().join(EXAMPLE);
-    let path = arguments.replay.clone().unwrap_or_else(example);
-    let mut events = Events {
-        path,
-        queues: Vec::new(),
-        now,
-        offset: 0,
+/// The events to replay. With `--keep`, the example is there already, from the run that is continued.
+fn read_events(arguments: &Arguments, now: i64) -> Result<Option<Events>> {
+    let path = match &arguments.replay {
+        Some(path) => path.clone(),
+        None if arguments.keep => return Ok(None),
+        None => workspace_dir().join(EXAMPLE),
     };
-    if arguments.replay.is_none() && arguments.keep {
-        // The example is there already, from the run that is gone on with.
-        return Ok(events);
-    }
-    events.queues = replay::read(&events.path, now)?;
-    if let Some(ago) = &arguments.shift {
-        events.offset = replay::shift(&mut events.queues, now, parse_duration(ago)?);
-    }
-    Ok(events)
+    Events::read(path, now, arguments.shift.as_deref()).map(Some)
 }
 
-/// Replays, shows what came of it, and then stays unless it is not to.
-async fn show(arguments: &Arguments, system: &System, events: Events) -> Result<()> {
+/// Replays, shows the table, and then stays unless it is not to.
+async fn show(arguments: &Arguments, system: &System, events: Option<Events>) -> Result<()> {
     if !arguments.once {
         println!("console   {}/console\n", system.receiver.base_url());
     }
-    let mut verification = None;
-    if !events.queues.is_empty() {
-        verification = verification_of(arguments, system, &events).await?;
-        let report = replay_events(system, events.queues).await?;
-        println!("{report}");
-        if arguments.once && !report.is_right() {
-            bail!("what was billed is not what was used");
+    let mut again = None;
+    if let Some(events) = events {
+        let cli = Cli::new(&system.receiver.base_url(), &events).await?;
+        let mut is_right = replay(system, &cli, &events).await?;
+        // The verifier must know all events behind the spans: not those of an earlier run.
+        if !arguments.keep {
+            let words = cli.verify(&events.path, arguments.granularity)?;
+            println!("{}", cli.line(&words));
+            is_right &= cli.run(&words).await?.success();
+            again = Some(cli.line(&words));
         }
+        ensure!(
+            is_right || !arguments.once,
+            "an event was refused, or what was billed is not what was used"
+        );
     }
     if arguments.once {
-        return match verification {
-            Some(verification) => verification.run().await,
-            None => Ok(()),
-        };
+        return Ok(());
     }
-    let is_anew = !arguments.keep && arguments.replay.is_none();
-    if is_anew {
+    let is_fresh = !arguments.keep && arguments.replay.is_none();
+    if is_fresh {
         showcase::begin(system, arguments.granularity).await?;
     }
-    println!("{}", system.addresses(verification.as_ref()));
-    if is_anew {
+    println!("{}", system.addresses(again.as_deref()));
+    if is_fresh {
         showcase::fall_behind(system).await?;
         println!(
             "\nSpans that are behind were sent just now: the console shows how the backlog drains."
@@ -160,37 +140,41 @@ async fn show(arguments: &Arguments, system: &System, events: Events) -> Result<
     std::future::pending().await
 }
 
-/// The verifier must know all events behind the spans: not those of an earlier run.
-async fn verification_of(
-    arguments: &Arguments,
-    system: &System,
-    events: &Events,
-) -> Result<Option<Verification>> {
-    if arguments.keep {
-        return Ok(None);
+/// Sends events and waits until they are sampled. Returns whether all were taken.
+async fn replay(system: &System, cli: &Cli, events: &Events) -> Result<bool> {
+    let mut is_taken = true;
+    for (number, part) in events.parts()?.iter().enumerate() {
+        if number > 0 {
+            wait_until_overtaken(system, events).await?;
+        }
+        is_taken &= cli.send(part).await?.success();
     }
-    let (path, receiver) = (&events.path, system.receiver.base_url());
-    let (now, offset) = (events.now, events.offset);
-    let verification = Verification::new(path, &receiver, now, offset, arguments.granularity);
-    verification.await.map(Some)
+    wait_for_completion(system).await?;
+    Ok(is_taken)
 }
 
-async fn replay_events(system: &System, queues: Vec<Queue>) -> Result<Report> {
-    let progress = Progress::new(queues.iter().map(Vec::len).sum());
-    let sent = send_all(system, queues, &progress).await?;
-    let stopped = sent.rows.iter().filter(|row| row.end.is_some()).count();
-    progress.sent(stopped);
-    wait_for_completion(system, &progress).await?;
-    progress.finish();
-    settled_report(system, &sent).await
+/// Waits until usages reach beyond each late stop.
+async fn wait_until_overtaken(system: &System, events: &Events) -> Result<()> {
+    let begin = Instant::now();
+    for (target, moment) in &events.late {
+        while !system.is_sampled_beyond(target, *moment).await? {
+            if begin.elapsed() > OVERTAKE_LIMIT {
+                eprintln!("a late stop is sent in time: sampling does not overtake it");
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    Ok(())
 }
 
 /// Waits until all stopped spans are complete, or nothing moves any more.
-async fn wait_for_completion(system: &System, progress: &Progress) -> Result<()> {
+async fn wait_for_completion(system: &System) -> Result<()> {
+    let progress = Progress::new(system.stopped().await?);
     let mut before = None;
     let mut moved_at = Instant::now();
     loop {
-        let incomplete = spans::incomplete(&system.database).await?;
+        let incomplete = system.incomplete().await?;
         progress.update(incomplete, system.abacus.counted_count());
         if incomplete == 0 {
             return Ok(());
@@ -205,19 +189,5 @@ async fn wait_for_completion(system: &System, progress: &Progress) -> Result<()>
         }
         system.check_alive()?;
         tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
-/// Open spans go on being sampled, and a usage counts before its span says so: a difference is only
-/// believed when it lasts.
-async fn settled_report(system: &System, sent: &Sent) -> Result<Report> {
-    let begin = Instant::now();
-    loop {
-        let states = spans::read(&system.database).await?;
-        let report = Report::new(sent, &states, &system.abacus);
-        if report.is_right() || begin.elapsed() > SETTLE_LIMIT {
-            return Ok(report);
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
     }
 }

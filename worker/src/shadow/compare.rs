@@ -1,8 +1,8 @@
-//! Compares what an original decided, as a span's document shows it, with what we would decide.
+//! Compares what the original decided, as a span's document shows it, with what we would decide.
 //!
 //! The document has two intervals of a span: the last one that was executed, and the one that is
 //! planned. For each, the real state machine decides from where that interval begins. The known
-//! faults of an original have names here, which tells them apart from unexpected differences.
+//! faults of the original have names here, which tells them apart from unexpected differences.
 
 use std::fmt;
 
@@ -17,13 +17,12 @@ pub enum Finding {
     Same,
     /// The span is due: we would plan or execute something now.
     Due,
-    /// A known fault of an original.
+    /// A known fault of the original.
     KnownFault(KnownFault),
-    /// Any other difference.
     Difference(Difference),
 }
 
-/// The known faults of an original, as far as a document shows them.
+/// The known faults of the original, as far as a document shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownFault {
     /// The span ends before it starts, and its bill is negative: a stop raced the start.
@@ -59,7 +58,6 @@ pub enum Difference {
     NotToItsEnd {
         /// How far it is sampled.
         sampled_to: Timestamp,
-        /// Its end.
         end: Option<Timestamp>,
     },
 }
@@ -185,7 +183,7 @@ fn compare_state(span: &Span, now: Timestamp, policy: &Policy) -> Option<Finding
     }
 }
 
-/// Whether an original does not sample an open span yet: it waits until a window's length after what
+/// Whether the original does not sample an open span yet: it waits until a window's length after what
 /// is sampled, even if that is the start, which need not be a boundary.
 fn waits_for_a_whole_window(span: &Span, now: Timestamp, policy: &Policy) -> bool {
     let (granularity, start) = (policy.granularities.of(&span.target), span.start);
@@ -223,7 +221,7 @@ mod tests {
         }
     }
 
-    /// A span from `start` that an original has executed `last` and planned `planned` of.
+    /// A span from `start` that the original has executed `last` and planned `planned` of.
     fn span(start: i64, last: Interval, planned: Option<Interval>) -> Span {
         let target = Target::from_store(["o", "s", "c", "r", "p", "i"]);
         let event = StartEvent {
@@ -238,6 +236,7 @@ mod tests {
             interval,
             usage_guid: "theirs".to_owned(),
             planned_at: interval.end,
+            withheld: None,
         });
         span
     }

@@ -1,4 +1,4 @@
-//! Shadow mode: an original does the work, and the worker says what it would have done differently.
+//! Shadow mode: the original does the work, and the worker says what it would have done differently.
 //!
 //! It can only read pages of spans. It cannot change a span, and it has no client of Abacus.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sampler_domain::{Policy, Span, SpanId};
 use sampler_service::environment::Clock;
-use sampler_store::{AllSpans, Page, StoreError};
+use sampler_store::{Page, Reading, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -23,8 +23,7 @@ const REPORTED_MAX: usize = 1_000;
 /// A worker that only compares.
 pub struct Shadow {
     /// The store of the spans.
-    pub pages: Arc<dyn AllSpans>,
-    /// The clock.
+    pub reading: Arc<dyn Reading>,
     pub clock: Arc<dyn Clock>,
     /// Takes a report of each page.
     pub progress: Arc<dyn ReportProgress>,
@@ -74,7 +73,7 @@ impl Tally {
             ends_before_start = self.ends_before_start,
             differences = self.differences,
             unreadable = self.unreadable,
-            "compared with what an original decided"
+            "compared with what the original Sampler decided"
         );
     }
 }
@@ -93,7 +92,7 @@ impl Shadow {
                 Ok(None) => return,
                 Err(error) => warn!(
                     code = "shadow.read_failed",
-                    error = error_chain(error),
+                    error = error_chain(&error),
                     "reading the spans failed"
                 ),
             }
@@ -110,7 +109,10 @@ impl Shadow {
     ) -> Result<Option<Tally>, StoreError> {
         let (mut tally, mut after) = (Tally::default(), None);
         while !stop.is_cancelled() {
-            let page = self.pages.page(after.as_ref(), self.batch).await?;
+            let page = self
+                .reading
+                .page_of_spans(after.as_ref(), self.batch)
+                .await?;
             self.progress.report();
             self.compare_page(&page, &mut tally, reported);
             after = page.next;
@@ -140,6 +142,6 @@ fn report(span: &Span, difference: Difference, reported: &mut Reported) {
     if reported.len() < REPORTED_MAX && reported.insert((span.id.clone(), span.processing.version))
     {
         warn!(code = "shadow.difference", span.id = %span.id, %difference,
-            "an original decided differently");
+            "the original Sampler decided differently");
     }
 }

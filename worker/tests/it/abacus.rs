@@ -1,8 +1,8 @@
 //! An Abacus that counts each usage once, and answers as a test configures it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,9 +23,8 @@ type Documents = Box<dyn FnMut(&str) -> Asked + Send>;
 /// An Abacus that counts each usage once, and answers as configured.
 pub(crate) struct Abacus {
     began: Instant,
-    /// Each post: when, and what.
     pub(crate) posts: Mutex<Vec<(Instant, String)>>,
-    pub(crate) counted: Mutex<BTreeMap<(String, i64), Usage>>,
+    pub(crate) counted: Arc<Mutex<BTreeMap<(String, i64), Usage>>>,
     /// Answers to give instead of taking the usage.
     script: Mutex<Option<Script>>,
     /// Each question for a document: when, and of which usage.
@@ -40,6 +39,8 @@ pub(crate) struct Abacus {
     dates: Mutex<Option<Dates>>,
     /// Nothing is answered.
     pub(crate) is_away: AtomicBool,
+    /// Failures are those of a request that was not sent.
+    pub(crate) is_unsent: AtomicBool,
     /// How often it was only asked what time it is.
     pub(crate) probes: AtomicU64,
 }
@@ -49,7 +50,7 @@ impl Abacus {
         Self {
             began,
             posts: Mutex::default(),
-            counted: Mutex::default(),
+            counted: Arc::default(),
             script: Mutex::default(),
             asked: Mutex::default(),
             documents: Mutex::default(),
@@ -59,6 +60,7 @@ impl Abacus {
             behind: AtomicI64::default(),
             dates: Mutex::default(),
             is_away: AtomicBool::default(),
+            is_unsent: AtomicBool::default(),
             probes: AtomicU64::default(),
         }
     }
@@ -96,6 +98,16 @@ impl Abacus {
     /// Answers so where it is asked whether a usage counts. Without this no answer has a `Location`.
     pub(crate) fn know(&self, documents: impl FnMut(&str) -> Asked + Send + 'static) {
         *self.documents.lock().unwrap() = Some(Box::new(documents));
+    }
+
+    /// The timestamp of a usage that counts, by its id.
+    pub(crate) fn usage_windows(&self) -> impl Fn(&str) -> Option<Timestamp> + Send + 'static {
+        let counted = Arc::clone(&self.counted);
+        move |guid| {
+            let counted = counted.lock().unwrap();
+            let usage = counted.values().find(|usage| usage.dedup_id == guid);
+            usage.map(|usage| usage.end)
+        }
     }
 
     /// How often it was asked whether a usage counts.
@@ -147,6 +159,7 @@ impl Collector for Abacus {
         let location = || format!("https://abacus/{}", usage.dedup_id);
         let details = Details {
             location: is_known.then(location),
+            unsent: self.is_unsent.load(Ordering::Relaxed),
             ..Details::default()
         };
         Posted {

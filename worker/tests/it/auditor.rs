@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::future::ready;
-use futures_util::stream;
-use sampler_domain::partition::{PARTITIONS, partition_of};
-use sampler_domain::{Entry, Id, SpanId};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{Entry, SpanId};
 use sampler_settings::worker::AuditSettings;
-use sampler_store::memory::MemoryStore;
-use sampler_store::{SpanKeys, SpanScan, StoreError};
+use sampler_store::StoreError;
+use sampler_store_testing::faulty::{Fault, FaultyStore};
 use sampler_worker::{Options, Parts, Worker};
 use tokio_util::sync::CancellationToken;
 
@@ -77,7 +74,6 @@ fn entries_of(world: &World, instance: &str) -> Vec<Entry> {
     })
 }
 
-/// Replaces an entry.
 fn replace(world: &World, entry: Entry) {
     world.store.with(|table| table.replace_entry(entry));
 }
@@ -150,32 +146,16 @@ async fn an_entry_that_is_gone_from_a_complete_span_is_named() {
     worker.stop().await;
 }
 
-/// A store that cannot scan some partitions.
-struct Unreachable {
-    inner: Arc<MemoryStore>,
-    partitions: Vec<u32>,
-}
-
-impl SpanScan for Unreachable {
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
-        if self.partitions.contains(&partition) {
-            let failure = StoreError::Unavailable("the shard is down".into());
-            return stream::once(ready(Err(failure))).boxed();
-        }
-        self.inner.spans_of(partition, from, page)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_cannot_be_read_holds_up_no_other() {
     let world = healthy().await;
     let broken = partition_of(&target("open 3"));
-    let partitions = (0..PARTITIONS).filter(|partition| *partition != broken);
+    let others_fail = move |method: &str, partition: String| {
+        let fails = method == "spans_of" && partition != broken.to_string();
+        fails.then(|| Fault::NotDone(StoreError::Unavailable("the shard is down".into())))
+    };
     let parts = Parts {
-        span_scan: Arc::new(Unreachable {
-            inner: world.store.clone(),
-            partitions: partitions.collect(),
-        }),
+        work: FaultyStore::new(world.store.clone(), others_fail),
         ..world.parts()
     };
     let worker = Auditing::run_with(parts, "w");

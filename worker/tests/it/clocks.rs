@@ -179,7 +179,7 @@ async fn with_a_clock_that_is_years_ahead_nothing_is_sampled_before_it_is_set_ri
 
 /// Counts signs of life.
 #[derive(Default)]
-struct ReportCount(AtomicUsize);
+pub(crate) struct ReportCount(pub(crate) AtomicUsize);
 
 impl ReportProgress for ReportCount {
     fn report(&self) {

@@ -9,14 +9,14 @@ use sampler_abacus::Asked;
 use sampler_domain::{Entry, EntryState};
 use sampler_settings::worker::ConfirmSettings;
 use sampler_store::KeptCause;
-use sampler_store::memory::StoredEntry;
+use sampler_store_testing::memory::StoredEntry;
 use sampler_worker::Options;
 use tokio::time::Instant;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, Running, World, options, run_with};
 
 /// Asks after a minute, each minute, for two hours.
-fn confirming(name: &str) -> Options {
+pub(crate) fn confirming(name: &str) -> Options {
     Options {
         confirm: ConfirmSettings {
             enabled: true,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sampler_domain::{Control, ControllerSettings, SamplingControl};
-use sampler_store::{Backlogs, Controls};
+use sampler_store::Operating;
 
 use crate::world::{HOUR, MINUTE, World};
 
@@ -73,12 +73,12 @@ async fn one_worker_counts_for_all_and_another_when_that_one_dies() {
         world.start(&format!("{number}"), -HOUR).await;
     }
     world.pass(5_000).await;
-    let published = world.store.published().await.unwrap().unwrap();
+    let published = world.store.published_backlog().await.unwrap().unwrap();
     assert_eq!(published.value.due, 3);
     workers.remove(0).kill();
     world.start("3", -HOUR).await;
     world.pass(30_000).await;
-    let published = world.store.published().await.unwrap().unwrap();
+    let published = world.store.published_backlog().await.unwrap().unwrap();
     assert_eq!(published.value.due, 4);
     assert!(published.age < 5_000);
 }
@@ -92,7 +92,14 @@ async fn the_rate_is_how_fast_workers_are_while_they_have_something_to_do() {
     }
     let worker = world.run("w");
     world.pass(30_000).await;
-    let rate = world.store.published().await.unwrap().unwrap().value.rate;
+    let rate = world
+        .store
+        .published_backlog()
+        .await
+        .unwrap()
+        .unwrap()
+        .value
+        .rate;
     // Four posts at once, each of half a second.
     assert!((6.0..9.0).contains(&rate), "{rate}");
     worker.stop().await;

@@ -1,10 +1,14 @@
 //! What becomes of usages that Abacus does not take.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sampler_abacus::Answer;
+use sampler_worker::Parts;
 
-use crate::world::{HOUR, MINUTE, World};
+use crate::clocks::ReportCount;
+use crate::world::{HOUR, MINUTE, World, options, run_with};
 
 fn refused() -> Answer {
     Answer::Refused {
@@ -97,16 +101,24 @@ async fn a_failing_span_waits_longer_each_time_with_the_same_bytes() {
 }
 
 /// A 429 counts for all spans: there is no post before its time is over.
+/// Fault 16 of the original: while it waited as told it turned unhealthy.
 #[tokio::test(start_paused = true)]
-async fn a_429_holds_everybody_back_for_as_long_as_it_says() {
+async fn fault_16_a_429_holds_everybody_back_for_as_long_as_it_says() {
     let world = World::new();
     for number in 0..20 {
         world.start(&format!("{number}"), -HOUR).await;
     }
     let after = Duration::from_mins(10);
     world.abacus.answer_first([Answer::Wait { after }]);
-    let worker = world.run("w");
+    let reports = Arc::new(ReportCount::default());
+    let parts = Parts {
+        processing_progress: reports.clone(),
+        ..world.parts()
+    };
+    let worker = run_with(parts, options("w"));
     world.pass(590_000).await;
+    let reported = reports.0.load(Ordering::Relaxed);
+    assert!(reported >= 100, "who waits as told is well: {reported}");
     // Those that were on their way when the answer came.
     let before = world.abacus.post_count();
     assert!(before <= 4, "{before} posts");

@@ -1,125 +1,18 @@
 //! What the ledger holds, whatever fails.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use sampler_abacus::Answer;
-use sampler_domain::{
-    Entry, EntryState, Interval, Planned, Span, SpanId, StartEvent, Target, Totals,
-};
-use sampler_store::memory::{MemoryStore, StoredEntry};
-use sampler_store::{Entries, Finished, Ledger, StoreError};
+use sampler_domain::{Entry, EntryState, Interval, Planned, Span, SpanId, StartEvent, Totals};
+use sampler_store::StoreError;
+use sampler_store_testing::faulty::{Fault, FaultyStore};
+use sampler_store_testing::memory::StoredEntry;
 
 use crate::world::{HOUR, MINUTE, NOON, World, options, run_with, target};
 
-/// A ledger that is there only now and then.
-struct Flaky {
-    inner: Arc<MemoryStore>,
-    calls: AtomicUsize,
-    /// Whether this call, by its number, fails after it was carried out.
-    fails: fn(&'static str, usize) -> bool,
-}
-
-impl Flaky {
-    fn answer<T>(
-        &self,
-        call: &'static str,
-        answer: Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        if (self.fails)(call, number) {
-            return Err(StoreError::Unknown("the answer was lost".into()));
-        }
-        answer
-    }
-}
-
-#[async_trait]
-impl Ledger for Flaky {
-    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
-        let kept = self.inner.write_entry(entry, lifetime).await;
-        self.answer("write_entry", kept)
-    }
-
-    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
-        if (self.fails)("expire", self.calls.fetch_add(1, Ordering::Relaxed)) {
-            return Err(StoreError::Unavailable("it was not reached".into()));
-        }
-        self.inner.expire(finished).await
-    }
-
-    async fn entries(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        self.inner.entries(span, target, after, limit).await
-    }
-}
-
 fn all(world: &World) -> Vec<StoredEntry> {
     world.store.with(|table| table.entries().cloned().collect())
-}
-
-/// The answer to a record is lost: the usage is posted again with the same bytes, and has one entry.
-#[tokio::test(start_paused = true)]
-async fn a_usage_has_one_entry_though_the_answer_of_the_ledger_is_lost() {
-    let world = World::new();
-    for number in 0..5 {
-        world.start(&format!("{number}"), -4 * HOUR).await;
-        world.stop(&format!("{number}"), -HOUR - MINUTE).await;
-    }
-    let mut parts = world.parts();
-    parts.ledger = Arc::new(Flaky {
-        inner: world.store.clone(),
-        calls: AtomicUsize::new(0),
-        fails: |_, number| number % 3 == 0,
-    });
-    let worker = run_with(parts, options("w"));
-    let complete = || (0..5).all(|number| world.is_complete(&format!("{number}")));
-    world.until("all are complete", complete).await;
-    worker.stop().await;
-    assert_eq!(all(&world).len(), 5 * 3);
-    assert!(world.abacus.post_count() > 15, "some were posted again");
-    world.assert_ledger();
-}
-
-/// A worker that dies between the entry and the note leaves an entry of what is planned.
-#[tokio::test(start_paused = true)]
-async fn an_entry_without_a_note_is_of_the_planned_interval() {
-    let world = World::new();
-    world.start("i", -2 * HOUR).await;
-    let mut parts = world.parts();
-    parts.ledger = Arc::new(Flaky {
-        inner: world.store.clone(),
-        calls: AtomicUsize::new(0),
-        fails: |_, _| true,
-    });
-    let worker = run_with(parts, options("w"));
-    world.pass(1_000).await;
-    worker.kill();
-    let span = world.kept("i").span;
-    let planned = span.processing.planned.clone().unwrap();
-    let entries = all(&world);
-    assert_eq!(entries.len(), 1);
-    assert_eq!(entries[0].entry.usage_guid, planned.usage_guid);
-    assert_eq!(entries[0].entry.state, EntryState::Accepted);
-    assert_eq!(span.processing.totals.usages, 0);
-    let worker = world.run("next");
-    world
-        .until("it is noted", || world.kept("i").span.sampled_to() == NOON)
-        .await;
-    worker.stop().await;
-    world.assert_ledger();
-    let posts = world.abacus.posts.lock().unwrap().clone();
-    let mut bodies: Vec<_> = posts.iter().map(|(_, body)| body).collect();
-    bodies.sort();
-    bodies.dedup();
-    assert_eq!(bodies.len(), 2, "the same bytes each time");
 }
 
 /// What Abacus refuses is on the span; its entry tells of that once it is accepted.
@@ -189,11 +82,11 @@ async fn the_clean_up_lets_entries_expire_before_their_span_is_gone() {
     world.start("i", -3 * HOUR).await;
     world.stop("i", -HOUR).await;
     let mut parts = world.parts();
-    parts.ledger = Arc::new(Flaky {
-        inner: world.store.clone(),
-        calls: AtomicUsize::new(0),
+    let calls = AtomicUsize::new(0);
+    parts.ledger = FaultyStore::new(world.store.clone(), move |method, _| {
         // That of the worker, at completion, and the first of the clean-up.
-        fails: |call, number| call == "expire" && number < 4,
+        let fails = method == "expire" && calls.fetch_add(1, Ordering::Relaxed) < 2;
+        fails.then(|| Fault::NotDone(StoreError::Unavailable("it was not reached".into())))
     });
     let mut options = options("w");
     options.cleanup.retention = Duration::from_hours(2);
@@ -210,7 +103,7 @@ async fn the_clean_up_lets_entries_expire_before_their_span_is_gone() {
     assert!(all(&world).iter().all(|kept| kept.expires_at.is_some()));
 }
 
-/// The guid of an original's plan is its entry's id, and totals begin at what it had sampled.
+/// The guid of the original's plan is its entry's id, and totals begin at what it had sampled.
 #[tokio::test(start_paused = true)]
 async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
     let world = World::new();
@@ -230,6 +123,7 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         },
         usage_guid: "theirs".to_owned(),
         planned_at: sampled_to,
+        withheld: None,
     });
     span.processing.version = 7;
     world.store.insert_original(span);
@@ -250,6 +144,7 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         first_version: Some(7),
         billed: 3 * HOUR,
         skipped: 0,
+        unanswered: 0,
         usages: 3,
     };
     assert_eq!(world.kept("i").span.processing.totals, expected);

@@ -18,4 +18,5 @@ mod sampling;
 mod skip;
 mod suspension;
 mod turns;
+mod uncounted;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::world::{DAY, HOUR, World, options, run_with};
+use crate::world::{HOUR, World};
 
 /// Fault 11 of the original: every worker read the same first spans.
 #[tokio::test(start_paused = true)]
@@ -49,35 +49,4 @@ async fn the_partitions_of_a_worker_that_died_are_taken_over() {
         .await;
     assert!(world.began.elapsed() < Duration::from_mins(1));
     alive.stop().await;
-}
-
-/// Two workers that both think that they own everything waste work, and do no harm.
-#[tokio::test(start_paused = true)]
-async fn workers_that_do_not_know_of_each_other_bill_nothing_twice() {
-    let world = World::new();
-    for number in 0..20 {
-        world.start(&format!("{number}"), -DAY).await;
-    }
-    *world.abacus.latency.lock().unwrap() = Duration::from_millis(10);
-    // The same name twice: each takes itself for the only one.
-    let workers = [run_with(world.parts(), options("w")), world.run("w")];
-    world
-        .until("all are through", || {
-            (0..20).all(|number| world.abacus.sum(&format!("{number}")) == DAY)
-        })
-        .await;
-    for number in 0..20 {
-        world.stop(&format!("{number}"), -12 * HOUR).await;
-    }
-    world
-        .until("all are complete", || {
-            (0..20).all(|number| world.is_complete(&format!("{number}")))
-        })
-        .await;
-    for number in 0..20 {
-        assert_eq!(world.abacus.sum(&format!("{number}")), 12 * HOUR);
-    }
-    for worker in workers {
-        worker.stop().await;
-    }
 }

@@ -8,11 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, Id, Measure, Measures, Quantity, Resend, Span, Timestamp,
-    Usage,
+    Change, Changed, Entry, EntryState, Id, Measure, Measures, Quantity, Resend, Timestamp, Usage,
 };
-use sampler_store::memory::MemoryStore;
-use sampler_store::{EntryKey, Resends, StoreError, Work};
+use sampler_store::{EntryKey, Ledger, Work};
+use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -44,6 +43,7 @@ fn entry(world: &World, guid: &str) -> Entry {
 async fn resend(world: &World, entry: &Entry, act: u128) -> bool {
     let resend = Resend {
         act: Uuid::from_u128(act),
+        from: entry.state,
         at: world.clock_now(),
         due_at: entry.planned_at,
         acceptance: None,
@@ -293,13 +293,9 @@ async fn a_worker_that_sleeps_counts_no_resend_twice() {
     let first = skipped(&world).await;
     let second = another_skipped(&world).await;
     assert!(resend(&world, &first, 7).await);
-    let sleeper = Arc::new(Sleeper {
-        inner: world.store.clone(),
-        is_asleep: AtomicBool::new(false),
-        woken: Notify::new(),
-    });
+    let sleeper = Sleeper::default();
     let parts = Parts {
-        work: sleeper.clone(),
+        work: FaultyStore::new(world.store.clone(), sleeper.clone()),
         ..world.parts()
     };
     let sleeping = run_with(parts, options("a sleeper"));
@@ -312,7 +308,7 @@ async fn a_worker_that_sleeps_counts_no_resend_twice() {
         .store
         .with(|table| table.postpone_resend(&key, Uuid::from_u128(7), first.planned_at));
     let other = run_with(world.parts(), options("another"));
-    sampler_store::Membership::leave(&*world.store, "a sleeper")
+    sampler_store::Work::leave(&*world.store, "a sleeper")
         .await
         .unwrap();
     world.pass(HOUR / 2).await;
@@ -327,38 +323,21 @@ async fn a_worker_that_sleeps_counts_no_resend_twice() {
     assert_right(&world);
 }
 
-/// A store whose caller falls asleep before the first correction of totals.
+/// Makes the first correction of totals wait.
+#[derive(Clone, Default)]
 struct Sleeper {
-    inner: Arc<MemoryStore>,
-    is_asleep: AtomicBool,
-    woken: Notify,
+    is_asleep: Arc<AtomicBool>,
+    woken: Arc<Notify>,
 }
 
 #[async_trait]
-impl Work for Sleeper {
-    fn due(&self, query: sampler_store::DueQuery) -> sampler_store::DuePages {
-        self.inner.due(query)
-    }
-
-    async fn find(
-        &self,
-        id: &sampler_domain::SpanId,
-        target: &sampler_domain::Target,
-    ) -> Result<Option<Span>, StoreError> {
-        self.inner.find(id, target).await
-    }
-
-    async fn change(
-        &self,
-        span: &Span,
-        change: &Change,
-        now: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        let is_correction = matches!(change, Change::Resent { .. });
+impl Faults for Sleeper {
+    async fn fault(&self, method: &'static str, arguments: String) -> Option<Fault> {
+        let is_correction = method == "change" && arguments.contains("Resent");
         if is_correction && !self.is_asleep.swap(true, Ordering::Relaxed) {
             self.woken.notified().await;
         }
-        self.inner.change(span, change, now).await
+        None
     }
 }
 
@@ -473,7 +452,7 @@ async fn nothing_is_posted_by_what_was_read_long_ago() {
     let span = world.kept("a").span;
     let planned = span.processing.planned.clone().unwrap();
     // Others have dealt with it: the usage is refused, suspended, and given up.
-    let failure = sampler_store::contract::support::last_refusal("none", 0);
+    let failure = sampler_store_testing::support::last_refusal("none", 0);
     let failed = Change::failed(&span, failure);
     let changed = world.store.change(&span, &failed, world.clock_now()).await;
     assert_eq!(changed.unwrap(), Changed::Made);

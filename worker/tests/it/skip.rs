@@ -124,7 +124,7 @@ async fn a_failure_of_before_does_not_put_away_what_is_to_be_skipped() {
     let world = World::new();
     let span = suspended(&world).await;
     assert_eq!(skip(&world, &span).await, Changed::Made);
-    let failure = sampler_store::contract::support::last_refusal("late", 0);
+    let failure = sampler_store_testing::support::last_refusal("late", 0);
     let late = Change::failed(&span, failure);
     let changed = world.store.change(&span, &late, world.clock_now()).await;
     assert_eq!(changed.unwrap(), Changed::Rejected);

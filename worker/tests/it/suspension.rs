@@ -46,7 +46,7 @@ fn refuse(world: &World, prefix: &'static str) -> Arc<AtomicBool> {
 fn suspended(world: &World) -> usize {
     let all = world.store.all();
     let of = |kept: &&_| {
-        let kept: &sampler_store::memory::StoredSpan = kept;
+        let kept: &sampler_store_testing::memory::StoredSpan = kept;
         kept.span.processing.suspended.is_some()
     };
     all.iter().filter(of).count()
@@ -128,7 +128,8 @@ async fn a_probe_that_finds_nobody_there_gives_way_after_an_interval() {
         .await;
     world.abacus.answer(|_| Some(try_again()));
     world.pass(2 * HOUR).await;
-    let probing = |kept: &&sampler_store::memory::StoredSpan| kept.span.processing.probe.is_some();
+    let probing =
+        |kept: &&sampler_store_testing::memory::StoredSpan| kept.span.processing.probe.is_some();
     let count = world.store.all().iter().filter(probing).count();
     assert!((11..=12).contains(&count), "{count} probes");
     assert_eq!(suspended(&world), 20 - count);
@@ -309,6 +310,7 @@ fn suspend_many(world: &World, count: i64, registered: bool) {
             error: "Abacus answered 404: no mapping".into(),
             status: None,
             blames_usage: true,
+            unanswered: false,
             suspends: true,
         };
         let cause = failure.cause(&span).unwrap();
@@ -346,6 +348,7 @@ fn causes_of_one_plan_are_one() {
         error: error.to_owned(),
         status: Some(404),
         blames_usage: true,
+        unanswered: false,
         suspends: true,
     };
     let id = |instance: &str, error: &str| failure(error).cause(&span(instance)).unwrap().id();

@@ -14,10 +14,10 @@ use sampler_settings::worker::{
     ProcessingSettings, SuspensionSettings,
 };
 use sampler_settings::{DistressSettings, MonthSettings};
-use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_testkit::rng::SharedRng;
-use sampler_worker::{AbacusTime, Confirming, IgnoreProgress, Intervals, Options, Parts, Worker};
+use sampler_worker::{AbacusTime, IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -158,19 +158,11 @@ impl World {
         Parts {
             work: self.store.clone(),
             ledger: self.store.clone(),
-            resends: self.store.clone(),
             causes: self.store.clone(),
-            confirming: Confirming {
-                store: self.store.clone(),
-                confirmer: self.abacus.clone(),
-            },
-            span_scan: self.store.clone(),
-            upkeep: self.store.clone(),
-            membership: self.store.clone(),
-            backlogs: self.store.clone(),
-            controls: self.store.clone(),
+            operating: self.store.clone(),
             replication: self.store.clone(),
             collector: self.abacus.clone(),
+            confirmer: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),
             processing_progress: Arc::new(IgnoreProgress),

@@ -2,9 +2,8 @@
 
 use sampler_verify::api::{Entry, Page, Span};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use super::{Api, ApiError, Query, Request, path_of};
+use super::{Answer, Api, ApiError, Query, Request, path_of};
 
 /// How many spans are asked for at once. One can hold some hundred KB.
 const SPANS_PER_PAGE: usize = 100;
@@ -74,19 +73,18 @@ impl Api {
         if_there(self.list(&path, &Query::new(), PAGE_MAX, position).await)
     }
 
-    /// A single thing, and its `ETag`.
-    pub(crate) async fn single(&self, path: &[&str]) -> Result<(Value, Option<String>), ApiError> {
-        let answer = self.call(&Request::get(path)).await?;
-        Ok((answer.read(path)?, answer.etag))
+    /// A single thing.
+    pub(crate) async fn single(&self, path: &[&str]) -> Result<Answer, ApiError> {
+        self.call(&Request::get(path)).await
     }
 
     /// The first `most` items of a list, and whether there are more.
-    pub(crate) async fn items(
+    pub(crate) async fn items<T: DeserializeOwned>(
         &self,
         path: &[&str],
         query: &Query,
         most: usize,
-    ) -> Result<(Vec<Value>, bool), ApiError> {
+    ) -> Result<(Vec<T>, bool), ApiError> {
         let page = match path {
             ["v1", "spans"] => SPANS_PER_PAGE,
             _ => PAGE_MAX,

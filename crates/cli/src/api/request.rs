@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
-use serde_json::Value;
+use serde::Serialize;
 
 /// How long one answer may take, unless it is known to take longer.
 const ANSWER_LIMIT: Duration = Duration::from_mins(1);
@@ -32,7 +32,6 @@ impl Repeat {
     }
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request<'a> {
     pub(super) method: Method,
@@ -53,8 +52,8 @@ impl<'a> Request<'a> {
     }
 
     /// Does something that may be done twice only where the server says so.
-    pub(crate) fn act(method: Method, path: &'a [&'a str], body: &Value) -> Self {
-        let body = body.to_string().into_bytes();
+    pub(crate) fn act(method: Method, path: &'a [&'a str], body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).expect("texts, numbers and lists of these");
         Self::new(method, path, Repeat::WhenTurnedAway).body("application/json", body)
     }
 

@@ -4,18 +4,20 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use sampler_api::{DryRun, PostedUsage};
 use sampler_verify::moment::{Millis, parse_moment};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::input::{Input, Item};
-use super::report::problem;
+use super::report::in_one_line;
 use super::send::{PATH, media_type};
 use super::{FileArguments, clock};
 use crate::api::{Api, Query, Request};
 use crate::failure::Failure;
 use crate::listing::{Common, add};
-use crate::output::print;
-use crate::show::{measures, moment, print_json, text};
+use crate::output::{print, printable};
+use crate::show::{measures, print_json};
 use crate::table::table;
 
 /// The most events of one dry run.
@@ -38,6 +40,26 @@ pub(super) struct Arguments {
     common: Common,
 }
 
+/// The result of a line of the file.
+#[derive(Serialize)]
+struct LineResult {
+    line: u64,
+    #[serde(flatten)]
+    decision: Decision,
+}
+
+/// Who decided about a line.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Decision {
+    Receiver(Box<DryRun>),
+    /// It was not sent.
+    Here {
+        would: u16,
+        problem: String,
+    },
+}
+
 pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let now = arguments.file.now.unwrap_or_else(clock::now);
@@ -46,7 +68,13 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     while let Some(Item { line, event }) = input.next()? {
         match event {
             Ok(event) => events.push(event),
-            Err(reason) => wrong.push(json!({ "line": line, "would": 400, "problem": reason })),
+            Err(problem) => wrong.push(LineResult {
+                line,
+                decision: Decision::Here {
+                    would: 400,
+                    problem,
+                },
+            }),
         }
         if events.len() + wrong.len() > EVENTS_MAX {
             let what = format!("a dry run can have at most {EVENTS_MAX} events");
@@ -69,15 +97,18 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let request = Request::post(&PATH)
             .query(query)
             .body(media_type(&events), body);
-        let answers: Vec<Value> = api.call(&request).await?.read(&PATH)?;
-        for (event, mut answer) in events.iter().zip(answers) {
-            answer["line"] = json!(event.line);
-            results.push(answer);
-        }
+        let answers: Vec<DryRun> = api.call(&request).await?.read(&PATH)?;
+        let answers = events
+            .iter()
+            .zip(answers)
+            .map(|(event, answer)| LineResult {
+                line: event.line,
+                decision: Decision::Receiver(Box::new(answer)),
+            });
+        results.extend(answers);
     }
-    results.sort_by_key(|result| result["line"].as_u64());
-    let is_kept = |result: &Value| result["would"].as_u64().is_some_and(|would| would < 300);
-    let is_good = results.iter().all(is_kept);
+    results.sort_by_key(|result| result.line);
+    let is_good = results.iter().all(LineResult::is_kept);
     if arguments.common.json {
         print_json(&json!({ "items": results }))?;
     } else {
@@ -86,34 +117,51 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!is_good)))
 }
 
-fn words(results: &[Value]) -> String {
+impl LineResult {
+    fn is_kept(&self) -> bool {
+        match &self.decision {
+            Decision::Receiver(answer) => answer.would < 300,
+            Decision::Here { .. } => false,
+        }
+    }
+}
+
+fn words(results: &[LineResult]) -> String {
     let mut words = String::new();
-    for result in results {
-        let (line, would) = (text(result, "/line"), text(result, "/would"));
-        let why = match &result["problem"] {
-            Value::Null => String::new(),
-            document => format!(" {}", problem(document)),
+    for LineResult { line, decision } in results {
+        let _ = match decision {
+            Decision::Receiver(answer) => write!(words, "line {line}: {}", words_of(answer)),
+            Decision::Here { would, problem } => {
+                writeln!(words, "line {line}: {would} {}", printable(problem))
+            }
         };
-        let replayed = match result["replayed"] {
-            Value::Bool(true) => " replayed",
-            _ => "",
-        };
-        let _ = writeln!(words, "line {line}: {would}{replayed}{why}");
-        let usages = result["usages"].as_array().map_or(&[][..], Vec::as_slice);
-        if !usages.is_empty() {
-            let _ = writeln!(words, "{}", usage_table(usages));
-        }
-        if result["more"] == Value::Bool(true) {
-            let _ = writeln!(words, "... there are more usages than are shown");
-        }
     }
     words
 }
 
-fn usage_table(usages: &[Value]) -> String {
+fn words_of(answer: &DryRun) -> String {
+    let mut words = answer.would.to_string();
+    if answer.replayed == Some(true) {
+        words.push_str(" replayed");
+    }
+    if let Some(problem) = &answer.problem {
+        let _ = write!(words, " {}", in_one_line(problem));
+    }
+    words.push('\n');
+    let usages = answer.usages.as_deref().unwrap_or_default();
+    if !usages.is_empty() {
+        let _ = writeln!(words, "{}", usage_table(usages));
+    }
+    if answer.more {
+        let _ = writeln!(words, "... there are more usages than are shown");
+    }
+    words
+}
+
+fn usage_table(usages: &[PostedUsage]) -> String {
     let rows = usages.iter().map(|usage| {
-        let (id, at) = (text(usage, "/dedup_id"), moment(usage, "/end"));
-        [id, at, measures(usage, "/measured_usage", "/quantity")]
+        let (id, at) = (printable(&usage.dedup_id), usage.end.to_string());
+        [id, at, measures(&usage.measured_usage)]
     });
     table(["usage", "timestamp", "measures"], rows, &[0, 1, 2])
 }

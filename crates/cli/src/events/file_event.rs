@@ -159,7 +159,10 @@ impl Importer {
                     let quantity = i64::try_from(quantity).map_err(|error| error.to_string())?;
                     Ok(json!({ "measure": measure.measure, "quantity": quantity }))
                 }
-                _ => Err(format!("{} is no integer", measure.measure)),
+                Quantity::Double(quantity) => {
+                    Ok(json!({ "measure": measure.measure, "quantity": quantity }))
+                }
+                _ => Err(format!("{} is not a number", measure.measure)),
             };
             body["measured_usage"] = measures
                 .iter()
@@ -183,7 +186,7 @@ impl Importer {
         ) {
             (Some(timestamp), None, None, None) => {
                 let number = timestamp.get().parse::<Millis>();
-                number.map_err(|_| "\"timestamp\" is no whole number".to_owned())?
+                number.map_err(|_| "\"timestamp\" is not a whole number".to_owned())?
             }
             (None, Some(at), None, None) => {
                 let length = parse_length(&at).map_err(words)?;

@@ -80,6 +80,9 @@ impl Input {
         let name = file.file.display().to_string();
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
         let format = file.format()?;
+        let columns = file.columns.named();
+        let checked = columns.check(format.into());
+        checked.map_err(|error| wrong(&error))?;
         let reader: Box<dyn BufRead> = if file.is_stdin() {
             Box::new(BufReader::new(io::stdin()))
         } else {
@@ -91,7 +94,7 @@ impl Input {
             Format::Ndjson => Source::Lines(reader, 0),
             Format::Csv => {
                 let reading = Reading { now, offset: 0 };
-                let rows = events::read(reader, events::Format::Csv, reading);
+                let rows = events::read(reader, events::Format::Csv, &columns, reading);
                 let rows = rows.map_err(|error| wrong(&error))?;
                 measures = Some(measures_of(&rows));
                 Source::Rows(rows.into_iter())

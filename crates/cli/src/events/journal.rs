@@ -30,7 +30,7 @@ pub(super) struct Begun {
     /// The moment from which relative moments count.
     now: Millis,
     offset: Millis,
-    /// The columns of a table that are measures: all of its rows decide.
+    /// The columns of a table that are measures, as they were named.
     measures: Option<Vec<String>>,
 }
 
@@ -109,8 +109,7 @@ impl Begun {
         }
         if self.measures != before.measures {
             return Err(format!(
-                "was begun with the measures {}, and now the columns of whole numbers are {}: correct \
-                 the rows",
+                "was begun with the measures {}, and now they are {}: name the same ones",
                 shown(before),
                 shown(self)
             ));

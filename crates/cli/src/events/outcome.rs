@@ -3,44 +3,38 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use sampler_api::{BatchResult, Problem};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::file_event::FileEvent;
-use super::report::{Report, problem};
+use super::report::{Report, Why, in_one_line};
 use crate::api::PAUSE_ASKED_MAX;
 use crate::failure::Failure;
 
-/// The result of an event.
-#[derive(Debug, Deserialize)]
-pub(super) struct Outcome {
-    pub(super) index: usize,
-    status: u16,
-    #[serde(default)]
-    replayed: bool,
-    #[serde(default)]
-    problem: Value,
-    /// In seconds: until then, what has no final answer may still be done.
-    retry_after: Option<u64>,
-}
+/// The problem of an update whose stop is kept, and whose start is not.
+const INCOMPLETE: &str = "update-incomplete";
 
 /// An event that is neither kept nor refused yet.
-pub(super) type Unsettled = (FileEvent, Outcome);
+pub(super) type Unsettled = (FileEvent, BatchResult);
 
 /// Counts what is kept or refused. Returns the others.
 pub(super) fn judge(
     report: &mut Report,
     part: Vec<FileEvent>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<BatchResult>,
 ) -> Vec<Unsettled> {
     let mut unsettled = Vec::new();
     let mut instances = Instances::default();
     for (event, outcome) in part.into_iter().zip(outcomes) {
         match outcome.status {
-            200..=299 if outcome.replayed => report.replayed += 1,
+            200..=299 if outcome.replayed == Some(true) => report.replayed += 1,
             200..=299 => report.accepted += 1,
-            status if is_final(status) && !(hangs_on_others(status) && instances.hold(&event)) => {
-                report.refuse(event.line, Some(status), &outcome.problem);
+            status
+                if is_final(&outcome) && !(hangs_on_others(status) && instances.hold(&event)) =>
+            {
+                let problem = outcome.problem.unwrap_or_default();
+                report.refuse(event.line, Some(status), Why::Problem(Box::new(problem)));
             }
             _ => {
                 instances.add(&event);
@@ -51,8 +45,11 @@ pub(super) fn judge(
     unsettled
 }
 
-fn is_final(status: u16) -> bool {
-    !matches!(status, 408 | 429 | 500..)
+/// Whether the event was refused for good. An update of which half is kept is sent until the other
+/// half is, too: the target is not metered meanwhile.
+fn is_final(outcome: &BatchResult) -> bool {
+    let name = outcome.problem.as_ref().map(Problem::name);
+    !matches!(outcome.status, 408 | 429 | 500..) && name != Some(INCOMPLETE)
 }
 
 /// Whether the answer follows from what was kept before: it is another once that is settled.
@@ -77,12 +74,12 @@ pub(super) fn given_up(unsettled: &[Unsettled], done: u64) -> Failure {
     };
     let (line, status) = (event.line, outcome.status);
     let why = match &outcome.problem {
-        Value::Null => String::new(),
-        document => format!(" {}", problem(document)),
+        Some(problem) => format!(" {}", in_one_line(problem)),
+        None => String::new(),
     };
     let words = format!(
         "{count} events have no final answer, the first in line {line}: {status}{why}; {done} events \
-         before are done; the same command goes on from there"
+         before are done; the same command continues from there"
     );
     let answer = json!({ "status": status, "problem": outcome.problem });
     Failure::Unsettled(words, answer)
@@ -153,16 +150,41 @@ mod tests {
         }
     }
 
-    fn outcome(status: u16, retry_after: Option<u64>) -> Outcome {
-        let problem =
-            json!({ "type": "urn:sampler:problem:throttled", "detail": "Nothing was kept." });
-        Outcome {
+    fn problem(name: &str) -> Problem {
+        Problem {
+            r#type: format!("urn:sampler:problem:{name}"),
+            detail: "Nothing was kept.".to_owned(),
+            ..Problem::default()
+        }
+    }
+
+    fn outcome(status: u16, retry_after: Option<u64>) -> BatchResult {
+        BatchResult {
             index: 0,
             status,
-            replayed: false,
-            problem,
+            replayed: None,
+            span: None,
+            problem: Some(problem("throttled")),
             retry_after,
         }
+    }
+
+    /// The previous span is stopped, and the new one is not started.
+    #[test]
+    fn half_an_update_is_sent_again() {
+        let of = |instance: &str| event(1, &json!({ "resource_instance_id": instance }));
+        let conflict = |name: &str| BatchResult {
+            problem: Some(problem(name)),
+            ..outcome(409, None)
+        };
+        let part = vec![of("i"), of("j"), of("i")];
+        let names = ["update-incomplete", "open-span", "open-span"];
+        let mut report = Report::default();
+        let left = judge(&mut report, part, names.map(conflict).into());
+        let left: Vec<&str> = left.iter().map(|(event, _)| event.body.as_str()).collect();
+        let of_i = of("i").body;
+        assert_eq!(left, [&of_i; 2]);
+        assert_eq!(report.refused, 1);
     }
 
     /// The lines that are left of events with these statuses.

@@ -1,11 +1,13 @@
 //! The report on the events of a file.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
+use sampler_api::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::api::Problem;
+use crate::api::words_of;
+use crate::output::printable;
 use crate::show::text;
 
 /// How many events that were refused are kept and shown; the others are counted.
@@ -18,24 +20,44 @@ pub(crate) struct Report {
     pub(super) accepted: u64,
     pub(super) replayed: u64,
     pub(super) refused: u64,
-    refusals: Vec<Value>,
+    refusals: Vec<Refusal>,
+}
+
+/// An event that was refused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Refusal {
+    line: u64,
+    status: Option<u16>,
+    problem: Why,
+}
+
+/// Why an event was refused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub(super) enum Why {
+    /// The receiver says so.
+    Problem(Box<Problem>),
+    /// It was not sent.
+    Words(String),
 }
 
 impl Report {
     /// An event was refused, by a problem document or here.
-    pub(super) fn refuse(&mut self, line: u64, status: Option<u16>, problem: &Value) {
+    pub(super) fn refuse(&mut self, line: u64, status: Option<u16>, problem: Why) {
         self.refused += 1;
         if self.refusals.len() < REFUSALS_MAX {
-            let refusal = json!({ "line": line, "status": status, "problem": problem });
-            self.refusals.push(refusal);
+            self.refusals.push(Refusal {
+                line,
+                status,
+                problem,
+            });
         }
     }
 
     /// The refusals in the order of the file: those of the client come before those of the
     /// receiver.
     pub(super) fn sorted(mut self) -> Self {
-        self.refusals
-            .sort_by_key(|refusal| refusal["line"].as_u64());
+        self.refusals.sort_by_key(|refusal| refusal.line);
         self
     }
 
@@ -60,12 +82,8 @@ impl Report {
     pub(crate) fn words(&self) -> String {
         let mut words = String::new();
         for refusal in self.refusals.iter().take(REFUSALS_SHOWN) {
-            let (line, status) = (text(refusal, "/line"), text(refusal, "/status"));
-            let _ = writeln!(
-                words,
-                "line {line}: {status} {}",
-                problem(&refusal["problem"])
-            );
+            let (line, status) = (refusal.line, text(refusal.status));
+            let _ = writeln!(words, "line {line}: {status} {}", refusal.problem);
         }
         let shown = REFUSALS_SHOWN.min(self.refusals.len()) as u64;
         if self.refused > shown {
@@ -81,15 +99,15 @@ impl Report {
     }
 }
 
-/// A problem in one line.
-pub(super) fn problem(document: &Value) -> String {
-    if let Some(words) = document.as_str() {
-        return crate::output::printable(words);
+pub(super) fn in_one_line(problem: &Problem) -> String {
+    format!("{}: {}", printable(problem.name()), words_of(problem))
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Problem(problem) => f.write_str(&in_one_line(problem)),
+            Self::Words(words) => f.write_str(&printable(words)),
+        }
     }
-    let problem: Problem = serde_json::from_value(document.clone()).unwrap_or_default();
-    format!(
-        "{}: {}",
-        crate::output::printable(problem.name()),
-        problem.words()
-    )
 }

@@ -3,14 +3,13 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::json;
+use sampler_api::{Batch, BatchResult};
 
 use super::file_event::FileEvent;
 use super::input::{Input, Item};
 use super::journal::{Extent, Journal};
-use super::outcome::{Outcome, given_up, judge, pause};
-use super::report::Report;
+use super::outcome::{given_up, judge, pause};
+use super::report::{Report, Why};
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
 use crate::output::{wants_json, warn};
@@ -22,12 +21,6 @@ const BATCH_LEN_MAX: usize = 2 << 20;
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-
-/// The answer to a batch.
-#[derive(Deserialize)]
-struct Answered {
-    results: Vec<Outcome>,
-}
 
 /// Sends events.
 pub(crate) struct Sender<'a> {
@@ -120,7 +113,7 @@ impl<'a> Sender<'a> {
             Failure::Input(why) if self.has_sent => {
                 let done = self.journal.done.events;
                 Failure::Interrupted(format!(
-                    "{why}; {done} events before are done; the same command goes on from there"
+                    "{why}; {done} events before are done; the same command continues from there"
                 ))
             }
             failure => failure,
@@ -163,7 +156,10 @@ impl<'a> Sender<'a> {
                 self.bytes += event.body.len() + 1;
                 self.batch.push(event);
             }
-            Err(reason) => self.journal.report.refuse(item.line, None, &json!(reason)),
+            Err(reason) => self
+                .journal
+                .report
+                .refuse(item.line, None, Why::Words(reason)),
         }
         if self.batch.len() >= self.size {
             self.flush().await?;
@@ -214,8 +210,8 @@ impl<'a> Sender<'a> {
                         let second = part.split_off(part.len() / 2);
                         return Ok(Some([second, part]));
                     }
-                    let reason = json!(error.to_string());
-                    self.journal.report.refuse(part[0].line, Some(413), &reason);
+                    let reason = Why::Words(error.to_string());
+                    self.journal.report.refuse(part[0].line, Some(413), reason);
                     return Ok(None);
                 }
                 Err(error) if self.has_sent => return Err(Failure::RefusedMidway(error)),
@@ -238,12 +234,12 @@ impl<'a> Sender<'a> {
         Ok(None)
     }
 
-    async fn post(&self, part: &[FileEvent]) -> Result<Vec<Outcome>, ApiError> {
+    async fn post(&self, part: &[FileEvent]) -> Result<Vec<BatchResult>, ApiError> {
         let bodies: Vec<&str> = part.iter().map(|event| event.body.as_str()).collect();
         let body = format!("[{}]", bodies.join(",\n")).into_bytes();
         let request = Request::post(&PATH).body(media_type(part), body);
         let answer = self.api.call(&request).await?;
-        let Answered { mut results } = answer.read(&PATH)?;
+        let Batch { mut results, .. } = answer.read(&PATH)?;
         results.sort_by_key(|outcome| outcome.index);
         let is_each = results
             .iter()

@@ -74,7 +74,6 @@ struct Canvas {
 }
 
 impl Canvas {
-    /// The column of a moment.
     fn column(&self, moment: Millis) -> usize {
         let length = i128::from(self.last) - i128::from(self.first);
         let distance = i128::from(moment) - i128::from(self.first);

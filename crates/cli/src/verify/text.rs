@@ -13,7 +13,6 @@ const ROWS_SHOWN: usize = 30;
 /// How many rows that do not fit, and events that contradict others, are shown.
 const WRONG_SHOWN: usize = 50;
 
-/// All of it.
 pub(super) fn of(report: &Report) -> String {
     let shown = shown_rows(&report.spans);
     let header = [

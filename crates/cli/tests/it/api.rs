@@ -240,9 +240,9 @@ impl World {
             "state": if is_open { "open" } else { "complete" },
             "start_event_id": format!("{instance}-1"), "end_event_id": format!("{instance}-2"),
             "sampled_to": end, "due_at": end + HOUR, "planned": null,
-            "delivery": { "attempts": 0, "last_error": null },
-            "proof": { "used": length, "billed": length, "skipped": 0, "difference": 0,
-                       "usages": hours, "since": start },
+            "delivery": { "attempts": 0, "unanswered": false, "last_error": null },
+            "proof": { "used": length, "billed": length, "skipped": 0, "unanswered": 0,
+                       "difference": 0, "usages": hours, "since": start },
         }));
     }
 }
@@ -253,8 +253,11 @@ pub(crate) fn usage(span: &str, instance: &str, start: i64, duration: i64) -> Va
         "id": format!("{instance}-{start}"), "span": span,
         "interval": { "start": start, "end": end },
         "timestamp": (start + end).div_euclid(2), "duration": duration,
+        "measured_usage": [{ "measure": "memory", "quantity": 512 },
+                           { "measure": "duration", "quantity": duration }],
         "state": "accepted", "attempts": 1, "planned_at": end, "accepted_at": end + 59,
         "status": 202, "location": "https://abacus.example/usage/1", "error": null,
+        "unanswered": false, "withheld": false,
     })
 }
 

@@ -256,21 +256,24 @@ fn sums_of_all_time_have_no_bounds() {
 
 #[test]
 fn acts_give_a_reason_and_what_they_are_based_on() {
-    let stub = Stub::start(|seen, _| {
+    let mut world = World::new();
+    world.add("s1", NOW - HOUR, 1, true);
+    let span = world.spans.remove(0);
+    let stub = Stub::start(move |seen, _| {
         if seen.what.ends_with("/v1/spans/s1") {
-            return Reply(200, json!({ "id": "s1" }), Some("\"7\""));
+            return Reply(200, span.clone(), Some("\"7\""));
         }
         if seen.what.contains("suspended/") {
             return Reply(202, json!({ "resumed": 12 }), None);
         }
-        json!({ "id": "s1", "state": "open", "sampled_to": NOW }).into()
+        span.clone().into()
     });
     let url = stub.url();
     let text = done(&url, &["resume", "--cause", "c1", "--reason", "mapped"]);
-    assert_eq!(text, "12 spans go on\n");
+    assert_eq!(text, "12 spans are resumed.\n");
     let text = done(&url, &["resume", "--span", "s1", "--reason", "mapped"]);
     assert!(
-        text.starts_with("The span s1 is open, sampled to 2026-11-22T"),
+        text.starts_with("The span span-s1 is open, sampled to 2026-11-22T"),
         "{text}"
     );
     done(&url, &["skip", "s1", "u1", "--reason", "agreed"]);
@@ -323,13 +326,14 @@ fn an_act_is_repeated_only_where_it_was_not_done() {
 fn causes_and_the_audit_trail_are_listed() {
     let stub = Stub::start(|seen, _| {
         if seen.what.contains("audit") {
-            return json!({ "items": [{ "at": NOW, "who": "ann", "act": "skip", "subject": "s1",
-                                       "reason": "agreed\u{7}" }] })
+            return json!({ "items": [{ "id": "a1", "at": NOW, "who": "ann", "act": "skip", "subject": "s1",
+                                       "reason": "agreed\u{7}", "before": {}, "after": {},
+                                       "outcome": "done" }] })
             .into();
         }
         json!({ "items": [{ "cause": "c1", "status": 422, "error": "noplan", "resource_id": "r",
                             "plan_id": "p", "spans": 10_000, "set_aside": 7, "since": NOW,
-                            "probe_at": null }] })
+                            "probe_at": NOW }] })
         .into()
     });
     let text = done(&stub.url(), &["suspended"]);
@@ -337,7 +341,7 @@ fn causes_and_the_audit_trail_are_listed() {
     let since = "2026-11-22T13:00:00.000Z";
     assert_eq!(
         words,
-        ["c1", "422", "noplan", "r", "p", "10000", "7", since, "-"]
+        ["c1", "422", "noplan", "r", "p", "10000", "7", since, since]
     );
     let text = done(
         &stub.url(),

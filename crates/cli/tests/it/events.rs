@@ -45,7 +45,11 @@ pub(crate) fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
     let results = events.iter().enumerate();
     let results =
         results.map(|(index, event)| outcome(index, status(event["id"].as_str().unwrap())));
-    json!({ "results": results.collect::<Vec<_>>() }).into()
+    batch(&results.collect::<Vec<_>>())
+}
+
+fn batch(results: &[Value]) -> Reply {
+    json!({ "accepted": 0, "replayed": 0, "refused": 0, "failed": 0, "results": results }).into()
 }
 
 pub(crate) fn ids(seen: &Seen) -> Vec<String> {
@@ -145,7 +149,7 @@ fn the_receiver_says_when_to_send_again() {
         if number == 0 {
             outcome["retry_after"] = json!(1);
         }
-        json!({ "results": [outcome] }).into()
+        batch(&[outcome])
     });
     let (_folder, path) = file("events.ndjson", &events(1));
     let begin = Instant::now();
@@ -254,7 +258,7 @@ fn a_batch_that_is_too_large_is_sent_in_halves() {
 /// A repeat of a whole file sends the same bytes, whatever the formats and the moment.
 #[test]
 fn each_event_has_an_id_that_follows_from_it() {
-    let columns = "organization_id,space_id,consumer_id,resource_id,plan_id,resource_instance_id,start,end,memory\n";
+    let columns = "organization_id,space_id,consumer_id,resource_id,plan_id,resource_instance_id,start,end,measure:memory\n";
     let csv = format!("{columns}o,s,c,r,p,1,100,200,5\no,s,c,r,p,2,300,,6\n");
     let relative = r#"{"type":"stop","day":-1,"time":"10:00:00","resource_id":"r"}"#;
     for (name, text, count) in [
@@ -272,6 +276,40 @@ fn each_event_has_an_id_that_follows_from_it() {
         assert_eq!(ids(&seen[0]).len(), count);
         assert!(ids(&seen[0])[0].starts_with("sampler-"));
     }
+}
+
+/// Whatever the numbers of a column are, its name says whether it is a measure.
+#[test]
+fn no_column_of_a_table_is_lost() {
+    let ids = "organization_id,space_id,consumer_id,resource_id,plan_id,resource_instance_id";
+    let rows = "o,s,c,r,p,1,100,200,512\no,s,c,r,p,2,100,200,512.5\n";
+    let unnamed = format!("{ids},start,end,memory\n{rows}");
+    let named = format!("{ids},start,end,measure:memory\n{rows}");
+    let stub = Stub::start(|seen, _| answer(seen, |_| 201));
+    let (_folder, path) = file("spans.csv", &unnamed);
+    let ended = send(&stub.url(), &path, &[]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    for part in ["\"memory\"", "measure:memory", "--measures", "--ignore"] {
+        assert!(ended.errors.contains(part), "{part}: {ended:?}");
+    }
+    let verified = run(&["verify", &path, "--url", &stub.url()]);
+    assert_eq!(verified.code, Some(2), "{verified:?}");
+    assert!(verified.errors.contains("measure:memory"), "{verified:?}");
+    assert_eq!(stub.seen().len(), 0);
+    let ended = send(&stub.url(), &path, &["--measures", "memory"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let (_folder, path) = file("spans.csv", &named);
+    assert_eq!(send(&stub.url(), &path, &[]).code, Some(0));
+    let seen = stub.seen();
+    assert_eq!(seen[0].body, seen[1].body);
+    for quantity in ["512", "512.5"] {
+        let measure = format!(r#"[{{"measure":"memory","quantity":{quantity}}}]"#);
+        assert!(seen[0].body.contains(&measure), "{}", seen[0].body);
+    }
+    let (_folder, path) = file("events.ndjson", "{}");
+    let ended = send(&stub.url(), &path, &["--measures", "memory"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.errors.contains("only a CSV"), "{ended:?}");
 }
 
 #[test]
@@ -302,7 +340,7 @@ fn cloud_events_are_sent_as_they_are() {
 
 #[test]
 fn an_answer_that_leaves_out_an_event_is_not_believed() {
-    let stub = Stub::start(|_, _| json!({ "results": [outcome(0, 201)] }).into());
+    let stub = Stub::start(|_, _| batch(&[outcome(0, 201)]));
     let (_folder, path) = file("events.ndjson", &events(2));
     let ended = send(&stub.url(), &path, &[]);
     assert_eq!(ended.code, Some(3), "{ended:?}");
@@ -314,8 +352,11 @@ fn an_answer_that_leaves_out_an_event_is_not_believed() {
 
 #[test]
 fn a_dry_run_says_what_would_be() {
-    let usage =
-        json!({ "dedup_id": "u", "end": 7, "measured_usage": [{ "measure": "m", "quantity": 2 }] });
+    let usage = json!({
+        "dedup_id": "u", "start": 7, "end": 7, "organization_id": "o", "space_id": "s",
+        "consumer_id": "c", "resource_id": "r", "plan_id": "p", "resource_instance_id": "i",
+        "measured_usage": [{ "measure": "m", "quantity": 2 }],
+    });
     let stub = Stub::start(move |_, _| {
         let problem = json!({ "type": "urn:sampler:problem:open-span", "detail": "It is open." });
         json!([{ "would": 201, "replayed": true, "usages": [usage], "more": true }, { "would": 409, "problem": problem }]).into()

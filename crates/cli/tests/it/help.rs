@@ -47,7 +47,7 @@ fn a_wrong_command_line_is_told() {
     }
     let ended = refused(&["verify", &events, "--url", "ftp://localhost"]);
     assert!(
-        ended.errors.contains("no http or https address"),
+        ended.errors.contains("not an http or https address"),
         "{ended:?}"
     );
 }

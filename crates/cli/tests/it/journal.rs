@@ -123,24 +123,31 @@ fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
 /// The rows that are left would be billed without their memory.
 #[test]
 fn a_table_that_has_grown_keeps_its_measures() {
-    let columns = "organization_id,space_id,consumer_id,resource_id,plan_id,resource_instance_id,start,end,memory\n";
-    let row = |number: usize| format!("o,s,c,r,p,{number},100,,5\n");
+    let columns = "organization_id,space_id,consumer_id,resource_id,plan_id,resource_instance_id,start,end,measure:memory,note\n";
+    let row = |number: usize| format!("o,s,c,r,p,{number},100,,5,1\n");
     let rows: String = (0..3).map(row).collect();
     for done in [0, 1] {
         let stub = interrupting(done);
         let (_folder, path) = file("spans.csv", &format!("{columns}{rows}"));
-        let ended = send(&stub.url(), &path, &["--batch", "1"]);
+        let again = ["--batch", "1", "--ignore", "note"];
+        let ended = send(&stub.url(), &path, &again);
         assert_eq!(ended.code, Some(3), "{ended:?}");
         let before = stub.whats().len();
-        append(&path, "o,s,c,r,p,9,100,,\n");
-        let ended = send(&stub.url(), &path, &["--batch", "1"]);
+        let other = ["--batch", "1", "--measures", "note"];
+        let ended = send(&stub.url(), &path, &other);
         assert_eq!(ended.code, Some(2), "{ended:?}");
-        for part in ["measures", "memory", "--restart"] {
+        for part in ["measures", "memory", "note", "--restart"] {
+            assert!(ended.errors.contains(part), "{part}: {ended:?}");
+        }
+        append(&path, "o,s,c,r,p,9,100,,,\n");
+        let ended = send(&stub.url(), &path, &again);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        for part in ["line 5", "\"memory\""] {
             assert!(ended.errors.contains(part), "{part}: {ended:?}");
         }
         assert_eq!(stub.whats().len(), before);
         std::fs::write(&path, format!("{columns}{rows}{}", row(9))).unwrap();
-        let ended = send(&stub.url(), &path, &["--batch", "1"]);
+        let ended = send(&stub.url(), &path, &again);
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(
             ended.output.starts_with("4 events: 4 accepted"),

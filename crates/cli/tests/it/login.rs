@@ -144,7 +144,7 @@ fn scripts_need_no_login() {
         &variables,
     );
     assert_eq!(open.code, Some(2));
-    assert!(open.errors.contains("no https address"), "{open:?}");
+    assert!(open.errors.contains("not an https address"), "{open:?}");
     assert_eq!(at(&home, &list, &variables[..3]).code, Some(2));
 }
 

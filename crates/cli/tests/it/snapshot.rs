@@ -25,8 +25,9 @@ fn answering(difference: Value) -> Stub {
 }
 
 fn stop(is_different: bool) -> Value {
-    let proposal = json!({ "type": "stop", "id": "snapshot-1", "timestamp": 5, "resource_id": "r",
-                           "plan_id": "p", "resource_instance_id": "i" });
+    let proposal = json!({ "type": "stop", "id": "snapshot-1", "timestamp": 5, "organization_id": "o",
+                           "space_id": "s", "consumer_id": "c", "resource_id": "r", "plan_id": "p",
+                           "resource_instance_id": "i" });
     let stops = if is_different {
         json!([{ "span": "s1", "proposal": proposal }])
     } else {

@@ -265,14 +265,14 @@ fn a_span_that_is_removed_meanwhile_is_told() {
 fn what_is_worth_knowing_counts_with_strict() {
     let (world, events) = three();
     let api = Api::start(world);
-    let later = ["--now", "2026-11-23T13:00:00Z", "--granularity", "hour"];
+    let later = ["--now", "2026-11-22T15:30:00Z", "--granularity", "hour"];
     let (_folder, path) = file("events.ndjson", &events);
     let url = api.url();
     let arguments = [&["verify", &path, "--url", &url][..], &later].concat();
     let ended = run(&arguments);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(
-        ended.output.contains("behind: sampled to 2026-11-22T13:00"),
+        ended.output.contains("behind: billed to 2026-11-22T13:00"),
         "{}",
         ended.output
     );
@@ -284,6 +284,11 @@ fn what_is_worth_knowing_counts_with_strict() {
         ended.output
     );
     assert_eq!(run(&[&arguments[..], &["--strict"]].concat()).code, Some(1));
+    // A day later it is more than that.
+    let later = ["--now", "2026-11-23T13:00:00Z", "--granularity", "hour"];
+    let ended = run(&[&["verify", &path, "--url", &url][..], &later].concat());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.output.contains("overdue: "), "{}", ended.output);
 }
 
 #[test]

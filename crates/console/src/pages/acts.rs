@@ -9,14 +9,14 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 use percent_encoding::utf8_percent_encode;
+use sampler_api::{Cause, List, Problem, Span};
 use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 
 use super::{spans, suspended};
 use crate::api::{Refusal, SEGMENT};
-use crate::documents::{Cause, List, Problem, Span};
 use crate::estimate::Estimate;
-use crate::form::Form;
+use crate::form::{Form, in_a_form};
 use crate::page::{Frame, message, refused, render};
 use crate::session::Session;
 use crate::{Console, show};
@@ -151,7 +151,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     // The page shows the problem, and the act with the present state: it can be confirmed anew.
     match page(console, &form.session, &subject).await {
         Ok(page) => {
-            let problem = Some(refusal.problem.in_a_form());
+            let problem = Some(in_a_form(*refusal.problem));
             let page = Page {
                 reason,
                 problem,
@@ -298,7 +298,12 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
     } else {
         "It is not billed, unless it is sent again later."
     };
-    vec![
+    let unanswered = span.delivery.unanswered.then(|| {
+        "A post of this usage had no answer, so Abacus may count it. Compare with Abacus before anybody \
+         bills it by hand."
+            .to_owned()
+    });
+    let effects = [
         format!(
             "Skip 1 usage of {}: {} {} to {} {}. {direction}",
             show::in_words(length),
@@ -311,13 +316,14 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
             "Then resume {}.",
             Estimate::after_skip(span, plan.end, now).in_words()
         ),
-    ]
+    ];
+    effects.into_iter().chain(unanswered).collect()
 }
 
 fn not_suspended() -> Problem {
     Problem {
         title: "The span is not suspended".to_owned(),
         detail: "Only a span that is suspended can be resumed, or its usage skipped.".to_owned(),
-        errors: Vec::new(),
+        ..Problem::default()
     }
 }

@@ -1,5 +1,6 @@
 //! The audit trail.
 
+use sampler_api::{Act, List, Problem};
 use std::sync::Arc;
 
 use askama::Template;
@@ -9,7 +10,6 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, Uri};
 
 use crate::api::{Query, address};
-use crate::documents::{ActRecord, List, Problem};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
@@ -22,7 +22,7 @@ const MOMENTS: [(&str, &str); 2] = [("from", "From"), ("to", "To")];
 struct Page {
     frame: Frame,
     query: Query,
-    acts: Vec<ActRecord>,
+    acts: Vec<Act>,
     problem: Option<Problem>,
     next: Option<String>,
 }
@@ -57,7 +57,7 @@ pub(crate) async fn show(
     let asked = parameters::for_api(&page.query);
     let read = console
         .api
-        .get::<List<ActRecord>>(session.grant(), "/v1/audit", &asked);
+        .get::<List<Act>>(session.grant(), "/v1/audit", &asked);
     match read.await {
         Ok(answer) => {
             page.acts = answer.body.items;
@@ -70,7 +70,11 @@ pub(crate) async fn show(
             render(StatusCode::OK, &page)
         }
         Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(parameters::in_words(refusal.problem, &page.query, &MOMENTS));
+            page.problem = Some(parameters::in_words(
+                *refusal.problem,
+                &page.query,
+                &MOMENTS,
+            ));
             render(StatusCode::BAD_REQUEST, &page)
         }
         Err(refusal) => refused(page.frame, refusal),

@@ -7,12 +7,12 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
+use sampler_api::{Act, Control, List, Problem};
 use sampler_service::security::Grant;
 use serde_json::{Map, Value, json};
 
 use crate::Console;
-use crate::documents::{ActRecord, Control, List, Problem};
-use crate::form::Form;
+use crate::form::{Form, in_a_form, problem_of_field};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{api::Refusal, show};
@@ -37,7 +37,7 @@ struct Page {
     problem: Option<Problem>,
     /// The changes by a form that was sent and is to be confirmed.
     changes: Vec<String>,
-    history: Vec<ActRecord>,
+    history: Vec<Act>,
 }
 
 /// The fields of the form, as texts.
@@ -57,7 +57,7 @@ struct Fields {
 
 impl Fields {
     fn of(control: &Control) -> Self {
-        let line = |(id, rate): (&String, &Value)| format!("{id} = {rate}\n");
+        let line = |(id, rate): (&String, &f64)| format!("{id} = {rate}\n");
         Self {
             rate: control.starts.rate.to_string(),
             resources: control.starts.resources.iter().map(line).collect(),
@@ -143,7 +143,7 @@ impl Fields {
                 before.is_paused,
                 self.is_paused,
                 "Sampling is paused",
-                "Sampling goes on",
+                "Sampling resumes",
             ),
             (
                 before.is_controlled,
@@ -189,17 +189,14 @@ pub(crate) async fn show(
     }
 }
 
-async fn read(
-    console: &Console,
-    session: &Session,
-) -> Result<(Fields, String, Vec<ActRecord>), Refusal> {
+async fn read(console: &Console, session: &Session) -> Result<(Fields, String, Vec<Act>), Refusal> {
     let control = console
         .api
         .get::<Control>(session.grant(), CONTROL, &[])
         .await?;
     let acts = console
         .api
-        .get::<List<ActRecord>>(session.grant(), "/v1/audit", &[])
+        .get::<List<Act>>(session.grant(), "/v1/audit", &[])
         .await?;
     let of_control = acts
         .body
@@ -235,7 +232,7 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
         fields,
     };
     let Some(body) = page.fields.body() else {
-        page.problem = Some(Problem::of_field(
+        page.problem = Some(problem_of_field(
             "resources",
             "Each line must be a resource, an equals sign and a rate.",
         ));
@@ -247,12 +244,12 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
             if !refusal.status.is_client_error() {
                 return refused(page.frame, refusal);
             }
-            page.problem = Some(refusal.problem.in_a_form());
+            page.problem = Some(in_a_form(*refusal.problem));
             return render(refusal.status, &page);
         }
         page.changes = page.fields.changes(&before);
         if page.changes.is_empty() {
-            page.problem = Some(Problem::of_field("control", "Nothing would change."));
+            page.problem = Some(problem_of_field("control", "Nothing would change."));
         }
         return render(StatusCode::OK, &page);
     }
@@ -260,7 +257,7 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
     match sent.await {
         Ok(_) => Redirect::to(PAGE).into_response(),
         Err(refusal) if refusal.status.is_client_error() => {
-            page.problem = Some(refusal.problem.in_a_form());
+            page.problem = Some(in_a_form(*refusal.problem));
             render(refusal.status, &page)
         }
         Err(refusal) => refused(page.frame, refusal),

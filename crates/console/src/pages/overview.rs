@@ -9,13 +9,12 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
+use sampler_api::{Backlog, Cause, Closing, Control, Instance, InstanceState, List};
 use sampler_domain::Timestamp;
-use serde_json::Value;
 
 use super::suspended;
 use crate::api::Refusal;
 use crate::chart::Trend;
-use crate::documents::{Backlog, Cause, Closing, Control, Instance, List};
 use crate::page::{Frame, render};
 use crate::session::Session;
 use crate::{Console, show};
@@ -40,7 +39,7 @@ struct Page {
     /// Whether there are more than were read.
     has_more_causes: bool,
     control: Result<Control, Refusal>,
-    rates: Vec<(String, Value)>,
+    rates: Vec<(String, f64)>,
     /// How many rates are not shown here.
     hidden_rates: usize,
     trend: Option<Trend>,
@@ -59,21 +58,20 @@ impl Page {
 }
 
 /// The number of due spans until now.
-fn trend(console: &Console, now: Timestamp, due: i64) -> Option<Trend> {
+fn trend(console: &Console, now: Timestamp, due: u64) -> Option<Trend> {
     let past = (console.past)().into_iter();
-    let moment = |(ago, due): (Duration, u64)| {
+    let all = past.chain([(Duration::ZERO, due)]);
+    let backlogs = all.map(|(ago, due)| {
         let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
         (now.plus(-ago), i64::try_from(due).unwrap_or(i64::MAX))
-    };
-    let moments: Vec<_> = past.map(moment).chain([(now, due)]).collect();
-    Trend::of(&moments)
+    });
+    Trend::of(&backlogs.collect::<Vec<_>>())
 }
 
 /// The rates of single resources, the lowest first.
-fn lowest(rates: &BTreeMap<String, Value>) -> Vec<(String, Value)> {
-    let number = |rate: &Value| rate.as_f64().unwrap_or(100.0);
+fn lowest(rates: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
     let mut rates: Vec<_> = rates.clone().into_iter().collect();
-    rates.sort_by(|(_, one), (_, other)| number(one).total_cmp(&number(other)));
+    rates.sort_by(|(_, one), (_, other)| one.total_cmp(other));
     rates.truncate(RATES);
     rates
 }
@@ -81,10 +79,22 @@ fn lowest(rates: &BTreeMap<String, Value>) -> Vec<(String, Value)> {
 /// Those that are shown: the order of the API, but where there are too many those that are up go.
 fn chosen(mut instances: Vec<Instance>) -> Vec<Instance> {
     if instances.len() > INSTANCES {
-        instances.sort_by_key(Instance::is_up);
+        instances.sort_by_key(|instance| instance.state == InstanceState::Up);
         instances.truncate(INSTANCES);
     }
     instances
+}
+
+/// Why an instance is not as it should be, or pauses; empty where there is nothing to say.
+fn troubles(instance: &Instance) -> String {
+    let all = [
+        ("fails", &instance.failing),
+        ("warns", &instance.warnings),
+        ("pauses", &instance.paused_by),
+    ];
+    let all = all.into_iter().filter(|(_, names)| !names.is_empty());
+    let all = all.map(|(what, names)| format!("{what}: {}", names.join(", ")));
+    all.collect::<Vec<_>>().join("; ")
 }
 
 /// `GET /console`.

@@ -1,5 +1,6 @@
 //! A usage that was skipped or set aside, sent again: confirmed on a page of its own.
 
+use sampler_api::{List, Problem, Span, Usage};
 use std::sync::Arc;
 
 use axum::Extension;
@@ -12,8 +13,7 @@ use serde_json::{Value, json};
 use super::acts::{Page, can_be_confirmed_anew, not_allowed};
 use super::spans;
 use crate::api::{Query, Refusal, SEGMENT, address};
-use crate::documents::{List, Problem, Span, Usage};
-use crate::form::Form;
+use crate::form::{Form, in_a_form};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
@@ -93,7 +93,7 @@ pub(crate) async fn carry_out(
     }
     match page(&console, &form.session, &subject).await {
         Ok(page) => {
-            let problem = Some(refusal.problem.in_a_form());
+            let problem = Some(in_a_form(*refusal.problem));
             let page = Page {
                 reason,
                 problem,
@@ -201,6 +201,6 @@ fn not_resendable(usage: &Usage) -> Problem {
         detail: format!(
             "Only a usage that is skipped or set aside can be sent again. This one is {state}."
         ),
-        errors: Vec::new(),
+        ..Problem::default()
     }
 }

@@ -8,10 +8,10 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sampler_api::{List, Span, Usage};
 use sampler_domain::Timestamp;
 
 use crate::api::{Query, Refusal, address};
-use crate::documents::{List, Span, Usage};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::show::{self, in_words};

@@ -1,5 +1,6 @@
 //! Search for spans.
 
+use sampler_api::{List, Problem, Span};
 use std::sync::Arc;
 
 use askama::Template;
@@ -10,7 +11,6 @@ use http::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::api::{Query, address};
-use crate::documents::{List, Problem, Span};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
@@ -112,7 +112,11 @@ pub(crate) async fn list(
         }
         // The page shows the problem beside the search.
         Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(parameters::in_words(refusal.problem, &page.query, &MOMENTS));
+            page.problem = Some(parameters::in_words(
+                *refusal.problem,
+                &page.query,
+                &MOMENTS,
+            ));
             render(StatusCode::BAD_REQUEST, &page)
         }
         Err(refusal) => refused(page.frame, refusal),

@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, Uri};
 use percent_encoding::utf8_percent_encode;
+use sampler_api::{Act, Cause, List, Span};
 use sampler_domain::Timestamp;
 use sampler_service::security::Grant;
 
 use crate::api::{Answer, Query, Refusal, SEGMENT, address};
-use crate::documents::{ActRecord, Cause, List, Span};
 use crate::estimate::{left, roughly};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
@@ -47,7 +47,7 @@ struct Page {
     chosen_cause: Option<Cause>,
     spans: Vec<Span>,
     next: Option<String>,
-    history: Vec<ActRecord>,
+    history: Vec<Act>,
     now: Timestamp,
 }
 
@@ -167,13 +167,13 @@ fn of_cause(cause: &str, query: &Query) -> Query {
 }
 
 /// The last acts on what is suspended, for those who may see them.
-async fn history(console: &Console, session: &Session) -> Vec<ActRecord> {
+async fn history(console: &Console, session: &Session) -> Vec<Act> {
     if !session.is_admin() {
         return Vec::new();
     }
     let acts = console
         .api
-        .get::<List<ActRecord>>(session.grant(), "/v1/audit", &[]);
+        .get::<List<Act>>(session.grant(), "/v1/audit", &[]);
     let Ok(acts) = acts.await else {
         return Vec::new();
     };

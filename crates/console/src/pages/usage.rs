@@ -9,12 +9,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{StatusCode, Uri};
+use sampler_api::{List, Problem, Sum};
 use sampler_domain::Timestamp;
 
 use super::spans::FIELDS;
 use crate::api::{Query, Refusal, address};
 use crate::chart::Chart;
-use crate::documents::{List, Problem, Sum};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
@@ -127,7 +127,11 @@ pub(crate) async fn show(
             render(StatusCode::OK, &page)
         }
         Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(parameters::in_words(refusal.problem, &page.query, &MOMENTS));
+            page.problem = Some(parameters::in_words(
+                *refusal.problem,
+                &page.query,
+                &MOMENTS,
+            ));
             render(StatusCode::BAD_REQUEST, &page)
         }
         Err(refusal) => refused(page.frame, refusal),
@@ -175,19 +179,30 @@ async fn file(console: &Console, session: &Session, query: &Query) -> Result<Res
     Ok((headers, csv(&rows)).into_response())
 }
 
+/// With one of these a spreadsheet begins a formula.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+
+/// Some of these separate cells, by the language of the spreadsheet.
+const SEPARATORS: [char; 6] = [',', ';', '|', '\t', '\r', '\n'];
+
 fn csv(rows: &[Sum]) -> String {
     let (groups, measures) = columns(rows);
     let mut head = vec!["window_start".to_owned(), "window_end".to_owned()];
     head.extend(groups.iter().cloned());
     head.extend(["usages", "duration_ms"].map(str::to_owned));
-    head.extend(measures.iter().map(|measure| format!("amount {measure}")));
+    head.extend(
+        measures
+            .iter()
+            .map(|measure| plain(&format!("amount {measure}"))),
+    );
     let mut text = line(head.iter().map(String::as_str));
     for row in rows {
         let (start, end) = (row.window.start.to_string(), row.window.end.to_string());
         let (usages, duration) = (row.usages.to_string(), row.duration());
         let amounts: Vec<String> = measures.iter().map(|measure| row.amount(measure)).collect();
-        let ids = groups.iter().map(|group| row.field(group));
-        let cells = [start.as_str(), end.as_str()].into_iter().chain(ids);
+        let ids: Vec<String> = groups.iter().map(|group| plain(row.field(group))).collect();
+        let cells = [start.as_str(), end.as_str()].into_iter();
+        let cells = cells.chain(ids.iter().map(String::as_str));
         let cells = cells.chain([usages.as_str(), duration.as_str()]);
         text += &line(cells.chain(amounts.iter().map(String::as_str)));
     }
@@ -198,13 +213,28 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let mut line = String::new();
     for (index, cell) in cells.enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        // A spreadsheet must not take a cell for a formula: clients choose the ids.
-        let is_formula = cell.starts_with(['=', '@', '+', '\t', '\r'])
-            || (cell.starts_with('-') && cell.parse::<f64>().is_err());
-        let mark = if is_formula { "'" } else { "" };
-        let _ = write!(line, "{comma}\"{mark}{}\"", cell.replace('"', "\"\""));
+        let _ = write!(line, "{comma}\"{}\"", cell.replace('"', "\"\""));
     }
     line + "\r\n"
+}
+
+/// What providers choose, so that a spreadsheet takes no part of it for a formula: also where its list
+/// separator is not the comma, and it splits a cell.
+fn plain(text: &str) -> String {
+    if text.starts_with('-') && text.parse::<f64>().is_ok() {
+        return text.to_owned();
+    }
+    let mut plain = String::new();
+    let mut may_begin = true;
+    for character in text.chars() {
+        if may_begin && FORMULA.contains(&character) {
+            plain.push('\'');
+        }
+        let is_around = character.is_whitespace() || character == '"';
+        may_begin = SEPARATORS.contains(&character) || (may_begin && is_around);
+        plain.push(character);
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -212,9 +242,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_a_text_and_no_formula() {
-        let cells = ["a\"b,c", "=1+1", "@x", "-5", "-x", "+1", ""];
-        let expected = "\"a\"\"b,c\",\"'=1+1\",\"'@x\",\"-5\",\"'-x\",\"'+1\",\"\"\r\n";
+    fn a_cell_is_quoted() {
+        let cells = ["a\"b,c", "+10000-01-01T00:00:00.000Z", ""];
+        let expected = "\"a\"\"b,c\",\"+10000-01-01T00:00:00.000Z\",\"\"\r\n";
         assert_eq!(line(cells.into_iter()), expected);
+    }
+
+    #[test]
+    fn what_providers_choose_is_no_formula_whatever_the_separator() {
+        for (text, expected) in [
+            ("=1+1", "'=1+1"),
+            ("@x", "'@x"),
+            ("-x", "'-x"),
+            ("+1", "'+1"),
+            ("\t=1", "\t'=1"),
+            ("＝1", "'＝1"),
+            ("m;=cmd|' /C calc'!A0;", "m;'=cmd|' /C calc'!A0;"),
+            ("x; \"=1+1;y", "x; \"'=1+1;y"),
+            ("a,@b", "a,'@b"),
+        ] {
+            assert_eq!(plain(text), expected);
+        }
+        for ordinary in ["-5", "a-b", "a=b", "2026-11-20", "", "a;b"] {
+            assert_eq!(plain(ordinary), ordinary);
+        }
     }
 }

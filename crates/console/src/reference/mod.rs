@@ -107,7 +107,6 @@ impl Reference {
         }
     }
 
-    /// Their routes.
     pub fn routes(self) -> Router {
         let (page, assets) = (self.page, Arc::clone(&self.assets));
         let files = Arc::clone(&self.assets);

@@ -1,6 +1,6 @@
 //! Encrypted cookies: without the key, they cannot be read or made.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use cookie::time::Duration;
 use cookie::{Cookie, CookieJar, Key, SameSite};
@@ -11,24 +11,46 @@ use secrecy::{ExposeSecret, SecretString};
 /// The shortest key, in bytes.
 pub const KEY_LEN_MIN: usize = 32;
 
+/// How many cookies of one name are looked at: a neighbour of the same domain can set some, which do not
+/// decrypt.
+const COOKIES_MAX: usize = 32;
+
+/// Browsers take a cookie whose name begins so only over https, from the host itself and for all of its
+/// paths: no neighbour can set one (RFC 6265bis, section 4.1.3.2).
+const OF_THE_HOST: &str = "__Host-";
+
 /// Keys of cookies. The first encrypts, all of them decrypt, so that keys can be replaced while
 /// people are signed in.
 #[derive(Clone)]
 pub struct Keys(Vec<Key>);
 
-/// Which cookie, and to which addresses browsers send it.
+/// Which cookie, and to which addresses browsers send it over plain HTTP.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
 }
 
+impl Place {
+    fn name(self, is_secure: bool) -> String {
+        let prefix = if is_secure { OF_THE_HOST } else { "" };
+        format!("{prefix}{}", self.name)
+    }
+}
+
 impl Keys {
-    /// Keys with commas between them; none where one is shorter than [`KEY_LEN_MIN`].
-    pub fn parse(text: &SecretString) -> Option<Self> {
+    /// Keys with commas between them; none where one is shorter than [`KEY_LEN_MIN`]. They are of use
+    /// for one installation only: what tells it from others is a part of each key.
+    pub fn parse(text: &SecretString, installation: &[&str]) -> Option<Self> {
         let parts = text.expose_secret().split(',').map(str::trim);
-        let key =
-            |part: &str| (part.len() >= KEY_LEN_MIN).then(|| Key::derive_from(part.as_bytes()));
+        let key = |part: &str| {
+            let mut material = String::new();
+            for text in std::iter::once(&part).chain(installation) {
+                // With its length before each text, so that no two lists are alike.
+                let _ = write!(material, "{}:{text}", text.len());
+            }
+            (part.len() >= KEY_LEN_MIN).then(|| Key::derive_from(material.as_bytes()))
+        };
         parts.map(key).collect::<Option<_>>().map(Self)
     }
 
@@ -53,27 +75,39 @@ impl Keys {
         if let Some(key) = self.0.first() {
             jar.private_mut(key).add(cookie);
         }
-        jar.get(place.name)
+        jar.get(&place.name(is_secure))
             .map(ToString::to_string)
             .unwrap_or_default()
     }
 
-    /// The content of a request's cookie, if one of the keys decrypts it.
-    pub(crate) fn open(&self, place: Place, headers: &HeaderMap) -> Option<String> {
+    /// The content of a request's cookie, if one of the keys decrypts it. What does not decrypt is
+    /// passed over. None where two cookies decrypt to different contents: which of them the person
+    /// wants cannot be known.
+    pub(crate) fn open(
+        &self,
+        place: Place,
+        headers: &HeaderMap,
+        is_secure: bool,
+    ) -> Option<String> {
+        let name = place.name(is_secure);
         let values = headers.get_all(COOKIE).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
         let cookies = texts.flat_map(Cookie::split_parse).flatten();
-        let sealed = cookies.filter(|cookie| cookie.name() == place.name);
-        // Somebody may have set one of the same name for another path: one that opens is ours.
-        sealed.take(4).find_map(|cookie| {
-            let mut jar = CookieJar::new();
-            jar.add_original(cookie.into_owned());
-            let opened = self
-                .0
-                .iter()
-                .find_map(|key| jar.private(key).get(place.name));
-            opened.map(|cookie| cookie.value().to_owned())
-        })
+        let sealed = cookies.filter(|cookie| cookie.name() == name);
+        let mut opened = sealed
+            .take(COOKIES_MAX)
+            .filter_map(|cookie| self.decrypt(cookie.into_owned()));
+        let first = opened.next()?;
+        opened.all(|other| other == first).then_some(first)
+    }
+
+    fn decrypt(&self, cookie: Cookie<'static>) -> Option<String> {
+        let name = cookie.name().to_owned();
+        let mut jar = CookieJar::new();
+        jar.add_original(cookie);
+        let mut opened = self.0.iter().map(|key| jar.private(key).get(&name));
+        let opened = opened.find_map(|cookie| cookie)?;
+        Some(opened.value().to_owned())
     }
 }
 
@@ -84,8 +118,9 @@ pub(crate) fn forget(place: Place, is_secure: bool) -> HeaderValue {
 }
 
 fn made(place: Place, content: String, is_secure: bool) -> cookie::CookieBuilder<'static> {
-    Cookie::build((place.name, content))
-        .path(place.path)
+    let path = if is_secure { "/" } else { place.path };
+    Cookie::build((place.name(is_secure), content))
+        .path(path)
         .http_only(true)
         .secure(is_secure)
         .same_site(SameSite::Lax)
@@ -109,7 +144,7 @@ mod tests {
     };
 
     fn keys(text: &str) -> Keys {
-        Keys::parse(&text.into()).unwrap()
+        Keys::parse(&text.into(), &["issuer"]).unwrap()
     }
 
     fn sent(header: &str) -> HeaderMap {
@@ -125,11 +160,48 @@ mod tests {
         let sealed = keys(&old).seal(PLACE, "content", 60, true);
         assert!(!sealed.contains("content"), "{sealed}");
         let both = keys(&format!("{new}, {old}"));
-        assert_eq!(both.open(PLACE, &sent(&sealed)).as_deref(), Some("content"));
-        assert_eq!(keys(&new).open(PLACE, &sent(&sealed)), None);
+        assert_eq!(
+            both.open(PLACE, &sent(&sealed), true).as_deref(),
+            Some("content")
+        );
+        assert_eq!(keys(&new).open(PLACE, &sent(&sealed), true), None);
         let newly = both.seal(PLACE, "content", 60, true);
-        assert!(keys(&new).open(PLACE, &sent(&newly)).is_some());
-        assert_eq!(keys(&old).open(PLACE, &sent(&newly)), None);
+        assert!(keys(&new).open(PLACE, &sent(&newly), true).is_some());
+        assert_eq!(keys(&old).open(PLACE, &sent(&newly), true), None);
+    }
+
+    #[test]
+    fn a_cookie_of_one_installation_is_of_no_use_at_another_with_the_same_key() {
+        let of = |installation: &[&str]| Keys::parse(&"k".repeat(32).into(), installation).unwrap();
+        let sealed = of(&["a", "b"]).seal(PLACE, "content", 60, true);
+        assert!(of(&["a", "b"]).open(PLACE, &sent(&sealed), true).is_some());
+        for other in [["a", "c"], ["ab", ""], ["", "ab"], ["b", "a"]] {
+            assert_eq!(of(&other).open(PLACE, &sent(&sealed), true), None);
+        }
+    }
+
+    #[test]
+    fn what_a_neighbour_sets_neither_signs_in_nor_signs_out() {
+        let keys = keys(&"k".repeat(32));
+        let pair = |content: &str, is_secure| {
+            let sealed = keys.seal(PLACE, content, 60, is_secure);
+            sealed.split(';').next().unwrap().to_owned()
+        };
+        let opened = |pairs: &[String], is_secure| {
+            let mut headers = HeaderMap::new();
+            headers.insert(COOKIE, HeaderValue::from_str(&pairs.join("; ")).unwrap());
+            keys.open(PLACE, &headers, is_secure)
+        };
+        let own = pair("own", true);
+        assert!(own.starts_with("__Host-a="), "{own}");
+        let mut pairs = vec!["__Host-a=junk".to_owned(); COOKIES_MAX - 1];
+        pairs.extend([pair("bob", false), own.clone(), own]);
+        assert_eq!(opened(&pairs, true).as_deref(), Some("own"));
+        // Without https a neighbour can: two that differ count for nothing, whatever their order.
+        let (alice, bob) = (pair("alice", false), pair("bob", false));
+        assert_eq!(opened(&[alice.clone(), bob.clone()], false), None);
+        assert_eq!(opened(&[bob, alice.clone()], false), None);
+        assert_eq!(opened(&[alice], false).as_deref(), Some("alice"));
     }
 
     #[test]
@@ -138,12 +210,12 @@ mod tests {
         let sealed = keys.seal(PLACE, "content", 60, false);
         let other = Place { name: "b", ..PLACE };
         let renamed = sealed.replacen("a=", "b=", 1);
-        assert_eq!(keys.open(other, &sent(&renamed)), None);
+        assert_eq!(keys.open(other, &sent(&renamed), false), None);
         let (head, tail) = sealed.split_at(6);
         let flipped = if tail.starts_with('A') { 'B' } else { 'A' };
         let changed = format!("{head}{flipped}{}", &tail[1..]);
-        assert_eq!(keys.open(PLACE, &sent(&changed)), None);
-        assert_eq!(keys.open(PLACE, &sent("a=")), None);
+        assert_eq!(keys.open(PLACE, &sent(&changed), false), None);
+        assert_eq!(keys.open(PLACE, &sent("a="), false), None);
     }
 
     #[test]
@@ -154,19 +226,20 @@ mod tests {
             "HttpOnly",
             "Secure",
             "SameSite=Lax",
-            "Path=/console",
+            "Path=/;",
             "Max-Age=60",
         ] {
             assert!(sealed.contains(attribute), "{attribute}: {sealed}");
         }
-        assert!(!keys.seal(PLACE, "content", 60, false).contains("Secure"));
+        let plain = keys.seal(PLACE, "content", 60, false);
+        assert!(!plain.contains("Secure") && plain.contains("Path=/console"));
     }
 
     #[test]
     fn short_keys_are_refused() {
         let long = "k".repeat(32);
         for text in ["", "short", &format!("{long},"), &format!("{long},short")] {
-            assert!(Keys::parse(&text.into()).is_none(), "{text}");
+            assert!(Keys::parse(&text.into(), &[]).is_none(), "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The session of a person, kept in an encrypted cookie, so that any instance serves any request.
 //!
 //! The cookie holds a name, scopes and a secret for forms, and no token. It cannot be read or made
-//! without a key of `SAMPLER_CONSOLE_KEY`.
+//! without a key of `SAMPLER_CONSOLE_KEY`, nor at another installation.
 
 mod keys;
 
@@ -143,7 +143,7 @@ impl Console {
 
     /// The session of a request, if it has one that has not ended.
     fn session(&self, headers: &HeaderMap) -> Option<Session> {
-        let content = self.keys.open(SESSION, headers)?;
+        let content = self.keys.open(SESSION, headers, self.is_secure(headers))?;
         let content: Content = serde_json::from_str(&content).ok()?;
         let is_valid = self.clock.now().as_millis() < content.until;
         // Where people sign in, nobody is admitted without a name.

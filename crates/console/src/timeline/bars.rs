@@ -4,11 +4,11 @@
 //! each other are drawn as one, which shows theirs together and leads to a closer view.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sampler_api::Usage;
 use sampler_domain::Timestamp;
 
 use super::DRAWN_MAX;
 use super::scale::{CHARACTER, NARROW, Percent, Scale, WIDE};
-use crate::documents::Usage;
 use crate::show::{self, Plain};
 
 /// The narrowest bar that shows its own numbers, in percent: a few pixels.
@@ -44,7 +44,6 @@ pub(crate) struct Bar {
     pub(crate) middle: Percent,
     pub(crate) href: String,
     pub(crate) state: String,
-    /// The usage, where it is one.
     pub(crate) usage: Option<String>,
     /// The usages, where there are several.
     pub(crate) slices: Vec<Slice>,

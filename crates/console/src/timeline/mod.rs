@@ -11,9 +11,8 @@ mod windows;
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use sampler_api::{Span, Usage};
 use sampler_domain::Timestamp;
-
-use crate::documents::{Span, Usage};
 
 pub(crate) use bars::words_of;
 use bars::{Bar, Bars};
@@ -63,7 +62,6 @@ pub(crate) struct View {
 }
 
 impl Timeline {
-    /// Draws a span with these usages.
     pub(crate) fn draw(span: &Span, usages: &[Usage], view: &View) -> Self {
         let scale = scale(span, usages, view);
         let bars = Bars::draw(usages, scale, &view.address);

@@ -1,9 +1,9 @@
 //! The windows of the granularity: no usage crosses a boundary between two of them.
 
+use sampler_api::{Span, Usage};
 use sampler_domain::{Granularity, Timestamp};
 
 use super::scale::{Percent, Scale};
-use crate::documents::{Span, Usage};
 
 /// The narrowest window that is drawn, in percent.
 const WIDTH_MIN: f64 = 0.8;

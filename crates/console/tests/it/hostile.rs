@@ -39,8 +39,8 @@ async fn markup_quotes_and_marks_of_direction_are_text() {
         one["start_event_id"] = json!(text);
         one["end_event_id"] = json!(text);
         one["planned"] = json!({ "start": end, "end": end, "usage_id": text });
-        one["delivery"] =
-            json!({ "attempts": 1, "last_error": { "at": end, "status": 400, "error": text } });
+        let error = json!({ "at": end, "status": 400, "error": text });
+        one["delivery"] = json!({ "attempts": 1, "unanswered": false, "last_error": error });
         let mut ledger = Ledger::default();
         ledger.add(one, usages);
         let console = ledger.console();

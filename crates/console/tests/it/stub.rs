@@ -30,7 +30,6 @@ pub(crate) const MIDNIGHT: i64 = 1_795_132_800_000;
 /// When everything happens: 15:10 of that day.
 pub(crate) const NOW: i64 = MIDNIGHT + 15 * HOUR + 10 * MINUTE;
 
-/// The cause that there is.
 pub(crate) const CAUSE: &str = "c-0";
 
 /// A cause that is not on the first page, of more spans than are counted.
@@ -174,7 +173,7 @@ impl Ledger {
             api: self.api(),
             authenticator: Authenticator::none(),
             sign_in: None,
-            keys: Keys::parse(&"k".repeat(32).into()).unwrap(),
+            keys: Keys::parse(&"k".repeat(32).into(), &[]).unwrap(),
             is_tls: false,
             past: Box::new(|| {
                 vec![
@@ -472,8 +471,11 @@ pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Value {
         "start": start, "end": end, "state": if end.is_some() { "stopped" } else { "open" },
         "start_event_id": "2d509abe", "end_event_id": end.map(|_| "7f11"),
         "sampled_to": start, "due_at": NOW, "planned": null,
-        "delivery": { "attempts": 0, "last_error": null },
-        "proof": { "used": 0, "billed": 0, "skipped": 0, "difference": 0, "usages": 0, "since": start },
+        "delivery": { "attempts": 0, "unanswered": false, "last_error": null },
+        "proof": {
+            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0, "usages": 0,
+            "since": start,
+        },
     })
 }
 
@@ -487,7 +489,6 @@ pub(crate) fn suspended(id: &str) -> Value {
     span
 }
 
-/// The number of a usage as its id.
 pub(crate) fn usage_id(number: usize) -> String {
     format!("ad1f2853-43e0-5cbf-b4f7-{number:012}")
 }
@@ -496,7 +497,8 @@ pub(crate) fn usage(number: usize, start: i64, end: i64, state: &str) -> Value {
     let is_answered = state != "planned";
     json!({
         "id": usage_id(number), "span": "s", "interval": { "start": start, "end": end },
-        "timestamp": i64::midpoint(start, end), "duration": end - start, "state": state,
+        "timestamp": i64::midpoint(start, end), "duration": end - start, "measured_usage": [],
+        "state": state, "unanswered": false, "withheld": false,
         "attempts": i32::from(is_answered), "planned_at": end.max(start) + 5,
         "accepted_at": is_answered.then_some(end.max(start) + 64), "status": is_answered.then_some(202),
         "location": is_answered.then_some("https://abacus.example/v1/usage"), "error": null,
@@ -534,7 +536,7 @@ pub(crate) fn settle(mut span: Value, usages: &[Value]) -> Value {
     let start = span["start"].as_i64().unwrap();
     span["sampled_to"] = json!(start + billed + skipped);
     span["proof"] = json!({
-        "used": billed + skipped, "billed": billed, "skipped": skipped, "difference": 0,
+        "used": billed + skipped, "billed": billed, "skipped": skipped, "unanswered": 0, "difference": 0,
         "usages": usages.len(), "since": start,
     });
     if span["end"] == span["sampled_to"] {

@@ -98,7 +98,7 @@ async fn two_months_of_days_with_all_that_can_become_of_a_usage() {
     let mut span = settle(span("days", start, None), &usages);
     span["state"] = json!("suspended");
     span["planned"] = json!({ "start": end, "end": end + DAY, "usage_id": usage_id(last) });
-    span["delivery"] = json!({ "attempts": 3, "last_error": {
+    span["delivery"] = json!({ "attempts": 3, "unanswered": false, "last_error": {
         "at": MIDNIGHT, "status": 422, "error": "unprocessable: no <mapping> for the plan" } });
     let mut ledger = Ledger::default();
     ledger.add(span, usages);

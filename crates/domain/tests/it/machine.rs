@@ -167,7 +167,7 @@ fn fault_6_a_stop_dated_in_the_future_waits_for_its_time() {
     );
 }
 
-/// The same fault, left behind by an original: its plan waits until Abacus would take it.
+/// The same fault, left behind by the original: its plan waits until Abacus would take it.
 #[test]
 fn fault_6_a_planned_interval_of_the_future_is_not_executed_before_it_is_over() {
     let mut span = span(at("2026-03-01T10:00:00Z"));
@@ -180,6 +180,7 @@ fn fault_6_a_planned_interval_of_the_future_is_not_executed_before_it_is_over() 
         interval,
         usage_guid: "guid".into(),
         planned_at: interval.start,
+        withheld: None,
     };
     span.processing.planned = Some(planned.clone());
     let policy = policy(Granularity::Day, 0);
@@ -288,6 +289,7 @@ fn a_usage_holds_the_measures_untouched_and_the_signed_duration() {
         interval,
         usage_guid: "769e31ee".into(),
         planned_at: interval.start,
+        withheld: None,
     };
     let text = serde_json::to_string(&Usage::new(&span, &planned)).unwrap();
     assert_eq!(

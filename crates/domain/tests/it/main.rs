@@ -5,3 +5,4 @@
 mod guid;
 mod machine;
 mod support;
+mod uncounted;

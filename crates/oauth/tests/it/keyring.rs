@@ -198,6 +198,25 @@ async fn a_list_without_keys_ends_those_before() {
 }
 
 #[tokio::test]
+async fn a_list_without_keys_is_looked_at_again_soon() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    uaa.withdraw_all_keys();
+    let pace = Pace {
+        at_least: Duration::from_millis(20),
+        ..QUICK
+    };
+    let keyring = keyring(&uaa, pace);
+    let refreshing = Arc::clone(&keyring);
+    let task = tokio::spawn(async move { refreshing.keep_fresh().await });
+    wait_until("it has none", PATIENCE, async || uaa.asked(Offer::Keys) > 1).await;
+    assert_eq!(keyring.current().unwrap().count(), 0);
+    uaa.rotate().unwrap();
+    let token = uaa.token(&[]);
+    wait_until("the key", PATIENCE, async || say(&keyring, &token).is_ok()).await;
+    task.abort();
+}
+
+#[tokio::test]
 async fn keys_that_are_too_old_are_not_in_force() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let pace = Pace {

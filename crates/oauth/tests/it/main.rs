@@ -5,8 +5,8 @@
 mod basic;
 mod code_flow;
 mod credentials;
-mod disguise;
 mod keyring;
+mod shared_key;
 mod verify;
 
 use std::time::Duration;

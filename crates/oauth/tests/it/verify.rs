@@ -129,6 +129,7 @@ fn lists_of_keys_are_read_with_care() {
     for (name, value) in [
         ("alg", json!("RS512")),
         ("use", json!("enc")),
+        ("key_ops", json!(["encrypt"])),
         ("n", json!("AQAB")),
         ("n", json!("not base64!")),
         ("kty", json!("oct")),

@@ -4,10 +4,17 @@
 //! page: with what a client sent in it, or framed by somebody else.
 
 use axum::response::Response;
+use http::HeaderMap;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
-    X_CONTENT_TYPE_OPTIONS,
+    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
+
+/// The header in which a router in front names the scheme of the client's connection.
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
+
+/// For a year.
+const KEEP_HTTPS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (
@@ -29,6 +36,19 @@ pub(super) fn protect(mut response: Response) -> Response {
             headers.entry(name).or_insert(value);
         }
     }
+    response
+}
+
+/// Whether a router in front has ended TLS.
+pub(super) fn is_forwarded_https(headers: &HeaderMap) -> bool {
+    let proto = headers.get(FORWARDED_PROTO);
+    proto.is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
+}
+
+/// Browsers come over https from now on (RFC 6797).
+pub(super) fn keep_https(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(STRICT_TRANSPORT_SECURITY, KEEP_HTTPS);
     response
 }
 

@@ -1,9 +1,9 @@
 //! The connections that are open, and which of them ends when there is no room for another.
 //!
 //! A new connection always gets its turn: for it, another ends, in the order of [`Rank`]. First come
-//! those whose clients are slow with a request or in taking an answer, and last those that are idle
-//! between two requests. Where all are being served, the few connections that are kept for the
-//! purpose are for health checks alone.
+//! those whose clients are slow with a request or in taking an answer, then those that are idle between
+//! two requests, and last those whose answer takes long. Where all are being served quickly, the few
+//! connections that are kept for the purpose are for health checks alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,6 +24,10 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 
 /// A connection that is idle for longer is one that its client does not need at the moment.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
+
+/// An answer that takes longer is one whose connection can end for another: otherwise whoever finds a
+/// request that takes long could hold all of them.
+const SERVED_LONG_AFTER: Duration = Duration::from_secs(1);
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,8 @@ enum Rank {
     UnderWay,
     /// It is idle, and was active lately.
     Active,
+    /// Its request has been served for long.
+    ServedLong,
 }
 
 /// The phase of one connection, and its beginning.
@@ -101,17 +107,27 @@ impl Activity {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX >> 8)
     }
 
-    /// When it ends for others; nothing where it is being served, and does not.
+    /// When it ends for others; nothing where it has just begun to be served, and does not.
     fn rank(&self) -> Option<Rank> {
         let lasts = Duration::from_millis((self.now() + 1).saturating_sub(self.since()));
         match self.phase() {
-            Phase::Served => None,
+            Phase::Served => (lasts >= SERVED_LONG_AFTER).then_some(Rank::ServedLong),
             Phase::Idle if lasts >= IDLE_AFTER => Some(Rank::Unused),
             Phase::Idle => Some(Rank::Active),
             Phase::New | Phase::Writing | Phase::Head | Phase::Body if lasts >= SLOW_AFTER => {
                 Some(Rank::Slow)
             }
             Phase::New | Phase::Writing | Phase::Head | Phase::Body => Some(Rank::UnderWay),
+        }
+    }
+
+    /// Whether a connection that ends for another serves one request before: the one that arrived in
+    /// this moment.
+    pub(super) fn serves_a_last_one(&self) -> bool {
+        match self.rank() {
+            None | Some(Rank::Unused | Rank::Active) => true,
+            Some(Rank::UnderWay | Rank::Slow) => self.phase() == Phase::New,
+            Some(Rank::ServedLong) => false,
         }
     }
 
@@ -314,8 +330,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_slow_end_first_then_the_long_idle_and_never_one_that_is_served() {
-        let connections = Connections::new(8, 0);
+    async fn the_slow_end_first_then_the_long_idle_and_last_those_that_are_served_for_long() {
+        let connections = Connections::new(9, 0);
         let soon = Duration::from_millis(100);
         let phases = [
             (Phase::Served, soon),
@@ -326,11 +342,13 @@ mod tests {
             (Phase::Writing, SLOW_AFTER),
             (Phase::Idle, soon),
             (Phase::Body, soon),
+            (Phase::Served, soon),
         ];
         let open = open_all(&connections, &phases).await;
         let order = order_of_ends(&connections, &open);
-        assert_eq!(order, [2, 3, 4, 5, 1, 7, 6]);
-        assert!(!is_ended(&open[0]));
+        assert_eq!(order, [2, 3, 4, 5, 1, 7, 6, 0]);
+        assert!(!is_ended(&open[8]));
+        assert!(!open[0].activity.serves_a_last_one() && open[8].activity.serves_a_last_one());
     }
 
     /// A client that sends an event now and then over one connection, while others open as many as

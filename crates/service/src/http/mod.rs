@@ -37,6 +37,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::Shutdown;
+use crate::limiter::Limiter;
 use crate::problem::{Problem, kinds};
 use crate::settings::HttpSettings;
 use connections::{Connection, Connections, Phase};
@@ -47,9 +48,13 @@ pub use measure::HttpMetrics;
 pub use router::{answer, with_fallbacks};
 pub(crate) use router::{method_not_allowed, not_found};
 pub use tls::{FileError, Tls, TlsError, TlsFiles};
+pub(crate) use trace::REQUEST_SPAN;
 
 /// How long to wait before trying again where the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that cannot be taken are worth a line in this time.
+const FAILURE_PERIOD: Duration = Duration::from_mins(1);
 
 /// How long a connection may take to send its last request once the program was asked to stop. Its
 /// client, a router with connections that it keeps, cannot know yet: a connection that is closed in
@@ -178,6 +183,7 @@ pub async fn serve_with(
         app: App {
             router: with_fallbacks(router).layer(metrics.clone()),
             metrics,
+            is_tls: tls.is_some(),
         },
         shutdown: shutdown.clone(),
         limits,
@@ -199,6 +205,8 @@ pub async fn serve_with(
 struct App {
     router: Router,
     metrics: HttpMetrics,
+    /// Whether connections are TLS.
+    is_tls: bool,
 }
 
 /// The parts that serve connections.
@@ -213,6 +221,7 @@ struct Server {
 impl Server {
     /// Takes connections for ever, never more than there is room for.
     async fn accept(&self, listener: &TcpListener) {
+        let failures = Limiter::new(1, FAILURE_PERIOD);
         loop {
             let accepted = listener.accept().await;
             match accepted {
@@ -222,7 +231,9 @@ impl Server {
                 }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    tracing::warn!(code = "http.accept", error = %error, "could not take a connection");
+                    if let Some(suppressed) = failures.admit(()) {
+                        tracing::warn!(code = "http.accept", error = %error, suppressed, "could not take a connection");
+                    }
                     self.connections.end_one();
                     sleep(NO_ROOM_PAUSE).await;
                 }
@@ -321,7 +332,7 @@ async fn serve_connection<S>(
         () = shutdown.soft().cancelled() => {}
         () = connection.activity.ended() => {
             // A request may have arrived in this moment: then it is the last one.
-            if !matches!(connection.activity.phase(), Phase::New | Phase::Idle | Phase::Served) {
+            if !connection.activity.serves_a_last_one() {
                 return;
             }
             closing.cancel();
@@ -403,6 +414,7 @@ fn serve_request(
 ) -> impl Future<Output = Result<Response, Infallible>> {
     wire.begin_body(request.body().size_hint().exact());
     let is_clear = !wire.is_ambiguous() && is_clear(&request);
+    let is_https = app.is_tls || browser::is_forwarded_https(request.headers());
     let is_served = !for_health || request.uri().path().starts_with(HEALTH);
     let answering = if is_clear && is_served {
         Ok(answer(app.router.clone(), request))
@@ -423,6 +435,11 @@ fn serve_request(
         let answer = match answering {
             Ok(answering) => answering.await,
             Err(refusal) => return Ok(last(refusal)),
+        };
+        let answer = if is_https {
+            browser::keep_https(answer)
+        } else {
+            answer
         };
         Ok(if shutdown.is_stopping() {
             last(answer)

@@ -36,13 +36,10 @@ pub struct TlsFiles {
 /// Why TLS cannot be spoken with these files. Nothing of what is in them is in here.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file of the certificate.
     #[error("the certificate {0}")]
     Certificate(FileError),
-    /// The file of the key.
     #[error("the key {0}")]
     Key(FileError),
-    /// The file of the authorities of clients.
     #[error("the file of client authorities {0}")]
     ClientAuthorities(FileError),
     /// The key is another one's.
@@ -53,13 +50,11 @@ pub enum TlsError {
     Unusable,
 }
 
-/// An error in one file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// It is too large.
     #[error("is larger than any that would make sense")]
     TooLarge,
     /// It holds nothing of that kind.
@@ -132,7 +127,7 @@ impl Tls {
             Ok(config) => {
                 let current = Current { stamps, config };
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
-                tracing::info!("the certificate was read anew");
+                tracing::info!("the certificate was read again");
             }
             // The other file may be about to follow: it is tried again at the next check.
             Err(error) => {

@@ -19,14 +19,14 @@ const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 /// The longest id of a request, in bytes; Cloud Foundry's has 36.
 const REQUEST_ID_MAX: usize = 64;
 
+/// The name of the span of a request. By it, the log knows the lines that a request caused.
+pub(crate) const REQUEST_SPAN: &str = "http";
+
 /// The ids of a request, for each line that is logged meanwhile. The highest level, so that they
 /// are there however little is logged.
 pub(super) fn ids(headers: &HeaderMap) -> Span {
     let (trace_id, request_id) = (trace_id(headers), request_id(headers));
-    if trace_id.is_none() && request_id.is_none() {
-        return Span::none();
-    }
-    error_span!("http", trace_id, request_id)
+    error_span!(REQUEST_SPAN, trace_id, request_id)
 }
 
 /// The span of a request, in the trace that its `traceparent` names; none where traces are not

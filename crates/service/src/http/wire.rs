@@ -338,7 +338,6 @@ impl State {
     }
 }
 
-/// A stream with what is known of it.
 pub(super) struct WireStream<S> {
     stream: S,
     wire: Wire,

@@ -17,7 +17,6 @@ pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String
     text
 }
 
-/// One of them.
 pub(super) fn section(kind: &ProblemType) -> String {
     format!(
         "## {slug}\n\n**{title}** ({status}, `{uri}`)\n\n\

@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
-use serde_json::json;
 
 use super::catalogue::section;
 use super::{Problem, ProblemType, kinds};
@@ -63,11 +62,15 @@ pub fn routes(all: Vec<&'static ProblemType>, page: Option<Page>) -> Router {
     Router::new().route("/problems/{name}", get(serve))
 }
 
-fn document(kind: &ProblemType) -> serde_json::Value {
-    json!({
-        "type": kind.uri(), "title": kind.title, "status": kind.status.as_u16(),
-        "when": kind.when, "provider": kind.provider, "operator": kind.operator,
-    })
+fn document(kind: &ProblemType) -> sampler_api::ProblemType {
+    sampler_api::ProblemType {
+        r#type: kind.uri(),
+        title: kind.title.to_owned(),
+        status: kind.status.as_u16(),
+        when: kind.when.to_owned(),
+        provider: kind.provider.to_owned(),
+        operator: kind.operator.to_owned(),
+    }
 }
 
 /// The form that `Accept` rates highest; JSON where it does not matter.

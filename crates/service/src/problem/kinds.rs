@@ -55,10 +55,10 @@ macro_rules! problem_types {
 }
 
 /// For a problem about which there is nothing to do.
-pub const NOTHING: &str = "Nothing.";
+pub const NOTHING: &str = "No action needed.";
 
 /// The advice to a resource provider about a temporary problem.
-pub const RETRY: &str = "Sends the same event again, with the same `id`, after the seconds in \
+pub const RETRY: &str = "Send the same event again, with the same `id`, after the seconds in \
     `Retry-After`, until it is accepted.";
 
 // The problems that every program can answer.
@@ -69,8 +69,8 @@ problem_types! {
         title: "A valid token is needed",
         when: "The request has no token, or one that is malformed, expired, or not signed by a known \
             key. The body was not read.",
-        provider: "Fetches a new token and sends the event again.",
-        operator: "If all clients get it, compares `JWTKEY` and `JWTALGO` with the token \
+        provider: "Fetch a new token and send the event again.",
+        operator: "If all clients get it, compare `JWTKEY` and `JWTALGO` with the token \
             server, and the clocks of both.",
     }
     FORBIDDEN {
@@ -78,23 +78,23 @@ problem_types! {
         status: FORBIDDEN,
         title: "The token does not allow this",
         when: "The token is valid, but does not have the scope that is needed.",
-        provider: "Asks the operator for the scope.",
-        operator: "Gives the client the scope, if the client may have it.",
+        provider: "Ask the operator for the scope.",
+        operator: "Give the client the scope, if the client may have it.",
     }
     NOT_FOUND {
         slug: "not-found",
         status: NOT_FOUND,
         title: "There is nothing at this address",
         when: "No resource has this path.",
-        provider: "Compares the path with the documentation of the API.",
-        operator: "Checks whether a route leads to the wrong program.",
+        provider: "Compare the path with the documentation of the API.",
+        operator: "Check whether a route leads to the wrong program.",
     }
     METHOD_NOT_ALLOWED {
         slug: "method-not-allowed",
         status: METHOD_NOT_ALLOWED,
         title: "The method is not allowed here",
         when: "The resource does not support the method. `Allow` lists the methods it supports.",
-        provider: "Uses one of the methods in `Allow`.",
+        provider: "Use one of the methods in `Allow`.",
         operator: NOTHING,
     }
     INTERNAL {
@@ -102,8 +102,8 @@ problem_types! {
         status: INTERNAL_SERVER_ERROR,
         title: "Internal error",
         when: "An unexpected error. The event may have been kept.",
-        provider: "Sends the same event again, with the same `id`: it is never counted twice.",
-        operator: "Reads the log: each has a line of level error.",
+        provider: "Send the same event again, with the same `id`: it is never counted twice.",
+        operator: "Read the log: each has a line of level error.",
     }
     TOKEN_SERVER_UNAVAILABLE {
         slug: "token-server-unavailable",
@@ -113,7 +113,7 @@ problem_types! {
             be fetched at the moment: it does not answer, or they were fetched a moment ago. Or it \
             has no keys. The body was not read.",
         provider: RETRY,
-        operator: "Nothing, if it lasts only seconds. Otherwise checks the token server (UAA), and \
+        operator: "No action needed, if it lasts only seconds. Otherwise check the token server (UAA), and \
             whether `AUTH_SERVER` leads to it.",
     }
     UNHEALTHY {
@@ -123,7 +123,7 @@ problem_types! {
         when: "Only at the health checks: something that the program needs does not work, or it has \
             made no progress for too long. `probes` names it.",
         provider: NOTHING,
-        operator: "Checks what `probes` names. The program recovers by itself.",
+        operator: "Check what `probes` names. The program recovers by itself.",
     }
     OVERLOADED {
         slug: "overloaded",
@@ -133,7 +133,7 @@ problem_types! {
             set and reached; or all connections are in use. Nothing was kept. Or too many requests \
             read at the same time, or a window has too many usages to be added up.",
         provider: RETRY,
-        operator: "Checks the rate of that client, and the database. Adds an instance.",
+        operator: "Check the rate of that client, and the database. Add an instance.",
     }
     SHUTTING_DOWN {
         slug: "shutting-down",

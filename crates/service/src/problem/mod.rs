@@ -9,67 +9,19 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use catalogue::catalogue;
 pub use http::StatusCode;
 pub use kinds::ProblemType;
 pub use pointer::Pointer;
+pub use sampler_api::FieldError;
 
 /// The media type of a problem document.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The most fields that one document names.
 pub const ERRORS_MAX: usize = 100;
-
-/// An error in one field of a request, or in one parameter of its query.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FieldError {
-    /// Which one.
-    #[serde(flatten)]
-    place: Place,
-    /// Its fault, in a full sentence.
-    detail: String,
-}
-
-/// Where something is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Place {
-    /// In the body.
-    Pointer(Pointer),
-    /// In the headers.
-    Header(String),
-    /// In the query.
-    Parameter(String),
-}
-
-impl FieldError {
-    /// A fault of the field at `pointer`.
-    pub fn new(pointer: Pointer, detail: impl Into<String>) -> Self {
-        Self {
-            place: Place::Pointer(pointer),
-            detail: detail.into(),
-        }
-    }
-
-    /// A fault of the header of this name.
-    pub fn of_header(name: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            place: Place::Header(name.into()),
-            detail: detail.into(),
-        }
-    }
-
-    /// A fault of the query parameter of this name.
-    pub fn of_parameter(name: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            place: Place::Parameter(name.into()),
-            detail: detail.into(),
-        }
-    }
-}
 
 /// An error, as an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,19 +38,6 @@ struct Rest {
     errors: Vec<FieldError>,
     members: Map<String, Value>,
     headers: HeaderMap,
-}
-
-/// The document, in the order in which its members are written.
-#[derive(Serialize)]
-struct Document<'a> {
-    r#type: String,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    errors: &'a [FieldError],
-    #[serde(flatten)]
-    members: &'a Map<String, Value>,
 }
 
 impl Problem {
@@ -182,18 +121,6 @@ impl Problem {
         seconds.to_str().ok()?.parse().ok()
     }
 
-    fn document(&self) -> Document<'_> {
-        Document {
-            r#type: self.kind.uri(),
-            title: self.kind.title,
-            status: self.status().as_u16(),
-            detail: &self.rest.detail,
-            errors: &self.rest.errors,
-            members: &self.rest.members,
-        }
-    }
-
-    /// The kind of the problem.
     pub fn kind(&self) -> &'static ProblemType {
         self.kind
     }
@@ -214,18 +141,27 @@ fn list(methods: &[Method]) -> HeaderValue {
     HeaderValue::from_str(&names.join(",")).expect("methods are plain words")
 }
 
-/// The document, for an answer that has it inside.
-impl Serialize for Problem {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.document().serialize(serializer)
+impl From<Problem> for sampler_api::Problem {
+    fn from(problem: Problem) -> Self {
+        Self {
+            r#type: problem.kind.uri(),
+            title: problem.kind.title.to_owned(),
+            status: problem.status().as_u16(),
+            detail: problem.rest.detail,
+            errors: problem.rest.errors,
+            members: problem.rest.members,
+        }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = (self.status(), Json(self.document())).into_response();
-        let help = help::link(self.kind);
-        response.headers_mut().extend(self.rest.headers);
+        let (status, help) = (self.status(), help::link(self.kind));
+        let mut problem = self;
+        let headers = std::mem::take(&mut problem.rest.headers);
+        let document = sampler_api::Problem::from(problem);
+        let mut response = (status, Json(document)).into_response();
+        response.headers_mut().extend(headers);
         response.headers_mut().append(header::LINK, help);
         response
             .headers_mut()

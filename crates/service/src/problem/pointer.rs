@@ -3,7 +3,6 @@
 use std::fmt::{self, Write as _};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Serialize, Serializer};
 
 /// The characters that are percent-encoded in the fragment of a URI.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
@@ -68,9 +67,9 @@ impl fmt::Display for Pointer {
     }
 }
 
-impl Serialize for Pointer {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
+impl From<Pointer> for String {
+    fn from(pointer: Pointer) -> Self {
+        pointer.0
     }
 }
 

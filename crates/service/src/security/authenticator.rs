@@ -16,7 +16,6 @@ use sampler_oauth::{Claims, Keyring, Keys, Pace, Policy, Refreshed, TokenError, 
 use tracing::info;
 
 use super::grant::Grant;
-use super::throttle::Throttle;
 use crate::environment::Clock;
 use crate::http::{method_not_allowed, not_found};
 use crate::lifecycle::UnusableSettings;
@@ -47,7 +46,6 @@ struct BearerCheck {
     keyring: Arc<Keyring>,
     policy: Policy,
     clock: Arc<dyn Clock>,
-    refusals: Throttle,
 }
 
 impl Authenticator {
@@ -62,7 +60,6 @@ impl Authenticator {
             keyring,
             policy,
             clock,
-            refusals: Throttle::default(),
         })))
     }
 
@@ -96,8 +93,7 @@ impl Authenticator {
         };
         let keys = check.keys()?;
         let now = check.clock.now();
-        person(id_token, &keys, now, &check.policy, client, nonce)
-            .map_err(|error| check.refuse(error))
+        person(id_token, &keys, now, &check.policy, client, nonce).map_err(refuse)
     }
 
     /// Keeps the keys fresh; to be dropped at the end.
@@ -168,13 +164,8 @@ impl BearerCheck {
         let token = token(headers)?;
         let claims = self.claims(token).await?;
         let Some(grant) = Grant::of_claims(&claims) else {
-            if let Some(suppressed) = self.refusals.admit() {
-                let client = claims.client.as_ref().map(ClientId::as_str);
-                info!(
-                    client,
-                    suppressed, "a token without a scope for this was refused"
-                );
-            }
+            let client = claims.client.as_ref().map(ClientId::as_str);
+            info!(client, "a token without a scope for this was refused");
             return Err(forbidden(
                 "The token has no scope of Sampler, such as abacus.sampler.write, \
                  abacus.sampler.read or one for a resource.",
@@ -192,7 +183,7 @@ impl BearerCheck {
             Err(TokenError::UnknownKey) if self.may_be_newer(token) => {
                 self.claims_by_newer_keys(token).await
             }
-            verified => verified.map_err(|error| self.refuse(error)),
+            verified => verified.map_err(refuse),
         }
     }
 
@@ -226,16 +217,14 @@ impl BearerCheck {
                 Err(cannot_be_checked(wait.as_secs().saturating_add(1)))
             }
             (Err(TokenError::UnknownKey), Refreshed::Failed) => Err(cannot_be_checked(RETRY_AFTER)),
-            (verified, _) => verified.map_err(|error| self.refuse(error)),
+            (verified, _) => verified.map_err(refuse),
         }
     }
+}
 
-    fn refuse(&self, error: TokenError) -> Problem {
-        if let Some(suppressed) = self.refusals.admit() {
-            info!(reason = %error, suppressed, "a token was refused");
-        }
-        invalid(&format!("The token is not accepted: {error}."))
-    }
+fn refuse(error: TokenError) -> Problem {
+    info!(reason = %error, "a token was refused");
+    invalid(&format!("The token is not accepted: {error}."))
 }
 
 /// The token of the one `Authorization` header. A token anywhere else, such as in the address,

@@ -30,7 +30,6 @@ pub struct Grant {
 /// For which resources something is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// For any.
     Everything,
     /// For these alone; there may be none.
     Resources(BTreeSet<String>),
@@ -128,7 +127,7 @@ impl Grant {
             return Ok(());
         }
         Err(forbidden(
-            "The token does not allow to read the resource that the body names.",
+            "The token does not allow reading the resource that the body names.",
         ))
     }
 

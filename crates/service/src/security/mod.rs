@@ -8,7 +8,6 @@ mod authenticator;
 mod basic;
 mod grant;
 mod settings;
-mod throttle;
 mod warnings;
 
 pub use authenticator::Authenticator;
@@ -16,4 +15,3 @@ pub(crate) use basic::credentials;
 pub use grant::{Grant, Reach};
 pub use sampler_oauth::{Algorithm, BasicCheck};
 pub use settings::SecuritySettings;
-pub use throttle::Throttle;

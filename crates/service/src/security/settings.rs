@@ -120,7 +120,7 @@ impl SecuritySettings {
         }
     }
 
-    /// Whether the health check needs credentials. As an original has it: its manifests say
+    /// Whether the health check needs credentials. As the original has it: its manifests say
     /// `SECURED` alone.
     pub fn is_healthcheck_secured(&self) -> bool {
         self.healthcheck_secured.unwrap_or(self.secured)
@@ -230,6 +230,17 @@ impl SecuritySettings {
         self.token_issuer.clone().or(of_oidc)
     }
 
+    /// What tells this installation from another one: whose tokens it takes, and for which audiences.
+    pub fn installation(&self) -> [String; 2] {
+        let server = self.token_server();
+        let address = server.map(|server| server.address().to_string());
+        let audiences = self.token_audience.as_ref().map(Audiences::to_string);
+        [
+            self.issuer().or(address).unwrap_or_default(),
+            audiences.unwrap_or_default(),
+        ]
+    }
+
     /// The terms of calls to other services over HTTP.
     pub fn http_options(&self, timeout: Duration) -> HttpOptions {
         HttpOptions {
@@ -257,6 +268,12 @@ impl SecuritySettings {
                 "SECURED is false: anybody who reaches this program may write events"
             );
             return Ok(Authenticator::none());
+        }
+        if self.token_audience.is_none() {
+            tracing::warn!(
+                code = "security.audience_unbound",
+                "SAMPLER_TOKEN_AUDIENCE is not set: tokens for other services are accepted"
+            );
         }
         self.bearer(clock)
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::layers::Layers;
+use super::parse;
 use super::program::Program;
 use super::setting::{Kind, Setting};
 
@@ -60,7 +61,7 @@ pub(super) fn help(program: &Program) -> String {
         } else {
             ""
         };
-        let what = format!("{}{secret} Takes {}.", setting.doc, setting.kind).replace('|', r"\|");
+        let what = format!("{}{secret}{}", setting.doc, range(&setting.kind)).replace('|', r"\|");
         let _ = writeln!(
             text,
             "| `{}` | `{}` | {default} | {what} |",
@@ -68,6 +69,24 @@ pub(super) fn help(program: &Program) -> String {
         );
     }
     text
+}
+
+/// The values that a setting takes. `docs/settings.md` has the units of durations and sizes, and the
+/// longest text.
+fn range(kind: &Kind) -> String {
+    match kind {
+        Kind::Integer { min, max } => format!(" From {min} to {max}."),
+        Kind::Duration { min, max } => {
+            let (min, max) = (parse::spell_duration(*min), parse::spell_duration(*max));
+            format!(" From {min} to {max}.")
+        }
+        Kind::Size { min, max } => {
+            let (min, max) = (parse::spell_size(*min), parse::spell_size(*max));
+            format!(" From {min} to {max}.")
+        }
+        Kind::Text => String::new(),
+        Kind::Boolean | Kind::Choice(_) | Kind::Url => format!(" Takes {kind}."),
+    }
 }
 
 /// Prints the heading of a section before its first setting. The table has each section in one place.

@@ -43,14 +43,19 @@ impl<S: Subscriber> Layer<S> for LogCounts {
             Level::WARN => "warn",
             _ => return,
         };
-        let mut found = FoundCode::default();
-        if event.metadata().target().starts_with(OURS) {
-            event.record(&mut found);
-        }
-        let code = found.0.unwrap_or_else(|| NO_CODE.into());
+        let code = code_of(event).unwrap_or_else(|| NO_CODE.into());
         let labels = OfCode { level, code };
         self.0.get_or_create(&labels).inc();
     }
+}
+
+/// The code of one of our own lines.
+pub(super) fn code_of(event: &Event<'_>) -> Option<Arc<str>> {
+    let mut found = FoundCode::default();
+    if event.metadata().target().starts_with(OURS) {
+        event.record(&mut found);
+    }
+    found.0
 }
 
 /// The value of the field `code`.

@@ -26,8 +26,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 use url::Url;
 
+use crate::limiter::Limiter;
 use crate::platform::Identity;
-use crate::security::Throttle;
 
 /// How long one request to the collector may take.
 pub(crate) const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,7 +45,6 @@ pub struct TraceOptions {
     pub endpoint: Url,
     /// The name of the service in traces, unless `OTEL_SERVICE_NAME` gives another.
     pub service: &'static str,
-    /// Its version.
     pub version: &'static str,
     /// The terms of the connection.
     pub http: HttpOptions,
@@ -61,7 +60,7 @@ impl Traces {
         let client = sampler_oauth::http::blocking_client(&options.http);
         let client = Client {
             client: client.context("the HTTP client for traces cannot be set up")?,
-            failures: Throttle::new(1, FAILURE_PERIOD),
+            failures: Limiter::new(1, FAILURE_PERIOD),
         };
         let exporter = SpanExporter::builder()
             .with_http()
@@ -136,7 +135,7 @@ fn resource(options: &TraceOptions, identity: &Identity) -> Resource {
 /// The client of the exporter. It is asked in the exporter's own thread.
 struct Client {
     client: reqwest::blocking::Client,
-    failures: Throttle,
+    failures: Limiter<()>,
 }
 
 impl fmt::Debug for Client {
@@ -159,7 +158,7 @@ impl Client {
     }
 
     fn report(&self, error: &str) {
-        if let Some(suppressed) = self.failures.admit() {
+        if let Some(suppressed) = self.failures.admit(()) {
             warn!(
                 code = "traces.not_exported",
                 error, suppressed, "traces could not be exported"

@@ -5,6 +5,8 @@ mod http;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod log;
+#[cfg(test)]
 mod printing;
 #[cfg(test)]
 mod security;

@@ -92,7 +92,7 @@ fn a_health_check_is_not_secured_without_a_token_server() {
     assert_eq!(refused(&[secured, API]).0, "");
 }
 
-/// As an original has it: its manifests say `SECURED` alone.
+/// As the original has it: its manifests say `SECURED` alone.
 #[test]
 fn a_health_check_is_secured_with_the_rest_unless_it_is_said_not_to_be() {
     let is_secured = |variables: &[(&str, &str)]| {

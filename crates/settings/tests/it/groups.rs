@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use sampler_domain::Granularity;
+use sampler_domain::{Granularity, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::{Algorithm, SecuritySettings};
 use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, load};
 use sampler_settings::receiver::{self, LimitsSettings};
 use sampler_settings::worker::{self, AbacusSettings, CleanupSettings, ProcessingSettings};
-use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings};
+use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis};
 use secrecy::ExposeSecret;
 
 const RECEIVER: Program = Program {
@@ -144,6 +144,23 @@ fn a_receiver_that_is_not_told_the_dimension_does_not_know_it() {
 }
 
 #[test]
+fn the_longest_post_has_ended_when_its_usage_can_be_skipped() {
+    let read = |timeout| {
+        let variables = [
+            ("COLLECTOR_URL", "http://collector"),
+            ("SAMPLER_POST_TIMEOUT", timeout),
+        ];
+        read(&WORKER, &variables, AbacusSettings::read)
+    };
+    let longest = read("3m").unwrap().timeout;
+    assert_eq!(millis(longest), SKIP_DELAY - READ_VALID_FOR);
+    let refused = read("180001ms").unwrap_err();
+    assert_eq!(refused.code, 64);
+    let said = refused.stderr;
+    assert!(said.contains("SAMPLER_POST_TIMEOUT"), "{said}");
+}
+
+#[test]
 fn overrides_are_read_and_none_may_be_there_twice() {
     let read = |text: &str| {
         read(
@@ -194,12 +211,19 @@ fn an_address_that_the_driver_cannot_read_is_a_mistake_that_does_not_repeat_it()
         "mongodb+srv://me:s3cr3t/db",
         "mongodb://me:s3cr3t%zz@host/db",
         "mongodb://host/db?authMechanism=s3cr3t",
+        "mongodb://host/db?s3cr3t=1",
     ] {
         for program in [&RECEIVER, &WORKER] {
             let variables = [("DB_URI", uri), ("COLLECTOR_URL", "http://collector")];
             let plan = read(program, &variables, DatabaseSettings::read).expect_err(uri);
             let said = plan.stderr + &plan.stdout;
             assert!(said.contains("DB_URI (database.uri) is <hidden>"), "{said}");
+            let unreadable = "expected an address that the driver can read";
+            let without_host = "expected a host in the address";
+            assert!(
+                said.contains(unreadable) || said.contains(without_host),
+                "{said}"
+            );
             assert!(!said.contains("s3cr3t"), "{uri}: {said}");
             assert_eq!(plan.code, 64);
         }

@@ -1,4 +1,4 @@
-//! The groups of both programs: what an original's manifest makes of them, and how their tables fit.
+//! The groups of both programs: what the original's manifest makes of them, and how their tables fit.
 
 #[cfg(test)]
 mod groups;

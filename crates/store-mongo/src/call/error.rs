@@ -51,7 +51,6 @@ impl CommandFailure for CallError {
     fn outcome(&self) -> WriteOutcome {
         let error = match self {
             Self::Driver(error) => error,
-            Self::Unreachable(_) => return WriteOutcome::Unavailable,
             Self::Write { code, .. } if !is_of_the_moment(*code) => return WriteOutcome::Refused,
             _ => return WriteOutcome::Unknown,
         };
@@ -84,7 +83,7 @@ impl CommandFailure for CallError {
             Self::Driver(error) => error,
             Self::TimedOut(_) | Self::Ended(_) => return true,
             Self::Write { code, .. } => return is_lost_behind_router(*code),
-            Self::Unreachable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
+            Self::Unconfirmed(_) | Self::TooLate => return false,
         };
         match error.kind.as_ref() {
             ErrorKind::Command(error) => is_lost_behind_router(error.code),

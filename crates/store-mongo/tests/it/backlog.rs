@@ -3,8 +3,8 @@
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{Granularities, Granularity};
-use sampler_store::contract::support::at;
-use sampler_store::{BacklogQuery, Backlogs};
+use sampler_store::{BacklogQuery, Operating};
+use sampler_store_testing::support::at;
 
 use crate::explain::{examined, fill};
 use crate::support::store_and_spans;
@@ -48,7 +48,7 @@ async fn a_million_idle_spans_cost_nothing_and_a_million_due_ones_little() {
         granularities: Granularities::all(Granularity::Hour),
     };
     examined(&spans).await;
-    assert_eq!(store.count(&query).await.unwrap().due, 0);
+    assert_eq!(store.count_backlog(&query).await.unwrap().due, 0);
     let (keys, documents) = cost(&spans).await;
     assert!(
         keys <= 300 && documents == 0,
@@ -58,7 +58,7 @@ async fn a_million_idle_spans_cost_nothing_and_a_million_due_ones_little() {
     make_all_due(&spans).await;
     examined(&spans).await;
     let began = std::time::Instant::now();
-    let counted = store.count(&query).await.unwrap();
+    let counted = store.count_backlog(&query).await.unwrap();
     println!("counted in {} ms", began.elapsed().as_millis());
     let (keys, documents) = cost(&spans).await;
     // Of one partition, which holds some 15,600.

@@ -2,15 +2,14 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::{Acceptance, AskAgain, Entry, Resend, Span};
-use sampler_store::contract::support::{
-    Changing, NOW, at, done, everything, finished, plan_to, started,
-};
+use sampler_domain::{Acceptance, AskAgain, Entry, EntryState, Resend, Span};
 use sampler_store::{
-    Causes, Confirmation, Confirmations, EntryKey, Ledger, Queries, Resends, Unconfirmed,
-    UnconfirmedQuery,
+    Causes, Confirmation, EntryKey, Ledger, Reading, Unconfirmed, UnconfirmedQuery,
 };
 use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::{
+    Changing, NOW, at, done, everything, finished, plan_to, started,
+};
 
 use crate::explain::examined;
 use crate::support::store_and_spans;
@@ -104,6 +103,7 @@ async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
     note(&store, &entry, aside).await;
     let resend = Resend {
         act: uuid::Uuid::from_u128(7),
+        from: EntryState::SetAside,
         at: at(10),
         due_at: at(10),
         acceptance: None,
@@ -121,6 +121,7 @@ async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
         location: Some("$again".to_owned()),
     };
     assert!(store.accept_resent(&read, &acceptance).await.unwrap());
+    store.end_resend(&key, resend.act, None).await.unwrap();
     let again = document(&usages, &entry).await;
     assert_eq!(expires_at(&again), None, "{again}");
     assert!(!again.contains_key("cause"), "{again}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sampler_store::contract::support::Shared;
+use sampler_store_testing::support::Shared;
 
 use crate::support::store_and_spans;
 
@@ -10,4 +10,4 @@ async fn store() -> Shared {
     Arc::new(store_and_spans("contract").await.0)
 }
 
-sampler_store::store_contract_tests!(store());
+sampler_store_testing::store_contract_tests!(store());

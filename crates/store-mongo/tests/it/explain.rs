@@ -6,9 +6,9 @@ use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{ClosingMonth, Granularity, Timestamp};
-use sampler_store::contract::support::{at, everything, next_page, start, stop, target};
-use sampler_store::{DueQuery, StartOutcome, StopOutcome, Upkeep, Work};
+use sampler_store::{DueQuery, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::{at, everything, next_page, start, stop, target};
 
 use crate::support::store_and_spans;
 

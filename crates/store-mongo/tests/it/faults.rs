@@ -5,13 +5,15 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
 use mongodb::{Client, Collection};
-use sampler_domain::Next;
-use sampler_store::contract::support as contract;
-use sampler_store::contract::support::Changing;
-use sampler_store::contract::support::{at, done, kept, plan_to, start, stop};
-use sampler_store::{Events, StartOutcome, StopOutcome, StoreError, Work};
+use sampler_domain::{Change, Changed, Next};
+use sampler_store::{Events, Operating, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_store_testing::support as contract;
+use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store_testing::support::{at, done, kept, last_refusal, plan_to, start, stop};
 use sampler_testkit::mongod::{Options, ReplicaSet};
+use sampler_testkit::wait_until;
+use uuid::Uuid;
 
 /// What makes a command fail: it is not done, or it is done and nobody is told.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,20 @@ enum Failure {
 
 const FAILURES: [Failure; 3] = [Failure::Cut, Failure::NotPrimary, Failure::Unconfirmed];
 
+async fn connected(set: &ReplicaSet, app_name: &str) -> MongoStore {
+    let store = MongoStore::connect(MongoOptions {
+        uri: set.uri_of("faults"),
+        database: "faults".into(),
+        collection: "spans".into(),
+        pool_size: 64,
+        server_selection_timeout: Duration::from_secs(10),
+        operation_timeout: Duration::from_secs(20),
+        app_name: app_name.into(),
+        shards: None,
+    });
+    store.await.unwrap()
+}
+
 /// A server of its own, whose commands can be made to fail.
 struct World {
     set: ReplicaSet,
@@ -38,20 +54,9 @@ struct World {
 impl World {
     async fn new() -> Self {
         let set = ReplicaSet::start(Options::single()).await.unwrap();
-        let uri = set.uri_of("faults");
-        let store = MongoStore::connect(MongoOptions {
-            uri: uri.clone(),
-            database: "faults".into(),
-            collection: "spans".into(),
-            pool_size: 64,
-            server_selection_timeout: Duration::from_secs(10),
-            operation_timeout: Duration::from_secs(20),
-            app_name: "store".into(),
-            shards: None,
-        });
-        let store = store.await.unwrap();
+        let store = connected(&set, "store").await;
         store.migrate().await.unwrap();
-        let client = Client::with_uri_str(uri).await.unwrap();
+        let client = Client::with_uri_str(set.uri_of("faults")).await.unwrap();
         let spans = client.database("faults").collection("spans");
         Self { set, store, spans }
     }
@@ -206,6 +211,51 @@ async fn changes_are_made_once_whatever_becomes_of_their_command() {
     }
 }
 
+/// The server is slow: the act is done, nobody confirms that, and a worker has gone on with the span
+/// by the time that the store looks for the act.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_act_that_was_done_is_told_as_done_although_a_worker_came_before_the_look() {
+    let World { set, store, spans } = World::new().await;
+    let worker = connected(&set, "worker").await;
+    start(&store, Some("a"), "a", 0).await;
+    let span = kept(&store, "a").await;
+    let plan = plan_to(&span, 1_000);
+    let span = done(store.plan(&span, plan, at(1), at(1_000)).await);
+    let suspended = done(store.failed(&span, last_refusal("no mapping", 2)).await);
+    let suspension = suspended.processing.suspended.unwrap();
+    let due_at = suspension.since;
+    let data = doc! {
+        "failCommands": ["update", "find"], "appName": "store",
+        "namespace": spans.namespace().to_string(), "blockConnection": true, "blockTimeMS": 4_000,
+        "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" },
+    };
+    let order = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data };
+    set.command(0, order).await.unwrap();
+    let (id, target) = (suspended.id.clone(), suspended.target.clone());
+    let acting = tokio::spawn(async move {
+        let (act, resume) = (Uuid::from_u128(1), Change::Resume { suspension, due_at });
+        store
+            .change_by_operator(act, &suspended, &resume, at(3))
+            .await
+    });
+    let is_resumed = async || {
+        let span = worker.find(&id, &target).await.unwrap().unwrap();
+        span.processing.suspended.is_none()
+    };
+    wait_until("the act is done", Duration::from_secs(20), is_resumed).await;
+    let resumed = worker.find(&id, &target).await.unwrap().unwrap();
+    let executed = done(
+        worker
+            .executed(&resumed, Next::Wait, at(4), at(9_000))
+            .await,
+    );
+    assert!(!acting.is_finished(), "the store has looked before that");
+    let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+    set.command(0, off).await.unwrap();
+    assert_eq!(acting.await.unwrap().unwrap(), Changed::Made);
+    assert_eq!(worker.find(&id, &target).await.unwrap(), Some(executed));
+}
+
 /// A document that the server takes no stop on: somebody has made a rule for the collection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_that_is_refused_harms_no_other() {
@@ -252,7 +302,7 @@ async fn what_is_of_the_moment_is_no_refusal() {
         let failing = world.fail("find", Failure::Code(code), 1).await;
         let answer = world
             .store
-            .find_by_start_id(&contract::target("a"), &contract::id("a"))
+            .started_by(&contract::target("a"), &contract::id("a"))
             .await;
         assert!(
             matches!(answer, Err(StoreError::Unknown(_))),

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use bson::{Bson, doc};
-use sampler_store::contract::support::{at, id, kept, start, stop, target};
-use sampler_store::{Events, IdKind, StartOutcome, StopOutcome, Upkeep};
+use sampler_store::{Events, IdKind, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::Retired;
+use sampler_store_testing::support::{LookingUp, at, id, kept, start, stop, target};
 
 use crate::original::{original, policy, stopped_by_original};
 use crate::support::{beside, beside_original, index_names};
@@ -56,10 +56,7 @@ async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_to
     assert_eq!(stop(&store, Some("y"), "j", 1).await, StopOutcome::Ended);
     // What was not kept is not found on the target that asked.
     assert_eq!(
-        store
-            .find_by_start_id(&target("k"), &id("a"))
-            .await
-            .unwrap(),
+        store.started_by(&target("k"), &id("a")).await.unwrap(),
         None
     );
 }
@@ -132,14 +129,14 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
     // What the original has kept is recognised as before, also what it had completed.
     assert_eq!(
         store
-            .find_by_start_id(&target("theirs"), &id(uuid))
+            .started_by(&target("theirs"), &id(uuid))
             .await
             .unwrap()
             .map(|span| span.end),
         Some(None)
     );
     let repeated = store
-        .find_by_stop_id(&target("complete"), &id("stop-complete"))
+        .stopped_by(&target("complete"), &id("stop-complete"))
         .await;
     assert!(repeated.unwrap().is_some());
     assert_eq!(

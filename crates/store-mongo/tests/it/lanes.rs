@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bson::doc;
 use mongodb::Client;
-use sampler_store::contract::support::{new_span, start, start_event};
 use sampler_store::{Arrival, Events, StartOutcome};
 use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_store_testing::support::{new_span, start, start_event};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use tokio::task::JoinSet;
 

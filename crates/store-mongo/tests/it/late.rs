@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use mongodb::{Client, Collection};
-use sampler_store::contract::support::{at, kept, new_span, new_stop, start, start_event, stop};
 use sampler_store::{Events, StartOutcome, StopOutcome, StoreError};
 use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_store_testing::support::{at, kept, new_span, new_stop, start, start_event, stop};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::wait_until;
 

@@ -5,9 +5,9 @@ use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{Acceptance, Entry, EntryState, Next, Span, SpanId, Totals};
 use sampler_store::Ledger;
-use sampler_store::contract::support::Changing;
-use sampler_store::contract::support::{NOW, at, done, failure, finished, kept, plan_to, started};
 use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::Changing;
+use sampler_store_testing::support::{NOW, at, done, failure, finished, kept, plan_to, started};
 
 use crate::original::NOW_DOUBLE;
 use crate::support::{beside_original, store_and_spans};
@@ -215,6 +215,7 @@ async fn totals_begin_anew_where_an_original_has_sampled_on() {
         first_version: Some(theirs.processing.version),
         billed: HOUR,
         skipped: 0,
+        unanswered: 0,
         usages: 1,
     };
     assert_eq!(ours.processing.totals, expected);
@@ -236,7 +237,7 @@ async fn totals_begin_anew_where_an_original_has_sampled_on() {
 async fn a_refusal_counts_no_more_once_an_original_has_executed() {
     let (store, spans) = beside_original("ledger_refusal").await;
     let span = planned(&store, "a").await;
-    let refusal = sampler_store::contract::support::refusal("no mapping", 5, at(HOUR));
+    let refusal = sampler_store_testing::support::refusal("no mapping", 5, at(HOUR));
     let refused = done(store.failed(&span, refusal).await);
     assert_eq!(refused.processing.refused_at, Some(at(5)));
     let executed = doc! { "$inc": { "processing.version": 1 } };

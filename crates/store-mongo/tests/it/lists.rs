@@ -6,9 +6,9 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{Id, SpanState};
-use sampler_store::contract::support::at;
-use sampler_store::{Queries, SpanPage, SpanPosition, SpanQuery, TargetFilter};
+use sampler_store::{Reading, SpanPage, SpanPosition, SpanQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::at;
 
 use crate::support::{beside_original, store_and_spans};
 

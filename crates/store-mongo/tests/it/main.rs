@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod backlog;
-mod before;
 mod confirmations;
 mod contract;
 mod explain;
@@ -13,7 +12,6 @@ mod lanes;
 mod late;
 mod ledger;
 mod lists;
-mod measure;
 mod migration;
 mod mixed;
 mod original;

@@ -3,12 +3,12 @@
 use bson::{Bson, Document, doc};
 use sampler_domain::ClosingMonth;
 use sampler_domain::Next;
-use sampler_store::contract::support::Changing;
-use sampler_store::contract::support::{
+use sampler_store::{DueQuery, Events, StartOutcome, StopOutcome, Work};
+use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store_testing::support::{
     at, done, due, due_ids, everything, failure, id, kept, new_span, plan_to, start, start_event,
     stop, target,
 };
-use sampler_store::{DueQuery, Events, StartOutcome, StopOutcome, Upkeep};
 
 use crate::original::{HOUR, NOW_DOUBLE, original, policy, stopped_by_original};
 use crate::support::beside_original;
@@ -126,14 +126,14 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
     store.observe_original().await.unwrap();
 
     let found = store
-        .find_by_start_id(&target("i"), &id(UUID))
+        .started_by(&target("i"), &id(UUID))
         .await
         .unwrap()
         .unwrap();
     assert_eq!(found.start_id, Some(id(UUID)));
     assert!(
         store
-            .find_by_stop_id(&target("i"), &id(UUID))
+            .stopped_by(&target("i"), &id(UUID))
             .await
             .unwrap()
             .is_some()

@@ -3,11 +3,11 @@
 use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_domain::Next;
 use sampler_domain::{Granularities, Granularity, Interval, Policy, Span};
-use sampler_store::contract::support::Changing;
-use sampler_store::contract::support::{
+use sampler_store::{Adopted, Events, Reading, StartOutcome, StopOutcome, Work};
+use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store_testing::support::{
     NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop, target,
 };
-use sampler_store::{Adopted, AllSpans, Events, StartOutcome, StopOutcome, Upkeep};
 
 use crate::support::beside_original;
 
@@ -199,9 +199,9 @@ async fn events_of_both_receivers_meet_in_one_collection() {
     let measures = names.into_iter().zip(values).map(|(name, value)| {
         sampler_domain::Measure::new(name, sampler_domain::Quantity::new(value).unwrap()).unwrap()
     });
-    let mut event = sampler_store::contract::support::start_event(Some("a"), "a", -5 * 3_600_000);
+    let mut event = sampler_store_testing::support::start_event(Some("a"), "a", -5 * 3_600_000);
     event.measures = sampler_domain::Measures::new(measures.collect()).unwrap();
-    let new = sampler_store::contract::support::new_span(event);
+    let new = sampler_store_testing::support::new_span(event);
     assert!(matches!(
         store.start(new).await.unwrap(),
         StartOutcome::Repeated { .. }
@@ -232,7 +232,7 @@ async fn events_of_both_receivers_meet_in_one_collection() {
     assert!(document.get_bool("end_is_set").unwrap());
     assert_eq!(
         store
-            .find_by_stop_id(&target("a"), &id("z"))
+            .stopped_by(&target("a"), &id("z"))
             .await
             .unwrap()
             .unwrap()
@@ -325,12 +325,6 @@ async fn a_document_that_cannot_be_read_blocks_nobody() {
     assert_eq!(bad.get_str("start").unwrap(), "yesterday");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn pages_hold_each_span_once() {
-    let (store, _) = beside_original("pages").await;
-    sampler_store::contract::pages_hold_each_span_once(&store).await;
-}
-
 /// Ids of every kind, and documents that are no spans, in one collection.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_go_on_over_ids_of_all_kinds_and_what_is_no_span() {
@@ -347,7 +341,7 @@ async fn pages_go_on_over_ids_of_all_kinds_and_what_is_no_span() {
     }
     let (mut seen, mut unreadable, mut after) = (Vec::new(), 0, None);
     loop {
-        let page = store.page(after.as_ref(), 1).await.unwrap();
+        let page = store.page_of_spans(after.as_ref(), 1).await.unwrap();
         seen.extend(page.spans);
         unreadable += page.unreadable;
         after = page.next;

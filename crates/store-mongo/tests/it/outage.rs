@@ -1,6 +1,5 @@
 //! A database that is away.
 
-use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use sampler_store::StoreError;
@@ -30,34 +29,6 @@ async fn a_database_that_is_away_is_told_within_the_time_limit() {
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
-/// The driver takes the user for a host, and the password for its port.
-#[tokio::test]
-async fn a_password_of_digits_without_a_host_is_in_no_error() {
-    let options = |uri: &str| MongoOptions {
-        uri: uri.into(),
-        database: "sampler".into(),
-        collection: "spans".into(),
-        pool_size: 4,
-        server_selection_timeout: Duration::from_millis(300),
-        operation_timeout: Duration::from_millis(500),
-        app_name: "sampler-test".into(),
-        shards: None,
-    };
-    for uri in [
-        "mongodb://somebody:1234/db",
-        "mongodb://Some.Body:1234/db?replicaSet=rs0",
-    ] {
-        let store = MongoStore::connect(options(uri)).await.unwrap();
-        let error = store.ping().await.unwrap_err();
-        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-        let told = format!("{error:?} {error} {}", error.source().unwrap());
-        assert!(told.contains("<hidden>"), "{told}");
-        for secret in ["1234", "body"] {
-            assert!(!told.to_lowercase().contains(secret), "{told}");
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_connection_string_that_is_no_good_is_refused_without_its_password() {
     let options = MongoOptions {
@@ -71,5 +42,9 @@ async fn a_connection_string_that_is_no_good_is_refused_without_its_password() {
         shards: None,
     };
     let error = MongoStore::connect(options).await.unwrap_err().to_string();
-    assert!(!error.contains("hush"), "{error}");
+    assert!(
+        !error.contains("hush") && !error.contains("notaport"),
+        "{error}"
+    );
+    assert!(error.ends_with("the driver cannot read it"), "{error}");
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sampler_store::contract::support::{new_span, new_stop, start, start_event, stop};
-use sampler_store::{Events, Membership, StartOutcome, StopOutcome};
+use sampler_store::{Events, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_store_testing::support::{new_span, new_stop, start, start_event, stop};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 
 /// How many targets are told of.

@@ -6,12 +6,9 @@ use mongodb::Collection;
 use sampler_domain::{
     Acceptance, AskAgain, Entry, EntryState, Id, Resend, Timestamp, WindowLength,
 };
-use sampler_store::contract::support::{Changing, NOW, at, done, plan_to, started};
-use sampler_store::{
-    Confirmation, Confirmations, EntryKey, Ledger, Queries, Resends, SumQuery, TargetFilter,
-    Unconfirmed,
-};
+use sampler_store::{Confirmation, EntryKey, Ledger, Reading, SumQuery, TargetFilter, Unconfirmed};
 use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::{Changing, NOW, at, done, plan_to, started};
 
 use crate::support::store_and_spans;
 
@@ -64,6 +61,7 @@ async fn set_aside(store: &MongoStore, entry: &Entry, millis: i64) {
 async fn send_again(store: &MongoStore, entry: &Entry, millis: i64) {
     let resend = Resend {
         act: uuid::Uuid::from_u128(7),
+        from: EntryState::SetAside,
         at: at(millis),
         due_at: at(millis),
         acceptance: None,
@@ -76,6 +74,7 @@ async fn send_again(store: &MongoStore, entry: &Entry, millis: i64) {
     };
     let accepted = store.accept_resent(&read, &acceptance(millis)).await;
     assert!(accepted.unwrap());
+    store.end_resend(&key, resend.act, None).await.unwrap();
 }
 
 /// How many usages counted then, by the server and by the entry as it is read.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bson::Document;
 use mongodb::{Client, Database};
-use sampler_store::{Backlogs, Queries, StoreError};
-use sampler_store_mongo::{MongoOptions, MongoReader, MongoStore};
+use sampler_store::{Events, Operating, Reading, StoreError};
+use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::TestDatabase;
 
 use crate::support::{options, store_and_spans};
@@ -33,7 +33,7 @@ fn cases(size: Size) -> Vec<Case> {
 /// What a question costs, and how many items are on its page.
 async fn cost_of(
     case: &Case,
-    store: &(impl Queries + Backlogs),
+    store: &(impl Events + Reading + Operating),
     database: &Database,
 ) -> (Cost, usize) {
     profile::begin(database).await;
@@ -45,7 +45,7 @@ async fn cost_of(
 /// Checks each case, and says what it cost.
 async fn look_at_all(
     size: Size,
-    store: &(impl Queries + Backlogs),
+    store: &(impl Events + Reading + Operating),
     database: &Database,
 ) -> Vec<(Cost, usize)> {
     let (mut costs, mut problems) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The database of the full size. On a server that is given it stays, and the next run finds it.
 const FULL_NAME: &str = "sampler_scale";
 
-async fn full() -> (MongoReader, Database) {
+async fn full() -> (MongoStore, Database) {
     let server = TestDatabase::new("scale_server").await;
     let client = Client::with_uri_str(server.uri()).await.unwrap();
     let database = client.database(FULL_NAME);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{Id, WindowLength};
-use sampler_store::contract::support::at;
-use sampler_store::{Queries, StoreError, SumQuery, TargetFilter};
+use sampler_store::{Reading, StoreError, SumQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::at;
 use sampler_testkit::TestDatabase;
 
 use crate::support::{options, store_and_spans};

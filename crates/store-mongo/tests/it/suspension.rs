@@ -3,11 +3,11 @@
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::{Collection, Database};
 use sampler_domain::{Cause, CauseId, Failure, Span};
-use sampler_store::contract::support::{
+use sampler_store::{CauseQuery, Causes, Probe, Reading, Resumption, StopOutcome, SuspendedCause};
+use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::{
     Changing, at, done, due, kept, last_refusal, plan_to, start_event, started, stop,
 };
-use sampler_store::{CauseQuery, Causes, Probe, Queries, Resumption, StopOutcome, SuspendedCause};
-use sampler_store_mongo::MongoStore;
 
 use crate::explain::examined;
 use crate::support::store_and_spans;

@@ -6,15 +6,13 @@ use futures_util::future::join_all;
 use mongodb::Collection;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Granularities, Granularity, Policy, SpanId};
-use sampler_store::contract::support::Changing;
-use sampler_store::contract::support::{
+use sampler_store::{DueQuery, Events, Reading, StartOutcome, StopOutcome, StoreError, Work};
+use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store_testing::support::{
     NOW, at, done, due, everything, id, kept, lost, new_stop, next_page, plan_to, start, started,
     stop, target,
 };
-use sampler_store::{
-    AllSpans, DueQuery, Events, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
-};
-use sampler_store_mongo::MongoStore;
 
 use crate::support::beside_original;
 
@@ -289,7 +287,7 @@ async fn pages_of_the_shadow_go_on_behind_them() {
         let (mut names, mut unreadable, mut after): (Vec<_>, _, Option<SpanId>) =
             (Vec::new(), 0, None);
         loop {
-            let page = store.page(after.as_ref(), limit).await.unwrap();
+            let page = store.page_of_spans(after.as_ref(), limit).await.unwrap();
             names.extend(page.spans.into_iter().map(|span| span.start_id.unwrap()));
             unreadable += page.unreadable;
             after = page.next;
@@ -325,8 +323,8 @@ async fn events_that_do_not_concern_them_have_their_answers() {
     }
     let starts = (0..EVENTS).map(|number| {
         let event =
-            sampler_store::contract::support::start_event(Some(&name(number)), &name(number), 0);
-        store.start(sampler_store::contract::support::new_span(event))
+            sampler_store_testing::support::start_event(Some(&name(number)), &name(number), 0);
+        store.start(sampler_store_testing::support::new_span(event))
     });
     for (number, answer) in join_all(starts).await.into_iter().enumerate() {
         match answer {
@@ -347,7 +345,7 @@ async fn events_that_do_not_concern_them_have_their_answers() {
     }
     assert!(
         store
-            .find_by_start_id(&target(&name(7)), &id(&name(7)))
+            .started_by(&target(&name(7)), &id(&name(7)))
             .await
             .is_err()
     );
@@ -358,7 +356,7 @@ async fn events_that_do_not_concern_them_have_their_answers() {
     );
     assert!(
         store
-            .find_by_stop_id(&target(&name(7)), &id("end"))
+            .stopped_by(&target(&name(7)), &id("end"))
             .await
             .is_err()
     );

@@ -2,7 +2,7 @@
 
 use super::{Amounts, SpanCheck, Sums, Verdict};
 use crate::finding::Kind;
-use crate::moment::{Granularity, InWords, Millis};
+use crate::moment::{InWords, LengthInWords, Millis};
 
 impl SpanCheck<'_> {
     /// Checks the sums, once all usages were taken.
@@ -11,8 +11,8 @@ impl SpanCheck<'_> {
         let noted = self.check_reach();
         let expired = self.check_proof(&noted);
         let taken_over = self.taken_over();
-        self.check_progress();
-        let amounts = self.check_difference(&expired, taken_over);
+        let is_overdue = self.check_progress();
+        let amounts = self.check_difference(&expired, taken_over, is_overdue);
         Verdict {
             amounts,
             findings: self.findings,
@@ -23,19 +23,22 @@ impl SpanCheck<'_> {
     /// Where no usage is left, or none was executed since the proof begins.
     fn check_beginning(&mut self) {
         let (sampled_to, proof) = (self.span.sampled_to, self.span.proof);
-        if proof.usages == 0 && proof.since == sampled_to && self.reached != Some(sampled_to) {
+        let is_empty = proof.usages == 0 && proof.since == sampled_to;
+        if is_empty && self.reached != Some(sampled_to) {
             self.begin_proof_at(sampled_to);
             self.reached = Some(sampled_to);
         }
-        if self.reached.is_some() || proof.usages == 0 {
+        if self.reached.is_some() || is_empty {
             return;
         }
         if self.may_have_expired(sampled_to) {
             self.expired_until = Some(sampled_to);
             self.reached = Some(sampled_to);
         } else {
-            let count = proof.usages;
-            let detail = format!("the proof counts {count} usages, and none is in the ledger");
+            let (count, skipped) = (proof.usages, proof.skipped);
+            let detail = format!(
+                "the proof counts {count} usages, and {skipped} ms that were skipped, and none is in the ledger"
+            );
             self.find(Kind::EntriesMissing, detail);
         }
     }
@@ -81,7 +84,7 @@ impl SpanCheck<'_> {
             billed: proof.billed.into(),
             skipped: proof.skipped.into(),
             set_aside: 0,
-            usages: proof.usages,
+            accepted: proof.usages,
         };
         let used = i128::from(sampled_to) - i128::from(proof.since);
         self.compare_proof("used", proof.used.into(), used);
@@ -91,7 +94,7 @@ impl SpanCheck<'_> {
         let Some(until) = self.expired_until else {
             self.compare_proof("billed", says.billed, listed);
             self.compare_proof("skipped", says.skipped, noted.skipped);
-            self.compare_proof("usages", says.usages.into(), noted.usages.into());
+            self.compare_proof("usages", says.accepted.into(), noted.accepted.into());
             return Sums::default();
         };
         let expired = Sums {
@@ -103,15 +106,19 @@ impl SpanCheck<'_> {
             ..expired
         };
         let covered = i128::from(until) - i128::from(proof.since);
-        if expired.all() == covered && expired.usages > 0 {
-            let (count, until) = (expired.usages, InWords(until));
-            let detail =
-                format!("{count} usages up to {until} have expired; the proof covers them");
+        // What was not accepted was skipped, so it adds nothing to `billed`.
+        let is_counted =
+            expired.accepted > 0 || (expired.billed == 0 && noted.accepted == says.accepted);
+        let (count, all) = (expired.accepted, expired.all());
+        if all == covered && is_counted {
+            let until = InWords(until);
+            let detail = format!(
+                "usages up to {until} have expired, {count} of them accepted; the proof covers them"
+            );
             self.find(Kind::Expired, detail);
         } else {
-            let (all, count) = (expired.all(), expired.usages);
             let detail = format!(
-                "usages of {covered} ms are missing, for which the proof has {count} of {all} ms"
+                "usages of {covered} ms are missing, for which the proof has {all} ms and {count} accepted"
             );
             self.find(Kind::Proof, detail);
         }
@@ -135,52 +142,85 @@ impl SpanCheck<'_> {
         if taken_over != 0 {
             let since = InWords(since);
             let detail = format!(
-                "{taken_over} ms before {since} were billed before this ledger began, by an original Sampler or an earlier release"
+                "{taken_over} ms before {since} were billed before this ledger began, by the original Sampler or an earlier release"
             );
             self.find(Kind::TakenOver, detail);
         }
         taken_over
     }
 
-    /// Whether sampling is where it should be by now.
-    fn check_progress(&mut self) {
-        let (now, allowance) = (self.policy.now, self.policy.allowance);
-        let settled = now.saturating_sub(allowance);
-        let sampled_to = self.span.sampled_to;
-        let end = self.used.map_or(self.span.end, |used| used.end);
-        let expected = self.expected_by(settled, end);
-        if let Some(expected) = expected.filter(|expected| *expected != sampled_to) {
-            let (expected, sampled_to) = (InWords(expected), InWords(sampled_to));
-            let detail = format!("sampled to {sampled_to}, and by now it should be {expected}");
-            self.find(Kind::Behind, detail);
+    /// Whether sampling is where it should be by now. Returns whether it is overdue.
+    fn check_progress(&mut self) -> bool {
+        let (policy, span) = (self.policy, self.span);
+        let end = self.used.map_or(span.end, |used| used.end);
+        let due = self.due(end);
+        let lateness = due.map_or(0, |due| policy.now.saturating_sub(due));
+        let allowed = due.map_or(Millis::MAX, |due| policy.allowed_delay(due));
+        // What a suspended span lacks is known, and waits for an operator. What it has too much is not.
+        let is_excused = span.state == "suspended" && end.is_none_or(|end| span.sampled_to <= end);
+        let is_overdue = lateness > allowed && !is_excused;
+        if due.is_some() && lateness >= policy.allowance {
+            let kind = if is_overdue {
+                Kind::Overdue
+            } else {
+                Kind::Behind
+            };
+            self.find(kind, self.words_of_lateness(end, lateness));
         }
-        if sampled_to > now.saturating_add(allowance) {
+        let sampled_to = span.sampled_to;
+        if sampled_to > policy.now.saturating_add(policy.allowance) {
             let detail = format!("sampled to {}, which is in the future", InWords(sampled_to));
             self.find(Kind::Ahead, detail);
         }
+        is_overdue
     }
 
-    /// Where sampling should have come, as far as that is certain: to the end, or to the last
-    /// boundary.
-    fn expected_by(&self, settled: Millis, end: Option<Millis>) -> Option<Millis> {
-        if let Some(end) = end.filter(|end| *end <= settled) {
-            return Some(end);
+    /// When the next usage of the span was due, as far as that is certain: at the end, or at the next
+    /// boundary. What is billed beyond the end is to be taken back at once.
+    fn due(&self, end: Option<Millis>) -> Option<Millis> {
+        let sampled_to = self.span.sampled_to;
+        let boundary = self.policy.windows().boundary_after(sampled_to);
+        match end {
+            Some(end) if end == sampled_to => None,
+            Some(end) => Some(end.min(boundary)),
+            None => Some(boundary),
         }
-        let windows = self.policy.granularity.unwrap_or(Granularity::Month);
-        Some(windows.boundary(settled)).filter(|boundary| *boundary > self.span.sampled_to)
     }
 
-    fn check_difference(&mut self, expired: &Sums, taken_over: i128) -> Amounts {
-        let span = self.span;
+    fn words_of_lateness(&self, end: Option<Millis>, lateness: Millis) -> String {
+        let (now, sampled_to) = (self.policy.now, self.span.sampled_to);
+        let for_long = LengthInWords(lateness);
+        let billed_to = InWords(sampled_to);
+        match end.filter(|end| *end <= now) {
+            Some(end) if end < sampled_to => {
+                let end = InWords(end);
+                format!(
+                    "its stop at {end} has had no effect for {for_long}: billed on to {billed_to}"
+                )
+            }
+            Some(end) => {
+                let end = InWords(end);
+                format!("billed to {billed_to}, {for_long} behind, and not to its stop at {end}")
+            }
+            None => {
+                let expected = InWords(self.policy.windows().boundary(now));
+                format!("billed to {billed_to}, {for_long} behind: by now it should be {expected}")
+            }
+        }
+    }
+
+    /// What was used counts up to where sampling is; up to the stop, where that is to be in effect.
+    fn check_difference(&mut self, expired: &Sums, taken_over: i128, is_overdue: bool) -> Amounts {
+        let (span, now) = (self.span, self.policy.now);
         let reached = self.reached.unwrap_or(span.proof.since);
         let is_complete = span.state == "complete";
         let used = self.used.map_or(0, |used| {
-            let until = used.end.filter(|_| is_complete).unwrap_or(reached);
+            let in_effect = |end: &Millis| is_complete || (is_overdue && *end <= now);
+            let until = used.end.filter(in_effect).unwrap_or(reached);
             i128::from(until) - i128::from(used.start) - taken_over
         });
         let mut sums = self.before;
         sums.add(&self.since);
-        let read = sums.usages;
         sums.add(expired);
         let difference = used - sums.billed - sums.skipped;
         if difference != 0 && self.used.is_some() {
@@ -195,8 +235,8 @@ impl SpanCheck<'_> {
             billed: sums.billed,
             skipped: sums.skipped,
             difference,
-            usages: read,
-            expired: expired.usages,
+            usages: self.read,
+            expired: expired.accepted,
         }
     }
 }

@@ -1,22 +1,32 @@
 //! Spans as rows of a CSV file.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 
 use csv::StringRecord;
+use serde_json::value::RawValue;
 
-use super::{Event, EventsError, Kind, Wrong};
+use super::{Columns, Event, EventsError, Kind, Wrong};
 use crate::Target;
 use crate::moment::{Millis, MomentError};
 use crate::quantity::{Measure, Quantity};
 
+/// Stands in front of the name of a measure in the first line.
+const MEASURE: &str = "measure:";
+/// The significant digits that a double keeps.
+const DIGITS_MAX: usize = 17;
+/// What a cluster trace measures, and what else it says.
+const TRACE_MEASURES: [&str; 4] = ["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"];
+const TRACE_NOTES: [&str; 4] = ["gpu_spec", "qos", "pod_phase", "scheduled_time"];
+
 /// Which columns mean what.
-struct Columns {
+struct Layout {
     start: usize,
     end: usize,
     /// How many ms the unit of both is.
     unit: Millis,
     target: TargetColumns,
-    /// Columns that may be measures, with their names; the rows decide.
+    /// The measures, with the columns of their quantities.
     measures: Vec<(String, usize)>,
 }
 
@@ -26,30 +36,26 @@ enum TargetColumns {
     Name(usize),
 }
 
-pub(super) fn read(input: impl Read) -> Result<Vec<Event>, EventsError> {
+pub(super) fn read(input: impl Read, named: &Columns) -> Result<Vec<Event>, EventsError> {
     let whole = |what: Wrong| EventsError { line: None, what };
     let mut reader = csv::Reader::from_reader(input);
     let headers = reader
         .headers()
         .map_err(|error| whole(error.into()))?
         .clone();
-    let mut columns = Columns::new(&headers).map_err(whole)?;
-    let rows: Vec<StringRecord> = reader
-        .into_records()
-        .collect::<Result<_, _>>()
-        .map_err(|error| whole(error.into()))?;
-    columns.keep_measures(&rows);
-    let mut events = Vec::with_capacity(2 * rows.len());
-    for row in &rows {
+    let layout = Layout::new(&headers, named).map_err(whole)?;
+    let mut events = Vec::new();
+    for row in reader.into_records() {
+        let row = row.map_err(|error| whole(error.into()))?;
         let line = row.position().map_or(0, csv::Position::line);
-        let found = columns.events(row, line);
+        let found = layout.events(&row, line);
         events.extend(found.map_err(|wrong| wrong.in_line(line))?);
     }
     Ok(events)
 }
 
-impl Columns {
-    fn new(headers: &StringRecord) -> Result<Self, Wrong> {
+impl Layout {
+    fn new(headers: &StringRecord, named: &Columns) -> Result<Self, Wrong> {
         let find = |name: &str| headers.iter().position(|header| header == name);
         let column = |name: &str| {
             find(name).ok_or_else(|| Wrong::other(format!("there is no column {name:?}")))
@@ -69,26 +75,34 @@ impl Columns {
             }
             TargetColumns::Fields(fields)
         };
-        let measures = headers.iter().enumerate().filter(|(number, name)| {
-            let is_time = [start, end].contains(number) || name.ends_with("_time");
-            !is_time && !target.contains(*number)
-        });
-        let measures = measures.map(|(number, name)| (name.to_owned(), number));
-        Ok(Self {
+        for name in named.measures.iter().chain(&named.ignored) {
+            column(name)?;
+        }
+        let mut layout = Self {
             start,
             end,
             unit,
-            measures: measures.collect(),
             target,
-        })
+            measures: Vec::new(),
+        };
+        for (number, header) in headers.iter().enumerate() {
+            let is_known = [start, end].contains(&number) || layout.target.contains(number);
+            if let Some(measure) = measure_of(header, is_known, is_trace, named)? {
+                layout.measures.push((measure.to_owned(), number));
+            }
+        }
+        layout.check_names()?;
+        Ok(layout)
     }
 
-    /// A measure is a column that holds nothing but integers.
-    fn keep_measures(&mut self, rows: &[StringRecord]) {
-        self.measures.retain(|(_, column)| {
-            let is_integer = |row: &StringRecord| row[*column].parse::<i64>().is_ok();
-            rows.iter().all(is_integer)
-        });
+    fn check_names(&self) -> Result<(), Wrong> {
+        let mut names = BTreeSet::new();
+        for (name, _) in &self.measures {
+            if !names.insert(name) {
+                return Err(Wrong::other(format!("the measure {name:?} is there twice")));
+            }
+        }
+        Ok(())
     }
 
     fn events(&self, row: &StringRecord, line: u64) -> Result<Vec<Event>, Wrong> {
@@ -103,13 +117,12 @@ impl Columns {
         let start = self.moment(&row[self.start])?;
         let start = start.ok_or_else(|| Wrong::other("a span without a start"))?;
         let measures = self.measures.iter().map(|(name, column)| {
-            let quantity = row[*column].parse().expect("the column holds integers");
-            Measure {
-                measure: name.clone(),
-                quantity: Quantity::Integer(quantity),
-            }
+            let quantity = quantity(name, &row[*column])?;
+            let measure = name.clone();
+            Ok::<_, Wrong>(Measure { measure, quantity })
         });
-        let mut events = vec![event(Kind::Start(measures.collect()), start)];
+        let measures = measures.collect::<Result<_, Wrong>>()?;
+        let mut events = vec![event(Kind::Start(measures), start)];
         if let Some(end) = self.moment(&row[self.end])? {
             if end < start {
                 return Err(Wrong::other("a span that ends before it starts"));
@@ -129,6 +142,64 @@ impl Columns {
         let moment = number.checked_mul(self.unit);
         Ok(Some(moment.ok_or(MomentError::TooFar)?))
     }
+}
+
+/// The measure that a column holds, if it holds one. What its numbers are does not matter: a column that
+/// is a measure in some files and none in others would be billed in some only.
+fn measure_of<'a>(
+    header: &'a str,
+    is_known: bool,
+    is_trace: bool,
+    named: &Columns,
+) -> Result<Option<&'a str>, Wrong> {
+    let is_among = |names: &[String]| names.iter().any(|name| name == header);
+    let (is_measure, is_ignored) = (is_among(&named.measures), is_among(&named.ignored));
+    if is_known && (is_measure || is_ignored) {
+        let what = format!("the column {header:?} is part of the span, and can be nothing else");
+        return Err(Wrong::other(what));
+    }
+    if is_measure && is_ignored {
+        let what = format!("the column {header:?} is named as a measure, and as one to ignore");
+        return Err(Wrong::other(what));
+    }
+    if is_known || is_ignored {
+        return Ok(None);
+    }
+    if is_measure {
+        return Ok(Some(header));
+    }
+    match header.strip_prefix(MEASURE) {
+        Some(measure) => Ok(Some(measure)),
+        None if is_trace && TRACE_MEASURES.contains(&header) => Ok(Some(header)),
+        None if is_trace && TRACE_NOTES.contains(&header) => Ok(None),
+        None => Err(Wrong::other(format!(
+            "the column {header:?} is neither part of a span nor named as a measure: if it is one, call it \
+             \"{MEASURE}{header}\" in the first line, or add --measures {header}; otherwise add --ignore {header}"
+        ))),
+    }
+}
+
+/// A quantity, which is a number as JSON writes it.
+fn quantity(name: &str, text: &str) -> Result<Quantity, Wrong> {
+    let read = serde_json::from_str::<&RawValue>(text).and_then(Quantity::read);
+    match read {
+        Ok(Quantity::Integer(integer)) if i64::try_from(integer).is_ok() => {
+            Ok(Quantity::Integer(integer))
+        }
+        Ok(Quantity::Double(double)) if is_kept(double, text) => Ok(Quantity::Double(double)),
+        _ => Err(Wrong::other(format!(
+            "the measure {name:?} is {text:?}: no number, or too large or too exact"
+        ))),
+    }
+}
+
+/// Whether a double says what its text says: it has up to 17 significant digits, and is neither infinite
+/// nor zero in place of what is almost zero.
+fn is_kept(double: f64, text: &str) -> bool {
+    let digits = text.split(['e', 'E']).next().unwrap_or(text);
+    let digits = digits.trim_start_matches(['-', '0', '.']);
+    let count = digits.bytes().filter(u8::is_ascii_digit).count();
+    double.is_finite() && count <= DIGITS_MAX && (double != 0.0 || count == 0)
 }
 
 impl TargetColumns {
@@ -156,37 +227,112 @@ impl TargetColumns {
 mod tests {
     use super::*;
 
+    const TARGET: &str = "organization_id,space_id,consumer_id,resource_id,plan_id,\
+                          resource_instance_id,start,end";
+
     fn read_text(text: &str) -> Result<Vec<Event>, EventsError> {
-        read(text.as_bytes())
+        read(text.as_bytes(), &Columns::default())
+    }
+
+    fn read_with(measures: &[&str], ignored: &[&str], text: &str) -> Result<Vec<Event>, String> {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let named = Columns {
+            measures: owned(measures),
+            ignored: owned(ignored),
+        };
+        read(text.as_bytes(), &named).map_err(|error| error.to_string())
+    }
+
+    fn measures(event: &Event) -> Vec<(String, Quantity)> {
+        let Kind::Start(measures) = &event.kind else {
+            panic!("{event:?}");
+        };
+        let measures = measures.iter();
+        measures
+            .map(|measure| (measure.measure.clone(), measure.quantity.clone()))
+            .collect()
     }
 
     #[test]
     fn reads_a_cluster_trace() {
-        let text = "name,cpu,gpu_spec,creation_time,deletion_time,scheduled_time\n\
+        let text = "name,cpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time\n\
                     pod-1,12,,5,7,6\n\
                     pod-2,3,V100,9,9,9\n";
         let events = read_text(text).unwrap();
         assert_eq!(events.len(), 4);
         assert_eq!((events[0].moment, events[1].moment), (5000, 7000));
-        let Kind::Start(measures) = &events[0].kind else {
-            panic!("{events:?}");
-        };
-        assert_eq!(measures.len(), 1);
-        assert_eq!(measures[0].quantity, Quantity::Integer(12));
+        let cpu = ("cpu_milli".to_owned(), Quantity::Integer(12));
+        assert_eq!(measures(&events[0]), [cpu]);
         assert_eq!(events[2].target.resource_instance_id, "pod-2");
         assert_eq!((events[2].line, events[1].line), (3, 2));
+        let other = "name,disk,creation_time,deletion_time\np,1,2,3\n";
+        assert!(read_text(other).unwrap_err().to_string().contains("disk"));
     }
 
     #[test]
     fn reads_spans_of_named_targets() {
-        let text = "organization_id,space_id,consumer_id,resource_id,plan_id,\
-                    resource_instance_id,start,end,memory,note\n\
-                    o,s,c,r,p,1,100,200,5,x\n\
-                    o,s,c,r,p,2,100,,6,7\n";
-        let events = read_text(text).unwrap();
+        let text = format!(
+            "{TARGET},measure:memory,cpu,note\no,s,c,r,p,1,100,200,512,0.5,x\n\
+             o,s,c,r,p,2,100,,512.5,2,\n"
+        );
+        let events = read_with(&["cpu"], &["note"], &text).unwrap();
         assert_eq!(events.len(), 3);
         assert_eq!(events[1].target.ids(), ["o", "s", "c", "r", "p", "1"]);
-        assert!(matches!(&events[2].kind, Kind::Start(measures) if measures.len() == 1));
+        let of = |memory, cpu| [("memory".to_owned(), memory), ("cpu".to_owned(), cpu)];
+        let first = of(Quantity::Integer(512), Quantity::Double(0.5));
+        assert_eq!(measures(&events[0]), first);
+        let second = of(Quantity::Double(512.5), Quantity::Integer(2));
+        assert_eq!(measures(&events[2]), second);
+    }
+
+    /// A column of numbers is no measure because of its numbers, and none is lost because of one.
+    #[test]
+    fn a_column_that_is_not_named_is_a_mistake() {
+        let table =
+            |header: &str, cell: &str| format!("{TARGET},{header}\no,s,c,r,p,1,1,2,{cell}\n");
+        for cell in ["512", "512.5", "", "x"] {
+            let message = read_with(&[], &[], &table("memory", cell)).unwrap_err();
+            for part in [
+                "\"memory\"",
+                "measure:memory",
+                "--measures memory",
+                "--ignore memory",
+            ] {
+                assert!(message.contains(part), "{part}: {message}");
+            }
+        }
+        for cell in [
+            "",
+            "x",
+            "NaN",
+            "1e999",
+            "1e-999",
+            "0.123456789012345678",
+            "0x1",
+            "1;",
+            "true",
+            "9223372036854775808",
+        ] {
+            for (header, named) in [("measure:memory", &[][..]), ("memory", &["memory"])] {
+                let message = read_with(named, &[], &table(header, cell)).unwrap_err();
+                assert!(
+                    message.starts_with("line 2: the measure \"memory\""),
+                    "{message}"
+                );
+            }
+        }
+        let (one, two) = (table("memory", "1"), table("memory,measure:memory", "1,1"));
+        for (measures, ignored, text, part) in [
+            (&["disk"][..], &[][..], &one, "no column \"disk\""),
+            (&["memory"], &["disk"], &one, "no column \"disk\""),
+            (&["memory"], &["memory"], &one, "to ignore"),
+            (&["memory", "start"], &[], &one, "part of the span"),
+            (&["memory"], &["plan_id"], &one, "part of the span"),
+            (&["memory"], &[], &two, "twice"),
+        ] {
+            let message = read_with(measures, ignored, text).unwrap_err();
+            assert!(message.contains(part), "{part}: {message}");
+        }
     }
 
     #[test]

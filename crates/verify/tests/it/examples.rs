@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use sampler_verify::events::{self, Format, Reading};
+use sampler_verify::events::{self, Columns, Format, Reading};
 use sampler_verify::{History, Report};
 
 use crate::truth::{HOUR, NOW, bill, policy};
@@ -13,7 +13,13 @@ fn history() -> History {
         now: NOW,
         offset: 0,
     };
-    let events = events::read(File::open(path).unwrap(), Format::Ndjson, reading).unwrap();
+    let events = events::read(
+        File::open(path).unwrap(),
+        Format::Ndjson,
+        &Columns::default(),
+        reading,
+    )
+    .unwrap();
     History::of(events)
 }
 

@@ -1,9 +1,10 @@
 //! Planted faults: each is found, and is the first that is named.
 
 use proptest::prelude::*;
+use sampler_verify::quantity::Quantity;
 use sampler_verify::{Kind, SpanCheck, Used};
 
-use crate::truth::{DAY, HOUR, Ledger, NOW, bill, entry, measures, policy, used};
+use crate::truth::{DAY, HOUR, Ledger, NOW, bill, measures, policy, posted, used};
 
 /// A complete span with a late stop; its usages by hours, the last ones backwards.
 fn truth() -> (Used, Ledger) {
@@ -37,18 +38,18 @@ const IN_USAGES: &[Fault] = &[
     ("an hour is billed twice", Kind::NotAdjacent, |it| {
         let again = it.entries[20].interval;
         it.entries
-            .insert(21, entry(&it.span.id, 999, (again.start, again.end)));
+            .insert(21, it.usage(999, (again.start, again.end)));
     }),
     ("two have changed places", Kind::NotAdjacent, |it| {
         it.entries.swap(20, 21);
     }),
     ("a gap of 1 ms", Kind::NotAdjacent, |it| {
-        it.entries[20].interval.start += 1;
-        it.entries[20].duration -= 1;
+        let interval = it.entries[20].interval;
+        it.entries[20] = it.usage(20, (interval.start + 1, interval.end));
     }),
     ("an overlap of 1 ms", Kind::NotAdjacent, |it| {
-        it.entries[20].interval.end -= 1;
-        it.entries[20].duration -= 1;
+        let interval = it.entries[20].interval;
+        it.entries[20] = it.usage(20, (interval.start, interval.end - 1));
     }),
     ("a duration of 1 ms more", Kind::Duration, |it| {
         it.entries[20].duration += 1;
@@ -65,12 +66,48 @@ const IN_USAGES: &[Fault] = &[
     }),
     ("no length", Kind::EmptyInterval, |it| {
         let at = it.entries[20].interval.start;
-        it.entries.insert(20, entry(&it.span.id, 999, (at, at)));
+        it.entries.insert(20, it.usage(999, (at, at)));
     }),
     ("two windows in one", Kind::CrossesBoundary, |it| {
         let (first, second) = (it.entries[20].interval, it.entries.remove(21).interval);
-        it.entries[20] = entry(&it.span.id, 999, (first.start, second.end));
+        it.entries[20] = it.usage(999, (first.start, second.end));
     }),
+    ("another quantity", Kind::UsageQuantities, |it| {
+        it.entries[20].measured_usage = posted(&measures(513), HOUR);
+    }),
+    ("a quantity as a text", Kind::UsageQuantities, |it| {
+        let text = Quantity::Text("512".to_owned());
+        it.entries[20].measured_usage[0].quantity = text;
+    }),
+    ("another measure", Kind::UsageQuantities, |it| {
+        it.entries[20].measured_usage[0].measure = "storage".into();
+    }),
+    ("a measure too many", Kind::UsageQuantities, |it| {
+        let twice = it.entries[20].measured_usage[0].clone();
+        it.entries[20].measured_usage.push(twice);
+    }),
+    ("no measures", Kind::UsageQuantities, |it| {
+        it.entries[20].measured_usage.clear();
+    }),
+    ("no duration", Kind::UsageQuantities, |it| {
+        drop(it.entries[20].measured_usage.pop());
+    }),
+    (
+        "the duration of another usage",
+        Kind::UsageQuantities,
+        |it| {
+            it.entries[20].measured_usage = posted(&it.span.measured_usage, HOUR - 1);
+        },
+    ),
+    (
+        "taken back as if it were used",
+        Kind::UsageQuantities,
+        |it| {
+            let measures = it.span.measured_usage.clone();
+            let last = it.entries.last_mut().unwrap();
+            last.measured_usage = posted(&measures, -last.duration);
+        },
+    ),
     ("one of another span", Kind::OtherSpan, |it| {
         it.entries[20].span = "other".into();
     }),
@@ -88,14 +125,6 @@ const IN_USAGES: &[Fault] = &[
     }),
     ("accepted with a refusal", Kind::NotAccepted, |it| {
         it.entries[20].status = Some(400);
-    }),
-    ("another plan", Kind::Target, |it| {
-        let mut target = it.span.target.clone();
-        target.plan_id = "xl".into();
-        it.entries[20].target = Some(target);
-    }),
-    ("another quantity", Kind::Quantities, |it| {
-        it.entries[20].measured_usage = Some(measures(513));
     }),
 ];
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sampler_verify::{Granularity, Kind, Used, Verdict};
 
-use crate::truth::{DAY, HOUR, Ledger, NOW, bill, entry, ledger, policy, used};
+use crate::truth::{DAY, HOUR, Ledger, NOW, bill, ledger, policy, used};
 
 fn kinds(verdict: &Verdict) -> Vec<Kind> {
     verdict
@@ -60,18 +60,69 @@ proptest! {
         prop_assert_eq!(verdict.amounts.usages, (all - gone) as u64);
         prop_assert_eq!(verdict.amounts.billed, i128::from(3 * DAY - 1_234));
     }
+
+    /// The same with usages that were skipped, whether they have expired or are left.
+    #[test]
+    fn what_was_skipped_expires_like_any_other(gone in 1_usize..=74, skipped in prop::collection::hash_set(0_usize..72, 1..8)) {
+        let (used, mut ledger) = complete(40 * DAY);
+        for place in &skipped {
+            ledger.skip(*place);
+        }
+        let sum = i128::from(ledger.span.proof.skipped);
+        let gone = gone.min(ledger.entries.len());
+        let is_left = skipped.iter().any(|place| *place >= gone);
+        let accepted = (0..gone).filter(|place| !skipped.contains(place)).count();
+        ledger.entries.drain(..gone);
+        let verdict = ledger.check(&used);
+        prop_assert!(verdict.fits(), "{verdict:#?}");
+        prop_assert!(kinds(&verdict).contains(&Kind::Expired));
+        prop_assert_eq!(kinds(&verdict).contains(&Kind::Skipped), is_left);
+        prop_assert_eq!((verdict.amounts.skipped, verdict.amounts.difference), (sum, 0));
+        prop_assert_eq!(verdict.amounts.expired, accepted as u64);
+    }
 }
 
 #[test]
 fn what_is_given_up_is_neither_billed_nor_missing() {
     let (used, mut ledger) = complete(DAY);
-    ledger.entries[5].state = "skipped".into();
-    ledger.entries[5].status = Some(400);
-    ledger.span.proof.billed -= HOUR;
-    ledger.span.proof.skipped += HOUR;
+    ledger.skip(5);
     let verdict = ledger.check(&used);
     assert_eq!(kinds(&verdict), [Kind::Skipped]);
     assert_eq!(verdict.amounts.skipped, i128::from(HOUR));
+    assert_eq!(verdict.amounts.difference, 0);
+    assert_eq!(verdict.amounts.usages, ledger.entries.len() as u64);
+}
+
+/// Nothing of a span was accepted: its proof counts no usage, and still says what was skipped.
+#[test]
+fn a_span_may_be_skipped_as_a_whole() {
+    let end = NOW - 40 * DAY;
+    let used = used(end - HOUR / 2, Some(end));
+    let mut ledger = bill(&used, HOUR, false, NOW);
+    ledger.skip(0);
+    assert_eq!(ledger.span.proof.usages, 0);
+    let verdict = ledger.check(&used);
+    assert_eq!(kinds(&verdict), [Kind::Skipped]);
+    assert_eq!(verdict.amounts.skipped, i128::from(HOUR / 2));
+    ledger.entries.clear();
+    let verdict = ledger.check(&used);
+    assert_eq!(kinds(&verdict), [Kind::Expired]);
+    assert_eq!(verdict.amounts.skipped, i128::from(HOUR / 2));
+    assert_eq!(verdict.amounts.difference, 0);
+}
+
+/// A usage was skipped, and the last one accepted is not noted yet: the proof knows both by sums alone.
+#[test]
+fn a_skip_that_is_not_noted_yet_is_told() {
+    let used = used(NOW - DAY, None);
+    let mut ledger = bill(&used, HOUR, false, NOW);
+    ledger.skip(3);
+    ledger.plan(HOUR, "skipped");
+    let verdict = ledger.check(&used);
+    assert_eq!(
+        kinds(&verdict),
+        [Kind::Skipped, Kind::Skipped, Kind::NotNotedYet]
+    );
     assert_eq!(verdict.amounts.difference, 0);
 }
 
@@ -90,7 +141,7 @@ fn what_an_original_billed_is_told() {
     assert_eq!(verdict.amounts.difference, 0);
 }
 
-/// An original sampled on for a while: what came before it is in the ledger, and not in the proof.
+/// The original sampled on for a while: what came before it is in the ledger, and not in the proof.
 #[test]
 fn what_an_original_billed_in_between_is_told() {
     let (used, mut ledger) = complete(DAY);
@@ -174,6 +225,118 @@ fn sampling_that_is_behind_is_told() {
     assert_eq!(kinds(&fresh.check(&just_now)), []);
 }
 
+/// Sampling that is behind by more than its window and an hour is a fault.
+#[test]
+fn sampling_that_has_stopped_is_wrong() {
+    let open = used(NOW - 3 * DAY, None);
+    // The next usage was due an hour after the last one ended.
+    for (ago, expected) in [(3 * HOUR, Kind::Behind), (4 * HOUR, Kind::Overdue)] {
+        let ledger = bill(&open, HOUR, false, NOW - ago);
+        assert_eq!(kinds(&ledger.check(&open)), [expected], "{ago}");
+    }
+    // In months it is not due yet.
+    let of_months = sampler_verify::Policy {
+        granularity: None,
+        ..policy()
+    };
+    let behind = bill(&open, HOUR, false, NOW - 2 * DAY);
+    assert_eq!(kinds(&behind.check_by(&open, &of_months)), []);
+    // Nobody has billed the last month, although this one is three weeks old.
+    let open = used(NOW - 40 * DAY, None);
+    let nothing = ledger(&open, &[]);
+    assert_eq!(kinds(&nothing.check_by(&open, &of_months)), [Kind::Overdue]);
+    let of_months = sampler_verify::Policy {
+        granularity: Some(Granularity::Month),
+        ..policy()
+    };
+    assert_eq!(kinds(&nothing.check_by(&open, &of_months)), [Kind::Behind]);
+    // An operator who gives sampling more time has it.
+    let patient = sampler_verify::Policy {
+        allowance: DAY,
+        ..policy()
+    };
+    let used = used(NOW - 2 * DAY, Some(NOW - 20 * HOUR));
+    let mut late = bill(&used, HOUR, false, NOW);
+    late.entries.pop();
+    let last = late.entries.last().unwrap().interval.end;
+    late.span.state = "stopped".into();
+    late.span.sampled_to = last;
+    let proof = &mut late.span.proof;
+    (proof.used, proof.billed, proof.usages) =
+        (last - used.start, last - used.start, proof.usages - 1);
+    assert_eq!(kinds(&late.check_by(&used, &patient)), []);
+    let verdict = late.check(&used);
+    assert_eq!(kinds(&verdict), [Kind::Overdue, Kind::Difference]);
+    assert_eq!(verdict.amounts.difference, i128::from(HOUR));
+}
+
+/// A stop that takes no effect: usages are billed on.
+#[test]
+fn a_stop_that_takes_no_effect_is_wrong() {
+    let stopped = used(NOW - 12 * DAY, Some(NOW - 10 * DAY));
+    let open = sampler_verify::Used {
+        end: None,
+        end_id: None,
+        ..stopped.clone()
+    };
+    let mut ledger = bill(&open, HOUR, false, NOW);
+    ledger.span.end = stopped.end;
+    ledger.span.state = "stopped".into();
+    for granularity in [Some(Granularity::Hour), Some(Granularity::Day), None] {
+        let policy = sampler_verify::Policy {
+            granularity,
+            ..policy()
+        };
+        let verdict = ledger.check_by(&stopped, &policy);
+        assert_eq!(
+            kinds(&verdict),
+            [Kind::Overdue, Kind::Difference],
+            "{granularity:?}"
+        );
+        assert!(
+            verdict.may_settle(),
+            "a worker may be about to take it back"
+        );
+        let amounts = verdict.amounts;
+        assert_eq!(
+            (amounts.used, amounts.difference),
+            (i128::from(2 * DAY), -i128::from(10 * DAY))
+        );
+    }
+    // Suspended or not: too much is billed.
+    ledger.span.state = "suspended".into();
+    let verdict = ledger.check(&stopped);
+    assert_eq!(
+        kinds(&verdict),
+        [Kind::Suspended, Kind::Overdue, Kind::Difference]
+    );
+    // A stop of this minute has time: it is taken back.
+    let just_now = sampler_verify::Used {
+        end: Some(NOW - HOUR - HOUR / 2),
+        ..stopped
+    };
+    ledger.span.end = just_now.end;
+    ledger.span.state = "stopped".into();
+    assert_eq!(kinds(&ledger.check(&just_now)), [Kind::Behind]);
+}
+
+/// What a suspended span lacks is known, and its operator was told.
+#[test]
+fn a_suspended_span_may_be_behind_for_as_long_as_it_is() {
+    let used = used(NOW - 5 * DAY, Some(NOW - 3 * DAY));
+    let mut ledger = bill(&used, HOUR, false, NOW);
+    ledger.entries.truncate(10);
+    let reached = ledger.entries[9].interval.end;
+    ledger.span.state = "suspended".into();
+    ledger.span.sampled_to = reached;
+    let proof = &mut ledger.span.proof;
+    (proof.used, proof.billed, proof.usages) = (reached - used.start, reached - used.start, 10);
+    let verdict = ledger.check(&used);
+    assert_eq!(kinds(&verdict), [Kind::Suspended, Kind::Behind]);
+    let detail = &verdict.findings[1].detail;
+    assert!(detail.contains("its stop"), "{detail}");
+}
+
 #[test]
 fn usages_of_the_future_are_told() {
     let used = used(NOW - HOUR, None);
@@ -189,16 +352,13 @@ fn a_suspended_span_waits_for_an_operator() {
     assert_eq!(kinds(&ledger.check(&used)), [Kind::Suspended]);
 }
 
+/// Quantities are compared by value, in any order.
 #[test]
-fn target_and_quantities_of_a_usage_may_be_in_the_ledger() {
-    let used = used(NOW - HOUR, Some(NOW));
-    let mut ledger = ledger(&used, &[]);
-    let mut one = entry(&ledger.span.id, 1, (NOW - HOUR, NOW));
-    one.target = Some(used.target.clone());
-    one.measured_usage = Some(used.measures.clone());
-    ledger.entries.push(one);
-    ledger.span.sampled_to = NOW;
-    let proof = &mut ledger.span.proof;
-    (proof.used, proof.billed, proof.usages) = (HOUR, HOUR, 1);
+fn the_measures_of_a_usage_may_be_written_in_any_way() {
+    let (used, mut ledger) = complete(DAY);
+    for entry in &mut ledger.entries {
+        entry.measured_usage.reverse();
+        entry.measured_usage[1].quantity = sampler_verify::quantity::Quantity::Double(512.0);
+    }
     assert_eq!(kinds(&ledger.check(&used)), []);
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use sampler_verify::events::{self, Format, Reading};
+use sampler_verify::events::{self, Columns, Format, Reading};
 use sampler_verify::{Granularity, History, Policy, Report};
 
 use crate::truth::{DAY, NOW, bill, policy};
@@ -22,7 +22,8 @@ fn the_real_trace_comes_to_what_its_rows_add_up_to() {
         now: NOW,
         offset: NOW - 150 * DAY,
     };
-    let history = History::of(events::read(file, Format::Csv, reading).unwrap());
+    let history =
+        History::of(events::read(file, Format::Csv, &Columns::default(), reading).unwrap());
     assert_eq!(history.used.len(), 8_152);
     assert!(history.contradictions.is_empty());
     let policy = Policy {

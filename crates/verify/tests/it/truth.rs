@@ -75,7 +75,7 @@ pub(crate) fn ledger(used: &Used, intervals: &[(Millis, Millis)]) -> Ledger {
     let id = format!("{}-{}", used.target.resource_instance_id, used.start);
     let entries: Vec<Entry> = (0_u128..)
         .zip(intervals)
-        .map(|(number, interval)| entry(&id, number, *interval))
+        .map(|(number, interval)| entry(&id, number, *interval, &used.measures))
         .collect();
     let sampled_to = intervals.last().map_or(used.start, |(_, end)| *end);
     let span = Span {
@@ -105,7 +105,8 @@ pub(crate) fn ledger(used: &Used, intervals: &[(Millis, Millis)]) -> Ledger {
     Ledger { span, entries }
 }
 
-pub(crate) fn entry(span: &str, number: u128, (start, end): (Millis, Millis)) -> Entry {
+/// A usage of a span with these measures.
+fn entry(span: &str, number: u128, (start, end): (Millis, Millis), measures: &[Measure]) -> Entry {
     let digits = format!("{number:032x}");
     Entry {
         id: format!("{}-{}", &digits[..8], &digits[8..]),
@@ -115,12 +116,36 @@ pub(crate) fn entry(span: &str, number: u128, (start, end): (Millis, Millis)) ->
         duration: end - start,
         state: "accepted".to_owned(),
         status: Some(202),
-        target: None,
-        measured_usage: None,
+        measured_usage: posted(measures, end - start),
+        unanswered: false,
     }
 }
 
+/// What a usage bills: the measures of its start event, and how long.
+pub(crate) fn posted(measures: &[Measure], duration: Millis) -> Vec<Measure> {
+    let duration = Measure {
+        measure: "duration".to_owned(),
+        quantity: Quantity::Integer(duration.into()),
+    };
+    measures.iter().cloned().chain([duration]).collect()
+}
+
 impl Ledger {
+    /// A usage of the span, accepted.
+    pub(crate) fn usage(&self, number: u128, interval: (Millis, Millis)) -> Entry {
+        entry(&self.span.id, number, interval, &self.span.measured_usage)
+    }
+
+    /// An operator skips a usage: the proof no longer counts it.
+    pub(crate) fn skip(&mut self, place: usize) {
+        let entry = &mut self.entries[place];
+        (entry.state, entry.status) = ("skipped".to_owned(), Some(400));
+        let proof = &mut self.span.proof;
+        proof.billed -= entry.duration;
+        proof.skipped += entry.duration;
+        proof.usages -= 1;
+    }
+
     pub(crate) fn check(&self, used: &Used) -> Verdict {
         self.check_by(used, &policy())
     }
@@ -136,7 +161,7 @@ impl Ledger {
     /// The usage behind the last one, planned and listed, in a state.
     pub(crate) fn plan(&mut self, length: Millis, state: &str) {
         let start = self.span.sampled_to;
-        let mut next = entry(&self.span.id, 1 << 100, (start, start + length));
+        let mut next = self.usage(1 << 100, (start, start + length));
         next.state = state.into();
         self.span.planned = Some(Planned {
             start,

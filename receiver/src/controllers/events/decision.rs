@@ -1,9 +1,13 @@
 //! The decision about one event: the only place that makes it, however the event arrived.
 
-use sampler_domain::{EventId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
+use sampler_domain::{
+    Field, IntakeRules, Refusal, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
+};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome, StoreError};
+use sampler_store::{
+    Arrival, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome, StoreError,
+};
 use uuid::Uuid;
 
 use super::refusals;
@@ -15,10 +19,32 @@ use crate::event::Event;
 pub(in crate::controllers) struct Accepted {
     /// Whether it was kept by an earlier request, so that nothing was done this time.
     pub(in crate::controllers) is_replayed: bool,
-    /// The span that it started.
     pub(in crate::controllers) started: Option<SpanId>,
     /// The span that it ended, where that is known without another read.
     pub(in crate::controllers) ended: Option<SpanId>,
+}
+
+/// Why an event is not kept, or is not known to be kept.
+#[derive(Clone, Debug)]
+pub(super) enum NotKept {
+    Refused(Refusal),
+    /// The store failed.
+    Failed(Problem),
+}
+
+impl From<Refusal> for NotKept {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<NotKept> for Problem {
+    fn from(not_kept: NotKept) -> Self {
+        match not_kept {
+            NotKept::Refused(refusal) => refusals::problem(refusal),
+            NotKept::Failed(problem) => problem,
+        }
+    }
 }
 
 impl Accepted {
@@ -45,6 +71,15 @@ impl Accepted {
 }
 
 impl Receiver {
+    /// Which events are kept.
+    pub(super) fn rules(&self) -> IntakeRules {
+        IntakeRules {
+            slack: self.options.slack,
+            lenient_repeats: self.options.events.lenient_repeats,
+            may_overlap: self.options.events.allow_overlap,
+        }
+    }
+
     /// Keeps an event whose turn it is, or says why not.
     pub(in crate::controllers) async fn keep(
         &self,
@@ -54,18 +89,28 @@ impl Receiver {
     ) -> Result<Accepted, Problem> {
         self.require_prepared()?;
         let now = self.parts.clock.now();
-        let is_outside_slack = !self.options.slack.admits(event.timestamp(), now);
+        let slack = self.rules().require_slack(event.timestamp(), now);
+        let outside_slack = slack.err().map(refusals::problem);
         match event {
-            Event::Start(event) if is_outside_slack => self.start_outside_slack(&event, now).await,
-            Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
             Event::Start(event) => {
-                if let Some(throttled) = self.throttled(&event, now) {
-                    return self.start_throttled(&event, throttled).await;
+                if let Some(problem) = outside_slack.or_else(|| self.throttled(&event, now)) {
+                    let by = event.id.clone().map(Lookup::StartedBy);
+                    let differences = |earlier: &Span| event.differences(earlier);
+                    let span = self.only_repeated(&event.target, by, differences, problem);
+                    return Ok(Accepted::replayed().started(span.await?));
                 }
                 let span = self.new_span(event, grant, now);
-                self.start(span, now, arrival).await
+                Ok(self.start(span, now, arrival).await?)
             }
-            Event::Stop(event) => self.stop(event, None, grant, arrival).await,
+            Event::Stop(event) => {
+                if let Some(problem) = outside_slack {
+                    let by = event.id.clone().map(Lookup::StoppedBy);
+                    let differences = |earlier: &Span| event.differences(earlier);
+                    let span = self.only_repeated(&event.target, by, differences, problem);
+                    return Ok(Accepted::replayed().ended(span.await?));
+                }
+                Ok(self.stop(event, None, grant, arrival).await?)
+            }
             // Few events are updates, and theirs is the largest future by far.
             Event::Update(event) => Box::pin(self.update(event, grant, now, arrival)).await,
         }
@@ -77,7 +122,7 @@ impl Receiver {
         span: Span,
         now: Timestamp,
         arrival: Arrival,
-    ) -> impl Future<Output = Result<Accepted, Problem>> + Send {
+    ) -> impl Future<Output = Result<Accepted, NotKept>> + Send {
         let id = span.id.clone();
         // A lenient repeat differs from the event that was kept. `Location` needs the span of that
         // event, so it is read by its id.
@@ -85,23 +130,24 @@ impl Receiver {
         let lenient = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
         let opening = self.open(span, now, arrival);
         async move {
-            match opening
-                .await
-                .map_err(|failure| self.store_problem(&failure))?
-            {
+            match opening.await.map_err(|failure| self.failed(&failure))? {
                 StartOutcome::Opened => Ok(Accepted::new().started(Some(id))),
                 StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
                 StartOutcome::IdTaken(fields) => {
-                    let accepted = self.id_taken(&fields)?;
+                    self.rules().require_same(fields)?;
                     let earlier = match lenient.map(|kept| *kept) {
-                        Some((target, Some(id))) => self.find_by_start_id(&target, &id).await?,
-                        _ => None,
+                        Some((target, Some(id))) => {
+                            let by = Lookup::StartedBy(id);
+                            self.look_up(&target, &by, ReadConcern::Linearizable).await
+                        }
+                        _ => Ok(Vec::new()),
                     };
-                    Ok(accepted.started(earlier.map(|span| span.id)))
+                    let earlier = earlier.map_err(NotKept::Failed)?.into_iter().next();
+                    Ok(Accepted::replayed().started(earlier.map(|span| span.id)))
                 }
-                StartOutcome::IdTakenElsewhere => Err(refusals::id_taken_elsewhere()),
-                StartOutcome::AlreadyOpen => Err(refusals::already_open()),
-                StartOutcome::Overlaps { until } => Err(refusals::overlaps(until)),
+                StartOutcome::IdTakenElsewhere => Err(Refusal::IdTakenElsewhere.into()),
+                StartOutcome::AlreadyOpen => Err(Refusal::AlreadyOpen.into()),
+                StartOutcome::Overlaps { until } => Err(Refusal::Overlaps { until }.into()),
             }
         }
     }
@@ -136,7 +182,7 @@ impl Receiver {
         update: Option<Uuid>,
         grant: &Grant,
         arrival: Arrival,
-    ) -> Result<Accepted, Problem> {
+    ) -> Result<Accepted, NotKept> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
@@ -145,119 +191,52 @@ impl Receiver {
             arrival,
         };
         let outcome = self.parts.events.stop(new).await;
-        match outcome.map_err(|failure| self.store_problem(&failure))? {
+        match outcome.map_err(|failure| self.failed(&failure))? {
             StopOutcome::Ended => Ok(Accepted::new()),
             StopOutcome::Repeated => Ok(Accepted::replayed()),
-            StopOutcome::IdTaken(fields) => self.id_taken(&fields),
-            StopOutcome::IdTakenElsewhere => Err(refusals::id_taken_elsewhere()),
-            StopOutcome::NotOpen => Err(refusals::not_open()),
-            StopOutcome::BeforeStart { start } => Err(refusals::before_start(start)),
+            StopOutcome::IdTaken(fields) => {
+                self.rules().require_same(fields)?;
+                Ok(Accepted::replayed())
+            }
+            StopOutcome::IdTakenElsewhere => Err(Refusal::IdTakenElsewhere.into()),
+            StopOutcome::NotOpen => Err(Refusal::NotOpen.into()),
+            StopOutcome::BeforeStart { start } => Err(Refusal::BeforeStart { start }.into()),
         }
     }
 
-    /// A start outside the slack is accepted only as the repeat of one that was kept.
-    async fn start_outside_slack(
-        &self,
-        event: &StartEvent,
-        now: Timestamp,
-    ) -> Result<Accepted, Problem> {
-        let earlier = match &event.id {
-            Some(id) => self.find_by_start_id(&event.target, id).await?,
-            None => None,
-        };
-        let differences = |earlier: &Span| event.differences(earlier);
-        let (accepted, span) = self.repeat_outside_slack(earlier, differences, now)?;
-        Ok(accepted.started(Some(span)))
+    fn failed(&self, failure: &StoreError) -> NotKept {
+        NotKept::Failed(self.store_problem(failure))
     }
 
-    /// A throttled start is accepted only as the repeat of one that was kept.
-    async fn start_throttled(
-        &self,
-        event: &StartEvent,
-        throttled: Problem,
-    ) -> Result<Accepted, Problem> {
-        let earlier = match &event.id {
-            Some(id) => self.find_by_start_id(&event.target, id).await?,
-            None => None,
-        };
-        let differences = |earlier: &Span| event.differences(earlier);
-        let (accepted, span) = self.repeat_or(earlier, differences, || throttled)?;
-        Ok(accepted.started(Some(span)))
-    }
-
-    /// A stop outside the slack is accepted only as the repeat of one that was kept.
-    async fn stop_outside_slack(
-        &self,
-        event: &StopEvent,
-        now: Timestamp,
-    ) -> Result<Accepted, Problem> {
-        let earlier = match &event.id {
-            Some(id) => self.find_by_stop_id(&event.target, id).await?,
-            None => None,
-        };
-        let differences = |earlier: &Span| event.differences(earlier);
-        let (accepted, span) = self.repeat_outside_slack(earlier, differences, now)?;
-        Ok(accepted.ended(Some(span)))
-    }
-
-    /// The decision about an event outside the slack, by the span of an earlier event with its id.
-    fn repeat_outside_slack(
-        &self,
-        earlier: Option<Span>,
-        differences: impl FnOnce(&Span) -> Vec<Field>,
-        now: Timestamp,
-    ) -> Result<(Accepted, SpanId), Problem> {
-        let outside = || refusals::outside_slack(self.options.slack, now);
-        self.repeat_or(earlier, differences, outside)
-    }
-
-    /// The decision about an event that is accepted only as a repeat, by the span of an earlier
-    /// event with its id.
-    fn repeat_or(
-        &self,
-        earlier: Option<Span>,
-        differences: impl FnOnce(&Span) -> Vec<Field>,
-        otherwise: impl FnOnce() -> Problem,
-    ) -> Result<(Accepted, SpanId), Problem> {
-        let earlier = earlier.ok_or_else(otherwise)?;
-        let differences = differences(&earlier);
-        let accepted = if differences.is_empty() {
-            Accepted::replayed()
-        } else {
-            self.id_taken(&differences)?
-        };
-        Ok((accepted, earlier.id))
-    }
-
-    /// An id was seen before in an event that is not the same. An original answers 201 where only
-    /// timestamp or measures differ, and keeps the first; a setting does the same here.
-    pub(super) fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
-        let same_target = fields
-            .iter()
-            .all(|field| !matches!(field, Field::Target(_)));
-        if self.options.events.lenient_repeats && same_target {
-            return Ok(Accepted::replayed());
-        }
-        Err(refusals::id_taken(fields))
-    }
-
-    /// The span of the target that was started by the event with this id.
-    pub(super) async fn find_by_start_id(
+    /// The span of the event that this one repeats, where it is accepted only as a repeat.
+    async fn only_repeated(
         &self,
         target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, Problem> {
-        let found = self.parts.events.find_by_start_id(target, id).await;
-        found.map_err(|failure| self.store_problem(&failure))
+        by: Option<Lookup>,
+        differences: impl FnOnce(&Span) -> Vec<Field> + Send,
+        otherwise: Problem,
+    ) -> Result<Option<SpanId>, Problem> {
+        let earlier = match by {
+            Some(by) => self.look_up(target, &by, ReadConcern::Linearizable).await?,
+            None => Vec::new(),
+        };
+        let earlier = earlier.into_iter().next().ok_or(otherwise)?;
+        let same = self.rules().require_same(differences(&earlier));
+        same.map_err(refusals::problem)?;
+        Ok(Some(earlier.id))
     }
 
-    /// The span of the target that was stopped by the event with this id.
-    pub(super) async fn find_by_stop_id(
+    /// The spans of a target that decide about an event.
+    pub(super) async fn look_up(
         &self,
         target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, Problem> {
-        let found = self.parts.events.find_by_stop_id(target, id).await;
-        found.map_err(|failure| self.store_problem(&failure))
+        by: &Lookup,
+        concern: ReadConcern,
+    ) -> Result<Vec<Span>, Problem> {
+        let found = self.parts.events.look_up(target, by, concern).await;
+        found.map_err(|failure| match concern {
+            ReadConcern::Linearizable => self.store_problem(&failure),
+            ReadConcern::Majority => self.not_read(&failure),
+        })
     }
 }

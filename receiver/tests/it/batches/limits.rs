@@ -60,7 +60,8 @@ async fn a_batch_of_too_many_bytes_is_refused_and_one_at_the_limit_is_taken() {
     assert_eq!(statuses(&answer), [201; 5]);
 }
 
-#[tokio::test]
+/// Its time limits do not pass while it works.
+#[tokio::test(start_paused = true)]
 async fn the_answer_is_bounded_however_much_is_wrong() {
     let world = World::new();
     let mut event = typed(&("start", json!({})));

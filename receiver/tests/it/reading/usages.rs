@@ -1,8 +1,8 @@
 //! The usages of a span.
 
-use sampler_domain::{Acceptance, Entry, Span};
+use sampler_domain::{Acceptance, Entry, Span, Usage};
 use sampler_store::Ledger;
-use sampler_store::contract::support::{Changing, done, refusal};
+use sampler_store_testing::support::{Changing, done, refusal};
 use serde_json::{Value, json};
 
 use super::{at, executed, planned};
@@ -37,11 +37,16 @@ async fn usages_come_in_the_order_in_which_they_were_planned_and_what_is_not_ans
             "timestamp": interval.midpoint(), "duration": interval.duration(),
             "state": "accepted", "attempts": 1, "planned_at": planned.planned_at,
             "accepted_at": planned.planned_at.plus(MINUTE), "status": 202,
-            "location": "https://abacus/1", "error": null,
+            "location": "https://abacus/1", "error": null, "unanswered": false, "withheld": false,
+            // As it is posted.
+            "measured_usage": Usage::new(&plans[number], planned).measured_usage,
         })
     };
     let mut refused = usage(3);
     assert_eq!(refused["duration"], HOUR - 3 * DAY);
+    let posted = refused["measured_usage"].as_array().unwrap();
+    let duration = json!({ "measure": "duration", "quantity": HOUR - 3 * DAY });
+    assert_eq!((posted.len(), posted.last()), (3, Some(&duration)));
     for (name, value) in [
         ("state", json!("refused")),
         ("accepted_at", Value::Null),

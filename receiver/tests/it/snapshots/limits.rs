@@ -17,7 +17,6 @@ fn limited(change: impl FnOnce(&mut SnapshotLimits)) -> World {
 }
 
 impl World {
-    /// Starts so many, of this plan.
     async fn start_many(&self, count: usize, plan: &str) {
         for number in 0..count {
             self.starts_one(&format!("i-{number}"), plan, AT - HOUR)

@@ -64,7 +64,7 @@ async fn wrong_fields_of_a_snapshot_are_named() {
         (json!({}), &["#/resource_id", "#/at"][..]),
         (
             json!({ "resource_id": 7, "at": "now", "x": 1 }),
-            &["#/x", "#/resource_id", "#/at"],
+            &["#/resource_id", "#/at", "#/x"],
         ),
         (
             json!({ "resource_id": "", "at": NOW + 1 }),

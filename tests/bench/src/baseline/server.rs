@@ -1,9 +1,9 @@
 //! One write per event behind HTTP: the simplest handler that there can be. It checks nothing but
-//! what serde and the unique indexes do. And the same without the write.
+//! what serde and the unique indexes do.
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
@@ -11,13 +11,13 @@ use axum::{Json, Router};
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
+use mongodb::options::Hint;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Id, Target};
 use sampler_testkit::now_millis;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-use super::one_write::stop;
 use crate::event::{DAY, OPEN};
 use crate::mongo::{POOL_SIZE, client, durable};
 
@@ -46,19 +46,12 @@ pub(crate) async fn one_write() -> Result<()> {
     let uri = std::env::var("DB_URI").context("DB_URI")?;
     let client = client(&uri, POOL_SIZE).await?;
     let database = client.default_database().context("no database in DB_URI")?;
-    let spans: Collection<Document> = durable(&database).clone_with_type();
+    let spans = durable(&database);
     let routes = Router::new()
         .route("/v1/events/start", post(start))
         .route("/v1/events/stop", post(end))
         .with_state(Arc::new(spans));
     serve(routes).await
-}
-
-/// Reads each event until it is killed, and does nothing with it.
-pub(crate) async fn http_alone() -> Result<()> {
-    let read = || post(async |_: Json<Event>| StatusCode::CREATED);
-    let routes = Router::new().route("/v1/events/start", read());
-    serve(routes.route("/v1/events/stop", read())).await
 }
 
 impl Event {
@@ -124,6 +117,19 @@ async fn end(
         Ok(()) => StatusCode::CREATED,
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
+}
+
+/// Ends an open span. Nothing but the `_id` is sent back, and the index is the one that the
+/// receiver names, too.
+async fn stop(spans: &Collection<Document>, filter: Document, update: Document) -> Result<()> {
+    let found = spans
+        .find_one_and_update(filter, update)
+        .projection(doc! { "_id": 1 })
+        .hint(Hint::Name("unique_span".to_owned()))
+        .await
+        .context("findAndModify")?;
+    ensure!(found.is_some(), "no open span");
+    Ok(())
 }
 
 fn span(event: Event) -> Document {

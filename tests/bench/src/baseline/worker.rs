@@ -6,14 +6,18 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use async_trait::async_trait;
 use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
-use sampler_domain::{Entry, EntryState, SpanId, Target};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
+use sampler_program::ProgramSettings;
 use sampler_service::environment::{Random, SystemClock, SystemRandom};
 use sampler_service::settings::{Variables, load};
-use sampler_store::{Entries, Finished, Ledger, StoreError};
+use sampler_store::{
+    Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
+};
 use sampler_store_mongo::MongoStore;
 use sampler_worker::settings::{PROGRAM, Settings};
-use sampler_worker::{Confirming, IgnoreProgress, Intervals, Options, Parts, Worker};
+use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 /// As in the program.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
@@ -44,6 +48,51 @@ impl Ledger for Nowhere {
             next: None,
         })
     }
+
+    async fn mark_resend(&self, _: &EntryKey, _: &Resend) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn withheld_of(&self, _: &Entry) -> Result<Vec<Entry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn takes_back_uncounted(&self, _: &Entry) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn due_resends(&self, _: Timestamp, _: usize) -> Result<Vec<Entry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn postpone_resend(&self, _: &EntryKey, _: Uuid, _: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn accept_resent(&self, _: &Entry, _: &Acceptance) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn has_resend(&self, _: &EntryKey, _: Uuid) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn end_resend(
+        &self,
+        _: &EntryKey,
+        _: Uuid,
+        _: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn unconfirmed(&self, _: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn confirm(&self, _: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
+        Ok(0)
+    }
 }
 
 /// Works until it is killed, with the worker's own settings from the environment.
@@ -53,19 +102,17 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         Ok(settings) => settings,
         Err(exit) => bail!("unusable settings: {exit:?}"),
     };
-    let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
+    let store =
+        Arc::new(MongoStore::connect(settings.common.database.options(PROGRAM.name)).await?);
     let abacus = AbacusOptions {
         url: settings.abacus.collector_url.clone(),
         timeout: settings.abacus.timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities(),
-        tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
+        skip_ssl_validation: settings.common.security.skip_ssl_validation,
+        authorities: settings.common.security.authorities(),
+        tokens: settings.common.security.tokens(COLLECTOR_SCOPE)?,
     };
     let collector = HttpCollector::new(&abacus)?;
-    let confirming = Confirming {
-        store: store.clone(),
-        confirmer: Arc::new(HttpConfirmer::new(&abacus)?),
-    };
+    let confirmer = HttpConfirmer::new(&abacus)?;
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
@@ -89,16 +136,11 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     let parts = Parts {
         work: store.clone(),
         ledger,
-        resends: store.clone(),
         causes: store.clone(),
-        confirming,
-        span_scan: store.clone(),
-        upkeep: store.clone(),
-        membership: store.clone(),
-        backlogs: store.clone(),
-        controls: store.clone(),
+        operating: store.clone(),
         replication: store,
         collector: Arc::new(collector),
+        confirmer: Arc::new(confirmer),
         processing_progress: Arc::new(IgnoreProgress),
         cleanup_progress: Arc::new(IgnoreProgress),
         clock: Arc::new(SystemClock),

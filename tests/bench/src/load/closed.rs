@@ -28,7 +28,7 @@ async fn drive<S: Sender>(mut sender: S, feed: Arc<Feed>, span: Span) -> Record 
     loop {
         events.clear();
         while events.len() < sender.batch()
-            && let Some((_, event)) = feed.next()
+            && let Some(event) = feed.next()
         {
             events.push(event);
         }

@@ -20,7 +20,6 @@ const CREATED: u16 = 201;
 /// What a batch is answered.
 const OK: u16 = 200;
 
-/// A connection that is kept.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,

@@ -1,5 +1,5 @@
-//! Batches over a few connections, beside single events over many and what the server takes at the
-//! most; and a quiet client with single events, alone and while others send batches without pause.
+//! Batches over a few connections, beside single events over many; and a quiet client with single
+//! events, alone and while others send batches without pause.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,19 +9,16 @@ use futures_util::future::join_all;
 use sampler_testkit::now_millis;
 use tokio::time::interval;
 
-use super::events::EventRun;
+use super::events::{EventRun, rounds};
 use super::fairness::{QUIET, QUIET_CONNECTIONS, QUIET_FIRST, send_some, sum};
-use super::least_disturbed;
-use super::receiver::median;
-use crate::baseline::ceiling::IN_FLIGHT;
-use crate::baseline::store::SENDERS;
-use crate::data::{Batches, QuietRun, System, tenths, thousandths};
+use crate::data::{QuietRun, System};
 use crate::event::{Event, Feed, Mix, Requests, Times};
 use crate::histogram::Histogram;
 use crate::load::http::BatchSender;
 use crate::load::{Sender, Timing, on_own_thread};
 use crate::mongo::Server;
 use crate::programs;
+use crate::report::{Section, of_batches};
 use crate::scale::Scale;
 
 /// Connections over which batches are sent, and over which single events are, unless fewer are measured.
@@ -32,37 +29,25 @@ const SINGLE_CONNECTIONS: usize = 256;
 const PING_PAUSE: Duration = Duration::from_millis(10);
 
 /// Runs everything.
-pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Batches> {
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
     let single = SINGLE_CONNECTIONS.min(scale.most_connections());
-    let what = [
-        (System::Batched, CONNECTIONS),
-        (System::Sampler, single),
-        (System::Store, SENDERS),
-        (System::Ceiling, IN_FLIGHT),
+    let run = |system, connections| EventRun {
+        system,
+        mix: Mix::Starts,
+        connections,
+        batch: scale.batch,
+        timing: scale.timing,
+    };
+    let side_by_side = [
+        run(System::Batched, CONNECTIONS),
+        run(System::Sampler, single),
     ];
-    let mut found = vec![Vec::new(); what.len()];
-    for _ in 0..scale.rounds {
-        for ((system, connections), found) in what.into_iter().zip(&mut found) {
-            let run = EventRun {
-                system,
-                mix: Mix::Starts,
-                connections,
-                batch: scale.batch,
-                per_second: None,
-                timing: scale.timing,
-            };
-            let run = least_disturbed(scale.again, || run.alone(server), |run| run.others_share);
-            found.push(run.await?);
-        }
-    }
+    let rates = rounds(server, scale, &side_by_side).await?;
     let mut quiet = Vec::new();
     for connections in [0, CONNECTIONS, 0, CONNECTIONS] {
         quiet.push(quiet_client(server, scale, connections).await?);
     }
-    Ok(Batches {
-        rates: found.into_iter().filter_map(median).collect(),
-        quiet,
-    })
+    Ok(of_batches(&rates, &quiet))
 }
 
 /// A quiet client while others send batches over so many connections.
@@ -75,7 +60,7 @@ async fn quiet_client(server: &Server, scale: &Scale, connections: usize) -> Res
     let load = move || async move { load(&address, (connections, batch), timing).await };
     let (run, pings) = tokio::join!(on_own_thread(load), pings(server, timing));
     let run = QuietRun {
-        ping_p99_ms: Some(thousandths(pings?.millis_at(0.99))),
+        ping_p99_ms: pings?.millis_at(0.99),
         ..run?
     };
     eprintln!("    {run:?}");
@@ -130,12 +115,12 @@ async fn load(
     }
     let quiet = sum(join_all(quiet).await)?;
     Ok(QuietRun {
-        batches: connections as u64,
-        kept_per_second: tenths(kept as f64 / timing.measured.as_secs_f64()),
-        kept_share: thousandths(100.0 * quiet.created as f64 / quiet.all.max(1) as f64),
-        p50_ms: thousandths(quiet.latencies.millis_at(0.5)),
-        p99_ms: thousandths(quiet.latencies.millis_at(0.99)),
-        ping_p99_ms: None,
+        batches: connections,
+        kept_per_second: kept as f64 / timing.measured.as_secs_f64(),
+        kept_share: quiet.kept_share(),
+        p50_ms: quiet.latencies.millis_at(0.5),
+        p99_ms: quiet.latencies.millis_at(0.99),
+        ping_p99_ms: 0.0,
     })
 }
 
@@ -147,7 +132,7 @@ async fn send_batches(
 ) -> Result<u64> {
     let mut kept = 0;
     while Instant::now() < until {
-        let next = std::iter::from_fn(|| feed.next()).map(|(_, event)| event);
+        let next = std::iter::from_fn(|| feed.next());
         let events: Vec<Event> = next.take(sender.batch()).collect();
         if events.is_empty() {
             break;

@@ -1,6 +1,5 @@
 //! A client that floods the receiver, and a quiet one beside it: what is kept in all, and how the
-//! quiet one fares, over the load. Before, the receiver had a limit of 200 requests in flight and no
-//! queue; the same limit, set today, gives the same figures.
+//! quiet one fares, over the load.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use sampler_testkit::build::Kind;
 use sampler_testkit::now_millis;
 use tokio::time::interval;
 
-use crate::data::{Fairness, FairnessRun, tenths, thousandths};
+use crate::data::FairnessRun;
 use crate::event::{Feed, Mix, Requests, Times};
 use crate::histogram::Histogram;
 use crate::load::http::Connection;
@@ -19,6 +18,7 @@ use crate::load::{Timing, on_own_thread};
 use crate::mongo::Server;
 use crate::process::peak_memory_mb;
 use crate::programs;
+use crate::report::{Section, of_fairness};
 use crate::scale::Scale;
 
 /// The resource of the quiet client, and its first event: no number of the flood's.
@@ -29,8 +29,6 @@ pub(super) const QUIET_FIRST: u64 = 5_000_000;
 /// and count as late.
 const QUIET_PAUSE: Duration = Duration::from_millis(10);
 pub(super) const QUIET_CONNECTIONS: u64 = 40;
-/// The limit that the receiver once had.
-const LIMIT_BEFORE: &str = "200";
 const CREATED: u16 = 201;
 /// What stands for the answer to an event whose connection was closed.
 const NO_ANSWER: u16 = 0;
@@ -38,45 +36,37 @@ const NO_ANSWER: u16 = 0;
 /// What became of a client's events.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    pub(super) created: u64,
-    pub(super) all: u64,
+    created: u64,
+    all: u64,
     unanswered: u64,
     pub(super) latencies: Histogram,
 }
 
 /// Runs everything.
-pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Fairness> {
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
     let mut runs = Vec::new();
-    for limit in [Some(LIMIT_BEFORE), None] {
-        for connections in scale.flood.iter().copied() {
-            runs.push(one(server, limit, connections, scale.timing).await?);
-        }
+    for connections in scale.flood.iter().copied() {
+        runs.push(one(server, connections, scale.timing).await?);
     }
-    Ok(Fairness { runs })
+    Ok(of_fairness(&runs))
 }
 
-async fn one(
-    server: &Server,
-    limit: Option<&'static str>,
-    connections: u64,
-    timing: Timing,
-) -> Result<FairnessRun> {
+async fn one(server: &Server, connections: u64, timing: Timing) -> Result<FairnessRun> {
     let spans = server.spans().await?;
-    let program = programs::limited_receiver(&spans.uri, limit).await?;
+    let program = programs::receiver(&spans.uri).await?;
     server.settle().await?;
     let address = program.address().to_owned();
     let (flood, quiet) =
         on_own_thread(move || async move { load(&address, connections, timing).await }).await?;
     let seconds = timing.measured.as_secs_f64();
     let run = FairnessRun {
-        limit: limit.and_then(|limit| limit.parse().ok()),
         connections,
-        kept_per_second: tenths((flood.created + quiet.created) as f64 / seconds),
-        quiet_kept_share: thousandths(100.0 * quiet.created as f64 / quiet.all.max(1) as f64),
-        quiet_p50_ms: thousandths(quiet.latencies.millis_at(0.5)),
-        quiet_p99_ms: thousandths(quiet.latencies.millis_at(0.99)),
-        flood_kept_share: thousandths(100.0 * flood.created as f64 / flood.all.max(1) as f64),
-        memory_mb: tenths(peak_memory_mb(program.pid())?),
+        kept_per_second: (flood.created + quiet.created) as f64 / seconds,
+        quiet_kept_share: quiet.kept_share(),
+        quiet_p50_ms: quiet.latencies.millis_at(0.5),
+        quiet_p99_ms: quiet.latencies.millis_at(0.99),
+        flood_kept_share: flood.kept_share(),
+        memory_mb: peak_memory_mb(program.pid())?,
     };
     eprintln!(
         "    {run:?}; closed: {} of the flood, {} of the quiet client",
@@ -125,7 +115,7 @@ async fn send_all(
 ) -> Result<Sent> {
     let mut sent = Sent::default();
     while Instant::now() < until
-        && let Some((_, event)) = feed.next()
+        && let Some(event) = feed.next()
     {
         let request = requests.of(event.kind).filled(&times.values(event.number));
         let began = Instant::now();
@@ -167,6 +157,11 @@ pub(super) async fn send_some(
 }
 
 impl Sent {
+    /// How many events were kept, per cent.
+    pub(super) fn kept_share(&self) -> f64 {
+        100.0 * self.created as f64 / self.all.max(1) as f64
+    }
+
     fn note(&mut self, status: u16, began: Instant, (from, until): (Instant, Instant)) {
         let now = Instant::now();
         if now < from || now >= until {

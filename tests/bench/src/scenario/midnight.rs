@@ -8,10 +8,11 @@ use sampler_testkit::now_millis;
 
 use super::worker::{USUAL_WORKERS, until_done};
 use super::workers::Job;
-use crate::data::{Midnight, Sampled};
+use crate::data::Sampled;
 use crate::event::DAY;
 use crate::mongo::Server;
 use crate::programs::WorkerProgram;
+use crate::report::{Section, of_midnight};
 use crate::scale::Scale;
 use crate::template::Values;
 
@@ -20,13 +21,9 @@ use crate::template::Values;
 const MONTH_SLACK: (&str, u32) = ("27d", 27);
 
 /// Runs until the last span is through.
-pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
     let (sampled, day) = through(server, scale.midnight, WorkerProgram::Released).await?;
-    Ok(Midnight {
-        closing: day <= MONTH_SLACK.1,
-        repeats: sampled.intervals - scale.midnight,
-        sampled,
-    })
+    Ok(of_midnight(&sampled, day <= MONTH_SLACK.1))
 }
 
 /// The same for so many spans with any program; and which day of the month is today.

@@ -7,18 +7,18 @@ use sampler_testkit::now_millis;
 
 use super::least_disturbed;
 use super::workers::{Job, RunningWorkers};
-use crate::data::{Sampled, Worker};
+use crate::data::Sampled;
 use crate::event::DAY;
 use crate::load::Timing;
 use crate::mongo::{Server, Spans};
 use crate::programs::WorkerProgram;
+use crate::report::{Section, of_worker};
 use crate::scale::Scale;
 use crate::template::Values;
 
-/// Spans with a backlog.
 const BACKLOG_SPANS: u64 = 4_000;
 /// How many days each is behind.
-pub(crate) const BACKLOG_DAYS: i64 = 50;
+const BACKLOG_DAYS: i64 = 50;
 /// Two instances: what anybody would run at least.
 pub(crate) const USUAL_WORKERS: usize = 2;
 /// How long workers take until each knows of all: two heartbeats, and a little.
@@ -27,13 +27,14 @@ const ACQUAINTED: Duration = Duration::from_millis(2_500);
 const HOUR: i64 = 3_600_000;
 
 /// Runs everything.
-pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Worker> {
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
     let mut rates = Vec::new();
     for answer in &scale.answers {
         for workers in &scale.workers {
             let once = || async {
                 let spans = server.spans().await?;
-                let rate = rate(server, &spans, *workers, *answer, scale.worker_timing).await?;
+                let (program, job) = (WorkerProgram::Released, (*workers, *answer));
+                let rate = rate_of(server, &spans, program, job, scale.worker_timing).await?;
                 spans.drop().await?;
                 Ok(rate)
             };
@@ -42,27 +43,12 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Worker> {
             );
         }
     }
-    Ok(Worker {
-        rates,
-        catch_up_days: scale.catch_up.1,
-        catch_up: catch_up(server, scale).await?,
-    })
+    let catch_up = catch_up(server, scale).await?;
+    Ok(of_worker(&rates, &catch_up, scale.catch_up.1))
 }
 
-/// Measures while there is more to do than can be done. The spans that are loaded are beside
-/// whatever is there.
-pub(crate) async fn rate(
-    server: &Server,
-    spans: &Spans,
-    workers: usize,
-    answer: Duration,
-    timing: Timing,
-) -> Result<Sampled> {
-    let released = WorkerProgram::Released;
-    rate_of(server, spans, released, (workers, answer), timing).await
-}
-
-/// The same of any program, with so many workers and an Abacus that takes so long to answer.
+/// Measures while there is more to do than can be done, with so many workers and an Abacus that takes
+/// so long to answer.
 pub(crate) async fn rate_of(
     server: &Server,
     spans: &Spans,
@@ -139,7 +125,7 @@ pub(crate) async fn until_done(
 }
 
 /// Loads spans that are [`BACKLOG_DAYS`] behind.
-pub(crate) async fn load_days(spans: &Spans, count: u64) -> Result<()> {
+async fn load_days(spans: &Spans, count: u64) -> Result<()> {
     let begin = now_millis().div_euclid(DAY) * DAY - BACKLOG_DAYS * DAY;
     load_backlog(spans, count, begin, DAY).await
 }

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use sampler_testkit::Program;
 use sampler_testkit::abacus::{Fault, Keep, Options, StandInAbacus};
 use tokio::time::Instant;
 
-use crate::data::{Sampled, tenths, thousandths};
-use crate::mongo::{Commands, Server, Spans};
-use crate::process::{Reading, WatchedProcesses, memory_mb, peak_memory_mb};
+use crate::data::Sampled;
+use crate::mongo::{Server, Spans};
+use crate::process::{Reading, WatchedProcesses, peak_memory_mb};
 use crate::programs::{self, WorkerProgram};
-use crate::report::workers;
 
 /// How often the count is read.
 const POLL: Duration = Duration::from_millis(5);
@@ -21,7 +20,6 @@ const STALL: Duration = Duration::from_mins(1);
 /// The job of the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    /// Which program they are.
     pub(crate) program: WorkerProgram,
     /// How many workers.
     pub(crate) workers: usize,
@@ -47,7 +45,7 @@ pub(crate) struct RunningWorkers<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Meters {
     reading: Reading,
-    commands: Commands,
+    commands: u64,
     posts: u64,
 }
 
@@ -90,7 +88,6 @@ impl<'a> RunningWorkers<'a> {
         Ok(())
     }
 
-    /// Reads all meters.
     pub(crate) async fn meters(&self) -> Result<Meters> {
         Ok(Meters {
             commands: self.server.commands().await?,
@@ -133,42 +130,29 @@ impl<'a> RunningWorkers<'a> {
     /// What came of the time between two moments.
     pub(crate) fn sampled(&self, before: &Meters, after: &Meters) -> Result<Sampled> {
         let spent = after.reading.since(&before.reading);
-        let commands = after.commands.since(before.commands);
+        let commands = after.commands - before.commands;
         let intervals = after.posts - before.posts;
         ensure!(intervals > 0, "nothing was posted");
         let each = |number: f64| number / intervals as f64;
-        let memory = self.most(peak_memory_mb)?;
-        let answer = self.job.answer.as_millis();
+        let mut memory_mb: f64 = 0.0;
+        for worker in &self.workers {
+            memory_mb = memory_mb.max(peak_memory_mb(worker.pid())?);
+        }
         let sampled = Sampled {
             workers: self.job.workers,
-            answer_ms: u64::try_from(answer).context("a short time")?,
+            answer_ms: self.job.answer.as_millis(),
             spans: self.job.spans,
             intervals,
-            seconds: thousandths(spent.seconds),
-            per_second: tenths(intervals as f64 / spent.seconds),
-            commands_each: thousandths(each(commands.all as f64)),
-            reads_each: thousandths(each(commands.reads as f64)),
-            server_us: tenths(each(spent.server * 1e6)),
-            worker_us: tenths(each(spent.programs * 1e6)),
-            stand_in_us: tenths(each(spent.own * 1e6)),
-            others_share: tenths(spent.share(spent.others)),
-            memory_mb: tenths(memory),
+            seconds: spent.seconds,
+            per_second: intervals as f64 / spent.seconds,
+            commands_each: each(commands as f64),
+            server_us: each(spent.server * 1e6),
+            worker_us: each(spent.programs * 1e6),
+            others_share: spent.share(spent.others),
+            memory_mb,
         };
         show(&sampled);
         Ok(sampled)
-    }
-
-    /// The memory of the worker that has the most, in MB.
-    pub(crate) fn memory_mb(&self) -> Result<f64> {
-        self.most(memory_mb)
-    }
-
-    fn most(&self, memory: impl Fn(i32) -> Result<f64>) -> Result<f64> {
-        let mut most: f64 = 0.0;
-        for worker in &self.workers {
-            most = most.max(memory(worker.pid())?);
-        }
-        Ok(most)
     }
 
     /// Ends the workers.
@@ -179,9 +163,9 @@ impl<'a> RunningWorkers<'a> {
 
 fn show(sampled: &Sampled) {
     eprintln!(
-        "    {}, answers after {} ms: {} intervals in {:.1} s, {:.0} a second, {} commands \
-         each; others {} %",
-        workers(sampled.workers),
+        "    {} workers, answers after {} ms: {} intervals in {:.1} s, {:.0} a second, {:.3} commands \
+         each; others {:.0} %",
+        sampled.workers,
         sampled.answer_ms,
         sampled.intervals,
         sampled.seconds,

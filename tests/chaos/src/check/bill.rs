@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 
 use super::answers::KnownOutcome;
+use super::off::{OffBill, by_hours};
 use super::{Case, Rule, Violation};
 use crate::event::{DURATION, EventFields, Kind, Measure};
 use crate::evidence::Usage;
@@ -22,12 +23,14 @@ struct Bill<'a> {
 #[derive(Debug)]
 pub(super) struct Bills<'a> {
     by_start: HashMap<&'a str, Bill<'a>>,
+    off: OffBill<'a>,
 }
 
 impl<'a> Bills<'a> {
     /// Assigns the usages to starts. A usage that fits none breaks a rule.
     pub(super) fn new(
         usages: &'a [Usage],
+        off: OffBill<'a>,
         cases: &[Case<'_>],
         violations: &mut Vec<Violation>,
     ) -> Self {
@@ -46,7 +49,7 @@ impl<'a> Bills<'a> {
             by_start.entry(tag).or_default().usages.push(usage);
             check_usage(usage, case, violations);
         }
-        Self { by_start }
+        Self { by_start, off }
     }
 
     /// Compares the bill of a span that was started and has that end.
@@ -64,38 +67,60 @@ impl<'a> Bills<'a> {
         };
         let empty = Bill::default();
         let bill = self.by_start.get(name.as_str()).unwrap_or(&empty);
+        let off = self.off.of(name);
+        let off_bill: i128 = off.iter().map(|entry| i128::from(entry.duration)).sum();
         let (billed, used) = (bill.duration(), i128::from(end - fields.timestamp));
         let detail = format!(
-            "{billed} ms are billed in {} usages, and {used} ms were used, from {} to {end}",
+            "{billed} ms are billed in {} usages, {off_bill} ms are on no bill in {}, and {used} ms \
+             were used, from {} to {end}",
             bill.usages.len(),
+            off.len(),
             fields.timestamp
         );
-        if billed < used {
+        if billed + off_bill < used {
             return violations.push(Rule::Billed.broken(name, detail));
         }
-        if billed > used {
+        if billed + off_bill > used {
             return violations.push(Rule::BilledOnce.broken(name, detail));
         }
         for measure in &fields.measures {
-            bill.check_measure(measure, used, name, violations);
+            bill.check_measure(measure, billed, name, violations);
         }
-        let (billed, used) = (bill.hours(), hours(fields.timestamp, end));
-        if billed != used {
-            let hour = used
-                .keys()
-                .chain(billed.keys())
-                .find(|hour| used.get(hour) != billed.get(hour));
-            let detail = hour.map(|hour| {
-                let of = |hours: &BTreeMap<i64, i128>| hours.get(hour).copied().unwrap_or(0);
-                format!(
-                    "{} ms in the hour of {}, {} ms used",
-                    of(&billed),
-                    hour * HOUR,
-                    of(&used)
-                )
-            });
-            violations.push(Rule::HoursBilled.broken(name, detail.unwrap_or_default()));
+        let used = hours(fields.timestamp, end);
+        let of = |hours: &BTreeMap<i64, i128>, hour: &i64| hours.get(hour).copied().unwrap_or(0);
+        let (billed, off) = (bill.hours(), by_hours(off));
+        let all = used.keys().chain(billed.keys()).chain(off.keys());
+        let is_wrong = |hour: &&i64| of(&billed, hour) + of(&off, hour) != of(&used, hour);
+        if let Some(hour) = all.clone().find(is_wrong) {
+            let detail = format!(
+                "{} ms in the hour of {}, {} ms on no bill, {} ms used",
+                of(&billed, hour),
+                hour * HOUR,
+                of(&off, hour),
+                of(&used, hour)
+            );
+            return violations.push(Rule::HoursBilled.broken(name, detail));
         }
+        let below = billed.iter().filter(|(_, sum)| **sum < 0);
+        for (hour, sum) in below.filter(|(hour, _)| !self.was_unknown(name, **hour, bill)) {
+            let detail = format!("{sum} ms in the hour of {}", hour * HOUR);
+            violations.push(Rule::BelowZero.broken(name, detail));
+        }
+    }
+
+    fn was_unknown(&self, name: &str, hour: i64, bill: &Bill<'_>) -> bool {
+        let is_back = |usage: &&&Usage| {
+            hour_of(usage.midpoint) == hour && usage.duration().is_some_and(i64::is_negative)
+        };
+        let back = bill.usages.iter().filter(is_back);
+        let back: Vec<&str> = back.map(|usage| usage.dedup_id.as_str()).collect();
+        self.off.was_unknown(name, hour, &back)
+    }
+
+    /// How many hours are below zero on the bill.
+    pub(super) fn below_zero(&self) -> usize {
+        let below = |bill: &Bill<'_>| bill.hours().values().filter(|sum| **sum < 0).count();
+        self.by_start.values().map(below).sum()
     }
 
     /// Makes sure that nothing is billed for an event that started no span.
@@ -111,6 +136,11 @@ impl<'a> Bills<'a> {
         };
         violations.push(rule.broken(&case.event.name, detail));
     }
+}
+
+/// The hour of a moment, since epoch.
+pub(super) fn hour_of(moment: i64) -> i64 {
+    moment.div_euclid(HOUR)
 }
 
 /// Compares one usage with the start it names.
@@ -163,7 +193,7 @@ impl Bill<'_> {
         let mut hours = BTreeMap::new();
         for usage in &self.usages {
             let duration = usage.duration().unwrap_or_default();
-            *hours.entry(usage.midpoint.div_euclid(HOUR)).or_default() += i128::from(duration);
+            *hours.entry(hour_of(usage.midpoint)).or_default() += i128::from(duration);
         }
         hours.retain(|_, sum| *sum != 0);
         hours
@@ -173,7 +203,7 @@ impl Bill<'_> {
     fn check_measure(
         &self,
         measure: &Measure,
-        used: i128,
+        duration: i128,
         name: &str,
         violations: &mut Vec<Violation>,
     ) {
@@ -188,9 +218,9 @@ impl Bill<'_> {
             Some(i128::from(whole_number(&billed.quantity)?) * i128::from(usage.duration()?))
         };
         let billed: i128 = self.usages.iter().filter_map(amount).sum();
-        let expected = i128::from(quantity) * used;
+        let expected = i128::from(quantity) * duration;
         if billed != expected {
-            let detail = format!("{}: {billed} billed, {expected} used", measure.measure);
+            let detail = format!("{}: {billed} billed, {expected} expected", measure.measure);
             violations.push(Rule::MeasuresBilled.broken(name, detail));
         }
     }

@@ -1,70 +1,203 @@
 //! The ledger against the bill and the spans, entry by entry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Rule, Violation};
-use crate::evidence::{Entry, Span, Usage};
+use crate::evidence::{Entry, Evidence, Post, Proof, Usage};
+use crate::history::Record;
+use crate::schedule::{PROGRAM_FROZEN, WORKER_KILLED};
 
-/// Each usage that counts has one entry that says the same, each entry counts, and the entries of a
-/// span are what its totals say: accepted + skipped = sampled.
-pub(super) fn check(
-    ledger: &[Entry],
-    counted: &[Usage],
-    spans: &[Span],
-    violations: &mut Vec<Violation>,
-) {
+/// How long after a fault of a worker a post of it may still come, ms.
+const AFTER_FAULT: i64 = 10_000;
+
+/// How often what counts is not what the ledger says, though nothing is wrong: no program can know it
+/// (ADR 42 and 43).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undecidable {
+    /// A usage is `skipped`, and a worker that was frozen or killed had posted it late.
+    pub late: usize,
+    /// A usage is `skipped`, and counts since before it was refused: the answer to that post was lost.
+    pub early: usize,
+    /// How many of those the ledger tells as `unanswered`.
+    pub told: usize,
+    /// A usage is `set_aside`, and counts since another worker had posted it, too.
+    pub again: usize,
+    /// An hour below zero: it was taken back before it was known that Abacus had set it aside.
+    pub unknown: usize,
+}
+
+/// What the ledger is compared with.
+pub(super) struct Books<'a> {
+    posts: HashMap<&'a str, Vec<&'a Post>>,
+    /// When workers were killed or frozen, ms since epoch, from and to.
+    faults: Vec<(i64, i64)>,
+}
+
+impl<'a> Books<'a> {
+    fn new(evidence: &'a Evidence) -> Self {
+        let mut posts: HashMap<&str, Vec<&Post>> = HashMap::new();
+        for post in &evidence.posts {
+            posts.entry(&post.dedup_id).or_default().push(post);
+        }
+        let kinds = [WORKER_KILLED, PROGRAM_FROZEN];
+        let faults = super::faults(&evidence.records, |text| {
+            kinds.iter().any(|kind| text.starts_with(kind))
+        });
+        Self { posts, faults }
+    }
+
+    /// Notes why a usage counts that the ledger has off the bill; false where nothing explains it.
+    fn explain(&self, entry: &Entry, undecidable: &mut Undecidable) -> bool {
+        let posts = self.posts.get(entry.usage_guid.as_str());
+        let posts = posts.map_or(&[][..], Vec::as_slice);
+        let Some(place) = posts.iter().position(|post| post.counted) else {
+            return false;
+        };
+        let was = |posts: &[&Post], status| posts.iter().any(|post| post.status == Some(status));
+        if entry.state == "set_aside" {
+            // One of the posts was set aside, and another one counts.
+            undecidable.again += 1;
+            return posts.len() > 1;
+        }
+        if was(&posts[place..], 400) {
+            undecidable.early += 1;
+            undecidable.told += usize::from(entry.unanswered);
+            return true;
+        }
+        undecidable.late += 1;
+        let at = posts[place].at;
+        let is_near =
+            |(from, to): &(i64, i64)| *from <= at + AFTER_FAULT && at <= *to + AFTER_FAULT;
+        self.faults.iter().any(is_near)
+    }
+}
+
+/// Each usage that counts has one entry that says the same, each entry counts or is off the bill, and the
+/// entries of a span are what its totals and the API say: accepted + skipped = sampled.
+pub(super) fn check(evidence: &Evidence, violations: &mut Vec<Violation>) -> Undecidable {
+    let ledger = evidence.ledger.as_deref().unwrap_or_default();
+    let books = Books::new(evidence);
+    let mut undecidable = Undecidable::default();
     let mut entries: BTreeMap<&str, &Entry> = BTreeMap::new();
     for entry in ledger {
         if entries.insert(&entry.usage_guid, entry).is_some() {
             violations.push(Rule::Ledger.broken(&entry.usage_guid, "it has two entries"));
         }
     }
-    for usage in counted {
-        match entries.remove(usage.dedup_id.as_str()) {
-            Some(entry) if says_the_same(entry, usage) => {}
-            Some(entry) => {
+    for usage in &evidence.counted {
+        let id = usage.dedup_id.as_str();
+        match entries.remove(id) {
+            Some(entry) if !says_the_same(entry, usage) => {
                 let detail = format!("{entry:?} is kept, and {usage:?} counts");
-                violations.push(Rule::Ledger.broken(&usage.dedup_id, detail));
+                violations.push(Rule::Ledger.broken(id, detail));
             }
-            None => violations.push(Rule::Ledger.broken(&usage.dedup_id, "it has no entry")),
+            Some(entry) if entry.is_off() && !books.explain(entry, &mut undecidable) => {
+                let posts = books.posts.get(id);
+                let detail = format!("{entry:?}, and it counts; it was posted {posts:?}");
+                violations.push(Rule::Ledger.broken(id, detail));
+            }
+            Some(_) => {}
+            None => violations.push(Rule::Ledger.broken(id, "it has no entry")),
         }
     }
     for (usage_guid, entry) in entries {
-        let detail = format!("{entry:?} does not count");
-        violations.push(Rule::Ledger.broken(usage_guid, detail));
+        if !entry.is_off() {
+            let detail = format!("{entry:?} does not count");
+            violations.push(Rule::Ledger.broken(usage_guid, detail));
+        }
     }
-    check_totals(ledger, spans, violations);
+    check_totals(ledger, evidence, violations);
+    undecidable
 }
 
 fn says_the_same(entry: &Entry, usage: &Usage) -> bool {
+    let state = entry.state.as_str();
     entry.target == usage.target
         && entry.timestamp == usage.midpoint
         && Some(entry.duration) == usage.duration()
-        && entry.state == "accepted"
+        && (entry.is_off() || state == "accepted" || state == "counted")
 }
 
-fn check_totals(ledger: &[Entry], spans: &[Span], violations: &mut Vec<Violation>) {
-    let mut by_span: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+/// The sums of the entries of a span.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    billed: i64,
+    skipped: i64,
+    usages: i64,
+}
+
+fn check_totals(ledger: &[Entry], evidence: &Evidence, violations: &mut Vec<Violation>) {
+    let mut by_span: BTreeMap<String, Sums> = BTreeMap::new();
     for entry in ledger {
-        let (billed, usages) = by_span.entry(entry.span.to_string()).or_default();
-        *billed += entry.duration;
-        *usages += 1;
+        let sums = by_span.entry(entry.span.to_string()).or_default();
+        if entry.state == "skipped" {
+            sums.skipped += entry.duration;
+        } else {
+            sums.billed += entry.duration;
+            sums.usages += 1;
+        }
     }
-    for span in spans {
-        let of_ledger = by_span.get(&span.document["_id"].to_string()).copied();
-        let (billed, usages) = of_ledger.unwrap_or_default();
+    let proofs: HashMap<&str, &Proof> = evidence
+        .proofs
+        .iter()
+        .map(|proof| (proof.id.as_str(), proof))
+        .collect();
+    for span in &evidence.spans {
+        let id = &span.document["_id"];
+        let sums = by_span.get(&id.to_string()).copied().unwrap_or_default();
         let sampled = &span.document["processing"]["last_interval"]["end"];
         let used = sampled.as_i64().zip(span.document["start"].as_i64());
         let used = used.map(|(to, start)| to - start);
         let totals = &span.document["processing"]["totals"];
         let says = |name: &str| totals[name].as_i64().unwrap_or(0);
-        let fits = used == Some(billed) && says("billed") == billed && says("usages") == usages;
+        let fits = used == Some(sums.billed + sums.skipped)
+            && says("billed") == sums.billed
+            && says("skipped") == sums.skipped
+            && says("usages") == sums.usages;
         if !fits {
             let detail = format!(
-                "{used:?} ms are sampled, the totals are {totals}, and the ledger has {billed} ms \
-                 in {usages} entries"
+                "{used:?} ms are sampled, the totals are {totals}, and the ledger has {sums:?}"
             );
             violations.push(Rule::Ledger.broken(&span.start_id, detail));
         }
+        let proof = id["$oid"].as_str().and_then(|id| proofs.get(id).copied());
+        if !evidence.proofs.is_empty() && !proof.is_some_and(|proof| is_proven(proof, used, sums)) {
+            let detail = format!("{used:?} ms are sampled, {sums:?}, and the API says {proof:?}");
+            violations.push(Rule::Proof.broken(&span.start_id, detail));
+        }
     }
+}
+
+/// Whether the API says what the ledger does: used = billed + skipped.
+fn is_proven(proof: &Proof, used: Option<i64>, sums: Sums) -> bool {
+    Some(proof.used) == used
+        && proof.billed == sums.billed
+        && proof.skipped == sums.skipped
+        && proof.used == proof.billed + proof.skipped
+        && proof.difference == 0
+        && proof.state == "complete"
+}
+
+/// The intervals in which there was a fault whose text is like that.
+pub(super) fn faults(records: &[Record], wanted: impl Fn(&str) -> bool) -> Vec<(i64, i64)> {
+    let mut faults = Vec::new();
+    let mut open: HashMap<&str, i64> = HashMap::new();
+    for record in records {
+        let Record::Fault(fault) = record else {
+            continue;
+        };
+        if !wanted(&fault.fault) {
+            continue;
+        }
+        if fault.phase == "begins" {
+            open.insert(&fault.fault, fault.at);
+        } else if let Some(from) = open.remove(fault.fault.as_str()) {
+            faults.push((from, fault.at));
+        }
+    }
+    faults.extend(
+        open.into_values()
+            .map(|from| (from, i64::MAX - AFTER_FAULT)),
+    );
+    faults
 }

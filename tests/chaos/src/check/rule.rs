@@ -7,7 +7,6 @@ use std::fmt;
 pub enum Rule {
     /// No request is answered with 500.
     NoInternalError,
-    /// Answers are those that are documented.
     DocumentedAnswer,
     /// Of all answers to an event, at most one says that it was kept just now.
     KeptOnce,
@@ -27,7 +26,6 @@ pub enum Rule {
     Billed,
     /// Nothing is billed twice, or for longer than it was used.
     BilledOnce,
-    /// What was refused is not billed.
     RefusedNotBilled,
     /// Each measure is billed for as long as it was used.
     MeasuresBilled,
@@ -37,8 +35,21 @@ pub enum Rule {
     UsageKnown,
     /// A usage is charged to whom its start named.
     TargetKept,
-    /// Nothing that Abacus took is set aside afterwards.
+    /// No hour is below zero on the bill, unless it was taken back before it was known that Abacus had set
+    /// it aside.
+    BelowZero,
+    /// Abacus sets aside what it was ordered to, and the ledger knows each.
     PutAside,
+    /// Nothing is left to be sent again, or to be asked for.
+    Unsettled,
+    /// What is not posted takes back what is on no bill.
+    Withheld,
+    /// Nothing is skipped but what an operator asked for.
+    SkippedOnDemand,
+    /// What operators did is in the audit trail, and nothing else as done.
+    Trail,
+    /// The API proves each span: what was used was billed or skipped.
+    Proof,
     /// Entries of the ledger, totals of spans, and what counts agree.
     Ledger,
     /// Each span is complete in the end.
@@ -77,7 +88,13 @@ impl Rule {
             Self::HoursBilled => "an hour is billed wrongly",
             Self::UsageKnown => "a usage belongs to nothing",
             Self::TargetKept => "a usage is charged to somebody else",
-            Self::PutAside => "Abacus has set a usage aside",
+            Self::BelowZero => "an hour is below zero on the bill",
+            Self::PutAside => "a usage is set aside",
+            Self::Unsettled => "a usage is still to be sent again, or to be asked for",
+            Self::Withheld => "a usage was withheld",
+            Self::SkippedOnDemand => "a usage is skipped that nobody skipped",
+            Self::Trail => "the audit trail says something else",
+            Self::Proof => "the API does not prove a span",
             Self::Ledger => "the ledger does not agree",
             Self::Incomplete => "a span is not complete",
             Self::ProgramLives => "a program has ended by itself",
@@ -88,7 +105,6 @@ impl Rule {
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule.
     pub rule: Rule,
     /// The event, usage or program.
     pub subject: String,

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+mod ledger;
+
 use super::*;
 use crate::event::{DURATION, Measure, start_body, stop_body, target};
 use crate::evidence::{Aside, Entry, Usage};
@@ -438,58 +440,4 @@ fn a_violation_shows_the_span() {
         "{}",
         violations[0]
     );
-}
-
-/// The sound scene with a ledger of all that counts.
-fn with_ledger() -> Scene {
-    let mut scene = sound();
-    let evidence = &mut scene.evidence;
-    for (number, span) in evidence.spans.iter_mut().enumerate() {
-        let (mut billed, mut usages) = (0, 0);
-        for usage in &evidence.counted {
-            if usage.tag() == Some(&span.start_id) {
-                let duration = usage.duration().unwrap();
-                billed += duration;
-                usages += 1;
-                evidence.ledger.get_or_insert_default().push(Entry {
-                    usage_guid: usage.dedup_id.clone(),
-                    span: json!(number),
-                    target: usage.target.clone(),
-                    timestamp: usage.midpoint,
-                    duration,
-                    state: "accepted".to_owned(),
-                });
-            }
-        }
-        span.document = json!({ "_id": number, "start": BEGIN, "processing": {
-            "last_interval": { "start": BEGIN, "end": BEGIN + billed },
-            "totals": { "billed": billed, "usages": usages },
-        } });
-    }
-    scene
-}
-
-#[test]
-fn a_ledger_that_agrees_is_right_and_each_way_to_spoil_it_is_noticed() {
-    assert_eq!(with_ledger().broken(), []);
-    let spoilt = |spoil: fn(&mut Vec<Entry>)| {
-        let mut scene = with_ledger();
-        spoil(scene.evidence.ledger.as_mut().unwrap());
-        scene.broken()
-    };
-    assert_eq!(spoilt(|ledger| drop(ledger.pop())), [Rule::Ledger]);
-    assert_eq!(
-        spoilt(|ledger| ledger.push(ledger[0].clone())),
-        [Rule::Ledger]
-    );
-    assert_eq!(spoilt(|ledger| ledger[0].duration += 1), [Rule::Ledger]);
-    assert_eq!(spoilt(|ledger| ledger[0].timestamp += 1), [Rule::Ledger]);
-    let of_nothing = |ledger: &mut Vec<Entry>| ledger[0].usage_guid.push('x');
-    assert_eq!(spoilt(of_nothing), [Rule::Ledger]);
-    let mut scene = with_ledger();
-    scene.evidence.spans[0].document["processing"]["totals"]["billed"] = json!(1);
-    assert_eq!(scene.broken(), [Rule::Ledger]);
-    let mut scene = with_ledger();
-    scene.evidence.spans[0].document["processing"]["last_interval"]["end"] = json!(BEGIN);
-    assert_eq!(scene.broken(), [Rule::Ledger]);
 }

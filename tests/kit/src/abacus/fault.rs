@@ -24,7 +24,6 @@ pub enum Endpoint {
 pub enum FaultKind {
     /// An answer of that status, with nothing counted.
     Status {
-        /// The status.
         status: u16,
         /// The `Retry-After`, any text.
         retry_after: Option<String>,
@@ -50,6 +49,7 @@ pub struct Fault {
     endpoint: Endpoint,
     left: Option<u64>,
     condition: Option<Condition>,
+    name: &'static str,
 }
 
 impl Fault {
@@ -60,6 +60,7 @@ impl Fault {
             endpoint: Endpoint::Usage,
             left: None,
             condition: None,
+            name: "",
         }
     }
 
@@ -133,6 +134,13 @@ impl Fault {
         self.only(move |body| body[field].as_str() == Some(text.as_str()))
     }
 
+    /// With a name, by which it can be ended while others go on.
+    #[must_use]
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
     /// For questions for documents, not for posts of usages.
     #[must_use]
     pub fn on_documents(mut self) -> Self {
@@ -178,6 +186,10 @@ impl Faults {
 
     pub(super) fn clear(&mut self) {
         self.active.clear();
+    }
+
+    pub(super) fn end(&mut self, name: &str) {
+        self.active.retain(|fault| fault.name != name);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -248,6 +260,18 @@ mod tests {
             faults.apply(Endpoint::Usage, &Value::Null).delay,
             Duration::from_secs(1)
         );
+    }
+
+    #[test]
+    fn one_that_has_a_name_ends_alone() {
+        let mut faults = Faults::default();
+        faults.add(Fault::status(503).named("outage"));
+        faults.add(Fault::hang().named("freeze"));
+        faults.end("outage");
+        let applied = faults.apply(Endpoint::Usage, &Value::Null);
+        assert_eq!(applied.failure, Some(FaultKind::Hang));
+        faults.end("freeze");
+        assert!(faults.is_empty());
     }
 
     #[test]

@@ -23,7 +23,6 @@ pub struct Usage {
     pub resource_id: String,
     /// The plan of that resource.
     pub plan_id: String,
-    /// The one instance.
     pub resource_instance_id: String,
     /// What was used.
     pub measured_usage: Vec<Measure>,

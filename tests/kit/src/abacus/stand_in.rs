@@ -25,8 +25,33 @@ pub enum Dates {
     Right,
     /// By a clock that is ahead by this many ms, or behind.
     Off(i64),
-    /// Not at all.
+    /// By a clock that was behind by `behind` ms at `since` (ms since epoch) and runs `times` as fast as
+    /// that of the machine, until it is right.
+    Fast {
+        /// When it was set.
+        since: i64,
+        /// How far it was behind then, ms.
+        behind: i64,
+        /// How fast it runs.
+        times: i64,
+    },
     Missing,
+}
+
+impl Dates {
+    /// What an answer at `now`, ms since epoch, is dated.
+    fn at(self, now: i64) -> Option<i64> {
+        match self {
+            Self::Right => Some(now),
+            Self::Off(ahead) => Some(now + ahead),
+            Self::Fast {
+                since,
+                behind,
+                times,
+            } => Some(now.min(since - behind + (now - since) * times)),
+            Self::Missing => None,
+        }
+    }
 }
 
 /// A running stand-in. It goes when this value goes.
@@ -62,20 +87,12 @@ impl Shared {
     /// When an answer is said to be given, ms since epoch.
     pub(super) fn date(&self) -> Option<i64> {
         let dates = *self.dates.lock().unwrap_or_else(PoisonError::into_inner);
-        match dates {
-            Dates::Right => Some(now_millis()),
-            Dates::Off(ahead) => Some(now_millis() + ahead),
-            Dates::Missing => None,
-        }
+        dates.at(now_millis())
     }
 }
 
 impl StandInAbacus {
     /// Starts serving on the runtime that is running.
-    ///
-    /// # Errors
-    ///
-    /// When the port is taken.
     pub async fn start(options: Options) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", options.port)).await;
         let listener = listener.with_context(|| format!("listening on port {}", options.port))?;
@@ -83,10 +100,6 @@ impl StandInAbacus {
     }
 
     /// Starts serving on a listener that is there.
-    ///
-    /// # Errors
-    ///
-    /// When the listener has no address.
     pub fn start_on(listener: TcpListener, options: Options) -> Result<Self> {
         let address = listener.local_addr().context("the address")?;
         let clock = Arc::clone(&options.clock);
@@ -120,6 +133,11 @@ impl StandInAbacus {
         self.shared.state().faults.clear();
     }
 
+    /// Ends the faults of that name; others go on.
+    pub fn end_faults(&self, name: &str) {
+        self.shared.state().faults.end(name);
+    }
+
     /// Closes all connections, and refuses new ones until [`StandInAbacus::come_back`].
     pub async fn go_away(&self) {
         let serving = self
@@ -134,10 +152,6 @@ impl StandInAbacus {
     }
 
     /// Serves again after [`StandInAbacus::go_away`], on the same port.
-    ///
-    /// # Errors
-    ///
-    /// If the port is taken.
     pub async fn come_back(&self) -> Result<()> {
         self.go_away().await;
         let listener = TcpListener::bind(self.address)
@@ -197,7 +211,6 @@ impl StandInAbacus {
         self.shared.state().put_aside()
     }
 
-    /// The mappings that were made.
     pub fn mappings(&self) -> Vec<Mapping> {
         self.shared.state().mappings()
     }
@@ -242,5 +255,23 @@ impl Drop for StandInAbacus {
         if let Some(serving) = serving {
             serving.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fast_clock_catches_up_and_is_right_from_then_on() {
+        let dates = Dates::Fast {
+            since: 1_000,
+            behind: 700,
+            times: 8,
+        };
+        assert_eq!(dates.at(1_000), Some(300));
+        assert_eq!(dates.at(1_010), Some(380));
+        assert_eq!(dates.at(1_100), Some(1_100));
+        assert_eq!(dates.at(5_000), Some(5_000));
     }
 }

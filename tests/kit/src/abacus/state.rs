@@ -21,7 +21,6 @@ const MAPPING_KINDS: [&str; 3] = ["metering", "rating", "pricing"];
 /// What became of a post.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It counts.
     Counted,
     /// It was counted before and does not count again.
     Repeat,
@@ -69,7 +68,6 @@ pub struct Counted {
 pub struct Mapping {
     /// `metering`, `rating` or `pricing`.
     pub kind: String,
-    /// The resource.
     pub resource_id: String,
     /// The plan of that resource.
     pub plan_id: String,

@@ -39,10 +39,6 @@ impl TestDatabase {
     }
 
     /// A new database; see [`TestDatabase::new`].
-    ///
-    /// # Errors
-    ///
-    /// When there is no server and none can be started.
     pub async fn try_new(label: &str) -> Result<Self> {
         let name = database_name(label);
         let given = std::env::var(DB_URI_VARIABLE).ok();

@@ -37,7 +37,6 @@ pub enum Source {
 /// A server binary that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where it is.
     pub path: PathBuf,
     /// How it was found.
     pub source: Source,
@@ -56,10 +55,6 @@ impl fmt::Display for Found {
 }
 
 /// Finds a `mongod`: the environment, `PATH`, the cache under the target folder, the package index.
-///
-/// # Errors
-///
-/// Says what was tried and how to get a server when there is none.
 pub fn find() -> Result<Found> {
     let given = std::env::var_os(MONGOD_VARIABLE).map(PathBuf::from);
     let search_path = std::env::var_os("PATH").unwrap_or_default();

@@ -15,7 +15,6 @@ use super::find::find;
 use super::member::{Endpoint, Member, MemberOptions, command, is_primary, patient_command};
 use crate::wait::within;
 
-/// The name of every set.
 const SET_NAME: &str = "rs0";
 /// How long a set may take to have a primary.
 const PRIMARY_LIMIT: Duration = Duration::from_mins(1);
@@ -83,10 +82,6 @@ pub struct ReplicaSet {
 impl ReplicaSet {
     /// Starts the members, makes them a set, and waits for a primary. A folder that holds the data
     /// of an earlier set of as many members is taken up again, on whatever ports it is now.
-    ///
-    /// # Errors
-    ///
-    /// When there is no server binary, or a member does not start, or no primary is elected.
     pub async fn start(options: Options) -> Result<Self> {
         let election_timeout = options.election_timeout;
         let set = Self::start_members(options, Some(SET_NAME)).await?;
@@ -98,10 +93,6 @@ impl ReplicaSet {
     }
 
     /// Starts one server that is no member of any set.
-    ///
-    /// # Errors
-    ///
-    /// When there is no server binary, or it does not start.
     pub async fn standalone() -> Result<Self> {
         let server = Self::start_members(Options::single(), None).await?;
         server.wait_for_primary().await?;
@@ -207,10 +198,6 @@ impl ReplicaSet {
     }
 
     /// Waits until there is a primary and gives its number.
-    ///
-    /// # Errors
-    ///
-    /// When there is none within a minute.
     pub async fn wait_for_primary(&self) -> Result<usize> {
         let found = Mutex::new(None);
         within("a primary", PRIMARY_LIMIT, || async {
@@ -223,55 +210,31 @@ impl ReplicaSet {
     }
 
     /// Kills a member with SIGKILL.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be killed.
     pub async fn kill(&self, member: usize) -> Result<()> {
         self.members[member].lock().await.kill()
     }
 
     /// Starts a member again, on its old port and data. It catches up by itself.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start.
     pub async fn restart(&self, member: usize) -> Result<()> {
         self.members[member].lock().await.run().await
     }
 
     /// Stops a member's clock, so to say, with SIGSTOP: its connections stay, its answers stop.
-    ///
-    /// # Errors
-    ///
-    /// When it does not run.
     pub async fn freeze(&self, member: usize) -> Result<()> {
         self.members[member].lock().await.signal(Signal::SIGSTOP)
     }
 
     /// Lets a frozen member go on.
-    ///
-    /// # Errors
-    ///
-    /// When it does not run.
     pub async fn thaw(&self, member: usize) -> Result<()> {
         self.members[member].lock().await.signal(Signal::SIGCONT)
     }
 
     /// Runs a command against the `admin` database of one member, `failCommand` for example.
-    ///
-    /// # Errors
-    ///
-    /// What the server says.
     pub async fn command(&self, member: usize, document: Document) -> Result<Document> {
         command(self.endpoint(member), document).await
     }
 
     /// Ends all members: cleanly when their data is kept, or else at once.
-    ///
-    /// # Errors
-    ///
-    /// When a member cannot be ended.
     pub async fn stop(self) -> Result<()> {
         for member in &self.members {
             let mut member = member.lock().await;

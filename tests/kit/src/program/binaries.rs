@@ -12,9 +12,8 @@ use crate::{target_dir, workspace_dir};
 pub const RECEIVER: &str = "sampler-receiver";
 /// The worker's name.
 pub const WORKER: &str = "sampler-worker";
-/// The command line's name, and that of its package.
+/// The command line's name.
 pub const CLI: &str = "sampler";
-const CLI_PACKAGE: &str = "sampler-cli";
 /// Names a folder that holds the programs; then nothing is built.
 pub const BIN_DIR_VARIABLE: &str = "SAMPLER_BIN_DIR";
 
@@ -22,10 +21,6 @@ pub const BIN_DIR_VARIABLE: &str = "SAMPLER_BIN_DIR";
 static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
 
 /// The file of the program of that name.
-///
-/// # Errors
-///
-/// When it cannot be built, or is not where the environment says.
 pub async fn binary(name: &str) -> Result<PathBuf> {
     let folder = FOLDER.get_or_try_init(folder).await?;
     let path = folder.join(name);
@@ -42,37 +37,22 @@ async fn folder() -> Result<PathBuf> {
     }
 }
 
-/// Builds both programs and gives the folder that they are in.
-///
-/// # Errors
-///
-/// When cargo fails.
+/// Builds the programs and the command line, and gives the folder that they are in. With the features
+/// of the whole workspace, as the tests and xtask are built: so nothing is built twice.
 pub fn build() -> Result<PathBuf> {
-    build_packages(&[RECEIVER, WORKER])
-}
-
-/// Builds the command line and gives its file. By itself, so that the programs are built with the
-/// features that they ask for and no others.
-///
-/// # Errors
-///
-/// When cargo fails.
-pub fn build_cli() -> Result<PathBuf> {
-    match std::env::var_os(BIN_DIR_VARIABLE) {
-        Some(folder) => Ok(workspace_dir().join(folder).join(CLI)),
-        None => Ok(build_packages(&[CLI_PACKAGE])?.join(CLI)),
-    }
-}
-
-fn build_packages(packages: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet"]);
-    for package in packages {
-        command.args(["-p", package]);
+    command.args(["build", "--quiet", "--workspace"]);
+    for program in [RECEIVER, WORKER, CLI] {
+        command.args(["--bin", program]);
     }
     let status = command.current_dir(workspace_dir()).status();
     let status = status.context("starting cargo")?;
     ensure!(status.success(), "cargo build of the programs: {status}");
-    Ok(target_dir().join("debug"))
+    Ok(built_dir())
+}
+
+/// The folder in which cargo puts the programs that it builds.
+pub fn built_dir() -> PathBuf {
+    target_dir().join("debug")
 }

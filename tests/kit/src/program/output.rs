@@ -23,6 +23,8 @@ pub(super) struct Output {
 struct Collected {
     lines: VecDeque<String>,
     file: Option<File>,
+    /// Pipes that have not ended yet.
+    pipes: usize,
 }
 
 impl Output {
@@ -35,6 +37,7 @@ impl Output {
         let collected = Collected {
             lines: VecDeque::new(),
             file,
+            pipes: 0,
         };
         Ok(Self {
             collected: Arc::new(Mutex::new(collected)),
@@ -45,11 +48,18 @@ impl Output {
     pub(super) fn follow(&self, pipe: Option<impl BufRead + Send + 'static>) {
         let Some(pipe) = pipe else { return };
         let output = self.clone();
+        self.collected().pipes += 1;
         std::thread::spawn(move || {
             for line in pipe.split(b'\n').map_while(Result::ok) {
                 output.push(String::from_utf8_lossy(&line).into_owned());
             }
+            output.collected().pipes -= 1;
         });
+    }
+
+    /// Whether all that was ever written is here.
+    pub(super) fn has_ended(&self) -> bool {
+        self.collected().pipes == 0
     }
 
     fn push(&self, line: String) {

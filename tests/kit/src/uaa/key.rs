@@ -37,10 +37,6 @@ impl SigningKey {
     }
 
     /// A new RSA key of that name.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be made.
     pub fn rsa(id: &str) -> Result<Self> {
         let pair = rsa::KeyPair::generate(KeySize::Rsa2048);
         let pair = pair.map_err(|_| anyhow!("an RSA key could not be made"))?;
@@ -51,10 +47,6 @@ impl SigningKey {
     }
 
     /// A new key on the curve P-256, of that name.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be made.
     pub fn p256(id: &str) -> Result<Self> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         let pair = pair.map_err(|_| anyhow!("a P-256 key could not be made"))?;

@@ -25,9 +25,7 @@ pub enum Discovery {
 pub enum Offer {
     /// Where everything is.
     Discovery,
-    /// A token.
     Token,
-    /// Its keys.
     Keys,
 }
 

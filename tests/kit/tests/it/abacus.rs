@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::{Client, Response, StatusCode};
-use sampler_testkit::abacus::{Dates, Fault, Keep, Options, Outcome, StandInAbacus};
+use sampler_testkit::abacus::{Fault, Options, Outcome, StandInAbacus};
 use sampler_testkit::build::with;
-use sampler_testkit::now_millis;
 use serde_json::{Value, json};
 
 const DAY: i64 = 86_400_000;
@@ -63,26 +62,6 @@ async fn start_at(now: i64, options: Options) -> (StandInAbacus, Arc<AtomicI64>)
         ..options
     };
     (StandInAbacus::start(options).await.unwrap(), clock)
-}
-
-#[tokio::test]
-async fn counts_a_usage_and_shows_it() {
-    let abacus = start().await;
-    let sent = usage("1", 7);
-    let response = post(&abacus, &sent).await.unwrap();
-    assert_eq!(response.status(), StatusCode::ACCEPTED);
-    assert_eq!(
-        located(&response).await.json::<Value>().await.unwrap(),
-        sent
-    );
-    assert_eq!(abacus.counted()[0].usage.duration(), 5);
-    assert_eq!(abacus.posts()[0].json(), sent);
-    let absent = client()
-        .get(abacus.base_url() + USAGES + "/77")
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(absent.status(), StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -217,35 +196,6 @@ async fn documents_are_for_those_who_may_read_and_have_faults_of_their_own() {
 }
 
 #[tokio::test]
-async fn gives_the_ordered_answers() {
-    let abacus = start().await;
-    abacus.fault(Fault::status_retry_after(429, "Wed, 21 Oct 2015 07:28:00 GMT").times(1));
-    let response = post(&abacus, &usage("1", 7)).await.unwrap();
-    assert_eq!(response.status().as_u16(), 429);
-    assert_eq!(
-        response.headers()["retry-after"],
-        "Wed, 21 Oct 2015 07:28:00 GMT"
-    );
-    for code in [400, 401, 404, 413, 422, 451, 500, 503] {
-        abacus.fault(Fault::status(code).times(1));
-        assert_eq!(status(&abacus, &usage("1", 7)).await, code);
-    }
-    abacus.fault(Fault::status(503).only_where("plan_id", "sick"));
-    assert_eq!(
-        status(&abacus, &with(usage("1", 7), "plan_id", "sick")).await,
-        503
-    );
-    assert_eq!(abacus.counted_count(), 0);
-    assert_eq!(status(&abacus, &usage("1", 7)).await, 202);
-    abacus.clear_faults();
-    assert_eq!(
-        status(&abacus, &with(usage("1", 7), "plan_id", "sick")).await,
-        202
-    );
-    assert_eq!(abacus.counted_count(), 2);
-}
-
-#[tokio::test]
 async fn ordered_answers_have_the_bodies_of_the_real_one() {
     let abacus = start().await;
     let name = r#"{"name":"Invalid usage: invalid resource instance"}"#;
@@ -277,27 +227,6 @@ async fn ordered_answers_have_the_bodies_of_the_real_one() {
 }
 
 #[tokio::test]
-async fn dates_its_answers_as_it_is_told() {
-    let abacus = start().await;
-    let date = async || {
-        let response = post(&abacus, &usage("1", 7)).await.unwrap();
-        let date = response.headers().get("date").cloned()?;
-        let date = date
-            .to_str()
-            .unwrap()
-            .parse::<httpdate::HttpDate>()
-            .unwrap();
-        let since_epoch = std::time::SystemTime::from(date).duration_since(std::time::UNIX_EPOCH);
-        Some(i64::try_from(since_epoch.unwrap().as_millis()).unwrap())
-    };
-    assert!((now_millis() - date().await.unwrap()).abs() < 10_000);
-    abacus.date_answers(Dates::Off(-3_600_000));
-    assert!((now_millis() - 3_600_000 - date().await.unwrap()).abs() < 10_000);
-    abacus.date_answers(Dates::Missing);
-    assert_eq!(date().await, None);
-}
-
-#[tokio::test]
 async fn loses_answers_before_and_after_counting() {
     let abacus = start().await;
     abacus.fault(Fault::close_before().times(1));
@@ -310,99 +239,6 @@ async fn loses_answers_before_and_after_counting() {
     assert_eq!(abacus.counted_count(), 1);
     let statuses: Vec<_> = abacus.posts().iter().map(|post| post.status).collect();
     assert_eq!(statuses, [None, None, Some(202)]);
-}
-
-#[tokio::test]
-async fn hangs_and_is_slow() {
-    let abacus = start().await;
-    abacus.fault(Fault::hang().times(1));
-    let hasty = Client::builder()
-        .timeout(Duration::from_millis(200))
-        .build()
-        .unwrap();
-    let url = abacus.base_url() + USAGES;
-    let error = hasty
-        .post(&url)
-        .json(&usage("1", 7))
-        .send()
-        .await
-        .unwrap_err();
-    assert!(error.is_timeout(), "{error}");
-    assert_eq!(abacus.counted_count(), 0);
-    abacus.fault(Fault::delay(Duration::from_millis(300)));
-    let begin = Instant::now();
-    assert_eq!(status(&abacus, &usage("1", 7)).await, 202);
-    assert!(begin.elapsed() >= Duration::from_millis(300));
-    let error = hasty
-        .post(&url)
-        .json(&usage("2", 7))
-        .send()
-        .await
-        .unwrap_err();
-    assert!(error.is_timeout(), "{error}");
-    assert_eq!(abacus.counted_count(), 2);
-}
-
-#[tokio::test]
-async fn lies_when_told_to() {
-    let abacus = start().await;
-    abacus.fault(Fault::put_aside("plan error").times(1));
-    let response = post(&abacus, &usage("1", 7)).await.unwrap();
-    assert_eq!(response.status(), StatusCode::ACCEPTED);
-    let document: Value = located(&response).await.json().await.unwrap();
-    assert_eq!(document["error"], "plan error");
-    assert_eq!(abacus.counted_count(), 0);
-}
-
-#[tokio::test]
-async fn goes_away_and_comes_back_on_its_port() {
-    let abacus = start().await;
-    let kept = client();
-    let url = abacus.base_url() + USAGES;
-    kept.post(&url).json(&usage("1", 7)).send().await.unwrap();
-    abacus.go_away().await;
-    assert!(
-        kept.post(&url)
-            .json(&usage("2", 7))
-            .send()
-            .await
-            .unwrap_err()
-            .is_connect()
-    );
-    abacus.come_back().await.unwrap();
-    assert_eq!(
-        kept.post(&url)
-            .json(&usage("2", 7))
-            .send()
-            .await
-            .unwrap()
-            .status(),
-        202
-    );
-    assert_eq!(abacus.counted_count(), 2);
-}
-
-#[tokio::test]
-async fn looks_at_the_token() {
-    let options = Options {
-        bearer: Some("secret".to_owned()),
-        ..Options::default()
-    };
-    let abacus = StandInAbacus::start(options).await.unwrap();
-    assert_eq!(status(&abacus, &usage("1", 7)).await, 401);
-    let request = client()
-        .post(abacus.base_url() + USAGES)
-        .bearer_auth("secret");
-    assert_eq!(
-        request.json(&usage("1", 7)).send().await.unwrap().status(),
-        202
-    );
-    assert_eq!(
-        abacus.posts()[1].authorization.as_deref(),
-        Some("Bearer secret")
-    );
-    abacus.set_bearer(None);
-    assert_eq!(status(&abacus, &usage("2", 7)).await, 202);
 }
 
 #[tokio::test]
@@ -454,27 +290,4 @@ async fn sums_what_counts() {
     assert_eq!(abacus.amounts(), amounts(7, 100));
     let days = BTreeMap::from([(0, amounts(5, 50)), (1, amounts(2, 50))]);
     assert_eq!(abacus.amounts_per_day(), days);
-}
-
-#[tokio::test]
-async fn a_counting_sink_keeps_nothing() {
-    let options = Options {
-        keep: Keep::Count,
-        ..Options::default()
-    };
-    let abacus = StandInAbacus::start(options).await.unwrap();
-    for _ in 0..3 {
-        assert_eq!(status(&abacus, &usage("1", 7)).await, 202);
-    }
-    abacus.fault(Fault::status(503).times(1));
-    assert_eq!(status(&abacus, &usage("1", 7)).await, 503);
-    assert_eq!((abacus.counted_count(), abacus.post_count()), (3, 4));
-    assert!(abacus.posts().is_empty() && abacus.counted().is_empty());
-}
-
-#[tokio::test]
-async fn too_much_is_413() {
-    let abacus = start().await;
-    let long = with(usage("1", 7), "dedup_id", "x".repeat(1_000_000));
-    assert_eq!(status(&abacus, &long).await, 413);
 }

@@ -1,5 +1,6 @@
 //! The model, and what it must find.
 
+mod controller;
 mod planted_bugs;
 mod protocol;
 mod updates;

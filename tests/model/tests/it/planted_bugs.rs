@@ -3,7 +3,7 @@
 
 use sampler_model::{
     AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS, Mutant,
-    ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, SUSPENDED_BY_REFUSAL, Scenario, WITHIN_END,
+    ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, SUSPENDED_BY_REFUSAL, Scenario, WINDOWS, WITHIN_END,
     find_violations,
 };
 
@@ -155,5 +155,35 @@ fn a_mark_that_goes_before_the_totals_are_right_is_found() {
 #[test]
 fn totals_that_count_a_resend_twice_are_found() {
     let broken = Scenario::resend().broken(Mutant::ResentCountsTwice);
+    assert_breaks(broken, &[LEDGER]);
+}
+
+#[test]
+fn posting_what_takes_back_a_skipped_usage_is_found() {
+    let broken = Scenario::skip().broken(Mutant::PostsWhatIsWithheld);
+    assert_breaks(broken, &[WINDOWS, LEDGER]);
+}
+
+#[test]
+fn posting_what_takes_back_a_usage_that_was_set_aside_is_found() {
+    let broken = Scenario::aside().broken(Mutant::PostsWhatIsWithheld);
+    assert_breaks(broken, &[WINDOWS, LEDGER]);
+}
+
+#[test]
+fn sending_first_what_was_taken_back_is_found() {
+    let broken = Scenario::resend().broken(Mutant::ResendsWithheldFirst);
+    assert_breaks(broken, &[WINDOWS]);
+}
+
+#[test]
+fn an_entry_that_learns_before_its_span_that_a_usage_was_set_aside_is_found() {
+    let broken = Scenario::aside().broken(Mutant::SetAsideUnknownToSpan);
+    assert_breaks(broken, &[WINDOWS]);
+}
+
+#[test]
+fn a_resend_before_the_skip_is_noted_is_found() {
+    let broken = Scenario::resend().broken(Mutant::ResendsBeforeTheNote);
     assert_breaks(broken, &[LEDGER]);
 }

@@ -1,13 +1,14 @@
 //! The protocol holds in every state of every scenario.
 
 use sampler_model::{
-    MUST_HAPPEN, MUST_HOLD, PROBED, RESENT, SKIPPED, SUSPENDED, Scenario, WAKES_AFTER_REMOVAL,
-    explore,
+    MUST_HAPPEN, MUST_HOLD, PROBED, RESENT, SET_ASIDE, SKIPPED, SUSPENDED, Scenario,
+    WAKES_AFTER_REMOVAL, WITHHELD, explore,
 };
 
 fn assert_holds(scenario: Scenario, states_min: usize) {
     let (refuses, is_alone) = (scenario.suspend_after > 0, scenario.workers == 1);
     let (skips, resends) = (scenario.may_skip, scenario.resends_max > 0);
+    let asides = scenario.asides_max > 0;
     let explored = explore(scenario);
     println!("{} states, {} steps", explored.states, explored.steps);
     for property in MUST_HOLD {
@@ -21,7 +22,9 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
     let of_skips = Some(SKIPPED).filter(|_| skips);
     let of_resends = Some(RESENT).filter(|_| resends);
     let all = must_happen.chain(of_refusals).chain(of_skips);
-    for property in all.chain(of_resends) {
+    let of_asides = Some(SET_ASIDE).filter(|_| asides);
+    let of_both = Some(WITHHELD).filter(|_| skips || asides);
+    for property in all.chain(of_resends).chain(of_asides).chain(of_both) {
         assert!(explored.found.contains_key(property), "never: {property}");
     }
     assert!(explored.states >= states_min, "{} states", explored.states);
@@ -55,4 +58,9 @@ fn what_abacus_refuses_is_given_up() {
 #[test]
 fn what_was_given_up_is_sent_again() {
     assert_holds(Scenario::resend(), 100_000);
+}
+
+#[test]
+fn what_abacus_sets_aside_is_sent_again() {
+    assert_holds(Scenario::aside(), 120_000);
 }

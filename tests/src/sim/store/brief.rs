@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sampler_domain::{Entry, Span, SpanId};
-use sampler_store::{Adopted, Finished, KeptCause, Probe};
+use sampler_store::{Adopted, Finished, KeptCause, Probe, Unconfirmed};
 
 use super::{Brief, DuePage, Resolved};
 
@@ -32,7 +32,8 @@ brief_as_debug!(
     Probe,
     Vec<Entry>,
     Vec<KeptCause>,
-    Vec<String>
+    Vec<String>,
+    Vec<Unconfirmed>
 );
 
 impl Brief for Option<Span> {

@@ -39,7 +39,6 @@ impl Crates {
         })
     }
 
-    /// The SBOM of a program.
     pub(super) fn sbom(&self, program: &str) -> Result<Vec<u8>> {
         let packages: BTreeMap<_, _> = self
             .metadata

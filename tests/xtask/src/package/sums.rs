@@ -7,7 +7,6 @@ use std::{fs, io};
 use anyhow::{Context, Result};
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// The file that they are in.
 const FILE: &str = "SHA256SUMS";
 
 /// Writes the checksums of all files of a folder, and of the folders in it, into it.
@@ -37,7 +36,7 @@ fn add_names(names: &mut Vec<PathBuf>, folder: &Path, within: &Path) -> io::Resu
 }
 
 /// A checksum as hexadecimal digits.
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     let hex = digest(&SHA256, bytes);
     hex.as_ref().iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");

@@ -8,8 +8,10 @@ use sampler_testkit::browser::visit;
 use sampler_testkit::{now_millis, target_dir, workspace_dir};
 use serde_json::json;
 
+use super::cli::Cli;
+use super::events::Events;
 use super::system::{ExtendedLimits, System};
-use super::{Arguments, Granularity, read_events, replay_events, showcase};
+use super::{Arguments, Granularity, read_events, replay, showcase};
 
 /// What is taken, in `target/console` and in `docs/images`.
 const NAMES: [&str; 2] = ["console-timeline", "console-overview"];
@@ -30,15 +32,16 @@ pub(crate) async fn run() -> Result<()> {
         "--worker-port=0",
     ];
     let arguments = Defaults::try_parse_from(given)?.arguments;
-    let events = read_events(&arguments, now_millis())?;
+    let events = read_events(&arguments, now_millis())?.context("the example")?;
     let system = System::start(&arguments, &ExtendedLimits::default()).await?;
     let taken = take(&system, events, arguments.granularity).await;
     system.stop().await?;
     taken
 }
 
-async fn take(system: &System, events: super::Events, granularity: Granularity) -> Result<()> {
-    replay_events(system, events.queues).await?;
+async fn take(system: &System, events: Events, granularity: Granularity) -> Result<()> {
+    let cli = Cli::new(&system.receiver.base_url(), &events).await?;
+    replay(system, &cli, &events).await?;
     let shown = showcase::begin(system, granularity).await?;
     showcase::fall_behind(system).await?;
     let known = json!({ "base": system.receiver.base_url(), "span": shown.late });

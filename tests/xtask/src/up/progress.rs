@@ -1,43 +1,26 @@
-//! What is seen while it goes on.
+//! What is seen while the spans are sampled.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// Three bars: events sent, spans complete, usages counted. Nothing where there is no terminal.
+/// Two bars: spans complete, usages counted. Nothing where there is no terminal.
 pub(super) struct Progress {
-    events: ProgressBar,
     spans: ProgressBar,
     usages: ProgressBar,
 }
 
 impl Progress {
-    pub(super) fn new(events: usize) -> Self {
+    /// With so many spans that are to be complete.
+    pub(super) fn new(stopped: u64) -> Self {
         let bars = MultiProgress::new();
-        let bar = |name: &'static str, template: &str, length: usize| {
+        let bar = |name: &'static str, template: &str| {
             let style = ProgressStyle::with_template(template).expect("a fixed template");
-            let bar = ProgressBar::new(length as u64)
-                .with_style(style)
-                .with_message(name);
-            bars.add(bar)
+            let bar = ProgressBar::new(stopped).with_style(style);
+            bars.add(bar.with_message(name))
         };
-        let counted = "{msg:16} [{bar:40}] {pos}/{len}";
-        let events = bar("events sent", counted, events);
-        let spans = bar("spans complete", counted, 0);
-        let usages = bar("usages counted", "{msg:16} {pos}", 0);
         Self {
-            events,
-            spans,
-            usages,
+            spans: bar("spans complete", "{msg:16} [{bar:40}] {pos}/{len}"),
+            usages: bar("usages counted", "{msg:16} {pos}"),
         }
-    }
-
-    /// One more event was sent.
-    pub(super) fn event(&self) {
-        self.events.inc(1);
-    }
-
-    /// All events were sent, and this many spans must complete.
-    pub(super) fn sent(&self, stopped: usize) {
-        self.spans.set_length(stopped as u64);
     }
 
     pub(super) fn update(&self, incomplete: u64, counted: u64) {
@@ -45,10 +28,12 @@ impl Progress {
         self.spans.set_position(stopped.saturating_sub(incomplete));
         self.usages.set_position(counted);
     }
+}
 
-    pub(super) fn finish(&self) {
-        for bar in [&self.events, &self.spans, &self.usages] {
-            bar.abandon();
-        }
+impl Drop for Progress {
+    /// The bars stay as they are.
+    fn drop(&mut self) {
+        self.spans.abandon();
+        self.usages.abandon();
     }
 }

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use mongodb::bson::doc;
-use mongodb::{Client, Database};
+use chrono::DateTime;
+use mongodb::bson::{Document, doc};
+use mongodb::options::{CollectionOptions, ReadConcern};
+use mongodb::{Client, Collection, Database};
 use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
 use sampler_testkit::mongod::{Options as SetOptions, ReplicaSet, find};
 use sampler_testkit::program::{Launch, RECEIVER, WORKER};
 use sampler_testkit::{Program, now_millis, target_dir};
+use sampler_verify::Target;
 
-use super::report::in_words;
-use super::verification::Verification;
-use super::{Arguments, spans};
+use super::Arguments;
 
 /// The database on a server of our own.
 const DATABASE: &str = "sampler";
@@ -123,17 +124,42 @@ impl System {
         Ok(())
     }
 
+    /// The spans, as a majority has them.
+    fn spans(&self) -> Collection<Document> {
+        spans(&self.database)
+    }
+
+    /// How many spans were stopped.
+    pub(super) async fn stopped(&self) -> Result<u64> {
+        let stopped = doc! { "end": { "$ne": null } };
+        Ok(self.spans().count_documents(stopped).await?)
+    }
+
+    /// How many of them are not complete.
+    pub(super) async fn incomplete(&self) -> Result<u64> {
+        let stopped = doc! { "end": { "$ne": null }, "processing.complete": { "$ne": true } };
+        Ok(self.spans().count_documents(stopped).await?)
+    }
+
+    /// Whether usages of an open span of this target reach beyond a moment.
+    pub(super) async fn is_sampled_beyond(&self, target: &Target, moment: i64) -> Result<bool> {
+        let mut beyond = doc! { "end": null, "processing.last_interval.end": { "$gt": moment } };
+        for (name, id) in Target::FIELDS.into_iter().zip(target.ids()) {
+            beyond.insert(format!("target.{name}"), id);
+        }
+        Ok(self.spans().count_documents(beyond).await? > 0)
+    }
+
     fn programs(&self) -> impl Iterator<Item = &Program> {
         self.workers.iter().chain([&self.receiver])
     }
 
     /// The addresses of everything that runs, and requests to try.
-    pub(super) fn addresses(&self, verification: Option<&Verification>) -> String {
+    pub(super) fn addresses(&self, verification: Option<&str>) -> String {
         let receiver = self.receiver.base_url();
-        let verification = verification.map(|verification| {
-            let line = verification.command_line();
+        let verification = verification.map(|line| {
             format!(
-                "Whether all of this is billed to the millisecond, worked out anew:\n{line}\n\n"
+                "Whether all of this is billed to the millisecond, worked out again:\n{line}\n\n"
             )
         });
         let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
@@ -223,6 +249,21 @@ fn lock(folder: &Path) -> Result<File> {
     }
 }
 
+/// Read as the receiver reads it: what a majority has.
+fn spans(database: &Database) -> Collection<Document> {
+    let options = CollectionOptions::builder().read_concern(ReadConcern::majority());
+    database.collection_with_options("spans", options.build())
+}
+
+/// A moment in UTC, as people read it.
+fn in_words(millis: i64) -> String {
+    let moment = DateTime::from_timestamp_millis(millis);
+    moment.map_or_else(
+        || millis.to_string(),
+        |moment| moment.format("%F %T%.3f").to_string(),
+    )
+}
+
 async fn database_server(folder: &Path) -> Result<(Option<ReplicaSet>, String)> {
     if let Ok(uri) = std::env::var(DB_URI_VARIABLE) {
         eprintln!("mongod: the one that {DB_URI_VARIABLE} names");
@@ -257,7 +298,7 @@ async fn prepare_database(database: &Database, is_ours: bool, keep: bool) -> Res
             .await
             .context("dropping the data of an earlier run");
     }
-    let spans = spans::collection(database).count_documents(doc! {}).await?;
+    let spans = spans(database).count_documents(doc! {}).await?;
     let name = database.name();
     ensure!(
         spans == 0,

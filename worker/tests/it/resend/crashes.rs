@@ -1,80 +1,39 @@
 //! Workers that die between the steps of a resend.
 
-use std::sync::Arc;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
-use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp};
-use sampler_store::memory::MemoryStore;
-use sampler_store::{EntryKey, Resends, StoreError};
-use uuid::Uuid;
+use sampler_domain::EntryState;
+use sampler_store::StoreError;
+use sampler_store_testing::faulty::{Fault, FaultyStore};
 
 use super::{another_skipped, assert_right, entry, resend, skipped, until_settled};
 use crate::world::{MINUTE, World, options, run_with};
 
-/// A store that fails: each call by its number, before or after it was carried out.
-struct Faulty {
-    inner: Arc<MemoryStore>,
-    calls: AtomicUsize,
-    fails_at: usize,
-    is_done: bool,
-}
+/// The calls of one resend.
+const STEPS: [&str; 6] = [
+    "mark_resend",
+    "withheld_of",
+    "takes_back_uncounted",
+    "accept_resent",
+    "has_resend",
+    "end_resend",
+];
 
-impl Faulty {
-    async fn call<T>(
-        &self,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        if number < self.fails_at {
-            return call.await;
+/// Fails a step by its number, before or after it was carried out, and all that follow.
+fn dies_at(number: usize, is_done: bool) -> impl Fn(&'static str, String) -> Option<Fault> {
+    let calls = AtomicUsize::new(0);
+    move |method, _| {
+        if !STEPS.contains(&method) {
+            return None;
         }
-        // From then on, the worker might as well be dead.
-        if number == self.fails_at && self.is_done {
-            call.await?;
+        let error = || StoreError::Unknown("the answer was lost".into());
+        match calls.fetch_add(1, Ordering::Relaxed).cmp(&number) {
+            Less => None,
+            Equal if is_done => Some(Fault::AnswerLost(error())),
+            // From then on, the worker might as well be dead.
+            Equal | Greater => Some(Fault::NotDone(error())),
         }
-        Err(StoreError::Unknown("the answer was lost".into()))
-    }
-}
-
-#[async_trait]
-impl Resends for Faulty {
-    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
-        self.call(self.inner.mark_resend(entry, resend)).await
-    }
-
-    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.inner.due_resends(now, limit).await
-    }
-
-    async fn postpone_resend(
-        &self,
-        entry: &EntryKey,
-        act: Uuid,
-        due_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.inner.postpone_resend(entry, act, due_at).await
-    }
-
-    async fn accept_resent(
-        &self,
-        entry: &Entry,
-        acceptance: &Acceptance,
-    ) -> Result<bool, StoreError> {
-        self.call(self.inner.accept_resent(entry, acceptance)).await
-    }
-
-    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
-        self.call(self.inner.has_resend(entry, act)).await
-    }
-
-    async fn end_resend(
-        &self,
-        entry: &EntryKey,
-        act: Uuid,
-        refusal: Option<&LastError>,
-    ) -> Result<(), StoreError> {
-        self.call(self.inner.end_resend(entry, act, refusal)).await
     }
 }
 
@@ -88,14 +47,9 @@ async fn a_worker_that_dies_at_any_step_leaves_nothing_wrong() {
         let second = another_skipped(&world).await;
         assert!(resend(&world, &first, 7).await);
         assert!(resend(&world, &second, 8).await);
-        let faulty = Faulty {
-            inner: world.store.clone(),
-            calls: AtomicUsize::new(0),
-            fails_at: step / 2,
-            is_done: step % 2 == 1,
-        };
         let mut parts = world.parts();
-        parts.resends = Arc::new(faulty);
+        let faults = dies_at(step / 2, step % 2 == 1);
+        parts.ledger = FaultyStore::new(world.store.clone(), faults);
         let worker = run_with(parts, options("w"));
         world.pass(MINUTE / 2).await;
         worker.kill();

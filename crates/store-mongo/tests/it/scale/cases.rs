@@ -2,11 +2,11 @@
 
 use bson::oid::ObjectId;
 use sampler_domain::{ClientId, Granularities, Granularity, Id, SpanId, SpanState, WindowLength};
-use sampler_store::contract::support::{at, id};
 use sampler_store::{
-    AuditQuery, BacklogQuery, Backlogs, CauseQuery, Lookup, Queries, SpanQuery, StoreError,
-    SumQuery, SuspendedCause, TargetFilter,
+    AuditQuery, BacklogQuery, CauseQuery, Events, Lookup, Operating, ReadConcern, Reading,
+    SpanQuery, StoreError, SumQuery, SuspendedCause, TargetFilter,
 };
+use sampler_store_testing::support::{at, id};
 
 use super::collections::{
     ACTED_ON, ASKED, CAUSES, DAYS, HOUR, INSTANCES, OF_FIRST, SUSPENDED, Size,
@@ -62,7 +62,10 @@ impl Case {
 
 impl Question {
     /// Asks; says how many items there are on the page.
-    pub(crate) async fn ask(&self, store: &(impl Queries + Backlogs)) -> Result<usize, StoreError> {
+    pub(crate) async fn ask(
+        &self,
+        store: &(impl Events + Reading + Operating),
+    ) -> Result<usize, StoreError> {
         Ok(match self {
             Self::Spans(query) => store.spans(query).await?.spans.len(),
             Self::Span(id) => store.span(id, None).await?.into_iter().count(),
@@ -76,7 +79,10 @@ impl Question {
             Self::Usage(id) => store.usage(id).await?.into_iter().count(),
             Self::Sums(query) => store.sums(query).await?.rows.len(),
             Self::Audit(query) => store.audit(query).await?.records.len(),
-            Self::LookUp(by) => store.look_up(&asked(ACTED_ON), by).await?.len(),
+            Self::LookUp(by) => store
+                .look_up(&asked(ACTED_ON), by, ReadConcern::Majority)
+                .await?
+                .len(),
             Self::Causes(query) => store.causes(query).await?.causes.len(),
             Self::Backlog => {
                 let query = BacklogQuery {
@@ -84,7 +90,7 @@ impl Question {
                     closing: None,
                     granularities: Granularities::all(Granularity::Hour),
                 };
-                usize::try_from(store.count(&query).await?.due).unwrap()
+                usize::try_from(store.count_backlog(&query).await?.due).unwrap()
             }
         })
     }

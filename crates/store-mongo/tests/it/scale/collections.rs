@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use mongodb::Database;
 use sampler_domain::partition::{PARTITIONS, partition_of};
 use sampler_domain::{Cause, Id, SUSPENDED_DUE_AT, Target};
-use sampler_store::contract::support::at;
+use sampler_store_testing::support::at;
 
 /// The first spans are asked for. They are of so many instances.
 pub(crate) const ASKED: i64 = 1_000;

@@ -1,0 +1,137 @@
+//! The documents of the API, each once: the receiver writes them, the console and the command line
+//! read them, and the `OpenAPI` description is made from them.
+//!
+//! Ids are plain texts: the original Sampler accepted ids that a receiver refuses today. The verifier
+//! has types of its own, because it shares nothing with the programs
+//! (`docs/adr/030-a-verifier-that-shares-no-code.md`).
+
+mod batches;
+mod causes;
+mod control;
+mod events;
+mod operations;
+mod problem;
+mod snapshots;
+mod spans;
+mod usages;
+
+pub use sampler_domain::{Timestamp, text};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+pub use batches::{Batch, BatchResult, DryRun, PostedUsage};
+pub use causes::{Cause, Resumed};
+pub use control::{Control, ControlRequest, ControllerSettings, SamplingControl, StartRates};
+pub use events::{CloudEvent, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent};
+pub use operations::{
+    Act, Backlog, Closing, Healthy, Instance, InstanceState, Reason, SkipRequest,
+};
+pub use problem::{FieldError, Problem, ProblemType};
+pub use snapshots::{
+    Differs, InstanceWithoutSpan, OpenWithoutInstance, Said, Snapshot, SnapshotInstance,
+    SnapshotReport,
+};
+pub use spans::{Delivery, LastError, Plan, Proof, Span};
+pub use usages::{Amount, Sum, Usage};
+
+/// Milliseconds since the epoch, UTC. The schema of a [`Timestamp`].
+#[derive(ToSchema)]
+#[schema(
+    minimum = 0,
+    maximum = 253_402_300_800_000_i64,
+    example = 1_795_176_611_766_i64
+)]
+pub struct Moment(#[allow(dead_code, reason = "only its schema is used")] i64);
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct List<T> {
+    pub items: Vec<T>,
+}
+
+/// The target: the six ids of a resource and its customer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[allow(clippy::struct_field_names, reason = "these are the names of the API")]
+pub struct Target {
+    #[schema(
+        example = "43a8d88a-3ae8-47a8-a82f-f5dd336b1b4c",
+        min_length = 1,
+        max_length = 1024
+    )]
+    pub organization_id: String,
+    #[schema(
+        example = "78f79e6a-566c-40bd-aed4-ba129d4b858e",
+        min_length = 1,
+        max_length = 1024
+    )]
+    pub space_id: String,
+    #[schema(
+        example = "a1e7d724-b6a8-4efd-bcac-2ee03bf61a72",
+        min_length = 1,
+        max_length = 1024
+    )]
+    pub consumer_id: String,
+    #[schema(example = "postgres", min_length = 1, max_length = 1024)]
+    pub resource_id: String,
+    #[schema(example = "large", min_length = 1, max_length = 1024)]
+    pub plan_id: String,
+    #[schema(
+        example = "982c6024-4f5c-48e8-a64b-cf72d30df7dc",
+        min_length = 1,
+        max_length = 1024
+    )]
+    pub resource_instance_id: String,
+}
+
+/// A quantity that is used all the while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Measure {
+    #[schema(example = "memory", min_length = 1, max_length = 1024)]
+    pub measure: String,
+    /// A number, a string, an object or a list.
+    #[schema(example = 512)]
+    pub quantity: Value,
+}
+
+/// A stretch of time. It ends before it starts where something is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Interval {
+    #[schema(value_type = Moment)]
+    pub start: Timestamp,
+    #[schema(value_type = Moment)]
+    pub end: Timestamp,
+}
+
+impl From<sampler_domain::Target> for Target {
+    fn from(target: sampler_domain::Target) -> Self {
+        Self {
+            organization_id: target.organization_id.into(),
+            space_id: target.space_id.into(),
+            consumer_id: target.consumer_id.into(),
+            resource_id: target.resource_id.into(),
+            plan_id: target.plan_id.into(),
+            resource_instance_id: target.resource_instance_id.into(),
+        }
+    }
+}
+
+impl From<&sampler_domain::Measure> for Measure {
+    fn from(measure: &sampler_domain::Measure) -> Self {
+        Self {
+            measure: measure.measure.to_string(),
+            quantity: measure.quantity.as_json().clone(),
+        }
+    }
+}
+
+impl From<sampler_domain::Interval> for Interval {
+    fn from(sampler_domain::Interval { start, end }: sampler_domain::Interval) -> Self {
+        Self { start, end }
+    }
+}
+
+/// The measures of a document.
+pub fn measures(measures: &[sampler_domain::Measure]) -> Vec<Measure> {
+    measures.iter().map(Measure::from).collect()
+}

@@ -1,0 +1,102 @@
+//! Problem documents (RFC 9457).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// A problem document (RFC 9457). Some kinds have further members.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+// Gateways leave members out.
+#[serde(default)]
+pub struct Problem {
+    #[schema(example = "urn:sampler:problem:invalid-event", required)]
+    pub r#type: String,
+    #[schema(required)]
+    pub title: String,
+    #[schema(minimum = 400, maximum = 599, required)]
+    pub status: u16,
+    /// The details of this occurrence, in full sentences.
+    #[schema(required)]
+    pub detail: String,
+    /// The fields that are wrong, up to 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub members: Map<String, Value>,
+}
+
+impl Problem {
+    /// The last word of its type, such as `open-span`.
+    pub fn name(&self) -> &str {
+        self.r#type.rsplit([':', '/']).next().unwrap_or_default()
+    }
+}
+
+/// A field, a header or a parameter that is wrong: one of the three names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct FieldError {
+    /// A JSON Pointer into the body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "#/timestamp", nullable = false)]
+    pub pointer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub header: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub parameter: Option<String>,
+    #[schema(required)]
+    pub detail: String,
+}
+
+impl FieldError {
+    /// An error in the field at a JSON Pointer; `detail` is a full sentence.
+    pub fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            pointer: Some(pointer.into()),
+            detail: detail.into(),
+            ..Self::default()
+        }
+    }
+
+    /// An error in a header.
+    pub fn of_header(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            header: Some(name.into()),
+            detail: detail.into(),
+            ..Self::default()
+        }
+    }
+
+    /// An error in a parameter of the query.
+    pub fn of_parameter(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            parameter: Some(name.into()),
+            detail: detail.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The name of what is wrong.
+    pub fn place(&self) -> &str {
+        let named = [&self.pointer, &self.parameter, &self.header];
+        named
+            .into_iter()
+            .flatten()
+            .next()
+            .map_or("", String::as_str)
+    }
+}
+
+/// A kind of problem, and what is done about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemType {
+    pub r#type: String,
+    pub title: String,
+    pub status: u16,
+    pub when: String,
+    pub provider: String,
+    pub operator: String,
+}

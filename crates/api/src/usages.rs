@@ -1,0 +1,112 @@
+//! Usages, and their sums.
+
+use sampler_domain::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+use utoipa::ToSchema;
+
+use crate::{Interval, Measure, Moment};
+
+/// A usage: an entry of the ledger, or the one that is planned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    #[schema(example = "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c")]
+    pub id: String,
+    pub span: String,
+    pub interval: Interval,
+    #[schema(value_type = Moment)]
+    pub timestamp: Timestamp,
+    /// In ms; negative where it takes something back.
+    pub duration: i64,
+    /// As it is posted to Abacus: the measures of the start, then `duration`.
+    pub measured_usage: Vec<Measure>,
+    #[schema(example = "accepted")]
+    pub state: String,
+    pub attempts: u32,
+    #[schema(value_type = Moment)]
+    pub planned_at: Timestamp,
+    #[schema(value_type = Option<Moment>, required)]
+    pub accepted_at: Option<Timestamp>,
+    #[schema(required)]
+    pub status: Option<u16>,
+    #[schema(required)]
+    pub location: Option<String>,
+    #[schema(required)]
+    pub error: Option<String>,
+    /// It was skipped, and a post of it had no answer: it may count upstream.
+    pub unanswered: bool,
+    /// It takes back what did not count upstream. It is not sent before that is.
+    pub withheld: bool,
+}
+
+impl Usage {
+    pub fn is_backward(&self) -> bool {
+        self.duration < 0
+    }
+
+    /// Whether it can be sent again.
+    pub fn is_resendable(&self) -> bool {
+        matches!(self.state.as_str(), "skipped" | "set_aside") && !self.withheld
+    }
+
+    /// Whether Abacus has it, as far as is known.
+    pub fn is_billed(&self) -> bool {
+        matches!(self.state.as_str(), "accepted" | "counted")
+    }
+
+    /// Whether no answer is awaited any more.
+    pub fn is_answered(&self) -> bool {
+        !matches!(self.state.as_str(), "planned" | "refused")
+    }
+}
+
+/// The sum of the usages of a group in a window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Sum {
+    pub window: Interval,
+    /// The fields that were grouped by, in the order in which they were asked for.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    pub group: Map<String, Value>,
+    pub usages: u64,
+    /// In ms.
+    #[schema(value_type = Option<f64>, required)]
+    pub duration: Option<Number>,
+    pub measures: Vec<Amount>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Amount {
+    #[schema(example = "memory")]
+    pub measure: String,
+    /// Quantity × duration in ms; null where a quantity is no number.
+    #[schema(value_type = Option<f64>, required)]
+    pub amount: Option<Number>,
+}
+
+impl Sum {
+    /// The value of a field that was grouped by.
+    pub fn field(&self, name: &str) -> &str {
+        let value = self.group.get(name).and_then(Value::as_str);
+        value.unwrap_or_default()
+    }
+
+    /// The duration in ms, where it is a whole number.
+    pub fn millis(&self) -> Option<i64> {
+        self.duration.as_ref()?.as_i64()
+    }
+
+    /// The duration in ms, as the API writes it.
+    pub fn duration(&self) -> String {
+        self.duration
+            .as_ref()
+            .map(Number::to_string)
+            .unwrap_or_default()
+    }
+
+    /// The amount of a measure, as the API writes it; empty where it has none.
+    pub fn amount(&self, measure: &str) -> String {
+        let found = self.measures.iter().find(|it| it.measure == measure);
+        let amount = found.and_then(|it| it.amount.as_ref());
+        amount.map(Number::to_string).unwrap_or_default()
+    }
+}

@@ -1,0 +1,122 @@
+//! The intervals that a span has sampled and that never counted upstream: skipped by an operator, or
+//! set aside by Abacus (`docs/adr/048-what-never-counted.md`).
+//!
+//! A late stop takes back what was sampled too much. What never counted must not be taken back
+//! upstream: the window would count less than nothing. So the span knows these intervals, and the
+//! piece that takes one back is withheld: it is planned and noted like any other, but not posted. If the
+//! usage is sent again later, the piece that was withheld is sent after it.
+
+use crate::{EntryState, Interval, Span, Timestamp};
+
+/// How many intervals a span knows. Each takes an operator's action, or a fault upstream.
+pub const UNCOUNTED_MAX: usize = 500;
+
+/// Why an interval does not count upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NotCounted {
+    /// An operator skipped its usage.
+    Skipped {
+        /// A post of it had no answer, so it may count all the same.
+        unanswered: bool,
+    },
+    /// Abacus accepted its usage, and set it aside later.
+    SetAside,
+}
+
+/// A sampled interval that does not count upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Uncounted {
+    /// The interval of the usage, which leads forwards.
+    pub interval: Interval,
+    /// Why it does not count.
+    pub reason: NotCounted,
+}
+
+impl NotCounted {
+    /// The state of the usage in the ledger.
+    pub const fn state(self) -> EntryState {
+        match self {
+            Self::Skipped { .. } => EntryState::Skipped,
+            Self::SetAside => EntryState::SetAside,
+        }
+    }
+
+    /// The reason of a usage that is in this state; none for one that counts, or is not answered yet.
+    pub const fn of(state: EntryState, unanswered: bool) -> Option<Self> {
+        match state {
+            EntryState::Skipped => Some(Self::Skipped { unanswered }),
+            EntryState::SetAside => Some(Self::SetAside),
+            EntryState::Planned
+            | EntryState::Refused
+            | EntryState::Accepted
+            | EntryState::Counted => None,
+        }
+    }
+
+    /// Whether a post of the usage had no answer.
+    pub const fn is_unanswered(self) -> bool {
+        matches!(self, Self::Skipped { unanswered: true })
+    }
+}
+
+impl Uncounted {
+    /// Whether `moment` lies in it, or is its end.
+    fn reaches(&self, moment: Timestamp) -> bool {
+        self.interval.start < moment && moment <= self.interval.end
+    }
+}
+
+impl Span {
+    /// The interval that does not count and that reaches to `moment`, if there is one.
+    pub(crate) fn uncounted_at(&self, moment: Timestamp) -> Option<&Uncounted> {
+        let uncounted = self.processing.uncounted.iter();
+        uncounted.rev().find(|it| it.reaches(moment))
+    }
+
+    /// The last moment before `moment` at which an interval ends that does not count.
+    pub(crate) fn uncounted_before(&self, moment: Timestamp) -> Option<Timestamp> {
+        let ends = self.processing.uncounted.iter().map(|it| it.interval.end);
+        ends.filter(|end| *end < moment).max()
+    }
+
+    /// Why an interval that leads backwards takes back nothing that counts, if it does not.
+    pub(crate) fn withholds(&self, interval: Interval) -> Option<NotCounted> {
+        let uncounted = self.uncounted_at(interval.start)?;
+        interval
+            .takes_back(uncounted.interval)
+            .then_some(uncounted.reason)
+    }
+
+    /// Adds an interval that does not count. Where there are too many, the oldest is forgotten: a stop
+    /// that is late by that much takes it back as if it counted.
+    pub(crate) fn add_uncounted(&mut self, uncounted: Uncounted) {
+        if uncounted.interval.end <= uncounted.interval.start {
+            return;
+        }
+        let known = &mut self.processing.uncounted;
+        known.retain(|it| it.interval != uncounted.interval);
+        if known.len() >= UNCOUNTED_MAX {
+            known.remove(0);
+        }
+        known.push(uncounted);
+    }
+
+    /// Removes an interval: its usage counts now.
+    pub(crate) fn remove_uncounted(&mut self, interval: Interval) {
+        self.processing
+            .uncounted
+            .retain(|it| it.interval != interval);
+    }
+
+    /// Whether the span knows that this interval does not count.
+    pub fn knows_uncounted(&self, interval: Interval) -> bool {
+        let mut known = self.processing.uncounted.iter();
+        known.any(|it| it.interval == interval)
+    }
+
+    /// Whether the planned interval is withheld, and takes back a part of `interval`.
+    pub fn plans_to_withhold(&self, interval: Interval) -> bool {
+        let planned = self.processing.planned.as_ref();
+        planned.is_some_and(|it| it.withheld.is_some() && it.interval.takes_back(interval))
+    }
+}

@@ -1,0 +1,216 @@
+//! How both programs start: they read the settings, log, connect to the database, and serve health,
+//! metrics and their own routes until they are asked to stop.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::Router;
+use sampler_domain::Timestamp;
+use sampler_metrics::Registry;
+use sampler_service::environment::{Clock, SystemClock};
+use sampler_service::health::Health;
+use sampler_service::http::{HttpMetrics, Port, Tls, bind, bind_metrics, serve};
+use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
+use sampler_service::metrics::{self, Readers};
+use sampler_service::platform::Identity;
+use sampler_service::settings::{Program, Reader, Variables, load_from_process};
+use sampler_service::telemetry;
+use sampler_settings::CommonSettings;
+use sampler_steering::{Describe, InstanceReports};
+use sampler_store::{Instance, InstanceProgram};
+use sampler_store_mongo::{MigrationError, MongoStore};
+use tokio::net::TcpListener;
+use url::Url;
+
+pub trait ProgramSettings: Sized + Send + 'static {
+    /// Reads and checks them. `None` if that is not possible; the reader knows why.
+    fn read(reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// Those that both programs have.
+    fn common(&self) -> &CommonSettings;
+
+    /// The addresses that are called with tokens, with the names of their settings.
+    fn called(&self) -> Vec<(&'static str, &Url)>;
+}
+
+/// A program that has started: what `body` of [`run`] goes on with.
+pub struct Start {
+    pub program: &'static Program,
+    pub shutdown: Shutdown,
+    pub clock: Arc<dyn Clock>,
+    pub store: Arc<MongoStore>,
+    pub health: Health,
+    /// The metrics of HTTP, of the log and of the store are registered.
+    pub registry: Registry,
+    http: HttpMetrics,
+    settings: CommonSettings,
+    started_at: Timestamp,
+    index: Option<String>,
+}
+
+/// Runs a program: reads its settings, sets up the log, then runs `body` until it is asked to stop.
+pub fn run<S, B, F>(program: &'static Program, body: B) -> ExitCode
+where
+    S: ProgramSettings,
+    B: FnOnce(S, Start) -> F + Send + 'static,
+    F: Future<Output = anyhow::Result<()>> + Send,
+{
+    let settings = match load_from_process(program, S::read) {
+        Ok(settings) => settings,
+        Err(exit) => return exit.report(),
+    };
+    let common = settings.common().clone();
+    let identity = Identity::of_this_process();
+    let (name, version) = (program.name, program.version);
+    let traces = common.traces.options(name, version, &common.security);
+    let telemetry = match telemetry::init(&common.log, &identity, traces.as_ref()) {
+        Ok(telemetry) => telemetry,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    identity.announce(name, version);
+    common.database.announce();
+    let variables = Variables::of_this_process();
+    common.security.announce(&settings.called(), &variables);
+    let counts = telemetry.counts();
+    let index = identity.index().map(str::to_owned);
+    let end = run_until_stopped(|shutdown| async move {
+        let mut start = Start::new(program, common, index, shutdown).await?;
+        counts.register(&mut start.registry);
+        body(settings, start).await
+    });
+    drop(telemetry);
+    end.into()
+}
+
+impl Start {
+    async fn new(
+        program: &'static Program,
+        settings: CommonSettings,
+        index: Option<String>,
+        shutdown: Shutdown,
+    ) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let started_at = clock.now();
+        let store = MongoStore::connect(settings.database.options(program.name)).await?;
+        let mut health = Health::new(shutdown.clone());
+        if let Some(check) = settings.security.health_check()? {
+            health.require_credentials(check);
+        }
+        let (http, mut registry) = (
+            HttpMetrics::default(),
+            Registry::new(program.name, program.version),
+        );
+        http.register(&mut registry);
+        store.register_metrics(&mut registry);
+        Ok(Self {
+            program,
+            shutdown,
+            clock,
+            store: Arc::new(store),
+            health,
+            registry,
+            http,
+            settings,
+            started_at,
+            index,
+        })
+    }
+
+    /// The reports of this instance to all others. `describe` adds what only the program knows.
+    pub fn reports(
+        &self,
+        name: String,
+        program: InstanceProgram,
+        describe: Describe,
+    ) -> InstanceReports {
+        let instance = Instance {
+            index: self.index.clone(),
+            version: Some(self.program.version.to_owned()),
+            started_at: Some(self.started_at),
+            ..Instance::new(name, program)
+        };
+        InstanceReports {
+            store: self.store.clone(),
+            health: self.health.clone(),
+            shutdown: self.shutdown.clone(),
+            instance,
+            describe,
+        }
+    }
+
+    /// Listens, to serve `routes`, the health checks and the metrics.
+    ///
+    /// # Errors
+    /// If an address cannot be listened on.
+    pub async fn listen(
+        self,
+        tls: Option<Tls>,
+        readers: Readers,
+        routes: Router,
+    ) -> anyhow::Result<Listening> {
+        let registry = Arc::new(self.registry);
+        let apart = bind_metrics(&self.settings.http).await?;
+        let port = Port {
+            listener: bind(&self.settings.http).await?,
+            tls,
+            metrics: self.http,
+        };
+        let routes = routes
+            .merge(self.health.routes())
+            .merge(metrics::routes(&registry, readers));
+        Ok(Listening {
+            port,
+            apart,
+            routes,
+            registry,
+            shutdown: self.shutdown,
+        })
+    }
+}
+
+/// A program that listens.
+pub struct Listening {
+    port: Port,
+    apart: Option<TcpListener>,
+    routes: Router,
+    registry: Arc<Registry>,
+    shutdown: Shutdown,
+}
+
+impl Listening {
+    /// Serves until the shutdown.
+    ///
+    /// # Errors
+    /// If a listener has no address.
+    pub async fn serve(self) -> anyhow::Result<()> {
+        let (served, apart) = tokio::join!(
+            serve(self.port, self.routes, &self.shutdown),
+            metrics::serve_apart(self.apart, &self.registry, &self.shutdown),
+        );
+        served.and(apart).context("serving HTTP")
+    }
+}
+
+/// Prepares the database, as soon as that is possible. Returns false if the program was asked to stop
+/// before.
+///
+/// # Errors
+/// Why it cannot be prepared; [`UnusableSettings`] where settings would have to be others.
+pub async fn migrate(store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<bool> {
+    let migrated = store.migrate_when_possible(shutdown.soft().cancelled());
+    migrated.await.map_err(unprepared)
+}
+
+fn unprepared(error: MigrationError) -> anyhow::Error {
+    let is_misconfiguration = error.is_misconfiguration();
+    let error = anyhow::Error::from(error).context("preparing the database");
+    if is_misconfiguration {
+        anyhow::Error::from(UnusableSettings::new(&format!("{error:#}")))
+    } else {
+        error
+    }
+}

@@ -1,0 +1,34 @@
+//! The settings that both programs read.
+
+use sampler_service::security::SecuritySettings;
+use sampler_service::settings::{HttpSettings, LogSettings, Reader, TraceSettings};
+
+use crate::DatabaseSettings;
+
+/// The settings that both programs have.
+#[derive(Clone, Debug)]
+pub struct CommonSettings {
+    /// The addresses to listen on.
+    pub http: HttpSettings,
+    /// The database of the spans.
+    pub database: DatabaseSettings,
+    /// The level and the format of the log.
+    pub log: LogSettings,
+    /// The export of traces.
+    pub traces: TraceSettings,
+    /// The credentials, and the checks of callers.
+    pub security: SecuritySettings,
+}
+
+impl CommonSettings {
+    /// Reads them.
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            http: HttpSettings::read(reader),
+            database: DatabaseSettings::read(reader),
+            log: LogSettings::read(reader),
+            traces: TraceSettings::read(reader),
+            security: SecuritySettings::read(reader),
+        }
+    }
+}

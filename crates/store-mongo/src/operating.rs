@@ -1,0 +1,85 @@
+//! The interface of operators and of what steers the programs: each call is in the file that its line
+//! names.
+
+use async_trait::async_trait;
+use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
+use sampler_store::{
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, Instance,
+    KeptControl, Operating, Published, StoreError,
+};
+use uuid::Uuid;
+
+use crate::{MongoStore, audit, backlog, causes, changes, control, instances, resends};
+
+#[async_trait]
+impl Operating for MongoStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        audit::record_act(self, record).await
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
+        audit::settle_act(self, id, outcome).await
+    }
+
+    async fn change_by_operator(
+        &self,
+        act: Uuid,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        changes::change(self, span, change, Some(act), now).await
+    }
+
+    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
+        causes::resume_by_operator(self, cause, by).await
+    }
+
+    async fn resend_by_operator(
+        &self,
+        entry: &EntryKey,
+        resend: &Resend,
+    ) -> Result<bool, StoreError> {
+        resends::mark_resend(self, entry, resend).await
+    }
+
+    async fn control(&self) -> Result<KeptControl, StoreError> {
+        control::control(self).await
+    }
+
+    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
+        control::set_control(self, control, version).await
+    }
+
+    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
+        control::controller(self).await
+    }
+
+    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
+        control::set_controller(self, state).await
+    }
+
+    async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        backlog::count_backlog(self, query).await
+    }
+
+    async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        backlog::publish_backlog(self, backlog).await
+    }
+
+    async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        backlog::published_backlog(self).await
+    }
+
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
+        backlog::report_rate(self, worker, rate).await
+    }
+
+    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
+        instances::report_instance(self, instance).await
+    }
+
+    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
+        instances::withdraw_instance(self, name).await
+    }
+}

@@ -1,0 +1,96 @@
+//! Reads spans: one by its id, and all of them page by page.
+
+use bson::raw::RawDocument;
+use bson::{Document, doc};
+use mongodb::Cursor;
+use mongodb::options::FindOptions;
+use sampler_domain::{Span, SpanId, Target};
+use sampler_store::{Page, StoreError};
+use tracing::error;
+
+use crate::MongoStore;
+use crate::call::{CallError, take_spans};
+use crate::document::{Unreadable, id_from_bson, id_to_bson};
+use crate::resolve::readable;
+use crate::unreadable::{Identity, decoded, name_of, span_in};
+
+/// A page of all spans, in the order of `_id`. Bounds of an index compare values of all types, so
+/// ids that are texts have their place in this order, too.
+pub(crate) async fn page_of_spans(
+    store: &MongoStore,
+    after: Option<&SpanId>,
+    limit: usize,
+) -> Result<Page, StoreError> {
+    let mut filter = doc! { "_id": { "$type": ["objectId", "string"] } };
+    let mut options = store.link.find_options(limit, doc! { "_id": 1 }, "_id_");
+    if let Some(after) = after.map(id_to_bson) {
+        filter.insert("$nor", [doc! { "_id": &after }]);
+        options.min = Some(doc! { "_id": after });
+    }
+    // The next page begins after a readable id, so this one may be longer.
+    options.limit = None;
+    let mut cursor = Some(store.cursor(filter, options).await?);
+    let (mut page, mut count) = (Page::default(), limit);
+    while let Some(open) = cursor.take() {
+        let (documents, rest) = store.link.run(take_spans(open, count)).await?;
+        for raw in &documents {
+            store.add(&mut page, raw);
+        }
+        let last = documents.last().filter(|_| rest.is_some());
+        page.next = last.and_then(|last| span_id(last).ok());
+        cursor = rest.filter(|_| page.next.is_none());
+        count = 1;
+    }
+    Ok(page)
+}
+
+pub(crate) async fn find(
+    store: &MongoStore,
+    id: &SpanId,
+    target: &Target,
+) -> Result<Option<Span>, StoreError> {
+    let (link, mut filter) = (store.link.clone(), store.link.shard_key_filter(target));
+    filter.insert("_id", id_to_bson(id));
+    let options = store.link.find_options(1, doc! {}, "_id_");
+    let find = async move { link.find(filter, options).await };
+    let found = store.link.run(find).await?;
+    found.first().map(readable).transpose()
+}
+
+impl MongoStore {
+    /// A cursor over the documents that match, with majority read concern.
+    pub(crate) async fn cursor(
+        &self,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Cursor<Document>, CallError> {
+        let spans = self.link.collection.clone();
+        let find = async move { spans.find(filter).with_options(options).await };
+        self.link.run(find).await
+    }
+
+    fn add(&self, page: &mut Page, raw: &RawDocument) {
+        match span_in(raw) {
+            Ok(span) => page.spans.push(span),
+            Err(problem) => {
+                page.unreadable += 1;
+                if self.is_news("page", raw) {
+                    let name = name_of(raw);
+                    error!(code = "page.unreadable", span.id = %name, error = %problem, "a document is no span that can be read");
+                }
+            }
+        }
+    }
+
+    /// Whether an unreadable document must be logged now.
+    pub(crate) fn is_news(&self, of: &'static str, raw: &RawDocument) -> bool {
+        self.link.logged.is_news(of, &name_of(raw))
+    }
+}
+
+/// The id of a span, even if the rest of the document is unreadable.
+pub(crate) fn span_id(raw: &RawDocument) -> Result<SpanId, Unreadable> {
+    let id = Identity::of(raw).map(|id| decoded(&id.filter()));
+    let id = id.transpose()?.unwrap_or_default();
+    id_from_bson(id.get("_id"))
+}

@@ -1,0 +1,64 @@
+//! The worker's interface: each call is in the file that its line names.
+
+use async_trait::async_trait;
+use sampler_domain::{Change, Changed, Id, Policy, Span, SpanId, Target, Timestamp};
+use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError, Work};
+
+use crate::{MongoStore, adopt, changes, cleanup, due, slack, span_scan, spans, workers};
+
+#[async_trait]
+impl Work for MongoStore {
+    fn due(&self, query: DueQuery) -> DuePages {
+        due::due(self, &query)
+    }
+
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        spans::find(self, id, target).await
+    }
+
+    async fn change(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        changes::change(self, span, change, None, now).await
+    }
+
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+        span_scan::spans_of(self, partition, from, page)
+    }
+
+    async fn adopt(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Adopted, StoreError> {
+        adopt::adopt(self, policy, now, limit).await
+    }
+
+    async fn completed_before(
+        &self,
+        cutoff: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Finished>, StoreError> {
+        cleanup::completed_before(self, cutoff, limit).await
+    }
+
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        cleanup::remove(self, finished).await
+    }
+
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        slack::largest_slack(self).await
+    }
+
+    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
+        workers::heartbeat(self, worker).await
+    }
+
+    async fn leave(&self, worker: &str) -> Result<(), StoreError> {
+        workers::leave(self, worker).await
+    }
+}

@@ -1,0 +1,86 @@
+//! The interface of operators, and of what steers the programs: their actions, the audit trail, the
+//! control, the backlog, and the reports of the instances.
+
+use async_trait::async_trait;
+use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
+use uuid::Uuid;
+
+use crate::{
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, Instance,
+    KeptControl, Published, StoreError,
+};
+
+/// How many acts a span names, the last ones. An act whose answer was lost is looked for at once, and
+/// each act needs a span that was suspended again, so it is among them.
+pub const ACTS_NAMED: usize = 8;
+
+/// Carries out acts of operators, and publishes what all instances read. Each act is in the audit trail
+/// before it is carried out.
+#[async_trait]
+pub trait Operating: Send + Sync + 'static {
+    /// Keeps a record, before its act is carried out. A record that is kept already stays as it is.
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
+
+    /// Notes how the act of a record ended.
+    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
+
+    /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
+    /// still is as it was read. The span keeps the id of the act, so a change that was made is told
+    /// as made, whatever has changed the span since.
+    async fn change_by_operator(
+        &self,
+        act: Uuid,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError>;
+
+    /// Marks the cause, so that workers resume all spans that are suspended under it by then, some
+    /// at a time; by the time that a worker finds it, if that is earlier. Returns whether there is such
+    /// a cause.
+    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError>;
+
+    /// Has a worker send a usage again ([`crate::Ledger::mark_resend`]). Says
+    /// whether its entry is marked by this.
+    async fn resend_by_operator(
+        &self,
+        entry: &EntryKey,
+        resend: &Resend,
+    ) -> Result<bool, StoreError>;
+
+    /// The settings of operators; the default, at version 0, if there are none.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] where somebody else has written it so that it cannot be read.
+    async fn control(&self) -> Result<KeptControl, StoreError>;
+
+    /// Replaces what is set, if its version is this one. Returns whether it did.
+    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError>;
+
+    /// The last state of the controller; `None` if it never ran, or the document cannot be read.
+    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError>;
+
+    /// Replaces what the controller has decided, if its version is one less. Returns whether it did.
+    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError>;
+
+    /// Counts the backlog. The cost grows with the number of due spans, but far less than reading
+    /// them all would cost. Idle and complete spans cost nothing.
+    async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError>;
+
+    /// Publishes a count to all instances.
+    async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError>;
+
+    /// The last count; `None` if there is none, or its document cannot be read.
+    async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError>;
+
+    /// Says how many intervals a worker does in a second. It counts as long as the worker is alive
+    /// ([`crate::Work::heartbeat`]); the rate of an unknown worker is not kept.
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError>;
+
+    /// Keeps how an instance is, in place of what it reported before. The first report of a name
+    /// removes reports that are not shown any more.
+    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError>;
+
+    /// Removes an instance that has ended.
+    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError>;
+}

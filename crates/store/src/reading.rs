@@ -1,0 +1,242 @@
+//! The reading API's interface: spans, usages and their sums.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use sampler_domain::{CauseId, Entry, Id, Span, SpanId, SpanState, Target, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, KeptCause, SeenInstance, StoreError,
+    SumPage, SumQuery,
+};
+
+/// Conditions on the fields of a target: each that is given must be the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetFilter([Option<Id>; 6]);
+
+impl TargetFilter {
+    /// Sets the condition on a field of [`Target::FIELDS`], by its name. Returns whether there is one
+    /// of that name.
+    pub fn set(&mut self, name: &str, id: Id) -> bool {
+        let index = Target::FIELDS.iter().position(|field| *field == name);
+        if let Some(index) = index {
+            self.0[index] = Some(id);
+        }
+        index.is_some()
+    }
+
+    /// The condition on a field.
+    pub fn get(&self, name: &str) -> Option<&Id> {
+        let index = Target::FIELDS.iter().position(|field| *field == name)?;
+        self.0[index].as_ref()
+    }
+
+    /// All conditions, by the names of the fields.
+    pub fn conditions(&self) -> impl Iterator<Item = (&'static str, &Id)> {
+        let all = Target::FIELDS.into_iter().zip(&self.0);
+        all.filter_map(|(name, id)| Some((name, id.as_ref()?)))
+    }
+
+    /// The one target that meets all conditions, where each field has one.
+    pub fn target(&self) -> Option<Target> {
+        let fields = self.0.iter().map(|id| id.as_ref().map(Id::as_str));
+        let fields: Vec<&str> = fields.collect::<Option<_>>()?;
+        Some(Target::from_store(fields.try_into().ok()?))
+    }
+
+    /// Whether a target meets all conditions.
+    pub fn matches(&self, target: &Target) -> bool {
+        let fields = target.fields().into_iter().zip(&self.0);
+        fields
+            .into_iter()
+            .all(|((_, id), wanted)| wanted.as_ref().is_none_or(|wanted| wanted == id))
+    }
+}
+
+/// The position of a span in a list: its start, then its id. Neither ever changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SpanPosition {
+    /// When the usage started.
+    pub start: Timestamp,
+    /// The span.
+    pub id: SpanId,
+}
+
+/// The query for a list of spans.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanQuery {
+    /// Only spans of these targets. The organization, the resource or the instance must be among
+    /// the conditions: the indexes begin with one of these.
+    pub target: TargetFilter,
+    /// Only spans of these resources; none where all are meant.
+    pub resources: Option<Vec<Id>>,
+    /// Only spans in this state.
+    pub state: Option<SpanState>,
+    /// Only spans that are suspended under this cause.
+    pub cause: Option<CauseId>,
+    /// Only spans that run at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only spans that start before this moment.
+    pub to: Option<Timestamp>,
+    /// Only spans behind this one.
+    pub after: Option<SpanPosition>,
+    /// The most spans of a page.
+    pub limit: usize,
+}
+
+impl SpanQuery {
+    /// The names of the fields by which spans are found, the one that finds the fewest first.
+    pub const NARROWING: [&'static str; 3] =
+        ["resource_instance_id", "organization_id", "resource_id"];
+
+    /// The field by which the spans are to be found, and the condition on it.
+    pub fn narrowed_by(&self) -> Option<(&'static str, &Id)> {
+        Self::NARROWING
+            .into_iter()
+            .find_map(|name| Some((name, self.target.get(name)?)))
+    }
+
+    /// Whether a span is in the state that is asked for, and suspended under the cause.
+    pub fn has_state(&self, span: &Span) -> bool {
+        let suspended = span.processing.suspended.as_ref();
+        self.state.is_none_or(|state| state == span.state())
+            && (self.cause.is_none() || self.cause == suspended.map(|it| it.cause))
+    }
+
+    /// Whether a span belongs in the list, wherever the list begins.
+    pub fn matches(&self, span: &Span) -> bool {
+        let resources = self.resources.as_ref();
+        self.target.matches(&span.target)
+            && resources.is_none_or(|ids| ids.contains(&span.target.resource_id))
+            && self.has_state(span)
+            && span.overlaps(self.from, self.to)
+    }
+}
+
+/// A span, and what only the store knows of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedSpan {
+    /// The span.
+    pub span: Span,
+    /// When it needs a worker next; `None` if an original Sampler started it and it is not adopted
+    /// yet.
+    pub due_at: Option<Timestamp>,
+}
+
+impl ListedSpan {
+    /// The position of the span in a list.
+    pub fn position(&self) -> SpanPosition {
+        SpanPosition {
+            start: self.span.start,
+            id: self.span.id.clone(),
+        }
+    }
+}
+
+/// A cause, how many spans are suspended under it, and how many usages were set aside for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspendedCause {
+    /// The cause.
+    pub kept: KeptCause,
+    /// How many spans. No more than [`SuspendedCause::COUNT_MAX`] are counted for one answer: where there
+    /// are more, each cause of a block is counted up to an even part of that.
+    pub spans: u64,
+    /// How many usages, counted in the same way.
+    pub set_aside: u64,
+}
+
+impl SuspendedCause {
+    /// Spans that are counted for one answer.
+    pub const COUNT_MAX: usize = 100_000;
+
+    /// Causes of a block, in which the largest comes first.
+    pub const BLOCK: usize = 1_000;
+
+    /// Whether the cause is to be shown: something is left of it.
+    pub fn is_needed(&self) -> bool {
+        self.spans > 0 || self.set_aside > 0
+    }
+
+    /// Its position in a list: the largest comes first.
+    pub fn position(&self) -> (Reverse<u64>, Reverse<u64>, Timestamp, CauseId) {
+        let (since, id) = (self.kept.since, self.kept.id);
+        (Reverse(self.spans), Reverse(self.set_aside), since, id)
+    }
+}
+
+/// Some spans of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanPage {
+    /// The spans, the newest start first.
+    pub spans: Vec<ListedSpan>,
+    /// The position up to which the list was read, if there may be more behind it.
+    pub next: Option<SpanPosition>,
+}
+
+/// Some of all spans.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// Spans.
+    pub spans: Vec<Span>,
+    /// How many documents are no spans that could be read.
+    pub unreadable: u64,
+    /// The last id that was read, if there may be more behind it.
+    pub next: Option<SpanId>,
+}
+
+/// Reads spans, usages and the audit trail, as a majority has them. It changes nothing, and reads a
+/// bounded amount for each answer.
+#[async_trait]
+pub trait Reading: Send + Sync + 'static {
+    /// Spans of a list, the newest start first. A page may hold fewer spans than its limit, or none,
+    /// and still have a next one: as much as one answer may cost was read, and few matched. Each
+    /// span that matches all the while is on exactly one page.
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError>;
+
+    /// The span whose id is written so; none where it is not of one of these resources.
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<ListedSpan>, StoreError>;
+
+    /// Causes under which spans are suspended or usages were set aside, those with the most spans
+    /// first. A page may hold fewer than its limit, or none, and still have a next one. Each cause that
+    /// is there all the while is on exactly one page.
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError>;
+
+    /// One cause, also where no span is suspended under it.
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError>;
+
+    /// Up to `limit` entries of the ledger for a span, which were planned at a later version than
+    /// `after`. A usage that is planned and not answered is on the span.
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError>;
+
+    /// The entry of a usage, by the id of the usage.
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
+
+    /// The sums of usages of the ledger. A page may hold fewer rows than its limit, or none, and
+    /// still have a next one. [`StoreError::Overloaded`] where even one window has too many usages
+    /// to be added up in time.
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError>;
+
+    /// Records of the audit trail, the newest first.
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
+
+    /// All that have reported within [`INSTANCE_SHOWN`](crate::INSTANCE_SHOWN), and live workers that report nothing but
+    /// heartbeats: receivers before workers, those that run longest first. [`INSTANCES_MAX`](crate::INSTANCES_MAX) at the
+    /// most. A report that cannot be read is left out.
+    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError>;
+
+    /// Up to `limit` spans after the id `after`, in an order of the store's own. A span that exists
+    /// during the whole scan is on exactly one page. With majority read concern.
+    async fn page_of_spans(&self, after: Option<&SpanId>, limit: usize)
+    -> Result<Page, StoreError>;
+}

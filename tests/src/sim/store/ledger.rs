@@ -1,0 +1,195 @@
+//! The ledger as one process sees it: calls get lost, late or slow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
+use sampler_store::{
+    Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
+};
+use uuid::Uuid;
+
+use super::super::mutant::Mutant;
+use super::super::server::EntryInsert;
+use super::super::world::{World, pause};
+use super::SimStore;
+
+#[async_trait]
+impl Ledger for SimStore {
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        let (state, guid) = (entry.state, entry.usage_guid.clone());
+        let insert = EntryInsert { entry, lifetime };
+        if self.has(Mutant::EntryAfterNote) {
+            let entries = self.entries.clone();
+            let tick = self.connection.world.setup.scale.tick;
+            tokio::spawn(async move {
+                pause(Duration::from_millis(tick.unsigned_abs())).await;
+                entries.submit(Arc::new(insert)).await
+            });
+            return Ok(state);
+        }
+        let written = self.entries.submit(Arc::new(insert)).await;
+        self.note_lost_if_failed(&written, Some(&guid));
+        written
+    }
+
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
+        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
+        let what = move || format!(" {named:?}");
+        let work = async move {
+            world.store.expire(&finished).await?;
+            world.remove_expired();
+            Ok(())
+        };
+        self.connection.call("expire", what, work).await
+    }
+
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let store = &self.connection.world.store;
+        store.entries(span, target, after, limit).await
+    }
+
+    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
+        let (key, resend) = (entry.clone(), resend.clone());
+        let call = self.call("mark_resend", |world| async move {
+            world.store.mark_resend(&key, &resend).await
+        });
+        let marked = call.await;
+        self.note_lost_if_failed(&marked, Some(&entry.usage_guid));
+        marked
+    }
+
+    async fn withheld_of(&self, entry: &Entry) -> Result<Vec<Entry>, StoreError> {
+        let entry = entry.clone();
+        self.call("withheld_of", |world| async move {
+            world.store.withheld_of(&entry).await
+        })
+        .await
+    }
+
+    async fn takes_back_uncounted(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let entry = entry.clone();
+        self.call("takes_back_uncounted", |world| async move {
+            world.store.takes_back_uncounted(&entry).await
+        })
+        .await
+    }
+
+    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.call("due_resends", |world| async move {
+            let mut due = world.store.due_resends(now, limit).await?;
+            if world.setup.mutant == Mutant::ResendsBeforeTheNote {
+                for entry in &mut due {
+                    world.pass_for_noted(entry);
+                }
+            }
+            Ok(due)
+        })
+        .await
+    }
+
+    async fn postpone_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let entry = entry.clone();
+        self.call("postpone_resend", move |world| async move {
+            world.store.postpone_resend(&entry, act, due_at).await
+        })
+        .await
+    }
+
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        acceptance: &Acceptance,
+    ) -> Result<bool, StoreError> {
+        let (read, acceptance) = (entry.clone(), acceptance.clone());
+        let call = self.call("accept_resent", |world| async move {
+            let accepted = world.store.accept_resent(&read, &acceptance).await?;
+            if accepted {
+                world.note_accepted_again(&read.resent(&acceptance));
+            }
+            Ok(accepted)
+        });
+        let accepted = call.await;
+        self.note_lost_if_failed(&accepted, Some(&entry.usage_guid));
+        accepted
+    }
+
+    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
+        let entry = entry.clone();
+        self.call("has_resend", move |world| async move {
+            world.store.has_resend(&entry, act).await
+        })
+        .await
+    }
+
+    async fn end_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        let (entry, refusal) = (entry.clone(), refusal.cloned());
+        self.call("end_resend", move |world| async move {
+            world.store.end_resend(&entry, act, refusal.as_ref()).await
+        })
+        .await
+    }
+
+    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
+        let query = query.clone();
+        self.call("unconfirmed", |world| async move {
+            world.store.unconfirmed(&query).await
+        })
+        .await
+    }
+
+    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
+        let confirmed = confirmed.to_vec();
+        self.call("confirm", |world| async move {
+            let notes = confirmed.iter();
+            let made = notes.filter(|(read, confirmation)| world.confirm(read, confirmation));
+            Ok(made.count() as u64)
+        })
+        .await
+    }
+}
+
+impl World {
+    /// A planted bug: the span seems to have noted what the entry says, and to be none that counts it.
+    fn pass_for_noted(&self, entry: &mut Entry) {
+        let span = self.store.with(|table| table.find(&entry.span).cloned());
+        if span.is_some_and(|span| span.processing.version <= entry.version) {
+            entry.version = -1;
+        }
+    }
+
+    /// The store notes one answer; says whether it did.
+    fn confirm(&self, read: &Unconfirmed, confirmation: &Confirmation) -> bool {
+        let entry = self.store.with(|table| {
+            let is_noted = table.confirm(read, confirmation);
+            let kept = table.entry(&read.usage_guid).filter(|_| is_noted);
+            kept.map(|kept| kept.entry.clone())
+        });
+        let Some(entry) = entry else {
+            return false;
+        };
+        self.note_confirmed(&entry);
+        if let Confirmation::SetAside { .. } = confirmation {
+            self.operate_on_entry(&entry);
+        }
+        true
+    }
+}

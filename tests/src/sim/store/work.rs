@@ -1,0 +1,152 @@
+//! Spans and the other workers as one process sees them: calls get lost, late or slow.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt};
+use sampler_domain::{Change, Changed, Id, Policy, Span, SpanId, Target, Timestamp};
+use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError, Work};
+
+use super::super::mutant::Mutant;
+use super::super::server::Changing;
+use super::{Connection, DuePage, SimStore};
+
+#[async_trait]
+impl Work for SimStore {
+    fn due(&self, query: DueQuery) -> DuePages {
+        let now = query.now;
+        let search = (self.clone(), self.connection.world.store.due(query));
+        stream::try_unfold(search, move |(store, mut pages)| async move {
+            let what = move || format!(" by {now}");
+            let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
+            let DuePage(mut page, pages) = store.connection.call("due", what, work).await?;
+            store.connection.world.as_read(page.iter_mut().flatten());
+            Ok(page.map(|page| (page, (store, pages))))
+        })
+        .boxed()
+    }
+
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        let (id, target) = (id.clone(), target.clone());
+        self.call("find", |world| async move {
+            let mut found = world.store.find(&id, &target).await?;
+            world.as_read(found.iter_mut());
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        span: &Span,
+        change: &Change,
+        _now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let mut change = change.clone();
+        if self.has(Mutant::RetriesByOwnClock)
+            && let Change::Failed { failure, .. } = &mut change
+        {
+            let error = self.connection.clock_error.load(Ordering::Relaxed);
+            failure.retry_at = failure.retry_at.plus(error);
+        }
+        let is_dropped = match change {
+            Change::Resent { .. } => self.has(Mutant::TotalsForgetResends),
+            Change::SetAside { .. } => self.has(Mutant::SetAsideUnknownToSpan),
+            _ => false,
+        };
+        if is_dropped {
+            return Ok(Changed::Made);
+        }
+        let lost = match &change {
+            Change::Failed { failure, .. } => {
+                span.processing.planned.iter().find(|_| failure.unanswered)
+            }
+            _ => None,
+        };
+        let lost = lost.map(|planned| planned.usage_guid.clone());
+        let changing = Changing::new(&self.connection.world, span, &change);
+        let changed = self.changes.submit(Arc::new(changing)).await;
+        // Nobody learns any more that no answer came.
+        if let Some(guid) = lost.filter(|_| !matches!(changed, Ok(Changed::Made))) {
+            let Connection { world, life, .. } = &self.connection;
+            world.note_lost(life, Some(&guid));
+        }
+        changed
+    }
+
+    /// The auditor is off: it would fill the virtual time.
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+        self.connection.world.store.spans_of(partition, from, page)
+    }
+
+    async fn adopt(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Adopted, StoreError> {
+        let policy = policy.clone();
+        self.call("adopt", |world| async move {
+            world.store.adopt(&policy, now, limit).await
+        })
+        .await
+    }
+
+    async fn completed_before(
+        &self,
+        cutoff: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Finished>, StoreError> {
+        let world = Arc::clone(&self.connection.world);
+        let what = move || format!(" {cutoff}");
+        let work = async move { world.store.completed_before(cutoff, limit).await };
+        self.connection.call("completed_before", what, work).await
+    }
+
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
+        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
+        let what = move || format!(" {named:?}");
+        let work = async move {
+            let mut spans = Vec::new();
+            let find = |id: &SpanId| world.store.with(|table| table.find(id).cloned());
+            for span in &finished {
+                spans.extend(find(&span.id));
+            }
+            let removed = world.store.remove(&finished).await?;
+            for span in &spans {
+                if find(&span.id).is_none() {
+                    world.note_removed(span.clone());
+                }
+            }
+            Ok(removed)
+        };
+        self.connection.call("remove", what, work).await
+    }
+
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        let world = Arc::clone(&self.connection.world);
+        let work = async move { world.store.largest_slack().await };
+        self.connection
+            .call("largest_slack", String::new, work)
+            .await
+    }
+
+    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
+        let worker = worker.to_owned();
+        self.call("heartbeat", |world| async move {
+            world.store.heartbeat(&worker).await
+        })
+        .await
+    }
+
+    async fn leave(&self, worker: &str) -> Result<(), StoreError> {
+        let worker = worker.to_owned();
+        self.call(
+            "leave",
+            |world| async move { world.store.leave(&worker).await },
+        )
+        .await
+    }
+}

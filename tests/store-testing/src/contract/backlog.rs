@@ -1,0 +1,204 @@
+//! The backlog: spans that wait for the workers.
+
+use sampler_domain::granularity::GranularityOverride;
+use sampler_domain::{ClosingMonth, Granularities, Granularity, Span, Timestamp};
+use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published, StopOutcome};
+
+use crate::support::{
+    Changing, Shared, Store, at, done, failure, last_refusal, plan_to, started, stop, target,
+};
+
+const HOUR: i64 = 3_600_000;
+
+/// By hours, `millis` after the present.
+fn query(millis: i64) -> BacklogQuery {
+    BacklogQuery {
+        now: at(millis),
+        closing: None,
+        granularities: Granularities::all(Granularity::Hour),
+    }
+}
+
+async fn count(store: &dyn Store, query: &BacklogQuery) -> Backlog {
+    store.count_backlog(query).await.expect("the store answers")
+}
+
+/// A span that started an hour ago, with its first interval planned.
+async fn planned(store: &dyn Store, name: &str) -> Span {
+    let span = started(store, name, name, -HOUR).await;
+    done(store.plan(&span, plan_to(&span, 0), at(0), at(0)).await)
+}
+
+pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &Shared) {
+    let store = &**store;
+    assert_eq!(count(store, &query(0)).await, Backlog::default());
+    started(store, "due", "due", -5 * HOUR / 2).await;
+    let idle = started(store, "idle", "idle", -3 * HOUR).await;
+    done(store.postpone(&idle, at(1)).await);
+    let complete = started(store, "complete", "complete", -4 * HOUR).await;
+    done(store.complete(&complete, at(0)).await);
+    let one = Backlog {
+        due: 1,
+        oldest: Some(at(-5 * HOUR / 2)),
+        span_millis: 5 * HOUR / 2,
+        intervals: 3,
+        ..Backlog::default()
+    };
+    assert_eq!(count(store, &query(0)).await, one);
+    // A stop beyond which too much was sampled: sampling goes back.
+    let back = started(store, "back", "back", -3 * HOUR).await;
+    let back = done(store.plan(&back, plan_to(&back, 0), at(0), at(0)).await);
+    done(
+        store
+            .executed(&back, sampler_domain::Next::Wait, at(0), at(HOUR))
+            .await,
+    );
+    assert_eq!(stop(store, None, "back", -HOUR).await, StopOutcome::Ended);
+    // Its usage is tried again later; until then it still waits.
+    let failed = planned(store, "failed").await;
+    done(store.failed(&failed, failure("away", at(HOUR))).await);
+    let suspended = planned(store, "suspended").await;
+    done(
+        store
+            .failed(&suspended, last_refusal("no mapping", 0))
+            .await,
+    );
+    let all = Backlog {
+        due: 3,
+        span_millis: 5 * HOUR / 2 + HOUR + HOUR,
+        intervals: 5,
+        suspended: 1,
+        ..one
+    };
+    assert_eq!(count(store, &query(0)).await, all);
+    // It fell due at the end of its interval, and not when it is tried again.
+    let span = started(store, "now", "now", 0).await;
+    assert_eq!(span.start, at(0));
+    let late = count(store, &query(2 * HOUR)).await;
+    assert_eq!((late.due, late.oldest), (5, Some(at(-5 * HOUR / 2))));
+}
+
+pub async fn the_backlog_counts_each_granularity_by_its_intervals(store: &Shared) {
+    let store = &**store;
+    started(store, "a", "a", -2 * HOUR).await;
+    let of = |resource_id: &str, plan_id: Option<&str>, granularity| GranularityOverride {
+        resource_id: resource_id.to_owned(),
+        plan_id: plan_id.map(str::to_owned),
+        granularity,
+    };
+    let (resource, plan) = (target("a").resource_id, target("a").plan_id);
+    let (resource, plan) = (resource.as_str(), plan.as_str());
+    let cases = [
+        (vec![], 2),
+        (vec![of(resource, None, Granularity::Minute)], 120),
+        (vec![of("$another", None, Granularity::Minute)], 2),
+        (
+            vec![
+                of(resource, None, Granularity::Minute),
+                of(resource, Some(plan), Granularity::Day),
+            ],
+            1,
+        ),
+        (vec![of(resource, Some("another"), Granularity::Month)], 2),
+    ];
+    for (overrides, expected) in cases {
+        let granularities = Granularities::new(Granularity::Hour, overrides.clone());
+        let query = BacklogQuery {
+            granularities: granularities.expect("none is there twice"),
+            ..query(0)
+        };
+        let counted = count(store, &query).await;
+        assert_eq!(counted.intervals, expected, "{overrides:?}");
+    }
+}
+
+pub async fn a_closing_month_has_left_what_is_not_sampled_of_it(store: &Shared) {
+    let store = &**store;
+    // It ended an hour ago, and spans fall due half an hour after a boundary.
+    let month = ClosingMonth {
+        start: at(-30 * 24 * HOUR),
+        end: at(-HOUR),
+        last_regular_due_at: at(-HOUR / 2),
+    };
+    let during = |millis| BacklogQuery {
+        closing: Some(month),
+        ..query(millis)
+    };
+    let left = async |millis| {
+        let closing = count(store, &during(millis)).await.closing;
+        let ClosingBacklog {
+            start,
+            end,
+            spans,
+            intervals,
+        } = closing.expect("it is closing");
+        assert_eq!((start, end), (month.start, month.end));
+        (spans, intervals)
+    };
+    assert_eq!(left(0).await, (0, 0));
+    let open = started(store, "open", "open", -4 * HOUR).await;
+    done(store.postpone(&open, month.last_regular_due_at).await);
+    started(store, "new", "new", -HOUR / 4).await;
+    // It is left before it falls due.
+    assert_eq!(left(-HOUR + 1).await, (1, 3));
+    assert_eq!(left(0).await, (1, 3));
+    let failed = started(store, "failed", "failed", -3 * HOUR / 2).await;
+    let plan = plan_to(&failed, -HOUR);
+    let failed = done(store.plan(&failed, plan, at(-HOUR), at(-HOUR)).await);
+    done(store.failed(&failed, failure("away", at(HOUR))).await);
+    assert_eq!(left(0).await, (2, 4));
+    let open = done(store.plan(&open, plan_to(&open, -HOUR), at(0), at(0)).await);
+    let next = sampler_domain::Next::Wait;
+    done(store.executed(&open, next, at(0), at(HOUR)).await);
+    assert_eq!(left(0).await, (1, 1));
+}
+
+pub async fn what_was_counted_is_told_to_all(store: &Shared) {
+    assert_eq!(store.published_backlog().await.ok(), Some(None));
+    let backlog = Backlog {
+        due: 7,
+        oldest: Some(at(-1)),
+        span_millis: 8,
+        intervals: 9,
+        suspended: 10,
+        rate: 0.5,
+        closing: Some(ClosingBacklog {
+            start: Timestamp::MIN,
+            end: at(0),
+            spans: 11,
+            intervals: 12,
+        }),
+        cost: 13,
+    };
+    for backlog in [backlog, Backlog::default()] {
+        store
+            .publish_backlog(&backlog)
+            .await
+            .expect("the store answers");
+        let published = store.published_backlog().await.expect("the store answers");
+        let Published { value, age } = published.expect("it was published");
+        assert_eq!(value, backlog);
+        assert!((0..60_000).contains(&age), "{age}");
+    }
+}
+
+pub async fn the_rates_of_live_workers_add_up(store: &Shared) {
+    let store = &**store;
+    let rate = async || count(store, &query(0)).await.rate.to_string();
+    let report = async |worker, rate| {
+        let reported = store.report_rate(worker, rate).await;
+        reported.expect("the store answers");
+    };
+    report("a", 1.5).await;
+    assert_eq!(rate().await, "0", "nobody knows that worker");
+    for worker in ["a", "b"] {
+        store.heartbeat(worker).await.expect("the store answers");
+    }
+    report("a", 1.5).await;
+    report("b", 2.0).await;
+    assert_eq!(rate().await, "3.5");
+    store.heartbeat("a").await.expect("the store answers");
+    assert_eq!(rate().await, "3.5", "a heartbeat keeps it");
+    store.leave("b").await.expect("the store answers");
+    assert_eq!(rate().await, "1.5");
+}

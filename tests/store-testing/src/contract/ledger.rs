@@ -1,0 +1,285 @@
+//! Entries of the ledger, and the totals that prove them.
+
+use std::sync::Arc;
+
+use sampler_domain::{
+    Acceptance, Entry, EntryState, Interval, LastError, Next, Planned, Span, SpanId, Totals,
+};
+use sampler_store::{Entries, StopOutcome};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    Changing, Shared, Store, at, done, failure, finished, kept, plan_to, refusal, started, stop,
+    target,
+};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+/// The span with a plan up to `millis`.
+async fn planned(store: &dyn Store, name: &str, millis: i64) -> Span {
+    let span = started(store, name, name, -DAY).await;
+    done(
+        store
+            .plan(&span, plan_to(&span, millis), at(0), at(0))
+            .await,
+    )
+}
+
+/// The entry of what is planned for a span, as it is written once Abacus has it.
+fn entry(span: &Span) -> Entry {
+    let acceptance = Acceptance {
+        at: at(7),
+        status: Some(202),
+        location: Some("https://abacus/v1/metering/collected/usage/1".to_owned()),
+    };
+    Entry::of_accepted(span, acceptance).expect("it is planned")
+}
+
+async fn write(store: &dyn Store, entry: Entry) -> EntryState {
+    store
+        .write_entry(entry, DAY)
+        .await
+        .expect("the store answers")
+}
+
+async fn all_of(store: &dyn Store, span: &Span) -> Vec<Entry> {
+    let entries = store.entries(&span.id, &span.target, None, 1_000).await;
+    let entries = entries.expect("the store answers");
+    assert_eq!((entries.unreadable, entries.next), (0, None));
+    entries.entries
+}
+
+pub async fn totals_count_what_is_executed(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    assert_eq!(span.processing.totals, Totals::from(at(-DAY)));
+    let mut span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    for end in [0, -2 * HOUR] {
+        let next = Next::Planned(plan_to(&span.executed(), end));
+        span = done(store.executed(&span, next, at(0), at(0)).await);
+        assert_eq!(span.difference(), 0);
+        assert_eq!(kept(store, "a").await, span);
+    }
+    assert_eq!(stop(store, None, "i", -2 * HOUR).await, StopOutcome::Ended);
+    let span = kept(store, "a").await;
+    let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
+    let expected = Totals {
+        since: at(-DAY),
+        first_version: Some(2),
+        billed: 22 * HOUR,
+        skipped: 0,
+        unanswered: 0,
+        usages: 3,
+    };
+    assert_eq!(span.processing.totals, expected);
+    assert_eq!(kept(store, "a").await, span);
+}
+
+pub async fn a_refusal_is_told_until_the_execution(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    let away = failure("connection refused", at(HOUR));
+    let span = done(store.failed(&span, away).await);
+    assert_eq!(span.processing.refused_at, None);
+    let span = done(store.failed(&span, refusal("none", 3, at(HOUR))).await);
+    let refused = done(
+        store
+            .failed(&span, refusal("no mapping", 5, at(HOUR)))
+            .await,
+    );
+    let expected = LastError {
+        at: at(5),
+        status: Some(400),
+        error: "no mapping".to_owned(),
+    };
+    assert_eq!(refused.processing.last_error, Some(expected));
+    assert_eq!(refused.processing.refused_at, Some(at(3)));
+    assert_eq!(kept(store, "a").await, refused);
+    let shown = Entry::of_planned(&refused).expect("it is planned");
+    assert_eq!(shown.state, EntryState::Refused);
+    let after = done(
+        store
+            .executed(&refused, Next::Wait, at(HOUR), at(HOUR))
+            .await,
+    );
+    assert_eq!(after.processing.last_error, None);
+    assert_eq!(after.processing.refused_at, None);
+    assert_eq!(kept(store, "a").await, after);
+}
+
+pub async fn an_entry_is_kept_as_it_was_given(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    let refused = done(
+        store
+            .failed(&span, refusal("no mapping", 5, at(HOUR)))
+            .await,
+    );
+    let entry = entry(&refused);
+    assert_eq!(entry.attempts, 2);
+    assert_eq!(write(store, entry.clone()).await, EntryState::Accepted);
+    assert_eq!(all_of(store, &span).await, [entry]);
+    let bare = planned(store, "b", -HOUR).await;
+    let bare = Entry {
+        planned_at: at(1),
+        skipped_at: Some(at(2)),
+        state: EntryState::Skipped,
+        error: Some("no mapping".to_owned()),
+        ..Entry::of_planned(&bare).expect("it is planned")
+    };
+    assert_eq!(write(store, bare.clone()).await, EntryState::Skipped);
+    assert_eq!(all_of(store, &kept(store, "b").await).await, [bare]);
+}
+
+/// Two workers post the same usage, or one that died is followed by another.
+pub async fn what_was_written_first_of_a_usage_stays(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    let first = entry(&span);
+    write(store, first.clone()).await;
+    let later = Entry {
+        accepted_at: None,
+        skipped_at: Some(at(9)),
+        state: EntryState::Skipped,
+        ..first.clone()
+    };
+    for _ in 0..2 {
+        assert_eq!(write(store, later.clone()).await, EntryState::Accepted);
+    }
+    assert_eq!(all_of(store, &span).await, [first]);
+}
+
+pub async fn of_64_entries_of_one_usage_one_is_kept(store: &Shared) {
+    let span = planned(&**store, "a", -HOUR).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..64 {
+        let (store, mut entry) = (Arc::clone(store), entry(&span));
+        entry.accepted_at = Some(at(number));
+        tasks.spawn(async move { write(&*store, entry).await });
+    }
+    for state in tasks.join_all().await {
+        assert_eq!(state, EntryState::Accepted);
+    }
+    assert_eq!(all_of(&**store, &span).await.len(), 1);
+}
+
+/// Also where some of those that share a command are there before.
+pub async fn of_64_entries_each_has_its_own_answer(store: &Shared) {
+    let mut tasks = JoinSet::new();
+    let mut spans = Vec::new();
+    for number in 0..64_i64 {
+        let span = planned(&**store, &number.to_string(), -HOUR).await;
+        if number % 3 == 0 {
+            let skipped = Entry {
+                skipped_at: Some(at(1)),
+                state: EntryState::Skipped,
+                ..Entry::of_planned(&span).expect("it is planned")
+            };
+            write(&**store, skipped).await;
+        }
+        spans.push(span);
+    }
+    for (number, span) in spans.iter().enumerate() {
+        let (store, entry) = (Arc::clone(store), entry(span));
+        tasks.spawn(async move { (number, write(&*store, entry).await) });
+    }
+    for (number, state) in tasks.join_all().await {
+        let expected = if number % 3 == 0 {
+            EntryState::Skipped
+        } else {
+            EntryState::Accepted
+        };
+        assert_eq!(state, expected, "{number}");
+    }
+}
+
+pub async fn entries_come_page_by_page_in_the_order_of_their_plans(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    for version in [3, 9, 5, 11, 7] {
+        let entry = Entry {
+            version,
+            usage_guid: format!("guid {version}"),
+            ..entry(&span)
+        };
+        write(store, entry).await;
+    }
+    for limit in [1, 2, 5, 6] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.entries(&span.id, &span.target, after, limit).await;
+            let Entries { entries, next, .. } = page.expect("the store answers");
+            assert!(entries.len() <= limit);
+            seen.extend(entries.iter().map(|entry| entry.version));
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, [3, 5, 7, 9, 11], "{limit} at a time");
+    }
+}
+
+pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    let other = planned(store, "b", -HOUR).await;
+    write(store, entry(&span)).await;
+    assert_eq!(all_of(store, &other).await, []);
+    let elsewhere = store.entries(&span.id, &target("c"), None, 10).await;
+    assert_eq!(elsewhere.expect("the store answers").entries, []);
+    let mut text = Span {
+        id: SpanId::Text("own id".to_owned()),
+        ..span.clone()
+    };
+    let interval = Interval {
+        start: at(0),
+        end: at(HOUR),
+    };
+    text.processing.planned = Some(Planned {
+        interval,
+        usage_guid: "of a text".to_owned(),
+        planned_at: at(1),
+        withheld: None,
+    });
+    write(store, entry(&text)).await;
+    assert_eq!(all_of(store, &text).await, [entry(&text)]);
+    assert_eq!(all_of(store, &span).await, [entry(&span)]);
+}
+
+/// A store removes what has expired when it gets round to it, which no test waits for.
+/// A start that was sent again after a restore has another `_id`, and its usages have the same ids.
+pub async fn an_entry_is_kept_once_whatever_span_names_it(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", 0).await;
+    let first = entry(&span);
+    assert_eq!(write(store, first.clone()).await, EntryState::Accepted);
+    let mut again = first;
+    again.span = SpanId::new(at(0), 7);
+    assert_eq!(write(store, again).await, EntryState::Accepted);
+    assert_eq!(all_of(store, &span).await.len(), 1);
+}
+
+pub async fn entries_outlive_their_span(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    assert_eq!(stop(store, None, "a", -HOUR).await, StopOutcome::Ended);
+    let span = store.find(&span.id, &span.target).await;
+    let span = span.expect("the store answers").expect("it is there");
+    let year = Entry {
+        accepted_at: Some(at(400 * DAY)),
+        ..entry(&span)
+    };
+    store
+        .write_entry(year.clone(), 4_000 * DAY)
+        .await
+        .expect("the store answers");
+    done(store.executed(&span, Next::Complete, at(0), at(0)).await);
+    let finished = [finished(&span)];
+    for _ in 0..2 {
+        store.expire(&finished).await.expect("the store answers");
+    }
+    assert_eq!(store.remove(&finished).await.ok(), Some(1));
+    assert_eq!(all_of(store, &span).await, [year]);
+}

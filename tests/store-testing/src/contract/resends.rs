@@ -1,0 +1,418 @@
+//! Usages that are sent again: the mark on an entry, and the totals of its span.
+
+use sampler_domain::{
+    Acceptance, Change, Changed, Entry, EntryState, Interval, LastError, Next, NotCounted, Resend,
+    Resent, Skip, Span, Timestamp,
+};
+use sampler_store::{EntryKey, StopOutcome};
+use uuid::Uuid;
+
+use crate::support::{
+    Changing, Shared, Store, at, done, finished, kept, last_refusal, plan_to, started, stop,
+};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+/// A span whose first hour was given up, and the entry of that.
+async fn skipped(store: &dyn Store, name: &str) -> (Span, Entry) {
+    let span = started(store, name, name, -HOUR).await;
+    let span = done(store.plan(&span, plan_to(&span, 0), at(0), at(0)).await);
+    let span = done(store.failed(&span, last_refusal("none", 0)).await);
+    let planned = span.processing.planned.clone().expect("it is planned");
+    let skip = Skip {
+        usage_guid: planned.usage_guid,
+        at: at(1),
+        not_before: at(1),
+        act: Uuid::from_u128(1),
+    };
+    let change = Change::RequestSkip {
+        skip: skip.clone(),
+        suspension: span.processing.suspended.expect("it is suspended"),
+        due_at: at(1),
+    };
+    let span = made(store, &span, &change).await;
+    let entry = Entry::of_skipped(&span, skip.at).expect("it is planned");
+    let state = store.write_entry(entry.clone(), DAY).await;
+    assert_eq!(state.expect("the store answers"), EntryState::Skipped);
+    let change = Change::Skipped {
+        next: Next::Wait,
+        due_at: at(HOUR),
+    };
+    (made(store, &span, &change).await, entry)
+}
+
+async fn made(store: &dyn Store, span: &Span, change: &Change) -> Span {
+    let changed = store.change(span, change, at(0)).await;
+    assert_eq!(changed.expect("the store answers"), Changed::Made);
+    span.after(change)
+}
+
+fn resend(act: u128) -> Resend {
+    Resend {
+        act: Uuid::from_u128(act),
+        from: EntryState::Skipped,
+        at: at(5),
+        due_at: at(5),
+        acceptance: None,
+    }
+}
+
+fn acceptance(millis: i64) -> Acceptance {
+    Acceptance {
+        at: at(millis),
+        status: Some(202),
+        location: Some("https://abacus/usage/$1".to_owned()),
+    }
+}
+
+async fn mark(store: &dyn Store, entry: &Entry, resend: &Resend) -> bool {
+    let marked = store.mark_resend(&EntryKey::of(entry), resend).await;
+    marked.expect("the store answers")
+}
+
+async fn due(store: &dyn Store, millis: i64) -> Vec<Entry> {
+    let due = store.due_resends(at(millis), 10).await;
+    due.expect("the store answers")
+}
+
+async fn found(store: &dyn Store, entry: &Entry) -> Entry {
+    let found = store.usage(&entry.usage_guid).await;
+    found.expect("the store answers").expect("it is there")
+}
+
+async fn accept(store: &dyn Store, entry: &Entry, acceptance: &Acceptance) -> bool {
+    let accepted = store.accept_resent(entry, acceptance).await;
+    accepted.expect("the store answers")
+}
+
+pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Shared) {
+    let store = &**store;
+    let (_, entry) = skipped(store, "a").await;
+    assert_eq!(found(store, &entry).await, entry);
+    assert_eq!(store.usage("another").await.ok(), Some(None));
+    assert_eq!(due(store, 10).await, []);
+    assert!(mark(store, &entry, &resend(7)).await);
+    assert!(!mark(store, &entry, &resend(8)).await, "it is marked");
+    let marked = Entry {
+        resend: Some(resend(7)),
+        ..entry.clone()
+    };
+    assert_eq!(due(store, 4).await, []);
+    assert_eq!(due(store, 5).await, std::slice::from_ref(&marked));
+    let (key, act) = (EntryKey::of(&entry), Uuid::from_u128(7));
+    let other = Uuid::from_u128(8);
+    for (act, millis) in [(other, 90), (act, 50)] {
+        let postponed = store.postpone_resend(&key, act, at(millis)).await;
+        postponed.expect("the store answers");
+    }
+    assert_eq!(due(store, 49).await, []);
+    assert_eq!(due(store, 50).await.len(), 1);
+    assert!(
+        !accept(store, &entry, &acceptance(60)).await,
+        "it has no mark"
+    );
+    assert!(accept(store, &marked, &acceptance(60)).await);
+    assert!(!accept(store, &marked, &acceptance(70)).await, "once");
+    let accepted = found(store, &entry).await;
+    assert_eq!(accepted.state, EntryState::Accepted);
+    assert_eq!(accepted.accepted_at, Some(at(60)));
+    assert_eq!(accepted.skipped_at, entry.skipped_at);
+    assert_eq!((accepted.status, &accepted.error), (Some(202), &None));
+    assert_eq!(accepted.location, acceptance(60).location);
+    // The mark leads whoever comes next to the totals.
+    assert_eq!(due(store, 50).await, std::slice::from_ref(&accepted));
+    for (act, is_marked) in [(other, true), (act, false)] {
+        let ended = store.end_resend(&key, act, None).await;
+        ended.expect("the store answers");
+        let has = store.has_resend(&key, Uuid::from_u128(7)).await;
+        assert_eq!(has.expect("the store answers"), is_marked);
+    }
+    assert_eq!(due(store, 99).await, []);
+    let ended = Entry {
+        resend: None,
+        ..accepted
+    };
+    assert_eq!(found(store, &entry).await, ended);
+    assert!(!mark(store, &entry, &resend(9)).await, "Abacus has it");
+}
+
+pub async fn what_was_set_aside_is_accepted_again_and_stays_marked(store: &Shared) {
+    let store = &**store;
+    let (_, skipped) = skipped(store, "a").await;
+    let aside = Entry {
+        usage_guid: "set aside".to_owned(),
+        state: EntryState::SetAside,
+        accepted_at: Some(at(1)),
+        set_aside_at: Some(at(2)),
+        skipped_at: None,
+        error: Some("no such plan".to_owned()),
+        ..skipped
+    };
+    let written = store.write_entry(aside.clone(), DAY).await;
+    assert_eq!(written.expect("the store answers"), EntryState::SetAside);
+    assert!(
+        !mark(store, &aside, &resend(7)).await,
+        "it is in another state"
+    );
+    let resend = Resend {
+        from: EntryState::SetAside,
+        ..resend(7)
+    };
+    assert!(mark(store, &aside, &resend).await);
+    let marked = found(store, &aside).await;
+    let answer = Acceptance {
+        location: None,
+        ..acceptance(60)
+    };
+    assert!(accept(store, &marked, &answer).await);
+    let accepted = found(store, &aside).await;
+    assert_eq!(accepted.accepted_at, Some(at(1)));
+    assert_eq!(accepted.resent_at, Some(at(60)));
+    // The mark leads whoever comes next to the span.
+    assert_eq!(accepted.resend.as_ref(), Some(&resend));
+    assert_eq!(accepted.location, None);
+    assert_eq!(accepted, marked.resent(&answer));
+    let states = [1, 2, 59, 60].map(|millis| accepted.as_of(at(millis)));
+    let expected = [
+        EntryState::Accepted,
+        EntryState::SetAside,
+        EntryState::SetAside,
+        EntryState::Accepted,
+    ];
+    assert_eq!(states, expected.map(Some));
+}
+
+pub async fn a_refused_resend_ends_and_tells_why(store: &Shared) {
+    let store = &**store;
+    let (_, entry) = skipped(store, "a").await;
+    assert!(mark(store, &entry, &resend(7)).await);
+    let refusal = LastError {
+        at: at(9),
+        status: Some(422),
+        error: "$no".to_owned(),
+    };
+    let key = EntryKey::of(&entry);
+    for act in [8, 7] {
+        let ended = store.end_resend(&key, Uuid::from_u128(act), Some(&refusal));
+        ended.await.expect("the store answers");
+    }
+    let expected = Entry {
+        status: Some(422),
+        error: Some("$no".to_owned()),
+        ..entry.clone()
+    };
+    assert_eq!(found(store, &entry).await, expected);
+    assert!(
+        mark(store, &entry, &resend(9)).await,
+        "it can be asked for again"
+    );
+}
+
+/// A worker learns that Abacus has the usage, while an operator's resend is being refused.
+pub async fn an_acceptance_is_added_to_a_mark_and_outlasts_a_refusal(store: &Shared) {
+    let store = &**store;
+    let (_, entry) = skipped(store, "a").await;
+    let learnt = Resend {
+        acceptance: Some(acceptance(8)),
+        due_at: at(8),
+        ..resend(9)
+    };
+    assert!(mark(store, &entry, &resend(7)).await);
+    assert!(mark(store, &entry, &learnt).await);
+    assert!(!mark(store, &entry, &learnt).await, "it has one");
+    let mark = found(store, &entry).await.resend.expect("it is marked");
+    let expected = Resend {
+        due_at: at(8),
+        acceptance: Some(acceptance(8)),
+        ..resend(7)
+    };
+    assert_eq!(mark, expected);
+    let refusal = LastError {
+        at: at(9),
+        status: Some(422),
+        error: "no".to_owned(),
+    };
+    let (key, act) = (EntryKey::of(&entry), Uuid::from_u128(7));
+    for (refusal, is_marked) in [(Some(&refusal), true), (None, false)] {
+        let ended = store.end_resend(&key, act, refusal).await;
+        ended.expect("the store answers");
+        let has = store.has_resend(&key, act).await;
+        assert_eq!(has.expect("the store answers"), is_marked);
+    }
+    assert_eq!(found(store, &entry).await.error, entry.error);
+    // Another worker's post was accepted before this one hears of the refusal.
+    assert!(self::mark(store, &entry, &resend(7)).await);
+    let marked = found(store, &entry).await;
+    assert!(accept(store, &marked, &acceptance(60)).await);
+    let ended = store.end_resend(&key, act, Some(&refusal)).await;
+    ended.expect("the store answers");
+    assert!(found(store, &entry).await.resend.is_some());
+    // Where there is no mark, it is one of its own.
+    let (_, other) = skipped(store, "b").await;
+    let marked = store.mark_resend(&EntryKey::of(&other), &learnt).await;
+    assert_eq!(marked.ok(), Some(true));
+    assert_eq!(found(store, &other).await.resend, Some(learnt));
+}
+
+/// Once it was sent, it is a usage like any other.
+pub async fn what_was_withheld_is_found_by_the_usage_that_it_takes_back(store: &Shared) {
+    let store = &**store;
+    let (span, entry) = skipped(store, "a").await;
+    assert_eq!(stop(store, None, "a", -HOUR / 4).await, StopOutcome::Ended);
+    let span = Span {
+        end: Some(at(-HOUR / 4)),
+        ..span
+    };
+    let planned = plan_to(&span, -HOUR / 4);
+    assert_eq!(planned.withheld.map(NotCounted::state), Some(entry.state));
+    let span = done(store.plan(&span, planned, at(0), at(0)).await);
+    assert_eq!(kept(store, "a").await, span);
+    assert!(span.plans_to_withhold(entry.interval));
+    let withheld = Entry::of_withheld(&span, at(3)).expect("it is planned");
+    let state = store.write_entry(withheld.clone(), DAY).await;
+    assert_eq!(state.expect("the store answers"), EntryState::Skipped);
+    let of = async |entry: &Entry| {
+        let found = store.withheld_of(entry).await;
+        found.expect("the store answers")
+    };
+    assert_eq!(of(&entry).await, std::slice::from_ref(&withheld));
+    let another = Entry {
+        interval: Interval {
+            start: at(-HOUR),
+            end: at(-1),
+        },
+        ..entry.clone()
+    };
+    assert_eq!(of(&another).await, []);
+    for (entry, takes_back) in [(&withheld, true), (&entry, false)] {
+        let found = store.takes_back_uncounted(entry).await;
+        assert_eq!(found.expect("the store answers"), takes_back);
+    }
+    assert!(mark(store, &entry, &resend(6)).await);
+    let marked = found(store, &entry).await;
+    assert!(accept(store, &marked, &acceptance(60)).await);
+    let takes_back = store.takes_back_uncounted(&withheld).await;
+    assert!(!takes_back.expect("the store answers"), "it counts");
+    let mark_of_it = resend(7).of_withheld(&withheld);
+    assert!(mark(store, &withheld, &mark_of_it).await);
+    let marked = found(store, &withheld).await;
+    assert_eq!((marked.withheld, &marked.resend), (true, &Some(mark_of_it)));
+    assert!(accept(store, &marked, &acceptance(70)).await);
+    assert!(!found(store, &withheld).await.withheld);
+    assert_eq!(of(&entry).await, []);
+}
+
+/// A worker that has read the span before it learnt that decides nothing by what it knows.
+pub async fn a_span_that_learns_what_was_set_aside_is_another_one(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "a", -2 * HOUR).await;
+    let set_aside = |from: i64| Change::SetAside {
+        interval: Interval {
+            start: at(from),
+            end: at(from + HOUR),
+        },
+    };
+    let one = made(store, &span, &set_aside(-2 * HOUR)).await;
+    let two = made(store, &one, &set_aside(-HOUR)).await;
+    assert_eq!(kept(store, "a").await, two);
+    let plan = |span: &Span| Change::Plan {
+        planned: plan_to(span, 0),
+        due_at: at(0),
+    };
+    for read in [&span, &one] {
+        let changed = store.change(read, &plan(read), at(0)).await;
+        assert_eq!(changed.expect("the store answers"), Changed::Rejected);
+    }
+    let planned = made(store, &two, &plan(&two)).await;
+    assert_eq!(kept(store, "a").await, planned);
+}
+
+/// The totals of a span that is complete are corrected, too, and by one of two workers.
+pub async fn totals_count_a_resend_once(store: &Shared) {
+    let store = &**store;
+    let (span, entry) = skipped(store, "a").await;
+    assert_eq!(stop(store, None, "a", 0).await, StopOutcome::Ended);
+    let span = Span {
+        end: Some(at(0)),
+        ..span
+    };
+    let late = Change::Postpone { due_at: at(HOUR) };
+    let (open, span) = (span.clone(), made(store, &span, &Change::Complete).await);
+    let resent = |act: u128| Change::Resent {
+        resent: Resent {
+            usage_guid: entry.usage_guid.clone(),
+            act: Uuid::from_u128(act),
+        },
+        interval: entry.interval,
+        reason: NotCounted::Skipped { unanswered: false },
+    };
+    let before = &span.processing.totals;
+    assert_eq!((before.billed, before.skipped), (0, HOUR));
+    assert!(span.counts(entry.version));
+    let after = made(store, &span, &resent(7)).await;
+    let totals = &after.processing.totals;
+    assert_eq!((totals.billed, totals.skipped, totals.usages), (HOUR, 0, 1));
+    assert_eq!(after.difference(), 0);
+    assert_eq!(kept(store, "a").await, after);
+    for (read, change) in [(&span, resent(7)), (&span, resent(8)), (&open, late)] {
+        let changed = store.change(read, &change, at(0)).await;
+        assert_eq!(changed.expect("the store answers"), Changed::Rejected);
+    }
+    let again = made(store, &after, &resent(8)).await;
+    assert_eq!(kept(store, "a").await, again);
+}
+
+/// A worker that has read the span before its totals were corrected does not overwrite them.
+pub async fn an_execution_needs_the_resend_it_was_decided_with(store: &Shared) {
+    let store = &**store;
+    let (span, entry) = skipped(store, "a").await;
+    let span = done(store.plan(&span, plan_to(&span, HOUR), at(0), at(0)).await);
+    let resent = Change::Resent {
+        resent: Resent {
+            usage_guid: entry.usage_guid,
+            act: Uuid::from_u128(7),
+        },
+        interval: entry.interval,
+        reason: NotCounted::Skipped { unanswered: false },
+    };
+    let after = made(store, &span, &resent).await;
+    let executed = Change::Executed {
+        next: Next::Wait,
+        due_at: at(HOUR),
+    };
+    let changed = store.change(&span, &executed, at(0)).await;
+    assert_eq!(changed.expect("the store answers"), Changed::Rejected);
+    let after = made(store, &after, &executed).await;
+    let totals = &after.processing.totals;
+    assert_eq!(
+        (totals.billed, totals.skipped, totals.usages),
+        (2 * HOUR, 0, 2)
+    );
+    assert_eq!(kept(store, "a").await, after);
+}
+
+/// The entry that is marked goes no sooner than its lifetime after that; the in-between is not lost.
+pub async fn an_entry_that_is_sent_again_outlives_its_expiry(store: &Shared) {
+    let store = &**store;
+    let (span, entry) = skipped(store, "a").await;
+    assert_eq!(stop(store, None, "a", 0).await, StopOutcome::Ended);
+    let span = Span {
+        end: Some(at(0)),
+        ..span
+    };
+    let span = made(store, &span, &Change::Complete).await;
+    let finished = [finished(&span)];
+    store.expire(&finished).await.expect("the store answers");
+    // Long after what a test runs for.
+    let later = Resend {
+        at: Timestamp::clamped(4_000_000_000_000),
+        ..resend(7)
+    };
+    assert!(mark(store, &entry, &later).await);
+    store.expire(&finished).await.expect("the store answers");
+    assert_eq!(store.remove(&finished).await.ok(), Some(1));
+    let marked = found(store, &entry).await;
+    assert!(accept(store, &marked, &acceptance(60)).await);
+    assert_eq!(found(store, &entry).await.state, EntryState::Accepted);
+}

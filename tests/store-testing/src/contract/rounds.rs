@@ -1,0 +1,170 @@
+//! Usages that Abacus sets aside and accepts again, more than once: what the ledger said stays.
+
+use sampler_domain::{
+    Acceptance, AskAgain, Cause, EARLIER_ROUNDS_MAX, Entry, EntryState, Resend, Round, Timestamp,
+    WindowLength,
+};
+use sampler_store::{Confirmation, EntryKey, SumQuery, TargetFilter, Unconfirmed};
+use uuid::Uuid;
+
+use crate::support::{Changing, Shared, Store, at, done, id, plan_to, started};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+fn acceptance(millis: i64) -> Acceptance {
+    Acceptance {
+        at: at(millis),
+        status: Some(202),
+        location: Some("https://abacus/usage/1".to_owned()),
+    }
+}
+
+/// Abacus is to be asked for it.
+fn to_be_asked_for(entry: Entry) -> Entry {
+    let ask_again = Some(AskAgain {
+        at: at(DAY),
+        until: at(2 * DAY),
+    });
+    Entry { ask_again, ..entry }
+}
+
+/// An entry of an instance's usage, accepted at 10.
+async fn accepted(store: &dyn Store) -> Entry {
+    let span = started(store, "a", "a", -DAY).await;
+    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let entry = Entry::of_accepted(&span, acceptance(10)).expect("it is planned");
+    to_be_asked_for(entry)
+}
+
+async fn written(store: &dyn Store, entry: &Entry) {
+    let written = store.write_entry(entry.clone(), DAY).await;
+    assert_eq!(written.ok(), Some(EntryState::Accepted));
+}
+
+async fn kept(store: &dyn Store, entry: &Entry) -> Entry {
+    let kept = store.usage(&entry.usage_guid).await;
+    kept.expect("the store answers").expect("it is there")
+}
+
+async fn confirm(store: &dyn Store, entry: &Entry, confirmation: Confirmation) {
+    let read = kept(store, entry).await;
+    let read = Unconfirmed::of(&read).expect("it is to be asked for");
+    let noted = store.confirm(&[(read, confirmation)]).await;
+    assert_eq!(noted.expect("the store answers"), 1);
+}
+
+async fn set_aside(store: &dyn Store, entry: &Entry, millis: i64) {
+    let cause = Cause {
+        status: None,
+        error: "no plan".to_owned(),
+        resource_id: entry.target.resource_id.clone(),
+        plan_id: entry.target.plan_id.clone(),
+    };
+    let registered = store.register(&cause, at(0), at(HOUR)).await;
+    registered.expect("the store answers");
+    let confirmation = Confirmation::SetAside {
+        at: at(millis),
+        error: cause.error.clone(),
+        cause: cause.id(),
+    };
+    confirm(store, entry, confirmation).await;
+}
+
+async fn send_again(store: &dyn Store, entry: &Entry, millis: i64) {
+    let resend = Resend {
+        act: Uuid::from_u128(7),
+        from: EntryState::SetAside,
+        at: at(millis - 1),
+        due_at: at(millis - 1),
+        acceptance: None,
+    };
+    let marked = store.mark_resend(&EntryKey::of(entry), &resend).await;
+    assert_eq!(marked.ok(), Some(true));
+    let read = to_be_asked_for(kept(store, entry).await);
+    let accepted = store.accept_resent(&read, &acceptance(millis)).await;
+    assert_eq!(accepted.ok(), Some(true));
+    let key = EntryKey::of(entry);
+    let ended = store.end_resend(&key, resend.act, None);
+    ended.await.expect("the store answers");
+}
+
+/// What the ledger says at a moment: the state of the entry, and how many usages the sums count.
+async fn said(store: &dyn Store, entry: &Entry, as_of: Timestamp) -> (Option<EntryState>, u64) {
+    let mut target = TargetFilter::default();
+    assert!(target.set("resource_instance_id", id("a")));
+    let query = SumQuery {
+        target,
+        resources: None,
+        length: WindowLength::All,
+        windows: WindowLength::All
+            .windows(Timestamp::MIN, Timestamp::MAX, 1)
+            .expect("it is one"),
+        group_by: Vec::new(),
+        as_of: Some(as_of),
+        after: None,
+        limit: 10,
+    };
+    let page = store.sums(&query).await.expect("the store answers");
+    let usages = page.rows.first().map_or(0, |row| row.usages);
+    (kept(store, entry).await.as_of(as_of), usages)
+}
+
+pub async fn what_the_ledger_said_stays_when_a_usage_is_put_aside_again(store: &Shared) {
+    let store = &**store;
+    let entry = accepted(store).await;
+    written(store, &entry).await;
+    let mut answers = Vec::new();
+    for millis in [10, 20, 30, 40, 50, 60, 70, 80] {
+        let state = match millis {
+            10 => EntryState::Accepted,
+            80 => {
+                let confirmation = Confirmation::Counted { at: at(millis) };
+                confirm(store, &entry, confirmation).await;
+                EntryState::Counted
+            }
+            20 | 40 | 60 => {
+                set_aside(store, &entry, millis).await;
+                EntryState::SetAside
+            }
+            _ => {
+                send_again(store, &entry, millis).await;
+                EntryState::Accepted
+            }
+        };
+        let count = u64::from(state != EntryState::SetAside);
+        answers.extend([millis, millis + 9].map(|as_of| (as_of, (Some(state), count))));
+        for (as_of, answer) in &answers {
+            let now = said(store, &entry, at(*as_of)).await;
+            assert_eq!(now, *answer, "as of {as_of}, asked at {millis}");
+        }
+    }
+    let rounds = [(20, 30), (40, 50)].map(round);
+    assert_eq!(kept(store, &entry).await.earlier_rounds, rounds);
+}
+
+fn round((set_aside, resent): (i64, i64)) -> Round {
+    Round {
+        set_aside_at: Some(at(set_aside)),
+        resent_at: Some(at(resent)),
+    }
+}
+
+pub async fn an_entry_keeps_its_last_rounds(store: &Shared) {
+    let store = &**store;
+    let first = 20..20 + i64::try_from(EARLIER_ROUNDS_MAX).expect("few");
+    let entry = Entry {
+        earlier_rounds: first.map(|millis| round((millis, millis))).collect(),
+        set_aside_at: Some(at(500)),
+        resent_at: Some(at(510)),
+        ..accepted(store).await
+    };
+    written(store, &entry).await;
+    assert_eq!(kept(store, &entry).await, entry);
+    set_aside(store, &entry, 520).await;
+    let after = kept(store, &entry).await;
+    let mut expected = entry.earlier_rounds[1..].to_vec();
+    expected.push(round((500, 510)));
+    assert_eq!(after.earlier_rounds, expected);
+    assert_eq!(after, entry.set_aside(at(520), "no plan"));
+}

@@ -1,0 +1,467 @@
+//! Finding, planning, executing, failing, completing, removing.
+
+use std::sync::Arc;
+
+use sampler_domain::partition::{PARTITIONS, partition_of};
+use sampler_domain::{ClosingMonth, Granularity, Interval, Next, SpanId};
+use sampler_store::{DueQuery, Page, StartOutcome, StopOutcome};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    Changing, LookingUp, Shared, at, done, due, due_ids, everything, failure, finished, id, kept,
+    lost, next_page, plan_to, refusal, start, started, stop, target,
+};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
+    let store = &**store;
+    let due_span = started(store, "due", "i", -DAY).await;
+    let idle = started(store, "idle", "j", -DAY).await;
+    done(store.postpone(&idle, at(1)).await);
+    let finished = started(store, "finished", "k", -DAY).await;
+    assert_eq!(stop(store, None, "k", -DAY).await, StopOutcome::Ended);
+    let finished = store
+        .find(&finished.id, &finished.target)
+        .await
+        .expect("the store answers")
+        .expect("it is there");
+    done(store.complete(&finished, at(0)).await);
+    assert_eq!(due(store, 0).await, ["due"]);
+    assert_eq!(due(store, 1).await, ["due", "idle"]);
+    done(store.postpone(&due_span, at(2)).await);
+    assert_eq!(due(store, 1).await, ["idle"]);
+}
+
+pub async fn what_waits_longest_is_due_first(store: &Shared) {
+    let store = &**store;
+    for (number, millis) in [-5, -9, -1, -7, -3].into_iter().enumerate() {
+        let name = millis.to_string();
+        assert_eq!(
+            start(store, Some(&name), &format!("{number}"), millis).await,
+            StartOutcome::Opened
+        );
+    }
+    assert_eq!(due(store, 0).await, ["-9", "-7", "-5", "-3", "-1"]);
+    assert_eq!(due(store, -4).await, ["-9", "-7", "-5"]);
+}
+
+/// Whatever has become meanwhile of the spans that were found before.
+pub async fn a_search_goes_on_where_it_was(store: &Shared) {
+    let store = &**store;
+    for number in 0..7 {
+        let name = number.to_string();
+        started(store, &name, &name, number - 100).await;
+    }
+    let mut pages = store.due(DueQuery {
+        partitions: everything(),
+        now: at(0),
+        page: 3,
+        closing: None,
+    });
+    assert_eq!(
+        next_page(&mut pages).await.expect("a page"),
+        ["0", "1", "2"]
+    );
+    for (name, due_at) in [("0", HOUR), ("2", -HOUR), ("4", HOUR)] {
+        let span = kept(store, name).await;
+        done(store.postpone(&span, at(due_at)).await);
+    }
+    assert_eq!(
+        next_page(&mut pages).await.expect("a page"),
+        ["3", "5", "6"]
+    );
+    assert_eq!(next_page(&mut pages).await, None);
+}
+
+/// Five minutes into March: what belongs to February comes first, then what is too late for
+/// Abacus anyway, then what has time.
+pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
+    let store = &**store;
+    let march = Granularity::Month.window_of(at(0));
+    let now = march.plus(300_000);
+    let closing = ClosingMonth::at(now, 600_000, 50_000);
+    let offset = |millis: i64| march.plus(millis).since(at(0));
+    started(store, "january", "a", offset(-40 * DAY)).await;
+    started(store, "february", "b", offset(-DAY)).await;
+    started(store, "midnight", "c", offset(0)).await;
+    started(store, "midnight and grace", "d", offset(50_000)).await;
+    for (name, instance, goes_on_within) in [
+        ("february, put back", "h", true),
+        ("january, put back", "i", false),
+    ] {
+        let span = started(store, name, instance, offset(-3 * DAY)).await;
+        let closing = closing.expect("February is closing");
+        let due_at = closing.yielded_due_at(now, goes_on_within);
+        done(store.postpone(&span, due_at).await);
+    }
+    for (name, instance, start) in [
+        ("february, retried", "e", -2 * DAY),
+        ("march, retried", "f", 5),
+    ] {
+        let retried = started(store, name, instance, offset(start)).await;
+        let failure = failure("full", march.plus(200_000 + start.max(0)));
+        done(store.failed(&retried, failure).await);
+    }
+    // Sampled to the end of February; only the one that stopped before has an interval of it left.
+    for (name, instance, is_stopped, waits) in [
+        ("february, stopped late", "j", true, 210_000),
+        ("march, put off", "k", false, 220_000),
+    ] {
+        let span = started(store, name, instance, offset(-3 * HOUR)).await;
+        let plan = plan_to(&span, offset(0));
+        let span = done(store.plan(&span, plan, at(0), at(0)).await);
+        done(store.executed(&span, Next::Wait, at(0), at(0)).await);
+        let mut to = offset(HOUR);
+        if is_stopped {
+            to = offset(-HOUR);
+            assert_eq!(stop(store, None, instance, to).await, StopOutcome::Ended);
+        }
+        let span = kept(store, name).await;
+        let plan = plan_to(&span, to);
+        let span = done(store.plan(&span, plan, at(0), at(0)).await);
+        let failure = failure("full", march.plus(waits));
+        done(store.failed(&span, failure).await);
+    }
+    started(store, "march", "g", offset(100_000)).await;
+    let order = [
+        "february",
+        "midnight",
+        "midnight and grace",
+        "february, put back",
+        "february, retried",
+        "february, stopped late",
+        "january",
+        "march",
+        "march, retried",
+        "march, put off",
+        "january, put back",
+    ];
+    for page in [1, 2, 10] {
+        let query = DueQuery {
+            partitions: everything(),
+            now,
+            page,
+            closing,
+        };
+        assert_eq!(due_ids(store, query).await, order, "{page}");
+    }
+}
+
+pub async fn only_the_partitions_asked_for_are_due(store: &Shared) {
+    let store = &**store;
+    let mut expected = vec![Vec::new(); PARTITIONS as usize];
+    for number in 0..40 {
+        let name = format!("{number:02}");
+        started(store, &name, &name, number - 100).await;
+        expected[partition_of(&target(&name)) as usize].push(name);
+    }
+    for partition in 0..PARTITIONS {
+        let query = DueQuery {
+            partitions: Arc::new([partition]),
+            now: at(0),
+            page: 100,
+            closing: None,
+        };
+        assert_eq!(due_ids(store, query).await, expected[partition as usize]);
+    }
+    let none = DueQuery {
+        partitions: Arc::new([]),
+        now: at(0),
+        page: 100,
+        closing: None,
+    };
+    assert_eq!(due_ids(store, none).await, Vec::<String>::new());
+}
+
+pub async fn a_stop_makes_its_span_due(store: &Shared) {
+    let store = &**store;
+    for (name, end) in [("past", -HOUR), ("future", HOUR), ("far", 3 * HOUR)] {
+        let span = started(store, name, name, -DAY).await;
+        done(store.postpone(&span, at(2 * HOUR)).await);
+        assert_eq!(stop(store, None, name, end).await, StopOutcome::Ended);
+    }
+    assert_eq!(due(store, 0).await, ["past"]);
+    assert_eq!(due(store, HOUR).await, ["past", "future"]);
+    assert_eq!(due(store, 2 * HOUR).await, ["past", "future", "far"]);
+}
+
+pub async fn a_plan_needs_the_version_it_was_based_on(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = plan_to(&span, -HOUR);
+    let after = done(store.plan(&span, planned.clone(), at(0), at(-HOUR)).await);
+    assert_eq!(after.processing.planned.as_ref(), Some(&planned));
+    assert_eq!(after.processing.version, 2);
+    assert_eq!(kept(store, "a").await, after);
+    assert!(lost(
+        store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
+    ));
+    assert!(lost(store.postpone(&span, at(5)).await));
+    assert!(lost(store.complete(&span, at(0)).await));
+    assert_eq!(kept(store, "a").await, after);
+    assert_eq!(due(store, -HOUR).await, ["a"]);
+}
+
+/// A stop leaves the version alone, but what was decided without knowing of it is void.
+pub async fn a_plan_needs_the_end_it_was_based_on(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    assert_eq!(stop(store, None, "i", -HOUR).await, StopOutcome::Ended);
+    assert!(lost(
+        store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
+    ));
+    assert!(lost(store.postpone(&span, at(DAY)).await));
+    let stopped = kept(store, "a").await;
+    assert_eq!(stopped.processing, span.processing);
+    done(
+        store
+            .plan(&stopped, plan_to(&stopped, -HOUR), at(0), at(0))
+            .await,
+    );
+}
+
+pub async fn of_32_plans_one_wins(store: &Shared) {
+    let span = started(&**store, "a", "i", -DAY).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..32 {
+        let (store, span) = (store.clone(), span.clone());
+        tasks.spawn(async move {
+            store
+                .plan(&span, plan_to(&span, -number), at(0), at(0))
+                .await
+                .expect("an answer")
+        });
+    }
+    let answers = tasks.join_all().await;
+    let won: Vec<_> = answers.into_iter().flatten().collect();
+    assert_eq!(won, [kept(&**store, "a").await]);
+}
+
+pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let first = plan_to(&span, -2 * HOUR);
+    let span = done(store.plan(&span, first.clone(), at(0), at(0)).await);
+    let second = plan_to(&span.executed(), -HOUR);
+    let next = Next::Planned(second.clone());
+    let span = done(store.executed(&span, next, at(0), at(-HOUR)).await);
+    assert_eq!(span.processing.last, first.interval);
+    assert_eq!(span.processing.planned, Some(second.clone()));
+    assert_eq!(span.processing.version, 3);
+    assert_eq!(kept(store, "a").await, span);
+    assert_eq!(due(store, 0).await, ["a"]);
+    let span = done(store.executed(&span, Next::Wait, at(0), at(HOUR)).await);
+    assert_eq!(span.processing.planned, None);
+    assert_eq!(span.sampled_to(), at(-HOUR));
+    assert_eq!(kept(store, "a").await, span);
+    assert_eq!(due(store, 0).await, Vec::<String>::new());
+    assert_eq!(stop(store, None, "i", -2 * HOUR).await, StopOutcome::Ended);
+    let span = kept(store, "a").await;
+    let back = plan_to(&span, -2 * HOUR);
+    let span = done(store.plan(&span, back, at(0), at(0)).await);
+    let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
+    assert!(span.processing.complete);
+    assert_eq!(kept(store, "a").await, span);
+    assert_eq!(due(store, DAY).await, Vec::<String>::new());
+}
+
+/// Two workers post the same usage: for one of them that fails, for the other it does not.
+pub async fn an_execution_ends_failures_that_others_noted(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let failure = failure("full", at(HOUR));
+    done(store.failed(&planned, failure).await);
+    done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
+    assert_eq!(kept(store, "a").await.processing.attempts, 0);
+}
+
+/// A worker that wakes up late, with what it read long ago, changes nothing.
+pub async fn a_stale_execution_is_lost(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let after = done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
+    assert!(lost(
+        store.executed(&planned, Next::Wait, at(0), at(0)).await
+    ));
+    assert!(lost(
+        store.executed(&planned, Next::Complete, at(0), at(0)).await
+    ));
+    let failure = failure("late", at(0));
+    assert!(lost(store.failed(&planned, failure).await));
+    assert_eq!(kept(store, "a").await, after);
+    let planned = done(store.plan(&after, plan_to(&after, 0), at(0), at(0)).await);
+    assert_eq!(stop(store, None, "i", -HOUR).await, StopOutcome::Ended);
+    assert!(lost(
+        store.executed(&planned, Next::Wait, at(0), at(HOUR)).await
+    ));
+    let stopped = kept(store, "a").await;
+    assert_eq!(stopped.processing, planned.processing);
+    done(store.executed(&stopped, Next::Wait, at(0), at(0)).await);
+}
+
+pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let mut failing = planned.clone();
+    for attempts in 1..=3 {
+        let refused = refusal("refused", i64::from(attempts), at(HOUR));
+        failing = done(store.failed(&failing, refused).await);
+        assert_eq!(failing.processing.refused_at, Some(at(1)), "the first");
+        assert_eq!(failing.processing.attempts, attempts);
+        assert_eq!(failing.processing.planned, planned.processing.planned);
+        assert_eq!(kept(store, "a").await, failing);
+    }
+    assert_eq!(due(store, HOUR - 1).await, Vec::<String>::new());
+    assert_eq!(due(store, HOUR).await, ["a"]);
+    let span = done(
+        store
+            .executed(&failing, Next::Wait, at(HOUR), at(2 * HOUR))
+            .await,
+    );
+    assert_eq!(span.processing.attempts, 0);
+    assert_eq!(kept(store, "a").await, span);
+}
+
+pub async fn a_complete_span_stays_complete(store: &Shared) {
+    let store = &**store;
+    started(store, "a", "i", 0).await;
+    assert_eq!(stop(store, None, "i", 0).await, StopOutcome::Ended);
+    let span = kept(store, "a").await;
+    let complete = done(store.complete(&span, at(1)).await);
+    assert!(complete.processing.complete);
+    assert_eq!(kept(store, "a").await, complete);
+    assert!(lost(store.postpone(&complete, at(5)).await));
+    assert!(lost(
+        store
+            .plan(&complete, plan_to(&complete, 5), at(5), at(5))
+            .await
+    ));
+    assert_eq!(kept(store, "a").await, complete);
+}
+
+pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
+    let store = &**store;
+    for (name, end) in [
+        ("old", -2 * DAY),
+        ("older", -3 * DAY),
+        ("new", -HOUR),
+        ("open", 0),
+    ] {
+        let span = started(store, name, name, end - HOUR).await;
+        if name == "open" {
+            continue;
+        }
+        assert_eq!(stop(store, None, name, end).await, StopOutcome::Ended);
+        let span = store
+            .find(&span.id, &span.target)
+            .await
+            .expect("an answer")
+            .expect("it is there");
+        let planned = plan_to(&span, end);
+        assert_eq!(
+            planned.interval,
+            Interval {
+                start: at(end - HOUR),
+                end: at(end)
+            }
+        );
+        let span = done(store.plan(&span, planned, at(0), at(0)).await);
+        done(store.executed(&span, Next::Complete, at(0), at(0)).await);
+    }
+    let one = store
+        .completed_before(at(-DAY), 1)
+        .await
+        .expect("an answer");
+    assert_eq!(one.len(), 1);
+    let mut ids = store
+        .completed_before(at(-DAY), 10)
+        .await
+        .expect("an answer");
+    assert_eq!(ids.len(), 2);
+    let open = kept(store, "open").await;
+    ids.push(finished(&open));
+    assert_eq!(store.remove(&ids).await.expect("an answer"), 2);
+    assert_eq!(store.remove(&ids).await.expect("an answer"), 0);
+    kept(store, "open").await;
+    kept(store, "new").await;
+    assert_eq!(
+        store
+            .started_by(&target("old"), &id("old"))
+            .await
+            .expect("an answer"),
+        None
+    );
+}
+
+pub async fn workers_know_of_each_other(store: &Shared) {
+    let sorted = |mut workers: Vec<String>| {
+        workers.sort();
+        workers
+    };
+    assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
+    assert_eq!(
+        sorted(store.heartbeat("b").await.expect("an answer")),
+        ["a", "b"]
+    );
+    assert_eq!(
+        sorted(store.heartbeat("a").await.expect("an answer")),
+        ["a", "b"]
+    );
+    store.leave("b").await.expect("an answer");
+    assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
+}
+
+pub async fn the_largest_slack_of_all_receivers_counts(store: &Shared) {
+    let store = &**store;
+    assert_eq!(store.largest_slack().await.expect("an answer"), None);
+    for past in [5 * DAY, 9 * DAY, 7 * DAY, 9 * DAY, 5 * DAY] {
+        store.announce_slack(past).await.expect("an answer");
+    }
+    for _ in 0..2 {
+        assert_eq!(
+            store.largest_slack().await.expect("an answer"),
+            Some(9 * DAY)
+        );
+    }
+}
+
+pub async fn pages_hold_each_span_once(store: &Shared) {
+    let store = &**store;
+    let page = async |after: Option<SpanId>, limit| {
+        let page = store.page_of_spans(after.as_ref(), limit).await;
+        page.expect("the store answers")
+    };
+    assert_eq!(page(None, 3).await, Page::default());
+    let mut all = Vec::new();
+    for number in 0..7 {
+        let name = number.to_string();
+        all.push(started(store, &name, &name, -DAY).await.id);
+    }
+    all.sort();
+    for limit in [1, 3, 7, 8] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = page(after, limit).await;
+            assert!(page.spans.len() <= limit);
+            assert_eq!(page.unreadable, 0);
+            seen.extend(page.spans.into_iter().map(|span| span.id));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, all, "{limit} at a time");
+    }
+    // A span that has gone is no reason to pass over the one behind it.
+    let first = page(None, 1).await.next.expect("there are seven");
+    let span = page(None, 1).await.spans.remove(0);
+    done(store.complete(&span, at(0)).await);
+    assert_eq!(store.remove(&[finished(&span)]).await.ok(), Some(1));
+    assert_eq!(page(Some(first), 10).await.spans.len(), 6);
+}

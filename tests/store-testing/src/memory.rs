@@ -1,0 +1,421 @@
+//! The store in memory: for tests and the simulation. Its rules are those of the MongoDB store,
+//! written the obvious way: a [`Table`] behind a lock.
+
+mod operating;
+mod reading;
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{
+    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Id, LastError, Policy, Resend,
+    Span, SpanId, Target, Timestamp,
+};
+use sampler_store::{
+    Adopted, AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, Entries,
+    EntryKey, Events, Finished, Instance, KeptCause, Ledger, Lookup, NewSpan, NewStop, Probe,
+    ReadConcern, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, StartOutcome, StopOutcome,
+    StoreError, Unconfirmed, UnconfirmedQuery, Work,
+};
+use uuid::Uuid;
+
+pub use table::{StoredEntry, StoredSpan, Table};
+
+/// How long a worker counts as alive after a heartbeat, ms.
+const WORKER_LIFETIME: i64 = 20_000;
+
+#[derive(Debug, Default)]
+struct State {
+    table: Table,
+    workers: BTreeMap<String, Timestamp>,
+    /// When each slack was announced last.
+    slacks: BTreeMap<i64, Timestamp>,
+    steering: operating::Steering,
+    /// The last report of each instance and its time, by the names of the instances.
+    instances: BTreeMap<String, (Instance, Timestamp)>,
+    audit: BTreeMap<AuditPosition, AuditRecord>,
+}
+
+/// A store in memory.
+pub struct MemoryStore {
+    state: Arc<Mutex<State>>,
+    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+impl MemoryStore {
+    /// An empty store whose own clock (for heartbeats) is `clock`.
+    pub fn new(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self {
+            state: Arc::default(),
+            clock: Arc::new(clock),
+        }
+    }
+
+    /// All that is kept, by id.
+    pub fn all(&self) -> Vec<StoredSpan> {
+        self.lock().table.all().cloned().collect()
+    }
+
+    /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
+    pub fn insert_original(&self, span: Span) {
+        self.lock().table.insert_original(span);
+    }
+
+    /// Does something with the table at one moment.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        work(&mut self.lock().table)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().expect("a test that broke a rule has ended")
+}
+
+#[async_trait]
+impl Events for MemoryStore {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
+        Ok(self.lock().table.start(new))
+    }
+
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
+        Ok(self.lock().table.stop(&new))
+    }
+
+    async fn look_up(
+        &self,
+        target: &Target,
+        by: &Lookup,
+        _concern: ReadConcern,
+    ) -> Result<Vec<Span>, StoreError> {
+        let state = self.lock();
+        Ok(state
+            .table
+            .look_up(target, by)
+            .into_iter()
+            .cloned()
+            .collect())
+    }
+
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        let now = (self.clock)();
+        self.lock().slacks.insert(past, now);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Work for MemoryStore {
+    fn due(&self, query: DueQuery) -> DuePages {
+        let state = Arc::clone(&self.state);
+        let mut reached = None;
+        let mut page = move || -> Vec<Span> {
+            let state = locked(&state);
+            let due = state.table.due(&query).into_iter();
+            let behind = due.filter(|(key, _)| reached.as_ref() < Some(key));
+            let (mut keys, spans): (Vec<_>, Vec<_>) = behind.take(query.page).unzip();
+            reached = keys.pop();
+            spans.into_iter().cloned().collect()
+        };
+        stream::repeat_with(move || Ok(page()))
+            .take_while(|page| std::future::ready(page.as_ref().is_ok_and(|page| !page.is_empty())))
+            .boxed()
+    }
+
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        let state = self.lock();
+        let found = state.table.find(id).filter(|span| span.target == *target);
+        Ok(found.cloned())
+    }
+
+    async fn change(
+        &self,
+        span: &Span,
+        change: &Change,
+        _now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        Ok(self.lock().table.change(span, change))
+    }
+
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+        let state = self.lock();
+        let is_of = |target: &Target| {
+            let is_behind = from.is_none_or(|from| target.resource_instance_id >= *from);
+            is_behind && partition_of(target) == partition
+        };
+        let all = state.table.all().map(|kept| &kept.span);
+        let of_partition = all.filter(|span| is_of(&span.target));
+        let mut keys: Vec<SpanKey> = of_partition
+            .map(|span| SpanKey {
+                id: span.id.clone(),
+                target: span.target.clone(),
+            })
+            .collect();
+        drop(state);
+        let instance = |key: &SpanKey| key.target.resource_instance_id.clone();
+        keys.sort_by_key(|key| (instance(key), key.id.clone()));
+        let pages: Vec<_> = keys.chunks(page).map(|page| Ok(page.to_vec())).collect();
+        stream::iter(pages).boxed()
+    }
+
+    async fn adopt(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Adopted, StoreError> {
+        Ok(self.lock().table.adopt(policy, now, limit))
+    }
+
+    async fn completed_before(
+        &self,
+        cutoff: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Finished>, StoreError> {
+        let state = self.lock();
+        let ids = state.table.completed_before(cutoff, limit).into_iter();
+        let finished = |id: SpanId| {
+            let target = state.table.find(&id).map(|span| &span.target);
+            Finished {
+                partition: target.map(partition_of),
+                instance: target.map(|target| target.resource_instance_id.clone()),
+                id,
+            }
+        };
+        Ok(ids.map(finished).collect())
+    }
+
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        let ids: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
+        Ok(self.lock().table.remove(&ids))
+    }
+
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        let now = (self.clock)();
+        let lifetime = i64::try_from(SLACK_LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        let mut state = self.lock();
+        state
+            .slacks
+            .retain(|_, seen_at| now.since(*seen_at) <= lifetime);
+        Ok(state.slacks.keys().next_back().copied())
+    }
+
+    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
+        let now = (self.clock)();
+        let mut state = self.lock();
+        state.workers.insert(worker.to_owned(), now);
+        state
+            .workers
+            .retain(|_, seen_at| now.since(*seen_at) < WORKER_LIFETIME);
+        Ok(state.workers.keys().cloned().collect())
+    }
+
+    async fn leave(&self, worker: &str) -> Result<(), StoreError> {
+        self.lock().workers.remove(worker);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryStore {
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        Ok(self.lock().table.write_entry(entry, lifetime))
+    }
+
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        let ids: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
+        self.lock().table.expire(&ids);
+        Ok(())
+    }
+
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let state = self.lock();
+        let entries = state.table.entries_of(span, after).into_iter();
+        let entries = entries.filter(|entry| entry.target == *target);
+        let entries: Vec<Entry> = entries.take(limit).cloned().collect();
+        let last = entries.last().filter(|_| entries.len() == limit);
+        Ok(Entries {
+            next: last.map(|entry| entry.version),
+            entries,
+            unreadable: 0,
+        })
+    }
+
+    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
+        Ok(self.lock().table.mark_resend(entry, resend))
+    }
+
+    async fn withheld_of(&self, entry: &Entry) -> Result<Vec<Entry>, StoreError> {
+        Ok(self.lock().table.withheld_of(entry))
+    }
+
+    async fn takes_back_uncounted(&self, entry: &Entry) -> Result<bool, StoreError> {
+        Ok(self.lock().table.takes_back_uncounted(entry))
+    }
+
+    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        Ok(self.lock().table.due_resends(now, limit))
+    }
+
+    async fn postpone_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.lock().table.postpone_resend(entry, act, due_at);
+        Ok(())
+    }
+
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        acceptance: &Acceptance,
+    ) -> Result<bool, StoreError> {
+        Ok(self.lock().table.accept_resent(entry, acceptance))
+    }
+
+    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
+        Ok(self.lock().table.has_resend(entry, act))
+    }
+
+    async fn end_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        self.lock().table.end_resend(entry, act, refusal);
+        Ok(())
+    }
+
+    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
+        Ok(self.lock().table.unconfirmed(query))
+    }
+
+    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
+        let mut state = self.lock();
+        let noted = confirmed
+            .iter()
+            .filter(|(read, confirmation)| state.table.confirm(read, confirmation));
+        Ok(noted.count() as u64)
+    }
+}
+
+#[async_trait]
+impl Causes for MemoryStore {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.lock().table.register(cause, now, probe_at);
+        Ok(())
+    }
+
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        Ok(self.lock().table.register_missing(now, probe_at))
+    }
+
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        Ok(self.lock().table.due_causes(now, limit))
+    }
+
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.claim_probe(cause, next))
+    }
+
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        Ok(self.lock().table.probe(cause, resumption, lasts))
+    }
+
+    /// Nobody else writes to it.
+    async fn end_stale_suspensions(
+        &self,
+        _now: Timestamp,
+        _limit: usize,
+    ) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.begin_resuming(cause, now))
+    }
+
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let mut state = self.lock();
+        Ok(state.table.resume_batch(cause, until, resumption, limit))
+    }
+
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        self.lock().table.set_resuming(cause, until);
+        Ok(())
+    }
+
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.lock().table.end_resuming(cause);
+        Ok(())
+    }
+
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        Ok(self.lock().table.remove_cause(cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{Shared, at};
+
+    #[tokio::test]
+    async fn a_slack_that_is_not_announced_again_counts_for_a_week() {
+        let now = Arc::new(Mutex::new(at(0)));
+        let clock = Arc::clone(&now);
+        let store = MemoryStore::new(move || *clock.lock().unwrap());
+        let week = 7 * 24 * 3_600_000;
+        store.announce_slack(9).await.unwrap();
+        store.announce_slack(5).await.unwrap();
+        *now.lock().unwrap() = at(week);
+        store.announce_slack(5).await.unwrap();
+        assert_eq!(store.largest_slack().await.unwrap(), Some(9));
+        *now.lock().unwrap() = at(week + 1);
+        assert_eq!(store.largest_slack().await.unwrap(), Some(5));
+        *now.lock().unwrap() = at(2 * week + 1);
+        assert_eq!(store.largest_slack().await.unwrap(), None);
+    }
+
+    fn store() -> Shared {
+        Arc::new(MemoryStore::new(|| at(0)))
+    }
+
+    crate::store_contract_tests!(std::future::ready(store()));
+}

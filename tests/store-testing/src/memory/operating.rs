@@ -1,0 +1,170 @@
+//! The store in memory: operators, the control, the backlog, and the reports of the instances.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
+use sampler_store::{
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, INSTANCE_SHOWN,
+    Instance, KeptControl, Ledger, Operating, Published, Replication, StoreError,
+};
+use uuid::Uuid;
+
+use super::{MemoryStore, WORKER_LIFETIME};
+
+#[derive(Debug, Default)]
+pub(crate) struct Steering {
+    control: KeptControl,
+    controller: Option<(ControllerState, Timestamp)>,
+    backlog: Option<(Backlog, Timestamp)>,
+    /// By the names of the workers.
+    rates: BTreeMap<String, f64>,
+    lag: Option<i64>,
+}
+
+#[async_trait]
+impl Operating for MemoryStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.entry(record.position());
+        kept.or_insert_with(|| record.clone());
+        Ok(())
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.values_mut().find(|record| record.id == id);
+        if let Some(kept) = kept {
+            kept.outcome = outcome;
+        }
+        Ok(())
+    }
+
+    async fn change_by_operator(
+        &self,
+        act: Uuid,
+        span: &Span,
+        change: &Change,
+        _now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        Ok(self.lock().table.change_by_operator(act, span, change))
+    }
+
+    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.resume_by_operator(cause, by))
+    }
+
+    async fn resend_by_operator(
+        &self,
+        entry: &EntryKey,
+        resend: &Resend,
+    ) -> Result<bool, StoreError> {
+        self.mark_resend(entry, resend).await
+    }
+
+    async fn control(&self) -> Result<KeptControl, StoreError> {
+        Ok(self.lock().steering.control.clone())
+    }
+
+    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
+        let kept = &mut self.lock().steering.control;
+        if kept.version != version {
+            return Ok(false);
+        }
+        kept.control = control.clone();
+        kept.version += 1;
+        Ok(true)
+    }
+
+    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
+        Ok(self.dated(|steering| steering.controller.clone()))
+    }
+
+    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
+        let now = (self.clock)();
+        let kept = &mut self.lock().steering.controller;
+        let version = kept.as_ref().map_or(0, |kept| kept.0.version);
+        if version + 1 != state.version {
+            return Ok(false);
+        }
+        *kept = Some((state.clone(), now));
+        Ok(true)
+    }
+
+    async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        let now = (self.clock)();
+        let state = self.lock();
+        let is_alive = |name: &&String| {
+            let seen_at = state.workers.get(*name);
+            seen_at.is_some_and(|seen_at| now.since(*seen_at) < WORKER_LIFETIME)
+        };
+        let rates = state.steering.rates.iter();
+        let rates = rates.filter(|(name, _)| is_alive(name));
+        Ok(Backlog {
+            rate: rates.fold(0.0, |sum, (_, rate)| sum + rate),
+            ..state.table.backlog(query)
+        })
+    }
+
+    async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        let now = (self.clock)();
+        self.lock().steering.backlog = Some((backlog.clone(), now));
+        Ok(())
+    }
+
+    async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        Ok(self.dated(|steering| steering.backlog.clone()))
+    }
+
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        if state.workers.contains_key(worker) {
+            state.steering.rates.insert(worker.to_owned(), rate);
+        }
+        Ok(())
+    }
+
+    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
+        let now = (self.clock)();
+        let instances = &mut self.lock().instances;
+        let reported = (instance.clone(), now);
+        if instances.insert(instance.name.clone(), reported).is_none() {
+            instances.retain(|_, (_, seen_at)| is_shown(now, *seen_at));
+        }
+        Ok(())
+    }
+
+    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
+        self.lock().instances.remove(name);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Replication for MemoryStore {
+    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
+        Ok(self.lock().steering.lag)
+    }
+}
+
+pub(super) fn is_shown(now: Timestamp, seen_at: Timestamp) -> bool {
+    i128::from(now.since(seen_at))
+        <= i128::try_from(INSTANCE_SHOWN.as_millis()).unwrap_or(i128::MAX)
+}
+
+impl MemoryStore {
+    /// Sets how far a majority is behind, ms.
+    pub fn set_commit_lag(&self, lag: Option<i64>) {
+        self.lock().steering.lag = lag;
+    }
+
+    fn dated<T>(
+        &self,
+        kept: impl FnOnce(&Steering) -> Option<(T, Timestamp)>,
+    ) -> Option<Published<T>> {
+        let now = (self.clock)();
+        let (value, at) = kept(&self.lock().steering)?;
+        let age = now.since(at);
+        Some(Published { value, age })
+    }
+}

@@ -1,0 +1,139 @@
+//! The store in memory as the reading API sees it.
+
+use async_trait::async_trait;
+use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
+use sampler_store::{
+    AuditPage, AuditQuery, AuditRecord, CausePage, CauseQuery, Entries, Instance, InstanceProgram,
+    KeptCause, Ledger, ListedSpan, Page, Reading, SeenInstance, SpanPage, SpanQuery, StoreError,
+    SumPage, SumQuery, SuspendedCause, sort_instances,
+};
+
+use super::operating::is_shown;
+use super::{MemoryStore, WORKER_LIFETIME};
+
+#[async_trait]
+impl Reading for MemoryStore {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        Ok(self.lock().table.spans(query))
+    }
+
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<ListedSpan>, StoreError> {
+        let found = self.lock().table.span(id);
+        let is_of = |listed: &ListedSpan| {
+            resources.is_none_or(|ids| ids.contains(&listed.span.target.resource_id))
+        };
+        Ok(found.filter(is_of))
+    }
+
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+        let state = self.lock();
+        let key = |kept: &KeptCause| (kept.since, kept.id);
+        let begin = query.begin().map(|begin| (begin.since, begin.id));
+        let resources = query.resources.as_ref();
+        let of = |kept: &&KeptCause| {
+            resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id))
+                && begin.is_none_or(|begin| key(kept) > begin)
+        };
+        let mut kept: Vec<_> = state.table.causes().filter(of).cloned().collect();
+        kept.sort_by_key(key);
+        kept.truncate(query.read_max());
+        let block = query.block_of(kept);
+        let counted = |kept: &KeptCause| SuspendedCause {
+            spans: state.table.count_suspended(kept.id) as u64,
+            set_aside: state.table.count_set_aside(kept.id) as u64,
+            kept: kept.clone(),
+        };
+        let causes = block.left.iter().map(counted).collect();
+        Ok(block.page(causes, query.limit))
+    }
+
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
+        let state = self.lock();
+        let mut causes = state.table.causes();
+        let kept = causes.find(|kept| kept.id == id).cloned();
+        Ok(kept.map(|kept| SuspendedCause {
+            spans: state.table.count_suspended(id) as u64,
+            set_aside: state.table.count_set_aside(id) as u64,
+            kept,
+        }))
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.entries(span, target, after, limit).await
+    }
+
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
+        let state = self.lock();
+        Ok(state.table.entry(id).map(|kept| kept.entry.clone()))
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        Ok(self.lock().table.sums(query))
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        let state = self.lock();
+        let is_behind = |record: &&AuditRecord| {
+            let after = query.after.as_ref();
+            after.is_none_or(|after| record.position() < *after)
+        };
+        let newest_first = state.audit.values().rev();
+        let mut found = newest_first.filter(|record| query.matches(record));
+        let mut found = found.by_ref().filter(is_behind);
+        let records: Vec<AuditRecord> = found.by_ref().take(query.limit).cloned().collect();
+        let has_more = found.next().is_some();
+        let last = records.last().filter(|_| has_more);
+        Ok(AuditPage {
+            next: last.map(AuditRecord::position),
+            records,
+        })
+    }
+
+    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
+        let now = (self.clock)();
+        let state = self.lock();
+        let seen = |instance: Instance, seen_at: Timestamp| SeenInstance {
+            instance,
+            seen_at,
+            age: now.since(seen_at),
+        };
+        let reported = state.instances.values();
+        let reported = reported.filter(|(_, seen_at)| is_shown(now, *seen_at));
+        let mut all: Vec<_> = reported
+            .map(|(instance, seen_at)| seen(instance.clone(), *seen_at))
+            .collect();
+        for (name, seen_at) in &state.workers {
+            if now.since(*seen_at) < WORKER_LIFETIME && !state.instances.contains_key(name) {
+                let worker = Instance::new(name.clone(), InstanceProgram::Worker);
+                all.push(seen(worker, *seen_at));
+            }
+        }
+        sort_instances(&mut all);
+        Ok(all)
+    }
+
+    async fn page_of_spans(
+        &self,
+        after: Option<&SpanId>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let state = self.lock();
+        let spans = state.table.page(after, limit);
+        let last = spans.last().filter(|_| spans.len() == limit);
+        Ok(Page {
+            next: last.map(|span| span.id.clone()),
+            spans,
+            unreadable: 0,
+        })
+    }
+}

@@ -1,0 +1,436 @@
+//! The rules of the store, as plain functions on a plain value. The store in memory puts a lock around
+//! it; the model of the protocol makes it a part of each of its states.
+
+mod causes;
+mod confirmations;
+mod ledger;
+mod resends;
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use sampler_domain::partition::partition_of;
+use sampler_domain::{
+    CauseId, Change, Changed, EventId, Policy, Span, SpanId, StartEvent, Target, Timestamp, Totals,
+    next_step,
+};
+use sampler_store::{
+    ACTS_NAMED, Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, Lookup, NewSpan,
+    NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery, StartOutcome, StopOutcome,
+};
+use uuid::Uuid;
+
+pub use ledger::StoredEntry;
+
+/// A span with what only the store knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoredSpan {
+    /// The span.
+    pub span: Span,
+    /// The `correlation_id` that its stop brought; nil while it is open. No two spans of a target
+    /// have the same one, so a stop that is carried out again, however late, ends no other span.
+    pub correlation_id: Uuid,
+    /// When it needs a worker next; none where an original Sampler started it.
+    pub due_at: Option<Timestamp>,
+    /// When it was last tried for its cause, while there is no answer.
+    pub probed_at: Option<Timestamp>,
+    /// The last acts of operators that have changed it, at most [`ACTS_NAMED`].
+    pub acts: Vec<Uuid>,
+}
+
+impl StoredSpan {
+    fn listed(&self) -> ListedSpan {
+        ListedSpan {
+            span: self.span.clone(),
+            due_at: self.due_at,
+        }
+    }
+}
+
+/// The sort key of a due span: its class, when it became due, and its id.
+type DueKey = (SearchClass, Timestamp, SpanId);
+
+/// All spans that are kept. Most functions are one method of an interface, and as atomic as
+/// that. Others are parts of one, or are for tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Table {
+    pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
+    /// By the ids of the usages.
+    pub(crate) entries: BTreeMap<String, StoredEntry>,
+    /// The causes of suspended spans.
+    pub(crate) causes: BTreeMap<CauseId, KeptCause>,
+}
+
+impl Table {
+    /// All that is kept, in the order of the ids.
+    pub fn all(&self) -> impl Iterator<Item = &StoredSpan> {
+        self.spans.values()
+    }
+
+    /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
+    /// It knows no totals, so ours begin at what it has sampled.
+    pub fn insert_original(&mut self, mut span: Span) {
+        span.processing.totals = Totals::from(span.sampled_to());
+        let kept = StoredSpan {
+            correlation_id: original_correlation_id(&span),
+            span,
+            due_at: None,
+            probed_at: None,
+            acts: Vec::new(),
+        };
+        self.spans.insert(kept.span.id.clone(), kept);
+    }
+
+    /// Opens a span.
+    pub fn start(&mut self, new: NewSpan) -> StartOutcome {
+        if let Some(seen) = self.resolve_start(&new) {
+            return seen;
+        }
+        if let Some(until) = self.find_previous_end(&new) {
+            return StartOutcome::Overlaps { until };
+        }
+        let inserted = self.insert(new);
+        assert!(inserted, "nothing was seen that stands in its way");
+        StartOutcome::Opened
+    }
+
+    /// Puts a span in as it is, which no program does.
+    pub fn put(&mut self, new: NewSpan) {
+        let kept = StoredSpan {
+            span: new.span,
+            correlation_id: Uuid::nil(),
+            due_at: Some(new.due_at),
+            probed_at: None,
+            acts: Vec::new(),
+        };
+        self.spans.insert(kept.span.id.clone(), kept);
+    }
+
+    /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
+    /// event within its target, or that the target has an open span. Says whether it was inserted.
+    pub fn insert(&mut self, new: NewSpan) -> bool {
+        if self.resolve_start(&new).is_some() {
+            return false;
+        }
+        self.put(new);
+        true
+    }
+
+    /// The span itself, an earlier event of the target with the same id, or an open span of the
+    /// target; nothing where none of them is kept.
+    pub fn resolve_start(&self, new: &NewSpan) -> Option<StartOutcome> {
+        let span = &new.span;
+        if self.spans.contains_key(&span.id) {
+            return Some(StartOutcome::Opened);
+        }
+        let earlier = span.start_id.as_ref();
+        let earlier = earlier.and_then(|id| self.find_by_start_id(&span.target, id));
+        if let Some(earlier) = earlier {
+            let event = StartEvent {
+                id: span.start_id.clone(),
+                timestamp: span.start,
+                target: span.target.clone(),
+                measures: span.measures.clone(),
+            };
+            let differences = event.differences(earlier);
+            return Some(if differences.is_empty() {
+                StartOutcome::Repeated {
+                    span: earlier.id.clone(),
+                }
+            } else {
+                StartOutcome::IdTaken(differences)
+            });
+        }
+        let open = self.open(&span.target);
+        open.map(|_| StartOutcome::AlreadyOpen)
+    }
+
+    /// The end of a span of the target that ends after this one starts, if there is one and it
+    /// matters.
+    pub fn find_previous_end(&self, new: &NewSpan) -> Option<Timestamp> {
+        if new.may_overlap {
+            return None;
+        }
+        let (target, start) = (&new.span.target, new.span.start);
+        let later = |span: &Span| span.target == *target && span.end > Some(start);
+        self.first(later).and_then(|span| span.end)
+    }
+
+    /// Ends the target's open span.
+    pub fn stop(&mut self, new: &NewStop) -> StopOutcome {
+        if self.end(new) {
+            return StopOutcome::Ended;
+        }
+        self.resolve_stop(new)
+            .expect("what stands in its way is seen")
+    }
+
+    /// Ends the target's open span where the stop does not lie before its start, unless a unique
+    /// index refuses that: the id of the event or the correlation id, both within the target. Says
+    /// whether a span was ended.
+    pub fn end(&mut self, new: &NewStop) -> bool {
+        let NewStop {
+            event,
+            client,
+            update,
+            correlation_id,
+            arrival: _,
+        } = new;
+        let is_taken = |kept: &StoredSpan| {
+            let has_id = event.id.is_some() && kept.span.end_id == event.id;
+            has_id && kept.span.target == event.target
+                || has_correlation_id(kept, &event.target, *correlation_id)
+        };
+        if self.spans.values().any(is_taken) {
+            return false;
+        }
+        let fits = |kept: &&mut StoredSpan| {
+            is_open(&kept.span, &event.target) && kept.span.start <= event.timestamp
+        };
+        let Some(kept) = self.spans.values_mut().find(fits) else {
+            return false;
+        };
+        kept.span.end = Some(event.timestamp);
+        kept.span.end_id.clone_from(&event.id);
+        kept.span.stop_client.clone_from(client);
+        kept.span.stop_update = *update;
+        kept.correlation_id = *correlation_id;
+        kept.due_at = Some(
+            kept.due_at
+                .map_or(event.timestamp, |due| due.min(event.timestamp)),
+        );
+        true
+    }
+
+    /// The span that this stop ended, an earlier event with the same id, or why the stop does not
+    /// fit; nothing where it can be made.
+    pub fn resolve_stop(&self, new: &NewStop) -> Option<StopOutcome> {
+        let event = &new.event;
+        let is_own =
+            |kept: &StoredSpan| has_correlation_id(kept, &event.target, new.correlation_id);
+        if self.spans.values().any(is_own) {
+            return Some(StopOutcome::Ended);
+        }
+        let earlier = event.id.as_ref();
+        let earlier = earlier.and_then(|id| self.find_by_stop_id(&event.target, id));
+        if let Some(earlier) = earlier {
+            let differences = event.differences(earlier);
+            return Some(if differences.is_empty() {
+                StopOutcome::Repeated
+            } else {
+                StopOutcome::IdTaken(differences)
+            });
+        }
+        let Some(open) = self.open(&event.target) else {
+            return Some(StopOutcome::NotOpen);
+        };
+        let start = open.start;
+        (event.timestamp < start).then_some(StopOutcome::BeforeStart { start })
+    }
+
+    /// The span of the target that was started by the event with this id.
+    pub fn find_by_start_id(&self, target: &Target, id: &EventId) -> Option<&Span> {
+        self.first(|span| span.start_id.as_ref() == Some(id) && span.target == *target)
+    }
+
+    /// The span of the target that was stopped by the event with this id.
+    pub fn find_by_stop_id(&self, target: &Target, id: &EventId) -> Option<&Span> {
+        self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
+    }
+
+    /// The spans of a target that decide about an event.
+    pub fn look_up(&self, target: &Target, by: &Lookup) -> Vec<&Span> {
+        match by {
+            Lookup::StartedBy(id) => self.find_by_start_id(target, id).into_iter().collect(),
+            Lookup::StoppedBy(id) => self.find_by_stop_id(target, id).into_iter().collect(),
+            Lookup::NotEndedBy(moment) => self.find_not_ended(target, *moment),
+        }
+    }
+
+    /// The backlog, with a rate of zero.
+    pub fn backlog(&self, query: &BacklogQuery) -> Backlog {
+        let mut backlog = Backlog::nothing(query);
+        let is_left = |kept: &&StoredSpan| !kept.span.processing.complete;
+        for StoredSpan { span, due_at, .. } in self.spans.values().filter(is_left) {
+            if span.processing.suspended.is_some() {
+                backlog.suspended += 1;
+            }
+            if let Some(due_at) = due_at {
+                backlog.add(span, *due_at, query);
+            }
+        }
+        backlog
+    }
+
+    /// The spans of the target that have not ended by a moment: the open one, and the one that ends
+    /// next after it.
+    pub fn find_not_ended(&self, target: &Target, moment: Timestamp) -> Vec<&Span> {
+        let spans = self.spans.values().map(|kept| &kept.span);
+        let is_there =
+            |span: &&Span| span.target == *target && span.end.is_none_or(|end| end > moment);
+        let mut spans: Vec<&Span> = spans.filter(is_there).collect();
+        spans.sort_by_key(|span| span.end);
+        let next = spans.iter().position(|span| span.end.is_some());
+        spans.truncate(next.map_or(spans.len(), |next| next + 1));
+        spans
+    }
+
+    /// Due spans with their sort keys, in the order of a search.
+    pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
+        let mut due = Vec::new();
+        for StoredSpan { span, due_at, .. } in self.spans.values() {
+            let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
+                continue;
+            };
+            let mine = query.partitions.contains(&partition_of(&span.target));
+            if mine && !span.processing.complete {
+                let key = (query.search_class(span, due_at), due_at, span.id.clone());
+                due.push((key, span));
+            }
+        }
+        due.sort_by(|one, other| one.0.cmp(&other.0));
+        due
+    }
+
+    /// One span.
+    pub fn find(&self, id: &SpanId) -> Option<&Span> {
+        self.spans.get(id).map(|kept| &kept.span)
+    }
+
+    /// Up to `limit` spans behind this one, in the order of their ids.
+    pub fn page(&self, after: Option<&SpanId>, limit: usize) -> Vec<Span> {
+        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
+        let spans = self.spans.range::<SpanId, _>(behind).take(limit);
+        spans.map(|(_, kept)| kept.span.clone()).collect()
+    }
+
+    /// A page of the spans that a query asks for, the newest start first.
+    pub fn spans(&self, query: &SpanQuery) -> SpanPage {
+        let all = self.spans.values().map(StoredSpan::listed);
+        let matches = |listed: &ListedSpan| {
+            let is_behind = |after: &SpanPosition| listed.position() < *after;
+            query.matches(&listed.span) && query.after.as_ref().is_none_or(is_behind)
+        };
+        let mut spans: Vec<ListedSpan> = all.filter(matches).collect();
+        spans.sort_by_key(|listed| std::cmp::Reverse(listed.position()));
+        let has_more = spans.len() > query.limit;
+        spans.truncate(query.limit);
+        let last = spans.last().filter(|_| has_more);
+        SpanPage {
+            next: last.map(ListedSpan::position),
+            spans,
+        }
+    }
+
+    /// The span whose id is written so.
+    pub fn span(&self, id: &str) -> Option<ListedSpan> {
+        let mut spans = self.spans.values();
+        let found = spans.find(|kept| kept.span.id.to_string() == id);
+        found.map(StoredSpan::listed)
+    }
+
+    /// Makes a change if the span still is as it was read.
+    pub fn change(&mut self, read: &Span, change: &Change) -> Changed {
+        let Some(kept) = self.spans.get_mut(&read.id) else {
+            return Changed::Rejected;
+        };
+        if !change.is_allowed(read, &kept.span) {
+            return Changed::Rejected;
+        }
+        kept.span = kept.span.after(change);
+        kept.due_at = change.due_at().or(kept.due_at);
+        kept.probed_at = kept
+            .probed_at
+            .filter(|_| kept.span.processing.probe.is_some());
+        Changed::Made
+    }
+
+    /// Makes a change that an operator asked for, once: an act that the span names was done.
+    pub fn change_by_operator(&mut self, act: Uuid, read: &Span, change: &Change) -> Changed {
+        let is_done = |kept: &StoredSpan| kept.acts.contains(&act);
+        if self.spans.get(&read.id).is_some_and(is_done) {
+            return Changed::Made;
+        }
+        let changed = self.change(read, change);
+        if let (Changed::Made, Some(kept)) = (changed, self.spans.get_mut(&read.id)) {
+            kept.acts.push(act);
+            let too_many = kept.acts.len().saturating_sub(ACTS_NAMED);
+            kept.acts.drain(..too_many);
+        }
+        changed
+    }
+
+    /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
+    pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
+        if let Some(kept) = self.spans.get_mut(id) {
+            kept.due_at = Some(due_at);
+        }
+    }
+
+    /// Puts other totals on a span, which no store does.
+    pub fn set_totals(&mut self, id: &SpanId, totals: Totals) {
+        if let Some(kept) = self.spans.get_mut(id) {
+            kept.span.processing.totals = totals;
+        }
+    }
+
+    /// Takes in spans that an original Sampler started.
+    pub fn adopt(&mut self, policy: &Policy, now: Timestamp, limit: usize) -> Adopted {
+        let strangers = self
+            .spans
+            .values_mut()
+            .filter(|kept| kept.due_at.is_none() && !kept.span.processing.complete);
+        let mut adopted = Adopted::default();
+        for kept in strangers.take(limit) {
+            kept.due_at = Some(next_step(&kept.span, now, policy).due_at(now));
+            adopted.starts += 1;
+        }
+        adopted
+    }
+
+    /// Up to `limit` complete spans that end before `cutoff`.
+    pub fn completed_before(&self, cutoff: Timestamp, limit: usize) -> Vec<SpanId> {
+        let over = self
+            .spans
+            .values()
+            .filter(|kept| kept.span.processing.complete && kept.span.processing.last.end < cutoff);
+        over.take(limit).map(|kept| kept.span.id.clone()).collect()
+    }
+
+    /// Removes those of the spans that are complete. Returns how many.
+    pub fn remove(&mut self, ids: &[SpanId]) -> u64 {
+        let before = self.spans.len();
+        self.spans
+            .retain(|id, kept| !(kept.span.processing.complete && ids.contains(id)));
+        (before - self.spans.len()) as u64
+    }
+
+    fn first(&self, matches: impl Fn(&Span) -> bool) -> Option<&Span> {
+        self.spans
+            .values()
+            .map(|kept| &kept.span)
+            .find(|span| matches(span))
+    }
+
+    fn open(&self, target: &Target) -> Option<&Span> {
+        self.first(|span| is_open(span, target))
+    }
+}
+
+/// The `correlation_id` of an original's span: nil while it is open, one of its own once it has
+/// ended.
+fn original_correlation_id(span: &Span) -> Uuid {
+    match span.end {
+        Some(_) => Uuid::new_v5(&Uuid::NAMESPACE_OID, span.id.to_string().as_bytes()),
+        None => Uuid::nil(),
+    }
+}
+
+fn is_open(span: &Span, target: &Target) -> bool {
+    span.end.is_none() && span.target == *target
+}
+
+/// Whether a stop with this correlation id has ended the span.
+fn has_correlation_id(kept: &StoredSpan, target: &Target, correlation_id: Uuid) -> bool {
+    kept.correlation_id == correlation_id && kept.span.target == *target
+}

@@ -1,0 +1,116 @@
+//! The rules of the ledger: entries, their expiry and their sums.
+
+use std::collections::BTreeMap;
+
+use sampler_domain::{CauseId, Entry, EntryState, SpanId, Timestamp};
+use sampler_store::{SumPage, SumPosition, SumQuery, SumRow};
+
+use super::Table;
+
+/// An entry of the ledger with what only the store knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoredEntry {
+    /// The entry.
+    pub entry: Entry,
+    /// How long after its last answer it is kept, ms.
+    pub lifetime: i64,
+    /// When it expires; none before its span may be removed.
+    pub expires_at: Option<Timestamp>,
+    /// Whether its span is complete: it expires once its usage is not asked for any more.
+    pub expires_once_confirmed: bool,
+    /// The cause that it is kept under, where its usage was set aside.
+    pub cause: Option<CauseId>,
+}
+
+impl Table {
+    /// Keeps an entry of the ledger, unless there is one of the same usage. Returns in which state it
+    /// is by then.
+    pub fn write_entry(&mut self, entry: Entry, lifetime: i64) -> EntryState {
+        let kept = self.entries.entry(entry.usage_guid.clone());
+        let kept = kept.or_insert(StoredEntry {
+            entry,
+            lifetime,
+            expires_at: None,
+            expires_once_confirmed: false,
+            cause: None,
+        });
+        kept.entry.state
+    }
+
+    /// All entries of the ledger, in the order of the ids of the usages.
+    pub fn entries(&self) -> impl Iterator<Item = &StoredEntry> {
+        self.entries.values()
+    }
+
+    /// The entry of a usage.
+    pub fn entry(&self, usage_guid: &str) -> Option<&StoredEntry> {
+        self.entries.get(usage_guid)
+    }
+
+    /// The entries of a span that were planned at a later version than `after`, in their order.
+    pub fn entries_of(&self, span: &SpanId, after: Option<i64>) -> Vec<&Entry> {
+        let entries = self.entries.values().map(|kept| &kept.entry);
+        let is_behind = |entry: &&Entry| after.is_none_or(|after| entry.version > after);
+        let of_span = entries.filter(|entry| entry.span == *span);
+        let mut entries: Vec<&Entry> = of_span.filter(is_behind).collect();
+        entries.sort_by_key(|entry| entry.version);
+        entries
+    }
+
+    /// The sums of the entries.
+    pub fn sums(&self, query: &SumQuery) -> SumPage {
+        let mut rows: BTreeMap<SumPosition, SumRow> = BTreeMap::new();
+        let entries = self.entries.values().map(|kept| &kept.entry);
+        for entry in entries.filter(|entry| query.counts(entry)) {
+            let Some(window) = query.window_of(entry.interval.midpoint()) else {
+                continue;
+            };
+            let row = SumRow::new(window, query.group_of(&entry.target));
+            let row = rows.entry(row.position()).or_insert(row);
+            row.add(&entry.measures, entry.interval.duration());
+        }
+        let is_behind = |at: &SumPosition| query.after.as_ref().is_none_or(|after| after < at);
+        let rows = rows.into_iter().filter(|(at, _)| is_behind(at));
+        let mut rows: Vec<SumRow> = rows.map(|(_, row)| row).collect();
+        let has_more = rows.len() > query.limit;
+        rows.truncate(query.limit);
+        SumPage {
+            next: rows.last().filter(|_| has_more).map(SumRow::position),
+            rows,
+        }
+    }
+
+    /// Lets the entries of these spans expire.
+    pub fn expire(&mut self, spans: &[SpanId]) {
+        let of_spans = |kept: &&mut StoredEntry| spans.contains(&kept.entry.span);
+        for kept in self.entries.values_mut().filter(of_spans) {
+            kept.expire();
+        }
+    }
+
+    /// Removes the entries that have expired. Returns them.
+    pub fn remove_expired(&mut self, now: Timestamp) -> Vec<Entry> {
+        let is_over = |kept: &StoredEntry| kept.expires_at.is_some_and(|at| at <= now);
+        let mut removed = Vec::new();
+        self.entries.retain(|_, kept| {
+            let stays = !is_over(kept);
+            if !stays {
+                removed.push(kept.entry.clone());
+            }
+            stays
+        });
+        removed
+    }
+
+    /// Puts another entry in the place of one, which no store does.
+    pub fn replace_entry(&mut self, entry: Entry) {
+        if let Some(kept) = self.entries.get_mut(&entry.usage_guid) {
+            kept.entry = entry;
+        }
+    }
+
+    /// Removes an entry, which no store does.
+    pub fn remove_entry(&mut self, usage_guid: &str) {
+        self.entries.remove(usage_guid);
+    }
+}

@@ -1,0 +1,99 @@
+//! The command line, as somebody uses it who has nothing set.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use anyhow::{Context, Result};
+use sampler_testkit::program::{CLI, binary};
+use tokio::process::Command;
+
+use super::Granularity;
+use super::events::Events;
+
+/// The command line, and what it is told of a file of events.
+#[derive(Debug)]
+pub(super) struct Cli {
+    program: PathBuf,
+    /// The receiver, and how the moments of the file count.
+    common: Vec<String>,
+}
+
+impl Cli {
+    pub(super) async fn new(receiver: &str, events: &Events) -> Result<Self> {
+        let (now, offset) = (events.now.to_string(), format!("{}ms", events.offset));
+        let common = ["--url", receiver, "--now", &now, "--offset", &offset];
+        Ok(Self {
+            program: binary(CLI).await?,
+            common: common.map(str::to_owned).to_vec(),
+        })
+    }
+
+    /// Sends a file, and prints what became of it. Its status is 1 if an event was refused.
+    pub(super) async fn send(&self, file: &Path) -> Result<ExitStatus> {
+        let mut words = vec!["events".to_owned(), "send".to_owned(), text(file)?];
+        words.extend(self.common.iter().cloned());
+        words.push("--no-journal".to_owned());
+        self.run(&words).await
+    }
+
+    /// The words of `sampler verify` for a file.
+    pub(super) fn verify(&self, file: &Path, granularity: Granularity) -> Result<Vec<String>> {
+        let mut words = vec!["verify".to_owned(), text(file)?];
+        words.extend(self.common.iter().cloned());
+        words.extend(["--granularity", granularity.name(), "--strict"].map(str::to_owned));
+        Ok(words)
+    }
+
+    /// Runs it, and prints what it prints.
+    pub(super) async fn run(&self, words: &[String]) -> Result<ExitStatus> {
+        let mut command = Command::new(&self.program);
+        command.args(words).stdin(Stdio::null());
+        // No token and no address of this terminal is meant for it.
+        let variables = std::env::vars_os().map(|(name, _)| name);
+        for name in variables.filter(|name| name.to_string_lossy().starts_with("SAMPLER_")) {
+            command.env_remove(name);
+        }
+        let status = command.kill_on_drop(true).status().await;
+        status.with_context(|| format!("starting {}", self.program.display()))
+    }
+
+    /// What to type to run it again.
+    pub(super) fn line(&self, words: &[String]) -> String {
+        let here = std::env::current_dir().unwrap_or_default();
+        let shown = |path: &Path| {
+            let path = path.strip_prefix(&here).unwrap_or(path);
+            quoted(&path.display().to_string())
+        };
+        let words = words.iter().map(|word| shown(Path::new(word)));
+        let all: Vec<String> = [shown(&self.program)].into_iter().chain(words).collect();
+        all.join(" ")
+    }
+}
+
+fn text(file: &Path) -> Result<String> {
+    let name = file.to_str().context("the name of the file is no text")?;
+    Ok(name.to_owned())
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:+=,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_the_words_as_they_are() {
+        assert_eq!(quoted("a/b.ndjson"), "a/b.ndjson");
+        assert_eq!(quoted("http://localhost:7070"), "http://localhost:7070");
+        assert_eq!(quoted("my events"), "'my events'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

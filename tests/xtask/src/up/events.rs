@@ -1,0 +1,179 @@
+//! The events of a replay. `sampler events send` sends them, and `sampler verify` compares them with
+//! what was billed; here only what both must be told is read.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use sampler_testkit::target_dir;
+use sampler_verify::Target;
+use sampler_verify::events::{self, Columns, Format, Reading};
+use sampler_verify::moment::parse_length;
+use serde_json::Value;
+
+/// A file of events.
+#[derive(Debug)]
+pub(super) struct Events {
+    pub(super) path: PathBuf,
+    /// The origin of relative moments, in ms since epoch.
+    pub(super) now: i64,
+    /// Added to all moments, in ms.
+    pub(super) offset: i64,
+    /// The earliest moment.
+    pub(super) earliest: i64,
+    /// Late stops. They are sent once usages reach beyond them.
+    pub(super) late: Vec<(Target, i64)>,
+    /// The lines of late stops, and of later events of the same targets.
+    held: HashSet<u64>,
+}
+
+impl Events {
+    /// Reads a file. With `last_ago`, all moments are moved so that the last lies that long ago.
+    pub(super) fn read(path: PathBuf, now: i64, last_ago: Option<&str>) -> Result<Self> {
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {shown}"))?;
+        let format = Format::of_name(&shown);
+        let format = format.with_context(|| format!("{shown} is no .ndjson, .json or .csv"))?;
+        let reading = Reading { now, offset: 0 };
+        let all = events::read(text.as_bytes(), format, &Columns::default(), reading);
+        let all = all.with_context(|| format!("in {shown}"))?;
+        let moments = || all.iter().map(|event| event.moment);
+        let offset = match last_ago {
+            Some(ago) => now - parse_length(ago)? - moments().max().unwrap_or(now),
+            None => 0,
+        };
+        let mut events = Self {
+            path,
+            now,
+            offset,
+            earliest: moments().min().unwrap_or(now) + offset,
+            late: Vec::new(),
+            held: HashSet::new(),
+        };
+        if format == Format::Ndjson {
+            events.hold_late(&all, &text);
+        }
+        Ok(events)
+    }
+
+    fn hold_late(&mut self, all: &[events::Event], text: &str) {
+        let lines: Vec<&str> = text.lines().collect();
+        let mut targets: HashSet<&Target> = HashSet::new();
+        for event in all {
+            let line = usize::try_from(event.line - 1).ok();
+            let line = line.and_then(|index| lines.get(index));
+            if line.is_some_and(|line| is_late(line)) {
+                let moment = event.moment + self.offset;
+                self.late.push((event.target.clone(), moment));
+                self.held.insert(event.line);
+            }
+            // An update is two events of one line, of two targets.
+            if targets.contains(&event.target) || self.held.contains(&event.line) {
+                self.held.insert(event.line);
+                targets.insert(&event.target);
+            }
+        }
+    }
+
+    /// The files to send, one after the other: with late stops, the second one has them.
+    pub(super) fn parts(&self) -> Result<Vec<PathBuf>> {
+        if self.late.is_empty() {
+            return Ok(vec![self.path.clone()]);
+        }
+        let text = fs::read_to_string(&self.path).context("reading the events again")?;
+        let part = |name: &str, is_held: bool| {
+            let lines = (1..).zip(text.lines());
+            let lines = lines.filter(|(number, _)| self.held.contains(number) == is_held);
+            let lines: Vec<&str> = lines.map(|(_, line)| line).collect();
+            write(name, &lines.join("\n"))
+        };
+        Ok(vec![
+            part("events.ndjson", false)?,
+            part("late.ndjson", true)?,
+        ])
+    }
+}
+
+fn write(name: &str, text: &str) -> Result<PathBuf> {
+    let path = target_dir().join("up").join(name);
+    let written = fs::write(&path, text);
+    written.with_context(|| format!("writing {}", path.display()))?;
+    Ok(path)
+}
+
+fn is_late(line: &str) -> bool {
+    let event: Option<Value> = serde_json::from_str(line).ok();
+    event.is_some_and(|event| event["after"] == "sampled")
+}
+
+#[cfg(test)]
+mod tests {
+    use sampler_testkit::workspace_dir;
+
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    fn read(text: &str, last_ago: Option<&str>) -> Result<Events> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("given.ndjson");
+        fs::write(&path, text).unwrap();
+        Events::read(path, NOW, last_ago)
+    }
+
+    fn line(kind: &str, at: i64, instance: &str, more: &str) -> String {
+        format!(
+            r#"{{"type":"{kind}","timestamp":{at},"organization_id":"o","space_id":"s",
+               "consumer_id":"c","resource_id":"r","plan_id":"p",
+               "resource_instance_id":"{instance}"{more}}}"#
+        )
+        .replace("\n               ", "")
+    }
+
+    #[test]
+    fn a_late_stop_is_held_back_with_all_that_follows_it() {
+        let measures = r#","measured_usage":[]"#;
+        let text = [
+            "# a comment".to_owned(),
+            line("start", 1, "a", measures),
+            line("stop", 2, "a", r#","after":"sampled""#),
+            line("start", 3, "b", measures),
+            line(
+                "update",
+                4,
+                "c",
+                r#","measured_usage":[],"previous":{"resource_instance_id":"a"}"#,
+            ),
+            line("stop", 5, "c", ""),
+        ];
+        let events = read(&text.join("\n"), None).unwrap();
+        let late: Vec<_> = events
+            .late
+            .iter()
+            .map(|(target, moment)| (target.resource_instance_id.as_str(), *moment))
+            .collect();
+        assert_eq!(late, [("a", 2)]);
+        let mut held: Vec<u64> = events.held.into_iter().collect();
+        held.sort_unstable();
+        assert_eq!(held, [3, 5, 6]);
+    }
+
+    #[test]
+    fn all_moments_move_by_the_same_length() {
+        let text = [line("stop", 100, "a", ""), line("stop", 60, "b", "")].join("\n");
+        let events = read(&text, Some("1h")).unwrap();
+        assert_eq!(events.offset, NOW - 3_600_000 - 100);
+        assert_eq!(events.earliest, NOW - 3_600_000 - 40);
+        assert_eq!(read(&text, None).unwrap().earliest, 60);
+        assert!(read(&text, Some("soon")).is_err());
+    }
+
+    #[test]
+    fn the_example_has_a_late_stop() {
+        let path = workspace_dir().join(super::super::EXAMPLE);
+        let events = Events::read(path, NOW, None).unwrap();
+        assert_eq!((events.late.len(), events.held.len()), (1, 1));
+        assert!(events.earliest < NOW);
+    }
+}

@@ -1,0 +1,411 @@
+//! What never counted upstream is not taken back: no window of a span counts less than nothing, and what
+//! is sent again later is followed by what was taken back of it.
+
+mod unanswered;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sampler_abacus::{Answer, Asked};
+use sampler_domain::{Acceptance, Changed, Entry, EntryState, Granularity, Resend, Timestamp};
+use sampler_store::{EntryKey, Ledger, Work};
+use uuid::Uuid;
+
+use crate::abacus::duration;
+use crate::confirm::confirming;
+use crate::skip::skip;
+use crate::world::{HOUR, MINUTE, NOON, World, options, run_with};
+
+/// The usages that Abacus refuses or sets aside: those whose window begins so late after noon.
+type Windows = Arc<Mutex<BTreeSet<i64>>>;
+
+fn window_of(millis: Timestamp) -> i64 {
+    Granularity::Hour.window_of(millis).since(NOON)
+}
+
+/// Abacus refuses each usage forwards of these windows.
+fn refuse(world: &World, windows: &Windows) {
+    let windows = Arc::clone(windows);
+    world.abacus.answer(move |usage| {
+        let is_refused = windows.lock().unwrap().contains(&window_of(usage.end));
+        (is_refused && duration(usage) > 0).then(|| Answer::Refused {
+            error: "Abacus answered 400: it is malformed".into(),
+        })
+    });
+}
+
+fn windows(all: impl IntoIterator<Item = i64>) -> Windows {
+    Arc::new(Mutex::new(all.into_iter().collect()))
+}
+
+/// What counts in each window by now, ms. What was set aside does not.
+fn counting(world: &World) -> BTreeMap<i64, i64> {
+    let counted = world.abacus.counted.lock().unwrap().clone();
+    let mut windows = BTreeMap::new();
+    for usage in counted.values() {
+        let entry = entry(world, &usage.dedup_id);
+        if entry.is_none_or(|entry| entry.state != EntryState::SetAside) {
+            *windows.entry(window_of(usage.end)).or_default() += duration(usage);
+        }
+    }
+    windows
+}
+
+fn entry(world: &World, guid: &str) -> Option<Entry> {
+    let kept = world.store.with(|table| table.entry(guid).cloned());
+    kept.map(|kept| kept.entry)
+}
+
+fn entries(world: &World) -> Vec<Entry> {
+    world
+        .store
+        .with(|table| table.entries().map(|kept| kept.entry.clone()).collect())
+}
+
+/// A span that began four hours before noon, of which the usage of the second hour was skipped.
+async fn skipped(world: &World) -> Entry {
+    refuse(world, &windows([-3 * HOUR]));
+    world.start("a", -4 * HOUR).await;
+    suspend_and_skip(world).await;
+    let worker = world.run("w");
+    let is_sampled = || world.kept("a").span.sampled_to() == NOON;
+    world.until("it is sampled on", is_sampled).await;
+    worker.stop().await;
+    let skipped = |entry: &Entry| entry.state == EntryState::Skipped;
+    entries(world).into_iter().find(skipped).unwrap()
+}
+
+async fn suspend_and_skip(world: &World) {
+    let worker = world.run("w");
+    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
+    world.until("it is suspended", is_suspended).await;
+    worker.stop().await;
+    let span = world.kept("a").span;
+    assert_eq!(skip(world, &span).await, Changed::Made);
+}
+
+async fn complete(world: &World) {
+    let worker = world.run("w");
+    world
+        .until("it is complete", || world.is_complete("a"))
+        .await;
+    worker.stop().await;
+}
+
+/// The totals add up, and say what Abacus counts.
+fn assert_proof(world: &World, used: i64, skipped: i64) {
+    let span = world.kept("a").span;
+    let totals = &span.processing.totals;
+    assert_eq!(span.end.unwrap().since(span.start), used);
+    assert_eq!((totals.billed, totals.skipped), (used - skipped, skipped));
+    assert_eq!(span.difference(), 0);
+    assert_eq!(world.abacus.sum("a"), used - skipped);
+    let counting = counting(world);
+    assert!(counting.values().all(|it| *it >= 0), "{counting:?}");
+}
+
+async fn send_again(world: &World, entry: &Entry) {
+    let resend = Resend {
+        act: Uuid::from_u128(7),
+        from: entry.state,
+        at: world.clock_now(),
+        due_at: entry.planned_at,
+        acceptance: None,
+    };
+    let key = EntryKey::of(entry);
+    assert!(world.store.mark_resend(&key, &resend).await.unwrap());
+}
+
+async fn until_settled(world: &World) {
+    let marked = || {
+        world
+            .store
+            .with(|table| table.due_resends(Timestamp::MAX, 9))
+    };
+    world
+        .until("nothing is marked", || marked().is_empty())
+        .await;
+}
+
+/// The durations of a window in the order in which they were posted.
+fn posted(world: &World, window: i64) -> Vec<i64> {
+    let posts = world.abacus.posts.lock().unwrap().clone();
+    let usages = posts.iter().map(|(_, body)| {
+        let usage: serde_json::Value = serde_json::from_str(body).unwrap();
+        let end = Timestamp::clamped(usage["end"].as_i64().unwrap());
+        let measures = usage["measured_usage"].as_array().unwrap();
+        let duration = measures.last().unwrap()["quantity"].as_i64().unwrap();
+        (window_of(end), duration)
+    });
+    let of_window = usages.filter(|(of, _)| *of == window);
+    of_window.map(|(_, duration)| duration).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_before_within_and_behind_a_skipped_usage_takes_back_what_counts() {
+    for (end, used, left) in [
+        (-7 * HOUR / 2, HOUR / 2, 0),
+        (-5 * HOUR / 2, 3 * HOUR / 2, HOUR / 2),
+        (-3 * HOUR / 2, 5 * HOUR / 2, HOUR),
+    ] {
+        let world = World::new();
+        let skipped = skipped(&world).await;
+        world.stop("a", end).await;
+        complete(&world).await;
+        assert_proof(&world, used, left);
+        let withheld: Vec<Entry> = entries(&world)
+            .into_iter()
+            .filter(|it| it.withheld)
+            .collect();
+        let expected = (left < HOUR).then_some((EntryState::Skipped, left - HOUR));
+        let shown = withheld
+            .first()
+            .map(|it| (it.state, it.interval.duration()));
+        assert_eq!((shown, withheld.len() < 2), (expected, true));
+        // Sent again, it is followed by what was taken back of it.
+        send_again(&world, &skipped).await;
+        world.abacus.answer(|_| None);
+        let worker = world.run("w");
+        until_settled(&world).await;
+        worker.stop().await;
+        assert_proof(&world, used, 0);
+        let after = posted(&world, -3 * HOUR);
+        let refused = after.iter().filter(|it| **it == HOUR).count() - 1;
+        let mut sent = after[refused..].to_vec();
+        sent.retain(|it| *it != 0);
+        let expected: Vec<i64> = [HOUR]
+            .into_iter()
+            .chain((left < HOUR).then_some(left - HOUR))
+            .collect();
+        assert_eq!(sent, expected);
+        assert!(entries(&world).iter().all(|it| !it.withheld));
+        world.assert_ledger();
+    }
+}
+
+/// The planned hour is skipped as a whole, and the stop lies within it.
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_the_span_is_suspended_leaves_as_much_skipped_as_was_used() {
+    let world = World::new();
+    refuse(&world, &windows([-2 * HOUR]));
+    world.start("a", -2 * HOUR).await;
+    let worker = world.run("w");
+    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
+    world.until("it is suspended", is_suspended).await;
+    world.stop("a", -3 * HOUR / 2).await;
+    worker.stop().await;
+    let span = world.kept("a").span;
+    assert_eq!(skip(&world, &span).await, Changed::Made);
+    complete(&world).await;
+    assert_proof(&world, HOUR / 2, HOUR / 2);
+}
+
+/// Abacus sets aside what lies in these windows, and counts all else.
+fn set_aside(world: &World, windows: &Windows) {
+    let (windows, counted) = (Arc::clone(windows), world.abacus.usage_windows());
+    world.abacus.know(move |guid| {
+        let window = counted(guid).map(window_of);
+        if window.is_some_and(|it| windows.lock().unwrap().contains(&it)) {
+            return Asked::SetAside {
+                error: "the month is closed".to_owned(),
+            };
+        }
+        Asked::Counts
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_set_aside_is_not_taken_back_and_is_followed_by_that_when_it_is_sent_again() {
+    for (end, used, left) in [
+        (-7 * HOUR / 2, HOUR / 2, 0),
+        (-5 * HOUR / 2, 3 * HOUR / 2, HOUR / 2),
+    ] {
+        let world = World::new();
+        let aside = windows([-3 * HOUR]);
+        set_aside(&world, &aside);
+        world.start("a", -4 * HOUR).await;
+        let worker = run_with(world.parts(), confirming("w"));
+        let is_known = || !world.kept("a").span.processing.uncounted.is_empty();
+        world.until("the span knows it", is_known).await;
+        let is_set_aside = |entry: &Entry| entry.state == EntryState::SetAside;
+        let noted = || entries(&world).iter().any(is_set_aside);
+        world.until("the ledger knows it", noted).await;
+        aside.lock().unwrap().clear();
+        world.stop("a", end).await;
+        world
+            .until("it is complete", || world.is_complete("a"))
+            .await;
+        let (sum, counting) = (counting(&world).values().sum::<i64>(), counting(&world));
+        assert_eq!(sum, used - left);
+        assert!(counting.values().all(|it| *it >= 0), "{counting:?}");
+        let totals = world.kept("a").span.processing.totals;
+        assert_eq!((totals.billed, totals.skipped), (used, 0));
+        let entry = entries(&world)
+            .into_iter()
+            .find(|it| is_set_aside(it) && !it.withheld);
+        send_again(&world, &entry.unwrap()).await;
+        until_settled(&world).await;
+        worker.stop().await;
+        assert_eq!(world.abacus.sum("a"), used);
+        assert!(!entries(&world).iter().any(is_set_aside));
+        assert_eq!(world.kept("a").span.processing.totals.billed, used);
+        assert_eq!(world.kept("a").span.processing.uncounted, []);
+        world.assert_ledger();
+    }
+}
+
+/// The usage is sent again while the piece that takes it back is planned, and withheld by then.
+#[tokio::test(start_paused = true)]
+async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {
+    let world = World::new();
+    let skipped = skipped(&world).await;
+    world.stop("a", -5 * HOUR / 2).await;
+    let span = world.kept("a").span;
+    // A worker that dies after each plan, until the withheld piece is planned.
+    let mut driver = sampler_domain::Driver::new(span);
+    let policy = options("w").policy;
+    while !driver.span().plans_to_withhold(skipped.interval) {
+        match driver.next(world.clock_now(), &policy) {
+            sampler_domain::Action::Change(change) => {
+                let changed = world
+                    .store
+                    .change(driver.span(), &change, world.clock_now())
+                    .await;
+                assert_eq!(changed.unwrap(), Changed::Made);
+                driver.on_change_made(&change);
+            }
+            sampler_domain::Action::Post(planned) => {
+                let usage = sampler_domain::Usage::new(driver.span(), &planned);
+                sampler_abacus::Collector::post(&*world.abacus, &usage, world.clock_now()).await;
+                driver.on_accepted(Acceptance {
+                    at: world.clock_now(),
+                    status: None,
+                    location: None,
+                });
+            }
+            sampler_domain::Action::WriteEntry(entry) => {
+                let kept = world.store.write_entry(*entry, HOUR).await;
+                driver.on_entry_written(kept.unwrap());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    world.abacus.answer(|_| None);
+    send_again(&world, &skipped).await;
+    let worker = world.run("w");
+    until_settled(&world).await;
+    world
+        .until("it is complete", || world.is_complete("a"))
+        .await;
+    until_settled(&world).await;
+    worker.stop().await;
+    assert_proof(&world, 3 * HOUR / 2, 0);
+}
+
+/// Resends that take their time hold up no operator's resume, and no probe.
+#[tokio::test(start_paused = true)]
+async fn a_cause_is_resumed_while_usages_are_sent_again() {
+    let world = World::new();
+    let skipped = skipped(&world).await;
+    world.abacus.answer(|usage| {
+        (usage.target.resource_instance_id.as_str() == "b").then(|| Answer::Refused {
+            error: "Abacus answered 400: it is malformed".into(),
+        })
+    });
+    world.start("b", -HOUR).await;
+    let worker = world.run("w");
+    let is_suspended = || world.kept("b").span.processing.suspended.is_some();
+    world.until("it is suspended", is_suspended).await;
+    *world.abacus.latency.lock().unwrap() = Duration::from_secs(10);
+    world.abacus.answer(|_| None);
+    for number in 0..100 {
+        let another = Entry {
+            usage_guid: format!("another {number}"),
+            version: 1,
+            ..skipped.clone()
+        };
+        world
+            .store
+            .write_entry(another.clone(), HOUR)
+            .await
+            .unwrap();
+        send_again(&world, &another).await;
+    }
+    let causes = world.store.with(|table| {
+        let causes = table.causes().map(|kept| kept.id);
+        causes.collect::<Vec<_>>()
+    });
+    for cause in causes {
+        world
+            .store
+            .with(|table| table.resume_by_operator(cause, Timestamp::MAX));
+    }
+    let before = world.clock_now();
+    world.until("it is resumed", || !is_suspended()).await;
+    assert!(world.clock_now().since(before) < MINUTE);
+    worker.stop().await;
+}
+
+/// A worker dies once the span knows that the first of two usages counts. What was withheld of it is not
+/// forgotten when the second one is sent again.
+#[tokio::test(start_paused = true)]
+async fn what_was_withheld_of_one_usage_is_not_forgotten_for_another() {
+    let world = World::new();
+    let first = skipped(&world).await;
+    refuse(&world, &windows([0]));
+    suspend_and_skip(&world).await;
+    let worker = world.run("w");
+    let is_skipped = || world.kept("a").span.processing.totals.skipped == 2 * HOUR;
+    world.until("both are skipped", is_skipped).await;
+    worker.stop().await;
+    world.stop("a", -5 * HOUR / 2).await;
+    complete(&world).await;
+    let is_second = |entry: &Entry| {
+        entry.state == EntryState::Skipped && !entry.withheld && entry.interval.start == NOON
+    };
+    let second = entries(&world).into_iter().find(is_second).unwrap();
+    world.abacus.answer(|_| None);
+    send_again(&world, &first).await;
+    let marked = entry(&world, &first.usage_guid).unwrap();
+    let usage = sampler_domain::Usage::of_entry(&marked);
+    sampler_abacus::Collector::post(&*world.abacus, &usage, world.clock_now()).await;
+    let acceptance = Acceptance {
+        at: world.clock_now(),
+        status: Some(202),
+        location: None,
+    };
+    let accepted = world.store.accept_resent(&marked, &acceptance).await;
+    assert!(accepted.unwrap());
+    let change = sampler_domain::Change::Resent {
+        resent: sampler_domain::Resent {
+            usage_guid: first.usage_guid.clone(),
+            act: Uuid::from_u128(7),
+        },
+        interval: first.interval,
+        reason: marked.marked_from().unwrap(),
+    };
+    let span = world.kept("a").span;
+    let changed = world.store.change(&span, &change, world.clock_now()).await;
+    assert_eq!(changed.unwrap(), Changed::Made);
+    let (key, later) = (EntryKey::of(&first), world.clock_now().plus(10 * MINUTE));
+    let act = Uuid::from_u128(7);
+    world.store.postpone_resend(&key, act, later).await.unwrap();
+    let resend = Resend {
+        act: Uuid::from_u128(8),
+        from: EntryState::Skipped,
+        at: world.clock_now(),
+        due_at: second.planned_at,
+        acceptance: None,
+    };
+    let marked = world
+        .store
+        .mark_resend(&EntryKey::of(&second), &resend)
+        .await;
+    assert!(marked.unwrap());
+    let worker = world.run("w");
+    until_settled(&world).await;
+    worker.stop().await;
+    assert_proof(&world, 3 * HOUR / 2, 0);
+    assert!(entries(&world).iter().all(|it| !it.withheld));
+}

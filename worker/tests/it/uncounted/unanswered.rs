@@ -1,0 +1,146 @@
+//! Answers that are lost or late, before and after a skip.
+
+use std::sync::atomic::Ordering;
+
+use sampler_abacus::Answer;
+use sampler_domain::{Acceptance, Changed, Entry, EntryState, LastError, Resend};
+use sampler_store::{EntryKey, Ledger};
+use uuid::Uuid;
+
+use super::{
+    entries, entry, refuse, send_again, skipped, suspend_and_skip, until_settled, windows,
+};
+use crate::skip::skip;
+use crate::world::{HOUR, MINUTE, World};
+
+/// Abacus counts the first post, whose answer is lost, and refuses the usage from then on.
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_before_the_refusals_is_told_wherever_the_skip_is() {
+    let world = World::new();
+    let mut posts = 0;
+    world.abacus.answer(move |_| {
+        posts += 1;
+        Some(match posts {
+            1 => Answer::TryAgain {
+                after: None,
+                error: "operation timed out".into(),
+            },
+            _ => Answer::Refused {
+                error: "Abacus answered 400: it is malformed".into(),
+            },
+        })
+    });
+    world.start("a", -HOUR).await;
+    let worker = world.run("w");
+    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
+    world.until("it is suspended", is_suspended).await;
+    worker.stop().await;
+    let span = world.kept("a").span;
+    assert!(span.processing.unanswered);
+    assert_eq!(skip(&world, &span).await, Changed::Made);
+    assert!(
+        world.kept("a").span.processing.unanswered,
+        "until it is noted"
+    );
+    world.abacus.answer(|_| None);
+    let worker = world.run("w");
+    let is_skipped = || world.kept("a").span.processing.totals.skipped != 0;
+    world.until("it is skipped", is_skipped).await;
+    let span = world.kept("a").span;
+    assert_eq!(span.processing.totals.unanswered, HOUR);
+    assert!(!span.processing.unanswered);
+    let entry = entries(&world).remove(0);
+    assert!(entry.unanswered);
+    send_again(&world, &entry).await;
+    until_settled(&world).await;
+    worker.stop().await;
+    let totals = world.kept("a").span.processing.totals;
+    assert_eq!((totals.skipped, totals.unanswered), (0, 0));
+}
+
+/// Where nothing was sent, nothing can count.
+#[tokio::test(start_paused = true)]
+async fn a_post_that_was_not_sent_is_no_lost_answer() {
+    let world = World::new();
+    world.abacus.is_unsent.store(true, Ordering::Relaxed);
+    world.abacus.answer_first([Answer::TryAgain {
+        after: None,
+        error: "connection refused".into(),
+    }]);
+    world.start("a", -HOUR).await;
+    let worker = world.run("w");
+    let has_failed = || world.kept("a").span.processing.attempts > 0;
+    world.until("it has failed", has_failed).await;
+    assert!(!world.kept("a").span.processing.unanswered);
+    worker.stop().await;
+}
+
+/// A worker learns late that Abacus has the usage, while an operator's resend is being refused.
+#[tokio::test(start_paused = true)]
+async fn what_is_learnt_beside_a_mark_that_is_refused_is_kept() {
+    let world = World::new();
+    let skipped = skipped(&world).await;
+    send_again(&world, &skipped).await;
+    let key = EntryKey::of(&skipped);
+    let late = Resend {
+        act: Uuid::from_u128(9),
+        from: EntryState::Skipped,
+        at: world.clock_now(),
+        due_at: world.clock_now(),
+        acceptance: Some(Acceptance {
+            at: world.clock_now(),
+            status: Some(202),
+            location: None,
+        }),
+    };
+    assert!(world.store.mark_resend(&key, &late).await.unwrap());
+    assert!(!world.store.mark_resend(&key, &late).await.unwrap());
+    let refusal = LastError {
+        at: world.clock_now(),
+        status: Some(400),
+        error: "it is malformed".to_owned(),
+    };
+    let act = Uuid::from_u128(7);
+    world
+        .store
+        .end_resend(&key, act, Some(&refusal))
+        .await
+        .unwrap();
+    let posts = world.abacus.post_count();
+    let worker = world.run("w");
+    until_settled(&world).await;
+    worker.stop().await;
+    let after = entry(&world, &skipped.usage_guid).unwrap();
+    assert_eq!(after.state, EntryState::Accepted);
+    assert_eq!(world.abacus.post_count(), posts, "Abacus has it");
+    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
+}
+
+/// A resend before the span has noted the skip could be overtaken by the note, which says `skipped`.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_again_before_the_skip_is_noted() {
+    let world = World::new();
+    refuse(&world, &windows([-HOUR]));
+    world.start("a", -HOUR).await;
+    suspend_and_skip(&world).await;
+    let span = world.kept("a").span;
+    let skipped = Entry::of_skipped(&span, world.clock_now()).unwrap();
+    // Another worker has written the entry, and is about to note it.
+    world
+        .store
+        .write_entry(skipped.clone(), HOUR)
+        .await
+        .unwrap();
+    send_again(&world, &skipped).await;
+    world.abacus.answer(|_| None);
+    let posts = world.abacus.post_count();
+    let worker = world.run("w");
+    world.pass(2 * MINUTE).await;
+    let span = world.kept("a").span;
+    assert_eq!(span.processing.totals.skipped, 0, "it waits");
+    assert_eq!(world.abacus.post_count(), posts);
+    until_settled(&world).await;
+    worker.stop().await;
+    let totals = world.kept("a").span.processing.totals;
+    assert_eq!((totals.billed, totals.skipped), (HOUR, 0));
+}
