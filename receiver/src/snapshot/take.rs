@@ -20,8 +20,7 @@ use crate::fields::{self, Fields};
 use crate::json::{self, Json};
 use crate::{Receiver, body, problems};
 
-/// Bytes that must arrive in a second, on the average, after the first `SAMPLER_BODY_TIMEOUT`: others
-/// wait.
+/// Bytes that give a body a second more than `SAMPLER_BODY_TIMEOUT`: others wait.
 const RATE: usize = 1 << 20;
 
 /// Bytes that may arrive without a permit: those of a head, and of what little comes with it.
@@ -105,7 +104,7 @@ pub(crate) async fn take(
     Ok((arriving.finish()?, permit))
 }
 
-/// A body that must arrive at a minimum rate: within `first`, or else [`RATE`] bytes a second.
+/// A body that must arrive within `first` and a second for each [`RATE`] bytes.
 struct TimedBody {
     body: Body,
     /// When it began to arrive, and later by as long as it waited for its permit.
@@ -131,7 +130,7 @@ impl TimedBody {
         loop {
             let earned = if allowed { self.arrived / RATE } else { 0 };
             let earned = Duration::from_secs(earned as u64);
-            let deadline = self.began + self.first.max(earned);
+            let deadline = self.began + self.first + earned;
             let frame = timeout_at(deadline, self.body.frame()).await;
             let Some(frame) = frame.map_err(|_| too_slow())? else {
                 return Ok(None);
