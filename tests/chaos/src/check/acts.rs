@@ -46,13 +46,14 @@ pub(super) fn check(
 }
 
 /// What was done is in the trail, as `done` or at least as `asked`; what was not done is not there as
-/// `done`.
+/// `done`. `unknown` is there only where the operator was told nothing for certain.
 fn check_trace(act: &Act, trace: Option<&Trace>, violations: &mut Vec<Violation>) {
     let outcome = trace.map(|trace| trace.outcome.as_str());
     let is_done = act.answer.has_status(200) || act.answer.has_status(202);
     let fits = match outcome {
         Some("done") => !act.answer.is_refused(),
         Some("asked") => true,
+        Some("unknown") => !is_done && !act.answer.is_refused(),
         Some("refused") | None => !is_done,
         Some(_) => false,
     };

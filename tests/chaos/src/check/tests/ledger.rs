@@ -339,6 +339,16 @@ fn answers_to_operators_and_the_trail_must_agree() {
         [Rule::DocumentedAnswer]
     );
     assert_eq!(broken(resend, status(503, false), Some("asked")), []);
+    assert_eq!(broken(resume, status(503, false), Some("unknown")), []);
+    assert_eq!(broken(resume, lost(), Some("unknown")), []);
+    assert_eq!(
+        broken(resume, status(200, false), Some("unknown")),
+        [Rule::Trail]
+    );
+    assert_eq!(
+        broken(resume, status(412, false), Some("unknown")),
+        [Rule::Trail]
+    );
     assert_eq!(
         broken(resend, status(500, false), None),
         [Rule::NoInternalError]
