@@ -17,9 +17,6 @@ use tracing::{Instrument, error, warn};
 use crate::turn::{Turn, Yield};
 use crate::{Worker, error_chain, trace};
 
-/// The pause between two attempts to note what nobody else knows.
-const NOTE_PAUSE: Duration = Duration::from_secs(1);
-
 /// The outcome of an attempt to deliver a usage.
 enum Delivery {
     /// Abacus has it.
@@ -174,26 +171,10 @@ impl Worker {
                 span: span.id.clone(),
                 target: span.target.clone(),
             };
-            self.note_accepted_at_last(&key, acceptance).await?;
+            self.note_accepted(&key, EntryState::Skipped, acceptance)
+                .await?;
         }
         kept
-    }
-
-    /// Marks the entry, however long the store is away: nobody else knows that Abacus has the usage.
-    async fn note_accepted_at_last(
-        &self,
-        key: &EntryKey,
-        acceptance: Acceptance,
-    ) -> Result<(), StoreError> {
-        loop {
-            match self
-                .note_accepted(key, EntryState::Skipped, acceptance.clone())
-                .await
-            {
-                Err(_) if !self.stop.is_cancelled() => self.pause(NOTE_PAUSE).await,
-                noted => return noted,
-            }
-        }
     }
 
     /// Lets the entries of a complete span expire. If that fails, or the worker dies before, the

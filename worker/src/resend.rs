@@ -5,6 +5,8 @@
 //! span says which resend it knows last, and what was withheld is marked once. The mark on the entry is
 //! removed last. So if a worker dies in between, the next one finds the entry and continues.
 
+use std::time::Duration;
+
 use sampler_domain::{
     Acceptance, Change, Changed, Entry, EntryState, LastError, NotCounted, Resend, Resent, Span,
     Usage,
@@ -25,6 +27,9 @@ const TRIES: usize = 5;
 /// How long a usage waits while its span has not noted the skip yet, or its totals could not be
 /// corrected, ms.
 const NOT_NOTED_WAIT: i64 = 5_000;
+
+/// How long a worker waits before it tries again to mark a usage that Abacus has accepted.
+const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The outcome of sending a usage again.
 enum SentAgain {
@@ -90,8 +95,8 @@ impl Worker {
                 self.postpone(entry, NOT_NOTED_WAIT).await;
                 return Ok(true);
             }
-            // What does not count is not taken back: the usage may have been set aside again since.
-            if entry.withheld && self.parts.ledger.takes_back_uncounted(entry).await? {
+            // What does not count is not taken back: the usage may have been set aside since.
+            if resend.acceptance.is_none() && self.parts.ledger.takes_back_uncounted(entry).await? {
                 self.postpone(entry, self.options.abacus.backoff().limit)
                     .await;
                 return Ok(true);
@@ -148,12 +153,12 @@ impl Worker {
     }
 
     /// Notes that Abacus has accepted the usage. If the mark is gone, another worker got another answer and
-    /// has removed it: then the entry is marked again, together with this answer. Returns whether the
-    /// entry is `accepted` now.
+    /// has removed it: then the entry is marked again, together with this answer. So it is where the answer
+    /// of the store is lost, because the mark may go meanwhile. Returns whether the entry is `accepted` now.
     async fn accept(&self, entry: &Entry, acceptance: Acceptance) -> Result<bool, StoreError> {
         let (span, usage) = (&entry.span, &entry.usage_guid);
         let asked = self.to_confirm_again(entry, &acceptance);
-        if self.parts.ledger.accept_resent(&asked, &acceptance).await? {
+        if let Ok(true) = self.parts.ledger.accept_resent(&asked, &acceptance).await {
             info!(span.id = %span, usage, "Abacus accepted a usage that was sent again");
             return Ok(true);
         }
@@ -164,6 +169,9 @@ impl Worker {
 
     /// Marks an entry: Abacus has accepted its usage, although it was skipped or set aside. An operator's
     /// mark gets this answer. If the entry is `accepted`, or its mark has an answer, nothing changes.
+    ///
+    /// Nobody else knows that Abacus has the usage, so this goes on however long the store is away, until
+    /// the shutdown.
     pub(crate) async fn note_accepted(
         &self,
         key: &EntryKey,
@@ -179,7 +187,12 @@ impl Worker {
             due_at: acceptance.at,
             acceptance: Some(acceptance),
         };
-        self.parts.ledger.mark_resend(key, &resend).await.map(drop)
+        loop {
+            match self.parts.ledger.mark_resend(key, &resend).await {
+                Err(_) if !self.stop.is_cancelled() => self.pause(NOTE_PAUSE).await,
+                marked => return marked.map(drop),
+            }
+        }
     }
 
     async fn end_refused(

@@ -72,21 +72,19 @@ fn execute(planned: &Planned, now: Timestamp) -> Step {
 /// For a span that is sampled beyond its end: plans backwards, down to the previous boundary or to the
 /// end, whichever is nearer. It is due at once.
 ///
-/// A piece takes back either what counts upstream, or a single interval that does not
-/// ([`Uncounted`](crate::Uncounted)). One that does not count is taken back in one piece, as it was
-/// sampled.
+/// A piece takes back either what counts upstream, or what does not
+/// ([`Uncounted`](crate::Uncounted)), and never more than one usage of the latter.
 fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
-    let edge = if let Some(uncounted) = span.uncounted_at(sampled_to) {
-        Some(uncounted.interval.start)
-    } else {
-        let granularity = policy.granularities.of(&span.target);
-        let boundary = granularity.boundary_before(sampled_to);
-        boundary.max(span.uncounted_before(sampled_to))
+    let granularity = policy.granularities.of(&span.target);
+    let boundary = granularity.boundary_before(sampled_to);
+    let edge = match span.uncounted_at(sampled_to) {
+        Some(uncounted) => Some(uncounted.interval.start),
+        None => span.uncounted_before(sampled_to),
     };
     Step::Plan(Interval {
         start: sampled_to,
-        end: edge.map_or(end, |edge| edge.max(end)),
+        end: boundary.max(edge).map_or(end, |edge| edge.max(end)),
     })
 }
 

@@ -8,7 +8,8 @@
 
 use crate::{EntryState, Interval, Span, Timestamp};
 
-/// How many intervals a span knows. Each takes an operator's action, or a fault upstream.
+/// How many intervals a span knows. Beyond that it knows the oldest of those that follow each other as one
+/// interval. A fault upstream is one stretch, however long it lasts.
 pub const UNCOUNTED_MAX: usize = 500;
 
 /// Why an interval does not count upstream.
@@ -26,7 +27,7 @@ pub enum NotCounted {
 /// A sampled interval that does not count upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Uncounted {
-    /// The interval of the usage, which leads forwards.
+    /// The interval of the usage, which leads forwards; or those of several that follow each other.
     pub interval: Interval,
     /// Why it does not count.
     pub reason: NotCounted,
@@ -64,6 +65,26 @@ impl Uncounted {
     fn reaches(&self, moment: Timestamp) -> bool {
         self.interval.start < moment && moment <= self.interval.end
     }
+
+    /// Whether the whole of `interval`, which leads forwards, lies in it.
+    fn covers(&self, interval: Interval) -> bool {
+        self.interval.start <= interval.start && interval.end <= self.interval.end
+    }
+
+    /// The parts of it before and behind an interval that it covers.
+    fn without(self, interval: Interval) -> impl Iterator<Item = Self> {
+        let before = Interval {
+            start: self.interval.start,
+            end: interval.start,
+        };
+        let behind = Interval {
+            start: interval.end,
+            end: self.interval.end,
+        };
+        let parts = [before, behind].into_iter();
+        let parts = parts.filter(|part| part.start < part.end);
+        parts.map(move |interval| Self { interval, ..self })
+    }
 }
 
 impl Span {
@@ -87,36 +108,59 @@ impl Span {
             .then_some(uncounted.reason)
     }
 
-    /// Adds an interval that does not count. Where there are too many, the oldest is forgotten: a stop
-    /// that is late by that much takes it back as if it counted.
+    /// Adds an interval that does not count.
     pub(crate) fn add_uncounted(&mut self, uncounted: Uncounted) {
-        if uncounted.interval.end <= uncounted.interval.start {
+        let interval = uncounted.interval;
+        if interval.end <= interval.start || self.knows_uncounted(interval) {
             return;
         }
         let known = &mut self.processing.uncounted;
-        known.retain(|it| it.interval != uncounted.interval);
-        if known.len() >= UNCOUNTED_MAX {
-            known.remove(0);
+        while known.len() >= UNCOUNTED_MAX {
+            make_room(known);
         }
         known.push(uncounted);
     }
 
     /// Removes an interval: its usage counts now.
     pub(crate) fn remove_uncounted(&mut self, interval: Interval) {
-        self.processing
-            .uncounted
-            .retain(|it| it.interval != interval);
+        let known = &mut self.processing.uncounted;
+        let Some(place) = known.iter().position(|it| it.covers(interval)) else {
+            return;
+        };
+        let covering = known[place];
+        known.splice(place..=place, covering.without(interval));
+        while known.len() > UNCOUNTED_MAX {
+            make_room(known);
+        }
     }
 
     /// Whether the span knows that this interval does not count.
     pub fn knows_uncounted(&self, interval: Interval) -> bool {
         let mut known = self.processing.uncounted.iter();
-        known.any(|it| it.interval == interval)
+        known.any(|it| it.covers(interval))
     }
 
     /// Whether the planned interval is withheld, and takes back a part of `interval`.
     pub fn plans_to_withhold(&self, interval: Interval) -> bool {
         let planned = self.processing.planned.as_ref();
         planned.is_some_and(|it| it.withheld.is_some() && it.interval.takes_back(interval))
+    }
+}
+
+/// Makes one of the two oldest intervals that follow each other and do not count for the same reason.
+/// Where no two do, the oldest is forgotten: a stop that is late by that much takes it back as if it counted.
+fn make_room(known: &mut Vec<Uncounted>) {
+    let mut by_time: Vec<usize> = (0..known.len()).collect();
+    by_time.sort_by_key(|place| known[*place].interval.start);
+    let is_one = |pair: &&[usize]| {
+        let (first, second) = (known[pair[0]], known[pair[1]]);
+        first.interval.end == second.interval.start && first.reason == second.reason
+    };
+    match by_time.windows(2).find(is_one) {
+        Some(pair) => {
+            known[pair[0]].interval.end = known[pair[1]].interval.end;
+            known.remove(pair[1]);
+        }
+        None => _ = known.remove(by_time[0]),
     }
 }

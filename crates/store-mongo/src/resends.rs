@@ -5,7 +5,7 @@
 
 use bson::{Document, doc};
 use sampler_domain::partition::partition_of;
-use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp, UNCOUNTED_MAX};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp};
 use sampler_store::{EntryKey, StoreError};
 use tracing::error;
 use uuid::Uuid;
@@ -15,6 +15,9 @@ use crate::document::{Unreadable, id_to_bson, moment, read_moment, read_optional
 use crate::entry_document::{ERROR_LEN_MAX, ask_again_document, entry_in, status_in};
 use crate::index;
 use crate::unreadable::name_of;
+
+/// Entries that are read with one command.
+const WITHHELD_PAGE: usize = 100;
 
 pub(crate) async fn mark_resend(
     store: &MongoStore,
@@ -44,20 +47,31 @@ pub(crate) async fn withheld_of(
     store: &MongoStore,
     entry: &Entry,
 ) -> Result<Vec<Entry>, StoreError> {
-    let sort = doc! { "partition": 1, "span": 1, "version": 1 };
-    let options = store
-        .usages
-        .find_options(UNCOUNTED_MAX, sort, index::OF_SPAN);
-    let filter = doc! {
-        "partition": i64::from(partition_of(&entry.target)),
-        "span": id_to_bson(&entry.span),
-        "version": { "$gt": entry.version },
-        "withheld": true,
-    };
-    let found = store.usages.found(filter, options, UNCOUNTED_MAX).await?;
-    let entries = found.documents.iter().map(|raw| entry_in(raw));
-    let entries: Result<Vec<Entry>, Unreadable> = entries.collect();
-    let mut entries = entries.map_err(|problem| StoreError::Refused(Box::new(problem)))?;
+    let mut entries = Vec::new();
+    let mut after = entry.version;
+    loop {
+        let sort = doc! { "partition": 1, "span": 1, "version": 1 };
+        let options = store
+            .usages
+            .find_options(WITHHELD_PAGE, sort, index::OF_SPAN);
+        let filter = doc! {
+            "partition": i64::from(partition_of(&entry.target)),
+            "span": id_to_bson(&entry.span),
+            "version": { "$gt": after },
+            "withheld": true,
+            "interval.start": { "$lte": moment(entry.interval.end) },
+            "interval.end": { "$gte": moment(entry.interval.start) },
+        };
+        let found = store.usages.found(filter, options, WITHHELD_PAGE).await?;
+        for raw in &found.documents {
+            let read = entry_in(raw).map_err(|problem| StoreError::Refused(Box::new(problem)))?;
+            after = read.version;
+            entries.push(read);
+        }
+        if !found.has_more {
+            break;
+        }
+    }
     entries.retain(|it| it.target == entry.target && it.was_withheld_of(entry.interval));
     Ok(entries)
 }

@@ -104,8 +104,10 @@ impl World {
             let mut entries = table.entries().map(|kept| &kept.entry);
             entries.any(|entry| {
                 // What takes back a usage that does not count waits for it.
-                let is_waiting = entry.withheld && table.takes_back_uncounted(entry);
-                entry.ask_again.is_some() || (entry.resend.is_some() && !is_waiting)
+                let is_sent = |resend: &Resend| {
+                    resend.acceptance.is_some() || !table.takes_back_uncounted(entry)
+                };
+                entry.ask_again.is_some() || entry.resend.as_ref().is_some_and(is_sent)
             })
         });
         counted.is_empty() && !is_busy

@@ -131,6 +131,7 @@ macro_rules! contract_cases {
                 a_refused_resend_ends_and_tells_why
                 an_acceptance_is_added_to_a_mark_and_outlasts_a_refusal
                 what_was_withheld_is_found_by_the_usage_that_it_takes_back
+                all_that_was_withheld_of_a_usage_is_found
                 a_span_that_learns_what_was_set_aside_is_another_one
                 totals_count_a_resend_once
                 an_execution_needs_the_resend_it_was_decided_with

@@ -255,6 +255,60 @@ async fn what_was_set_aside_is_not_taken_back_and_is_followed_by_that_when_it_is
     }
 }
 
+/// What takes back a usage was skipped by itself; since then Abacus has set the usage aside.
+#[tokio::test(start_paused = true)]
+async fn what_takes_back_a_usage_that_does_not_count_waits_for_it() {
+    let world = World::new();
+    let (aside, counted) = (windows([]), world.abacus.usage_windows());
+    let is_aside = Arc::clone(&aside);
+    world.abacus.know(move |guid| {
+        let window = counted(guid).map(window_of);
+        if window.is_some_and(|it| is_aside.lock().unwrap().contains(&it)) {
+            return Asked::SetAside {
+                error: "the month is closed".to_owned(),
+            };
+        }
+        Asked::Unknown
+    });
+    world.abacus.answer(|usage| {
+        (duration(usage) < 0).then(|| Answer::Refused {
+            error: "Abacus answered 400: it is malformed".into(),
+        })
+    });
+    world.start("a", -2 * HOUR).await;
+    let worker = run_with(world.parts(), confirming("w"));
+    let is_sampled = || world.kept("a").span.sampled_to() == NOON;
+    world.until("it is sampled", is_sampled).await;
+    world.stop("a", -HOUR / 2).await;
+    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
+    world.until("it is suspended", is_suspended).await;
+    let span = world.kept("a").span;
+    assert_eq!(skip(&world, &span).await, Changed::Made);
+    world
+        .until("it is complete", || world.is_complete("a"))
+        .await;
+    aside.lock().unwrap().insert(-HOUR);
+    let of = |state: EntryState| entries(&world).into_iter().find(|it| it.state == state);
+    world
+        .until("the ledger knows it", || of(EntryState::SetAside).is_some())
+        .await;
+    aside.lock().unwrap().clear();
+    world.abacus.answer(|_| None);
+    let back = of(EntryState::Skipped).unwrap();
+    assert_eq!(
+        (back.interval.duration(), back.withheld),
+        (-HOUR / 2, false)
+    );
+    send_again(&world, &back).await;
+    world.pass(10 * MINUTE).await;
+    let before = counting(&world);
+    assert!(before.values().all(|it| *it >= 0), "{before:?}");
+    send_again(&world, &of(EntryState::SetAside).unwrap()).await;
+    until_settled(&world).await;
+    worker.stop().await;
+    assert_eq!(counting(&world)[&-HOUR], HOUR / 2);
+}
+
 /// The usage is sent again while the piece that takes it back is planned, and withheld by then.
 #[tokio::test(start_paused = true)]
 async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {

@@ -185,19 +185,76 @@ fn what_may_count_is_a_part_of_what_is_skipped_and_leaves_with_it() {
     assert_eq!(sampled.counted, []);
 }
 
+/// By the minute, a fault upstream of half a day is more intervals than a span knows one by one.
 #[test]
-fn the_oldest_is_forgotten_where_there_are_too_many() {
+fn what_does_not_count_for_long_is_not_taken_back_either() {
+    for outcome in [Outcome::Skipped, Outcome::SetAside] {
+        let mut sampled = for_long(outcome);
+        assert_eq!(sampled.span.processing.uncounted.len(), UNCOUNTED_MAX);
+        sampled.span.end = Some(moment(MINUTE / 2));
+        sample(&mut sampled, LONG * MINUTE, Granularity::Minute, &[]);
+        assert!(sampled.span.processing.complete);
+        let durations: Vec<i64> = sampled.counted.iter().map(|it| it.duration()).collect();
+        assert_eq!(durations, [MINUTE, -MINUTE / 2]);
+        assert_eq!(sampled.span.difference(), 0);
+    }
+}
+
+/// One of many that are known as one counts after all.
+#[test]
+fn what_counts_after_all_among_many_is_taken_back_upstream() {
+    let mut sampled = for_long(Outcome::Skipped);
+    let minute = |number: i64| Interval {
+        start: moment(number * MINUTE),
+        end: moment((number + 1) * MINUTE),
+    };
+    let resent = Change::Resent {
+        resent: Resent {
+            usage_guid: "guid".into(),
+            act: Uuid::nil(),
+        },
+        interval: minute(20),
+        reason: NotCounted::Skipped { unanswered: false },
+    };
+    sampled.counted.push(minute(20));
+    sampled.span = sampled.span.after(&resent);
+    let knows = |number| sampled.span.knows_uncounted(minute(number));
+    assert_eq!([19, 20, 21].map(knows), [true, false, true]);
+    assert!(sampled.span.processing.uncounted.len() <= UNCOUNTED_MAX);
+    sampled.span.end = Some(moment(MINUTE / 2));
+    sample(&mut sampled, LONG * MINUTE, Granularity::Minute, &[]);
+    let durations: Vec<i64> = sampled.counted.iter().map(|it| it.duration()).collect();
+    assert_eq!(durations, [MINUTE, MINUTE, -MINUTE, -MINUTE / 2]);
+}
+
+const MINUTE: i64 = 60_000;
+const LONG: i64 = 700;
+
+/// A minute that counts, and many more that do not.
+fn for_long(outcome: Outcome) -> Sampled {
+    let mut sampled = Sampled::new(span(moment(0)));
+    let others = usize::try_from(LONG - 1).unwrap();
+    let outcomes = [vec![Outcome::Counts], vec![outcome; others]].concat();
+    sample(&mut sampled, LONG * MINUTE, Granularity::Minute, &outcomes);
+    sampled
+}
+
+/// Only where every other one counts.
+#[test]
+fn the_oldest_is_forgotten_where_there_are_too_many_apart_from_each_other() {
     let mut span = span(moment(0));
-    for hour in 0..=i64::try_from(UNCOUNTED_MAX).unwrap() {
+    let most = i64::try_from(UNCOUNTED_MAX).unwrap();
+    for number in 0..=most {
         let interval = Interval {
-            start: moment(hour * HOUR),
-            end: moment((hour + 1) * HOUR),
+            start: moment(2 * number * HOUR),
+            end: moment((2 * number + 1) * HOUR),
         };
         span = span.after(&Change::SetAside { interval });
         assert!(span.knows_uncounted(interval));
     }
     assert_eq!(span.processing.uncounted.len(), UNCOUNTED_MAX);
-    assert_eq!(span.processing.uncounted[0].interval.start, moment(HOUR));
+    let first = span.processing.uncounted[0].interval;
+    assert_eq!(first.start, moment(2 * HOUR));
 }
 
 /// Settings change: what was sampled by the hour is taken back by the day, and the other way round.
@@ -228,7 +285,6 @@ fn pieces_end_at_the_edges_of_what_does_not_count_whatever_the_granularity() {
         assert!(sampled.span.processing.complete);
         let durations: Vec<i64> = sampled.counted.iter().map(|it| it.duration()).collect();
         assert_eq!(durations, expected);
-        // What was skipped is taken back in one piece, so that it can follow its usage.
         let skipped = sampled.span.processing.totals.skipped;
         assert_eq!(skipped, HOUR / 2 * i64::from(forwards == Granularity::Day));
     }

@@ -303,6 +303,31 @@ pub async fn what_was_withheld_is_found_by_the_usage_that_it_takes_back(store: &
     assert_eq!(of(&entry).await, []);
 }
 
+/// By a shorter granularity than it was sampled by, one usage is taken back in many pieces.
+pub async fn all_that_was_withheld_of_a_usage_is_found(store: &Shared) {
+    const PIECES: i64 = 600;
+    let store = &**store;
+    let (span, entry) = skipped(store, "a").await;
+    for number in 0..PIECES {
+        let piece = Entry {
+            usage_guid: format!("piece {number}"),
+            version: span.processing.version + number,
+            interval: Interval {
+                start: at(-number),
+                end: at(-number - 1),
+            },
+            withheld: true,
+            ..entry.clone()
+        };
+        let written = store.write_entry(piece, DAY).await;
+        assert_eq!(written.expect("the store answers"), EntryState::Skipped);
+    }
+    let found = store.withheld_of(&entry).await.expect("the store answers");
+    let starts = found.iter().map(|it| it.interval.start);
+    let expected: Vec<Timestamp> = (0..PIECES).map(|number| at(-number)).collect();
+    assert_eq!(starts.collect::<Vec<Timestamp>>(), expected);
+}
+
 /// A worker that has read the span before it learnt that decides nothing by what it knows.
 pub async fn a_span_that_learns_what_was_set_aside_is_another_one(store: &Shared) {
     let store = &**store;

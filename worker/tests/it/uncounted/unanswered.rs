@@ -1,17 +1,22 @@
 //! Answers that are lost or late, before and after a skip.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use sampler_abacus::Answer;
-use sampler_domain::{Acceptance, Changed, Entry, EntryState, LastError, Resend};
-use sampler_store::{EntryKey, Ledger};
+use sampler_domain::{Acceptance, Changed, Entry, EntryState, LastError, Resend, Timestamp};
+use sampler_store::{EntryKey, Ledger, StoreError};
+use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
+use sampler_store_testing::memory::MemoryStore;
+use sampler_worker::Parts;
 use uuid::Uuid;
 
 use super::{
     entries, entry, refuse, send_again, skipped, suspend_and_skip, until_settled, windows,
 };
 use crate::skip::skip;
-use crate::world::{HOUR, MINUTE, World};
+use crate::world::{HOUR, MINUTE, World, options, run_with};
 
 /// Abacus counts the first post, whose answer is lost, and refuses the usage from then on.
 #[tokio::test(start_paused = true)]
@@ -113,6 +118,56 @@ async fn what_is_learnt_beside_a_mark_that_is_refused_is_kept() {
     let after = entry(&world, &skipped.usage_guid).unwrap();
     assert_eq!(after.state, EntryState::Accepted);
     assert_eq!(world.abacus.post_count(), posts, "Abacus has it");
+    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
+}
+
+/// Another worker is told that the usage is refused, and ends the resend; then the store is away.
+struct EndedByAnother {
+    store: Arc<MemoryStore>,
+    key: EntryKey,
+    failures: AtomicUsize,
+}
+
+#[async_trait]
+impl Faults for EndedByAnother {
+    async fn fault(&self, method: &'static str, _: String) -> Option<Fault> {
+        let is_first = self.failures.load(Ordering::Relaxed) == 0;
+        if method == "accept_resent" && is_first {
+            let refusal = LastError {
+                at: Timestamp::MIN,
+                status: Some(400),
+                error: "it is malformed".to_owned(),
+            };
+            let act = Uuid::from_u128(7);
+            let ended = self.store.end_resend(&self.key, act, Some(&refusal)).await;
+            ended.unwrap();
+        }
+        let fails = method == "mark_resend" && self.failures.fetch_add(1, Ordering::Relaxed) < 3;
+        fails.then(|| Fault::NotDone(StoreError::Unavailable("it is away".into())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_learnt_once_a_mark_was_refused_is_noted_however_long_the_store_is_away() {
+    let world = World::new();
+    let skipped = skipped(&world).await;
+    send_again(&world, &skipped).await;
+    world.abacus.answer(|_| None);
+    let faults = EndedByAnother {
+        store: world.store.clone(),
+        key: EntryKey::of(&skipped),
+        failures: AtomicUsize::new(0),
+    };
+    let parts = Parts {
+        ledger: FaultyStore::new(world.store.clone(), faults),
+        ..world.parts()
+    };
+    let worker = run_with(parts, options("w"));
+    world.pass(2 * MINUTE).await;
+    until_settled(&world).await;
+    worker.stop().await;
+    let after = entry(&world, &skipped.usage_guid).unwrap();
+    assert_eq!(after.state, EntryState::Accepted, "Abacus counts it");
     assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
 }
 
