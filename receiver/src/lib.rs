@@ -4,8 +4,8 @@
 //! A request passes, in this order:
 //!
 //! 1. the token, and whether it may write at all (`sampler_service::security`),
-//! 2. the limit `MAX_INFLIGHT` ([`admission`]),
-//! 3. the body ([`body`]),
+//! 2. the body ([`body`]),
+//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a slow body holds no place,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,

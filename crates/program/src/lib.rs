@@ -10,7 +10,7 @@ use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::health::Health;
-use sampler_service::http::{HttpMetrics, Port, Tls, bind, bind_metrics, serve};
+use sampler_service::http::{HttpMetrics, Port, Tls, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::{self, Readers};
 use sampler_service::platform::Identity;
@@ -20,7 +20,6 @@ use sampler_settings::CommonSettings;
 use sampler_steering::{Describe, InstanceReports};
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MigrationError, MongoStore};
-use tokio::net::TcpListener;
 use url::Url;
 
 pub trait ProgramSettings: Sized + Send + 'static {
@@ -47,6 +46,7 @@ pub struct Start {
     settings: CommonSettings,
     started_at: Timestamp,
     index: Option<String>,
+    is_on_platform: bool,
 }
 
 /// Runs a program: reads its settings, sets up the log, then runs `body` until it is asked to stop.
@@ -76,9 +76,8 @@ where
     let variables = Variables::of_this_process();
     common.security.announce(&settings.called(), &variables);
     let counts = telemetry.counts();
-    let index = identity.index().map(str::to_owned);
     let end = run_until_stopped(|shutdown| async move {
-        let mut start = Start::new(program, common, index, shutdown).await?;
+        let mut start = Start::new(program, common, &identity, shutdown).await?;
         counts.register(&mut start.registry);
         body(settings, start).await
     });
@@ -90,7 +89,7 @@ impl Start {
     async fn new(
         program: &'static Program,
         settings: CommonSettings,
-        index: Option<String>,
+        identity: &Identity,
         shutdown: Shutdown,
     ) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -116,7 +115,8 @@ impl Start {
             http,
             settings,
             started_at,
-            index,
+            index: identity.index().map(str::to_owned),
+            is_on_platform: identity.is_on_platform(),
         })
     }
 
@@ -153,11 +153,21 @@ impl Start {
         routes: Router,
     ) -> anyhow::Result<Listening> {
         let registry = Arc::new(self.registry);
-        let apart = bind_metrics(&self.settings.http).await?;
+        let http = &self.settings.http;
+        let is_open = !self.settings.security.secured;
+        let interface = http.interface(is_open, self.is_on_platform);
+        let apart = match http.metrics_port {
+            Some(port) => Some(Port {
+                is_open,
+                ..bind(interface, port).await?.into()
+            }),
+            None => None,
+        };
         let port = Port {
-            listener: bind(&self.settings.http).await?,
+            listener: bind(interface, http.port).await?,
             tls,
             metrics: self.http,
+            is_open,
         };
         let routes = routes
             .merge(self.health.routes())
@@ -175,7 +185,7 @@ impl Start {
 /// A program that listens.
 pub struct Listening {
     port: Port,
-    apart: Option<TcpListener>,
+    apart: Option<Port>,
     routes: Router,
     registry: Arc<Registry>,
     shutdown: Shutdown,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -19,12 +19,11 @@ use sampler_store::Arrival;
 use utoipa::ToSchema;
 
 use super::dry_run::DryRunQuery;
-use super::events::Accepted;
+use super::events::{Accepted, counted_as};
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
-use crate::event::EventKind;
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers;
@@ -146,7 +145,6 @@ impl Receiver {
         let dry_run = DryRunQuery::of(request.uri(), false)?;
         let headers = request.headers();
         let media_type = body::media_type(headers, &ACCEPTED)?;
-        let _counted = self.acquire_in_flight(counted_as(media_type, headers))?;
         let layout = match media_type {
             CLOUD_EVENT => {
                 return self
@@ -165,6 +163,7 @@ impl Receiver {
         };
         let max = self.options.limits.batch_payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
+        let _counted = self.acquire_in_flight(RequestKind::BatchStart)?;
         let items = batch::read(layout, body.as_ref())?;
         if let Some(dry_run) = dry_run {
             let all = self.dry_run_all(dry_run, grant, layout, &items).await?;
@@ -195,105 +194,12 @@ impl Receiver {
             Form::Binary(attributes) => attributes.kind(),
             _ => batch::kind_of_cloud_event(body.as_ref()),
         };
+        let _counted = self.acquire_in_flight(counted_as(kind))?;
         if let Some(dry_run) = dry_run {
             return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
         let outcome = self.process_event(grant, body, form, Arrival::Alone).await;
         self.count(kind, &outcome);
         Ok(outcome?.into_response())
-    }
-}
-
-/// The kind that a request counts as before its body is read. Only a CloudEvent in binary mode says by
-/// then that it is a stop.
-fn counted_as(media_type: &str, headers: &HeaderMap) -> RequestKind {
-    let attributes = cloud_event::binary(headers).filter(|_| media_type == body::JSON);
-    match attributes.and_then(|attributes| attributes.kind()) {
-        Some(EventKind::Stop) => RequestKind::Stop,
-        _ => RequestKind::Start,
-    }
-}
-
-impl BatchInProgress<'_> {
-    /// Events of different targets do not wait for each other, so they share commands.
-    async fn process_all(&self) -> Vec<BatchResult> {
-        let chains = batch::chains(self.items);
-        let chains = chains.into_iter().map(|chain| self.process_chain(chain));
-        let results = stream::iter(chains).buffer_unordered(AT_ONCE);
-        let results: Vec<Vec<BatchResult>> = results.collect().await;
-        results.into_iter().flatten().collect()
-    }
-
-    /// Processes events that have to follow each other.
-    async fn process_chain(&self, chain: Vec<usize>) -> Vec<BatchResult> {
-        let mut stalled = Stalled::default();
-        let mut results = Vec::with_capacity(chain.len());
-        for index in chain {
-            let item = &self.items[index];
-            let outcome = match stalled.problem_of(item) {
-                Some(problem) => Err(problem),
-                None => self.process(item).await,
-            };
-            self.receiver.count(item.kind, &outcome);
-            let outcome = outcome.map_err(|problem| {
-                log_refusal("batch", self.grant, &problem);
-                stalled.note(item, &problem, self.receiver);
-                self.limit_errors(problem)
-            });
-            results.push(result(index, outcome));
-        }
-        results
-    }
-
-    async fn process(&self, item: &Item<'_>) -> Result<Accepted, Problem> {
-        let max = self.receiver.options.limits.payload;
-        if item.bytes.len() > max {
-            return Err(body::too_large(max));
-        }
-        let form = Form::of(self.layout);
-        let arrival = Arrival::InBatch;
-        self.receiver
-            .process_event(self.grant, item.bytes, form, arrival)
-            .await
-    }
-
-    /// Limits the memory of the answer.
-    fn limit_errors(&self, mut problem: Problem) -> Problem {
-        let wanted = problem.error_count();
-        let left = self.errors.load(Ordering::Relaxed);
-        self.errors
-            .store(left.saturating_sub(wanted), Ordering::Relaxed);
-        problem.cut_errors(left.max(1));
-        problem
-    }
-}
-
-/// Targets with an event that has no final answer. Later events of these targets are not processed:
-/// their answers could depend on that event.
-#[derive(Default)]
-struct Stalled {
-    targets: BTreeSet<usize>,
-    /// The problem of what follows such an event.
-    problem: Option<Problem>,
-}
-
-impl Stalled {
-    /// The problem of an event that is not processed; `None` if it can be.
-    fn problem_of(&self, item: &Item<'_>) -> Option<Problem> {
-        let is_behind = item
-            .targets
-            .iter()
-            .any(|target| self.targets.contains(target));
-        self.problem.clone().filter(|_| is_behind)
-    }
-
-    /// Notes the targets of an event without a final answer. Of any error of the server it is open whether
-    /// the event was kept, or will be by its repeat.
-    fn note(&mut self, item: &Item<'_>, problem: &Problem, receiver: &Receiver) {
-        if problem.status().is_server_error() {
-            self.targets.extend(&item.targets);
-            self.problem
-                .get_or_insert_with(|| receiver.held_back_by(problem));
-        }
     }
 }

@@ -160,11 +160,8 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<(Received, Option<InFlightPermit>), Problem> {
         grant.require_write()?;
-        let counted = self.acquire_in_flight(match kind {
-            EventKind::Stop => RequestKind::Stop,
-            EventKind::Start | EventKind::Update => RequestKind::Start,
-        })?;
         let body = body::read(request, self, self.sender(grant)).await?;
+        let counted = self.acquire_in_flight(counted_as(Some(kind)))?;
         Ok((body, counted))
     }
 
@@ -195,5 +192,13 @@ impl Receiver {
                 (stop, self.range(&event.previous)),
             ],
         }
+    }
+}
+
+/// What an event counts as in `MAX_INFLIGHT`. One that does not say its kind counts as a start.
+pub(super) fn counted_as(kind: Option<EventKind>) -> RequestKind {
+    match kind {
+        Some(EventKind::Stop) => RequestKind::Stop,
+        Some(EventKind::Start | EventKind::Update) | None => RequestKind::Start,
     }
 }
