@@ -14,6 +14,7 @@ use sampler_service::http::{HttpMetrics, Port, Tls, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::{self, Readers};
 use sampler_service::platform::Identity;
+use sampler_service::process;
 use sampler_service::settings::{Program, Reader, Variables, load_from_process};
 use sampler_service::telemetry;
 use sampler_settings::CommonSettings;
@@ -104,6 +105,7 @@ impl Start {
             Registry::new(program.name, program.version),
         );
         http.register(&mut registry);
+        process::register(&mut registry);
         store.register_metrics(&mut registry);
         Ok(Self {
             program,

@@ -22,6 +22,7 @@ use super::dry_run::DryRunQuery;
 use super::events::{Accepted, counted_as};
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
+use crate::asked::Asked;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
 use crate::form::Form;
@@ -61,7 +62,7 @@ const ERRORS_MAX: usize = 10_000;
             body = inline(AnswerToEvents)),
         (status = 201, description = "The CloudEvent is kept.",
             headers(("Location" = Option<String>, description = "The address of the span that was started."),
-                ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+                ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         problem_answers::OfAnyEvent,
     ),
 )]
@@ -189,17 +190,104 @@ impl Receiver {
         form: Form,
     ) -> Result<Response, Problem> {
         let max = self.options.limits.payload;
+        let asked = Asked::of(request.headers());
+        let wants_span = asked.wants_span;
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let kind = match &form {
             Form::Binary(attributes) => attributes.kind(),
             _ => batch::kind_of_cloud_event(body.as_ref()),
         };
         let _counted = self.acquire_in_flight(counted_as(kind))?;
+        let form = asked.keyed(form)?;
         if let Some(dry_run) = dry_run {
             return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
         let outcome = self.process_event(grant, body, form, Arrival::Alone).await;
         self.count(kind, &outcome);
-        Ok(outcome?.into_response())
+        Ok(self.told(outcome?, grant, wants_span).await)
+    }
+}
+
+impl BatchInProgress<'_> {
+    /// Events of different targets do not wait for each other, so they share commands.
+    async fn process_all(&self) -> Vec<BatchResult> {
+        let chains = batch::chains(self.items);
+        let chains = chains.into_iter().map(|chain| self.process_chain(chain));
+        let results = stream::iter(chains).buffer_unordered(AT_ONCE);
+        let results: Vec<Vec<BatchResult>> = results.collect().await;
+        results.into_iter().flatten().collect()
+    }
+
+    /// Processes events that have to follow each other.
+    async fn process_chain(&self, chain: Vec<usize>) -> Vec<BatchResult> {
+        let mut stalled = Stalled::default();
+        let mut results = Vec::with_capacity(chain.len());
+        for index in chain {
+            let item = &self.items[index];
+            let outcome = match stalled.problem_of(item) {
+                Some(problem) => Err(problem),
+                None => self.process(item).await,
+            };
+            self.receiver.count(item.kind, &outcome);
+            let outcome = outcome.map_err(|problem| {
+                log_refusal("batch", self.grant, &problem);
+                stalled.note(item, &problem, self.receiver);
+                self.limit_errors(problem)
+            });
+            results.push(result(index, outcome));
+        }
+        results
+    }
+
+    async fn process(&self, item: &Item<'_>) -> Result<Accepted, Problem> {
+        let max = self.receiver.options.limits.payload;
+        if item.bytes.len() > max {
+            return Err(body::too_large(max));
+        }
+        let form = Form::of(self.layout);
+        let arrival = Arrival::InBatch;
+        self.receiver
+            .process_event(self.grant, item.bytes, form, arrival)
+            .await
+    }
+
+    /// Limits the memory of the answer.
+    fn limit_errors(&self, mut problem: Problem) -> Problem {
+        let wanted = problem.error_count();
+        let left = self.errors.load(Ordering::Relaxed);
+        self.errors
+            .store(left.saturating_sub(wanted), Ordering::Relaxed);
+        problem.cut_errors(left.max(1));
+        problem
+    }
+}
+
+/// Targets with an event that has no final answer. Later events of these targets are not processed:
+/// their answers could depend on that event.
+#[derive(Default)]
+struct Stalled {
+    targets: BTreeSet<usize>,
+    /// The problem of what follows such an event.
+    problem: Option<Problem>,
+}
+
+impl Stalled {
+    /// The problem of an event that is not processed; `None` if it can be.
+    fn problem_of(&self, item: &Item<'_>) -> Option<Problem> {
+        let is_behind = item
+            .targets
+            .iter()
+            .any(|target| self.targets.contains(target));
+        self.problem.clone().filter(|_| is_behind)
+    }
+
+    /// Notes the targets of an event without a final answer. Of any error of the server it is open whether
+    /// the event was kept, or will be by its repeat.
+    fn note(&mut self, item: &Item<'_>, problem: &Problem, receiver: &Receiver) {
+        if problem.status().is_server_error() {
+            self.targets.extend(&item.targets);
+            self.problem
+                .get_or_insert_with(|| receiver.held_back_by(problem));
+        }
     }
 }

@@ -169,7 +169,7 @@ pub(super) fn location(id: &SpanId) -> HeaderValue {
 }
 
 /// A span as the API shows it.
-fn shown(listed: &ListedSpan) -> api::Span {
+pub(super) fn shown(listed: &ListedSpan) -> api::Span {
     let span = &listed.span;
     let processing = &span.processing;
     // Nothing is left to do for one that is complete, and a suspended one waits for its cause.
