@@ -191,9 +191,17 @@ pub(crate) fn id(value: Json<'_>) -> Result<Id, String> {
     Id::new(text(value)?).map_err(|error| format!("It {error}."))
 }
 
+/// A moment: milliseconds since the epoch as a number, or RFC 3339 as a text.
 pub(crate) fn timestamp(value: Json<'_>) -> Result<Timestamp, String> {
-    let millis = value.as_whole_number();
-    let millis = millis.ok_or("It must be a whole number of milliseconds since the epoch.")?;
+    const EXPECTED: &str =
+        "It must be a whole number of milliseconds since the epoch, or RFC 3339 with an offset.";
+    if let Some(text) = value.as_str() {
+        // A number as a text is a mistake, as it has always been.
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let moment = Timestamp::from_text(text).filter(|_| !is_number);
+        return Ok(moment.ok_or(EXPECTED)?);
+    }
+    let millis = value.as_whole_number().ok_or(EXPECTED)?;
     Timestamp::new(millis).map_err(|error| format!("It is out of range: {error}."))
 }
 

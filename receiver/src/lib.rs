@@ -4,8 +4,8 @@
 //! A request passes, in this order:
 //!
 //! 1. the token, and whether it may write at all (`sampler_service::security`),
-//! 2. the limit `MAX_INFLIGHT` ([`admission`]),
-//! 3. the body ([`body`]),
+//! 2. the body ([`body`]),
+//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a slow body holds no place,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
@@ -25,6 +25,7 @@
 mod acts;
 pub mod admission;
 mod announce;
+mod asked;
 mod batch;
 mod body;
 mod cloud_event;
@@ -36,6 +37,7 @@ mod fields;
 mod form;
 mod json;
 mod metrics;
+mod moments;
 mod openapi;
 pub mod problems;
 pub mod reading;
@@ -50,6 +52,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
+use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use sampler_abacus::Provisioning;
 use sampler_console::Reference;
@@ -66,7 +69,7 @@ use utoipa_axum::routes;
 use admission::Admission;
 use controllers::{
     audit, backlog, batches, control as control_routes, events, instances, mappings, snapshots,
-    span_acts, spans, sums, suspended, usage_acts, usages,
+    span_acts, spans, sums, suspended, usage_acts, usages, webhook,
 };
 use metrics::EventMetrics;
 
@@ -183,13 +186,22 @@ impl Receiver {
 
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
+    let read = reading();
+    let names = Arc::new(moments::names(read.get_openapi()));
+    let read = read.layer(from_fn_with_state(names, moments::render));
     OpenApiRouter::with_openapi(openapi::base())
-        .routes(routes!(batches::post))
+        .routes(routes!(batches::post, webhook::allow))
         .routes(routes!(events::start))
         .routes(routes!(events::stop))
         .routes(routes!(events::update))
         .routes(routes!(mappings::map))
         .routes(routes!(snapshots::compare))
+        .merge(read)
+}
+
+/// Those with answers that clients read.
+fn reading() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
         .routes(routes!(spans::list))
         .routes(routes!(spans::get))
         .routes(routes!(usages::list))

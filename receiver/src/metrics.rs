@@ -36,7 +36,9 @@ impl EventMetrics {
 fn outcome(problem: &Problem) -> &'static str {
     let is_turned_away = [OVERLOADED.slug, THROTTLED.slug].contains(&problem.kind().slug);
     match problem.status() {
-        StatusCode::SERVICE_UNAVAILABLE if is_turned_away => "turned_away",
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS if is_turned_away => {
+            "turned_away"
+        }
         status if status.is_server_error() => "failed",
         _ => "refused",
     }

@@ -2,9 +2,15 @@
 //! programs.
 
 use sampler_service::problem::kinds::{NOTHING, RETRY};
-use sampler_service::problem::{self, ProblemType, kinds};
+use sampler_service::problem::{self, ProblemType, StatusCode, kinds};
 
 pub use kinds::OVERLOADED;
+
+/// The same for bodies: not the server is full, but one client sends more than its share.
+pub const BODIES_THROTTLED: ProblemType = ProblemType {
+    status: StatusCode::TOO_MANY_REQUESTS,
+    ..THROTTLED
+};
 
 sampler_service::problem_types! {
     MALFORMED_JSON {
@@ -266,7 +272,7 @@ sampler_service::problem_types! {
         title: "Try again later",
         when: "New starts are admitted at a lower rate at the moment, which an operator, the controller \
             or a database in distress has set; or bodies of the client take as much memory as it may \
-            have beside the others. `detail` says which. Nothing was kept.",
+            have beside the others (429). `detail` says which. Nothing was kept.",
         provider: "Send the same event again, with the same `id` and the same `timestamp`, after the \
             seconds in `Retry-After`. The timestamp keeps the bill right. If bodies take too much \
             memory, send fewer large events at a time.",
@@ -321,7 +327,7 @@ mod tests {
             let is_of_words = |byte| byte == b'-' || u8::is_ascii_lowercase(&byte);
             assert!(slug.bytes().all(is_of_words), "{slug}");
             assert!(seen.insert(slug), "{slug} is there twice");
-            assert_eq!(kind.uri(), format!("urn:sampler:problem:{slug}"));
+            assert_eq!(kind.uri(), format!("/problems/{slug}"));
         }
     }
 
@@ -343,7 +349,7 @@ mod tests {
         let slugs = all().into_iter().map(|kind| kind.slug);
         assert!(headings.eq(slugs), "{text}");
         let expected = "\n## open-span\n\n\
-            **The target has been started already** (409, `urn:sampler:problem:open-span`)\n\n\
+            **The target has been started already** (409, `/problems/open-span`)\n\n\
             - When: A start, or the start of an update, for a target whose usage has started and \
             not stopped.\n\
             - Resource provider: Stop the usage first.";

@@ -41,7 +41,7 @@ impl Landscape {
             201 => true,
             503 => {
                 let problem: Value = answer.json().await.unwrap();
-                assert_eq!(problem["type"], "urn:sampler:problem:throttled");
+                assert_eq!(problem["type"], "/problems/throttled");
                 assert!(has_time);
                 false
             }

@@ -66,7 +66,7 @@ async fn works(label: &str, command: &[&str]) {
     let (code, text) = run(&receiver, &[command, &["db-2"]].concat()).await;
     assert_eq!(code, Some(1), "{text}");
     assert!(
-        text.contains("0: 409 urn:sampler:problem:open-span"),
+        text.contains("0: 409 /problems/open-span"),
         "{text}"
     );
 }

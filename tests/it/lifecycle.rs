@@ -23,7 +23,7 @@ async fn a_receiver_finishes_what_is_in_flight_before_it_stops() {
     let address = receiver.address().to_owned();
     let mut slow = TcpStream::connect(&address).await.unwrap();
     let head = format!(
-        "POST /v1/events/start HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+        "POST /v1/events/start HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n",
         body.len()
     );

@@ -19,7 +19,7 @@ use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
 /// What deploy/manifest.yml gives to a worker, and half of what it gives to a receiver, in KB.
 const MANIFEST: u64 = 128 << 10;
 
-const LIVE: &[u8] = b"GET /healthz/live HTTP/1.1\r\nhost: test\r\n\r\n";
+const LIVE: &[u8] = b"GET /healthz/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// Longer than anything may take.
 const AGES: Duration = Duration::from_mins(1);
@@ -48,7 +48,7 @@ fn head(length: usize) -> String {
 
 fn head_of(path: &str, length: usize) -> String {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n"
     )
 }
@@ -225,7 +225,7 @@ async fn bodies_that_stop_short(program: &Program, bodies: usize) -> Vec<TcpStre
 }
 
 async fn readers_of_nothing(program: &Program, clients: usize) -> JoinSet<()> {
-    let requests = "GET /v1/events/start HTTP/1.1\r\nhost: test\r\n\r\n".repeat(2_000);
+    let requests = "GET /v1/events/start HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2_000);
     let mut sending = JoinSet::new();
     for _ in 0..clients {
         let (mut stream, requests) = (connect(program).await, requests.clone());

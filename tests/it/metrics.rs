@@ -106,7 +106,7 @@ async fn attack(world: &Landscape, program: &Program) {
             let request = world
                 .http
                 .request(method, format!("{}{path}", program.base_url()));
-            let request = request.header("host", format!("host-{number}.example"));
+            let request = request.header("host", format!("host-{number}.localhost"));
             request.send().await.unwrap();
         }
     }

@@ -146,7 +146,34 @@ pub struct CloudEvent {
     pub id: String,
     #[schema(example = "2026-11-20T15:10:11.766Z")]
     pub time: String,
+    #[schema(value_type = CloudEventData)]
     pub data: Value,
+}
+
+/// The `data` of a `CloudEvent`: that of a stop has no `measured_usage`, that of an update may have
+/// `previous`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CloudEventData {
+    #[schema(example = "o", min_length = 1, max_length = 1024)]
+    pub organization_id: String,
+    #[schema(example = "s", min_length = 1, max_length = 1024)]
+    pub space_id: String,
+    #[schema(example = "c", min_length = 1, max_length = 1024)]
+    pub consumer_id: String,
+    #[schema(example = "postgres", min_length = 1, max_length = 1024)]
+    pub resource_id: String,
+    #[schema(example = "large", min_length = 1, max_length = 1024)]
+    pub plan_id: String,
+    #[schema(example = "i", min_length = 1, max_length = 1024)]
+    pub resource_instance_id: String,
+    /// Of a start or an update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub measured_usage: Option<Vec<Measure>>,
+    /// The fields of the target that were different before an update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({ "plan_id": "small" }), nullable = false)]
+    pub previous: Option<BTreeMap<String, String>>,
 }
 
 /// A plan of a resource, and the plans of Abacus that it is mapped to.

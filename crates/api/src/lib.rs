@@ -23,7 +23,9 @@ use utoipa::ToSchema;
 pub use batches::{Batch, BatchResult, DryRun, PostedUsage};
 pub use causes::{Cause, Resumed};
 pub use control::{Control, ControlRequest, ControllerSettings, SamplingControl, StartRates};
-pub use events::{CloudEvent, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent};
+pub use events::{
+    CloudEvent, CloudEventData, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent,
+};
 pub use operations::{
     Act, Backlog, Closing, Healthy, Instance, InstanceState, Reason, SkipRequest,
 };
@@ -35,7 +37,8 @@ pub use snapshots::{
 pub use spans::{Delivery, LastError, Plan, Proof, Span};
 pub use usages::{Amount, Sum, Usage};
 
-/// Milliseconds since the epoch, UTC. The schema of a [`Timestamp`].
+/// Milliseconds since the epoch, UTC; in a request it may also be RFC 3339 with an offset, and in an
+/// answer to `Accept: application/json;time=rfc3339` it is.
 #[derive(ToSchema)]
 #[schema(
     minimum = 0,

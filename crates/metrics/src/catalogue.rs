@@ -39,6 +39,51 @@ pub static BUILD_INFO: Metric = Metric {
     help: "Which program this is",
 };
 
+/// Processor time of the process.
+pub static PROCESS_CPU_SECONDS: Metric = Metric {
+    name: "process_cpu_seconds_total",
+    program: Program::Both,
+    kind: Kind::Counter,
+    labels: &[],
+    help: "The processor time of the process, in user and in system mode",
+};
+
+/// Memory of the process.
+pub static PROCESS_RESIDENT_MEMORY_BYTES: Metric = Metric {
+    name: "process_resident_memory_bytes",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The memory of the process that is in the machine's memory",
+};
+
+/// Files and connections of the process.
+pub static PROCESS_OPEN_FDS: Metric = Metric {
+    name: "process_open_fds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The open file descriptors of the process; connections are among them",
+};
+
+/// How many files and connections it may have.
+pub static PROCESS_MAX_FDS: Metric = Metric {
+    name: "process_max_fds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "How many file descriptors the process may open",
+};
+
+/// When the process was started.
+pub static PROCESS_START_TIME_SECONDS: Metric = Metric {
+    name: "process_start_time_seconds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "When the process was started, in seconds since the epoch",
+};
+
 /// Requests that were answered.
 pub static HTTP_REQUESTS: Metric = Metric {
     name: "sampler_http_requests_total",
@@ -383,4 +428,9 @@ pub static ALL: &[&Metric] = &[
     &CLOCK_OFFSET_SECONDS,
     &LOG_EVENTS,
     &BUILD_INFO,
+    &PROCESS_CPU_SECONDS,
+    &PROCESS_RESIDENT_MEMORY_BYTES,
+    &PROCESS_OPEN_FDS,
+    &PROCESS_MAX_FDS,
+    &PROCESS_START_TIME_SECONDS,
 ];

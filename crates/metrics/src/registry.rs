@@ -66,6 +66,17 @@ impl Registry {
         self.read(metric, Read::Counter(Box::new(read)));
     }
 
+    /// Adds a counter of a time in seconds, as [`counter`](Self::counter). It is left out while it has no
+    /// value.
+    pub fn seconds(
+        &mut self,
+        metric: &'static Metric,
+        read: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) {
+        debug_assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
+        self.read(metric, Read::Seconds(Box::new(read)));
+    }
+
     /// Adds a metric of the library, such as a family with labels whose values become known in time.
     pub fn register(&mut self, metric: &'static Metric, of_library: impl registry::Metric) {
         self.note(metric);
@@ -111,6 +122,7 @@ struct Collected {
 enum Read {
     Gauge(Box<dyn Fn() -> Option<f64> + Send + Sync>),
     Counter(Box<dyn Fn() -> u64 + Send + Sync>),
+    Seconds(Box<dyn Fn() -> Option<f64> + Send + Sync>),
 }
 
 impl fmt::Debug for Collected {
@@ -130,6 +142,18 @@ impl Collector for Collected {
                 };
                 let gauge = ConstGauge::new(value);
                 gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+            }
+            Read::Seconds(read) => {
+                let Some(value) = read() else {
+                    return Ok(());
+                };
+                let counter = ConstCounter::new(value);
+                counter.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    counter.metric_type(),
+                )?)
             }
             Read::Counter(read) => {
                 let counter = ConstCounter::new(read());

@@ -10,17 +10,17 @@ use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::health::Health;
-use sampler_service::http::{HttpMetrics, Port, Tls, bind, bind_metrics, serve};
+use sampler_service::http::{HttpMetrics, Port, Tls, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::{self, Readers};
 use sampler_service::platform::Identity;
+use sampler_service::process;
 use sampler_service::settings::{Program, Reader, Variables, load_from_process};
 use sampler_service::telemetry;
 use sampler_settings::CommonSettings;
 use sampler_steering::{Describe, InstanceReports};
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MigrationError, MongoStore};
-use tokio::net::TcpListener;
 use url::Url;
 
 pub trait ProgramSettings: Sized + Send + 'static {
@@ -47,6 +47,7 @@ pub struct Start {
     settings: CommonSettings,
     started_at: Timestamp,
     index: Option<String>,
+    is_on_platform: bool,
 }
 
 /// Runs a program: reads its settings, sets up the log, then runs `body` until it is asked to stop.
@@ -76,9 +77,8 @@ where
     let variables = Variables::of_this_process();
     common.security.announce(&settings.called(), &variables);
     let counts = telemetry.counts();
-    let index = identity.index().map(str::to_owned);
     let end = run_until_stopped(|shutdown| async move {
-        let mut start = Start::new(program, common, index, shutdown).await?;
+        let mut start = Start::new(program, common, &identity, shutdown).await?;
         counts.register(&mut start.registry);
         body(settings, start).await
     });
@@ -90,7 +90,7 @@ impl Start {
     async fn new(
         program: &'static Program,
         settings: CommonSettings,
-        index: Option<String>,
+        identity: &Identity,
         shutdown: Shutdown,
     ) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -105,6 +105,7 @@ impl Start {
             Registry::new(program.name, program.version),
         );
         http.register(&mut registry);
+        process::register(&mut registry);
         store.register_metrics(&mut registry);
         Ok(Self {
             program,
@@ -116,7 +117,8 @@ impl Start {
             http,
             settings,
             started_at,
-            index,
+            index: identity.index().map(str::to_owned),
+            is_on_platform: identity.is_on_platform(),
         })
     }
 
@@ -153,11 +155,21 @@ impl Start {
         routes: Router,
     ) -> anyhow::Result<Listening> {
         let registry = Arc::new(self.registry);
-        let apart = bind_metrics(&self.settings.http).await?;
+        let http = &self.settings.http;
+        let is_open = !self.settings.security.secured;
+        let interface = http.interface(is_open, self.is_on_platform);
+        let apart = match http.metrics_port {
+            Some(port) => Some(Port {
+                is_open,
+                ..bind(interface, port).await?.into()
+            }),
+            None => None,
+        };
         let port = Port {
-            listener: bind(&self.settings.http).await?,
+            listener: bind(interface, http.port).await?,
             tls,
             metrics: self.http,
+            is_open,
         };
         let routes = routes
             .merge(self.health.routes())
@@ -175,7 +187,7 @@ impl Start {
 /// A program that listens.
 pub struct Listening {
     port: Port,
-    apart: Option<TcpListener>,
+    apart: Option<Port>,
     routes: Router,
     registry: Arc<Registry>,
     shutdown: Shutdown,

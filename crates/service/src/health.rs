@@ -310,7 +310,7 @@ mod tests {
         advance(Duration::from_millis(1)).await;
         let (status, problem) = ask(&health, "/healthcheck").await;
         assert_eq!(status, 503);
-        assert_eq!(problem["type"], "urn:sampler:problem:unhealthy");
+        assert_eq!(problem["type"], "/problems/unhealthy");
         assert_eq!(problem["healthy"], false);
         assert_eq!(problem["probes"], json!(["planning"]));
         assert_eq!(ask(&health, "/healthz/ready").await.0, 503);
@@ -372,7 +372,7 @@ mod tests {
         health.shutdown.begin();
         let (status, problem) = ask(&health, "/healthz/ready").await;
         assert_eq!(status, 503);
-        assert_eq!(problem["type"], "urn:sampler:problem:shutting-down");
+        assert_eq!(problem["type"], "/problems/shutting-down");
         assert_eq!(ask(&health, "/healthcheck").await.0, 200);
     }
 }

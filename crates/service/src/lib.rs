@@ -14,6 +14,7 @@ mod limiter;
 pub mod metrics;
 pub mod platform;
 pub mod problem;
+pub mod process;
 pub mod security;
 pub mod settings;
 pub mod telemetry;

@@ -16,9 +16,8 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use sampler_metrics::Registry;
 use sampler_oauth::BasicCheck;
-use tokio::net::TcpListener;
 
-use crate::http::serve;
+use crate::http::{Port, serve};
 use crate::lifecycle::Shutdown;
 use crate::problem::Problem;
 use crate::security::{Authenticator, credentials};
@@ -66,12 +65,12 @@ pub fn routes(registry: &Arc<Registry>, readers: Readers) -> Router {
 /// # Errors
 /// If the listener has no address.
 pub async fn serve_apart(
-    listener: Option<TcpListener>,
+    port: Option<Port>,
     registry: &Arc<Registry>,
     shutdown: &Shutdown,
 ) -> io::Result<()> {
-    match listener {
-        Some(listener) => serve(listener, routes(registry, Readers::Anybody), shutdown).await,
+    match port {
+        Some(port) => serve(port, routes(registry, Readers::Anybody), shutdown).await,
         None => Ok(()),
     }
 }

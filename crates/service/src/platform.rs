@@ -25,6 +25,8 @@ pub struct Identity {
     process: Option<String>,
     index: Option<String>,
     instance: Option<String>,
+    /// Whether it says anything.
+    is_there: bool,
     /// The part that could not be understood.
     mistake: Option<String>,
 }
@@ -50,8 +52,14 @@ impl Identity {
             process: field("process_type"),
             index: variable("CF_INSTANCE_INDEX").or_else(|| field("instance_index")),
             instance: variable("CF_INSTANCE_GUID").or_else(|| field("instance_id")),
+            is_there: variables.get(APPLICATION).is_some(),
             mistake,
         }
+    }
+
+    /// Whether a platform runs this program, and leads requests to it.
+    pub fn is_on_platform(&self) -> bool {
+        self.is_there
     }
 
     /// The number of this instance, where the platform numbers instances.

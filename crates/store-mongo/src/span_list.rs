@@ -10,7 +10,7 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{Id, SpanId, SpanState, Timestamp};
-use sampler_store::{SpanPage, SpanPosition, SpanQuery, StoreError};
+use sampler_store::{ListedSpan, SpanPage, SpanPosition, SpanQuery, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
@@ -27,7 +27,13 @@ const WINDOW: usize = 10_000;
 const ODD_MAX: usize = 10;
 
 pub(crate) async fn spans(store: &MongoStore, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-    match query.narrowed_by() {
+    let narrowed_by = query.narrowed_by();
+    match (narrowed_by, &query.resources) {
+        (Some(("resource_instance_id", _)), _) => return store.list_instance(query).await,
+        (_, Some(resources)) => return store.list_resources(query, resources).await,
+        _ => {}
+    }
+    match narrowed_by {
         Some(("organization_id", id)) => {
             let range = Range::new(
                 index::LIST_ORGANIZATION,
@@ -39,16 +45,36 @@ pub(crate) async fn spans(store: &MongoStore, query: &SpanQuery) -> Result<SpanP
             let range = Range::new(index::LIST_RESOURCE, Some(("target.resource_id", id)));
             store.list_range(query, &range).await
         }
-        Some(_) => store.list_instance(query).await,
         None if query.state == Some(SpanState::Suspended) => {
             let range = Range::new(index::LIST_SUSPENDED, None);
             store.list_range(query, &range).await
         }
-        None => Err(StoreError::Refused("the query is too wide".into())),
+        _ => Err(StoreError::Refused("the query is too wide".into())),
     }
 }
 
 impl MongoStore {
+    /// A page of the spans of some resources. Each has a range of its own: nothing of other resources is
+    /// read, so neither a position nor the time that it takes tells of them.
+    async fn list_resources(
+        &self,
+        query: &SpanQuery,
+        resources: &[Id],
+    ) -> Result<SpanPage, StoreError> {
+        let mut pages = Vec::new();
+        for resource in resources {
+            let mut own = SpanQuery {
+                resources: None,
+                ..query.clone()
+            };
+            own.target.set("resource_id", resource.clone());
+            let field = Some(("target.resource_id", resource));
+            let range = Range::new(index::LIST_RESOURCE, field);
+            pages.push(self.list_range(&own, &range).await?);
+        }
+        Ok(merged(pages, query.limit))
+    }
+
     /// A page out of a range of an index that has the spans in the order of the list.
     async fn list_range(
         &self,
@@ -72,10 +98,8 @@ impl MongoStore {
         Ok(self.page(query, &found.await?, window))
     }
 
-    /// The end of the window, unless the range ends before it. It is read from the index alone.
-    ///
-    /// It becomes a cursor that the client gets, and may lie at a span that the client may not see.
-    /// So the id in it is cut, and identifies no span.
+    /// The end of the window, unless the range ends before it. It is read from the index alone. It
+    /// becomes a cursor that the client gets, who may read all of the range.
     async fn window_end(
         &self,
         range: &Range<'_>,
@@ -88,8 +112,7 @@ impl MongoStore {
         Ok(found
             .documents
             .iter()
-            .find_map(|raw| position(raw))
-            .map(cut))
+            .find_map(|raw| position(raw)))
     }
 
     /// A page of the spans of an instance: few, as a rule. The server sorts them.
@@ -297,21 +320,28 @@ fn filter(query: &SpanQuery) -> Document {
     filter
 }
 
-/// A position at or a little after this one that does not reveal the id: only half of the id is
-/// left. The window reaches up to there, and the next page begins there.
-fn cut(position: SpanPosition) -> SpanPosition {
-    let id = match position.id {
-        SpanId::ObjectId(mut id) => {
-            id[6..].fill(0);
-            SpanId::ObjectId(id)
-        }
-        SpanId::Text(id) => {
-            // Rounded up: a short id that loses more would reach over a large part of all ids.
-            let half = id.chars().count().div_ceil(2);
-            SpanId::Text(id.chars().take(half).collect())
-        }
-    };
-    SpanPosition { id, ..position }
+/// One page of several lists. It ends where the first of their pages does: what is behind is not known.
+fn merged(pages: Vec<SpanPage>, limit: usize) -> SpanPage {
+    let ends = pages.iter().filter_map(|page| page.next.as_ref());
+    let end = ends.max_by_key(|end| rank(end)).cloned();
+    let mut spans: Vec<_> = pages.into_iter().flat_map(|page| page.spans).collect();
+    if let Some(end) = &end {
+        spans.retain(|listed| rank(&listed.position()) >= rank(end));
+    }
+    spans.sort_by(|one, other| rank(&other.position()).cmp(&rank(&one.position())));
+    let has_more = spans.len() > limit;
+    spans.truncate(limit);
+    let last = spans.last().filter(|_| has_more);
+    SpanPage {
+        next: last.map(ListedSpan::position).or(end),
+        spans,
+    }
+}
+
+/// What positions are ordered by, as the server orders them: texts before ids of its own.
+fn rank(position: &SpanPosition) -> (Timestamp, bool, SpanId) {
+    let is_object_id = matches!(position.id, SpanId::ObjectId(_));
+    (position.start, is_object_id, position.id.clone())
 }
 
 /// The position of a document in a list, even if the document cannot be read as a span.

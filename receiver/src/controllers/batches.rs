@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -19,12 +19,12 @@ use sampler_store::Arrival;
 use utoipa::ToSchema;
 
 use super::dry_run::DryRunQuery;
-use super::events::Accepted;
+use super::events::{Accepted, counted_as};
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
+use crate::asked::Asked;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
-use crate::event::EventKind;
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers;
@@ -62,7 +62,7 @@ const ERRORS_MAX: usize = 10_000;
             body = inline(AnswerToEvents)),
         (status = 201, description = "The CloudEvent is kept.",
             headers(("Location" = Option<String>, description = "The address of the span that was started."),
-                ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+                ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         problem_answers::OfAnyEvent,
     ),
 )]
@@ -146,7 +146,6 @@ impl Receiver {
         let dry_run = DryRunQuery::of(request.uri(), false)?;
         let headers = request.headers();
         let media_type = body::media_type(headers, &ACCEPTED)?;
-        let _counted = self.acquire_in_flight(counted_as(media_type, headers))?;
         let layout = match media_type {
             CLOUD_EVENT => {
                 return self
@@ -165,6 +164,7 @@ impl Receiver {
         };
         let max = self.options.limits.batch_payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
+        let _counted = self.acquire_in_flight(RequestKind::BatchStart)?;
         let items = batch::read(layout, body.as_ref())?;
         if let Some(dry_run) = dry_run {
             let all = self.dry_run_all(dry_run, grant, layout, &items).await?;
@@ -190,27 +190,21 @@ impl Receiver {
         form: Form,
     ) -> Result<Response, Problem> {
         let max = self.options.limits.payload;
+        let asked = Asked::of(request.headers());
+        let wants_span = asked.wants_span;
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let kind = match &form {
             Form::Binary(attributes) => attributes.kind(),
             _ => batch::kind_of_cloud_event(body.as_ref()),
         };
+        let _counted = self.acquire_in_flight(counted_as(kind))?;
+        let form = asked.keyed(form)?;
         if let Some(dry_run) = dry_run {
             return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
         let outcome = self.process_event(grant, body, form, Arrival::Alone).await;
         self.count(kind, &outcome);
-        Ok(outcome?.into_response())
-    }
-}
-
-/// The kind that a request counts as before its body is read. Only a CloudEvent in binary mode says by
-/// then that it is a stop.
-fn counted_as(media_type: &str, headers: &HeaderMap) -> RequestKind {
-    let attributes = cloud_event::binary(headers).filter(|_| media_type == body::JSON);
-    match attributes.and_then(|attributes| attributes.kind()) {
-        Some(EventKind::Stop) => RequestKind::Stop,
-        _ => RequestKind::Start,
+        Ok(self.told(outcome?, grant, wants_span).await)
     }
 }
 

@@ -11,6 +11,7 @@ use sampler_service::security::Grant;
 
 use super::events::View;
 use crate::admission;
+use crate::asked::Keyed;
 use crate::batch::{Item, Layout};
 use crate::form::Form;
 use crate::reading::Parameters;
@@ -90,7 +91,7 @@ impl Receiver {
         query: DryRunQuery,
         grant: &Grant,
         body: &[u8],
-        form: Form,
+        form: Keyed,
     ) -> Result<Response, Problem> {
         let _permit = self.admit_reading(grant).await?;
         let mut dry_run = self.begin_dry_run(query, grant)?;
@@ -113,7 +114,7 @@ impl Receiver {
         let mut dry_run = self.begin_dry_run(query, grant)?;
         let mut all = Vec::with_capacity(items.len());
         for item in items {
-            let decided = dry_run.decide(item.bytes, Form::of(layout)).await;
+            let decided = dry_run.decide(item.bytes, Form::of(layout).into()).await;
             all.push(decided.or_else(refused)?);
         }
         Ok(all)
@@ -143,7 +144,7 @@ impl Receiver {
 }
 
 impl DryRunInProgress<'_> {
-    async fn decide(&mut self, body: &[u8], form: Form) -> Result<DryRun, Problem> {
+    async fn decide(&mut self, body: &[u8], form: Keyed) -> Result<DryRun, Problem> {
         let max = self.receiver.options.limits.payload;
         if body.len() > max {
             return Err(body::too_large(max));

@@ -7,12 +7,14 @@ mod view;
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
+use sampler_domain::SpanId;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
@@ -23,22 +25,31 @@ pub(super) use view::View;
 use super::dry_run::DryRunQuery;
 use super::{Admitted, answer, spans};
 use crate::admission::{InFlightPermit, RequestKind, ShardRange};
+use crate::asked::{Asked, Keyed, REPRESENTATION};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::form::Form;
-use crate::openapi::params::DryRunParams;
+use crate::openapi::params::{AskedParams, DryRunParams};
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
 use crate::{Receiver, body};
 
 /// The header of an answer to an event that was kept before, so that nothing was done this time.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
+/// The same, by the name that other APIs have given it.
+const REPLAYED_BY_KEY: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Which preference was heeded (RFC 7240).
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
 impl IntoResponse for Accepted {
     fn into_response(self) -> Response {
         let mut response = StatusCode::CREATED.into_response();
         let headers = response.headers_mut();
         if self.is_replayed {
-            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+            for name in [REPLAYED, REPLAYED_BY_KEY] {
+                headers.insert(name, HeaderValue::from_static("true"));
+            }
         }
         if let Some(span) = self.started {
             headers.insert(LOCATION, spans::location(&span));
@@ -52,12 +63,12 @@ impl IntoResponse for Accepted {
     post, path = "/v1/events/start", operation_id = "start", tag = "Events",
     summary = "A usage starts",
     description = "A repeat with the same `id` is recognised.",
-    params(DryRunParams),
+    params(DryRunParams, AskedParams),
     request_body(content = api::StartEvent, content_type = "application/json"),
     responses(
         (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
-        (status = 201, description = "It is kept.",
-            headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+        (status = 201, description = "It is kept. The span is there with `Prefer: return=representation` alone.", body = api::Span,
+            headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         OfStart,
     ),
 )]
@@ -75,12 +86,12 @@ pub async fn start(
     post, path = "/v1/events/stop", operation_id = "stop", tag = "Events",
     summary = "A usage stops",
     description = "The timestamp may be equal to that of the start: then nothing is billed.",
-    params(DryRunParams),
+    params(DryRunParams, AskedParams),
     request_body(content = api::StopEvent, content_type = "application/json"),
     responses(
         (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
-        (status = 201, description = "It is kept.",
-            headers(("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+        (status = 201, description = "It is kept. The span is there with `Prefer: return=representation` alone.", body = api::Span,
+            headers(("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         OfStop,
     ),
 )]
@@ -98,12 +109,12 @@ pub async fn stop(
     post, path = "/v1/events/update", operation_id = "update", tag = "Events",
     summary = "A usage continues with another plan or other quantities",
     description = "The previous span stops and a new one starts at the same moment. A repeat with the same `id` completes what a crash left.",
-    params(DryRunParams),
+    params(DryRunParams, AskedParams),
     request_body(content = api::UpdateEvent, content_type = "application/json"),
     responses(
         (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
-        (status = 201, description = "It is kept: both the stop and the start.",
-            headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+        (status = 201, description = "It is kept: both the stop and the start. The span is there with `Prefer: return=representation` alone.", body = api::Span,
+            headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         OfAnyEvent,
     ),
 )]
@@ -132,14 +143,16 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<Response, Problem> {
         // The original ignores the query, so only the update's address refuses unknown parameters.
+        let asked = Asked::of(request.headers());
+        let wants_span = asked.wants_span;
         if let Some(dry_run) = DryRunQuery::of(request.uri(), kind != EventKind::Update)? {
             let (body, _counted) = self.read_body(kind, grant, request).await?;
-            let form = Form::Addressed(kind);
+            let form = asked.keyed(Form::Addressed(kind))?;
             return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
-        let outcome = self.receive_event(kind, grant, request).await;
+        let outcome = self.receive_event(kind, grant, request, asked).await;
         self.count(Some(kind), &outcome);
-        Ok(outcome?.into_response())
+        Ok(self.told(outcome?, grant, wants_span).await)
     }
 
     async fn receive_event(
@@ -147,10 +160,35 @@ impl Receiver {
         kind: EventKind,
         grant: &Grant,
         request: Request<Body>,
+        asked: Asked,
     ) -> Result<Accepted, Problem> {
         let (body, _counted) = self.read_body(kind, grant, request).await?;
-        self.process_event(grant, body, Form::Addressed(kind), Arrival::Alone)
-            .await
+        let form = asked.keyed(Form::Addressed(kind))?;
+        self.process_event(grant, body, form, Arrival::Alone).await
+    }
+
+    /// The answer to an event that was kept: with its span, where the client prefers that and it can be
+    /// read. That it cannot is no reason to be silent about what was kept.
+    pub(super) async fn told(&self, kept: Accepted, grant: &Grant, wants_span: bool) -> Response {
+        let id = kept.started.clone().or_else(|| kept.ended.clone());
+        let answer = kept.into_response();
+        let Some(id) = id.filter(|_| wants_span) else {
+            return answer;
+        };
+        let Some(span) = self.span_of(&id, grant).await else {
+            return answer;
+        };
+        let mut told = (StatusCode::CREATED, Json(span)).into_response();
+        let headers = told.headers_mut();
+        headers.extend(answer.into_parts().0.headers);
+        headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static(REPRESENTATION));
+        told
+    }
+
+    async fn span_of(&self, id: &SpanId, grant: &Grant) -> Option<api::Span> {
+        let _permit = self.admit_reading(grant).await.ok()?;
+        let listed = self.parts.reading.span(&id.to_string(), None).await;
+        listed.ok()?.map(|listed| spans::shown(&listed))
     }
 
     async fn read_body(
@@ -160,11 +198,8 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<(Received, Option<InFlightPermit>), Problem> {
         grant.require_write()?;
-        let counted = self.acquire_in_flight(match kind {
-            EventKind::Stop => RequestKind::Stop,
-            EventKind::Start | EventKind::Update => RequestKind::Start,
-        })?;
         let body = body::read(request, self, self.sender(grant)).await?;
+        let counted = self.acquire_in_flight(counted_as(Some(kind)))?;
         Ok((body, counted))
     }
 
@@ -174,10 +209,10 @@ impl Receiver {
         &self,
         grant: &Grant,
         body: impl AsRef<[u8]>,
-        form: Form,
+        form: impl Into<Keyed>,
         arrival: Arrival,
     ) -> Result<Accepted, Problem> {
-        let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
+        let admitted = self.admit(grant, body, form.into(), |event| self.turns(event, arrival));
         let Admitted { event, _permits } = admitted.await?;
         self.keep(event, grant, arrival).await
     }
@@ -195,5 +230,13 @@ impl Receiver {
                 (stop, self.range(&event.previous)),
             ],
         }
+    }
+}
+
+/// What an event counts as in `MAX_INFLIGHT`. One that does not say its kind counts as a start.
+pub(super) fn counted_as(kind: Option<EventKind>) -> RequestKind {
+    match kind {
+        Some(EventKind::Stop) => RequestKind::Stop,
+        Some(EventKind::Start | EventKind::Update) | None => RequestKind::Start,
     }
 }

@@ -116,7 +116,7 @@ impl Receiver {
                  waiting.",
             ),
             TurnedAway::Memory => (
-                &problems::THROTTLED,
+                &problems::BODIES_THROTTLED,
                 "Bodies of this client take all the memory that it may have.",
             ),
         };

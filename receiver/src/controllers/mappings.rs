@@ -111,8 +111,8 @@ impl Receiver {
         if self.options.mappings_full_scope {
             grant.require_everything()?;
         }
-        let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
         let body = body::read(request, self, self.sender(grant)).await?;
+        let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
         let turns = |_: &Mapping| vec![(RequestKind::Mapping, ShardRange::default())];
         let Admitted { event, _permits } = self.admit(grant, body, MappingForm, turns).await?;
         let Some(provisioning) = &self.parts.provisioning else {

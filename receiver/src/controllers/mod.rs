@@ -16,6 +16,7 @@ pub mod sums;
 pub mod suspended;
 pub mod usage_acts;
 pub mod usages;
+pub mod webhook;
 
 use axum::response::{IntoResponse, Response};
 use sampler_domain::{ClientId, Target};

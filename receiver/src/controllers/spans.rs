@@ -145,14 +145,15 @@ fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
 
 /// Leaves out spans of resources that the grant does not let read. Returns whether any can be left.
 fn restrict(query: &mut SpanQuery, grant: &Grant) -> bool {
-    let Some(resources) = readable_resources(grant) else {
+    let Some(mut readable) = readable_resources(grant) else {
         return true;
     };
     if let Some(resource) = query.target.get("resource_id") {
-        return resources.contains(resource);
+        readable.retain(|id| id == resource);
     }
-    query.resources = Some(resources);
-    true
+    let is_any_left = !readable.is_empty();
+    query.resources = Some(readable);
+    is_any_left
 }
 
 fn no_such_span() -> Problem {
@@ -168,7 +169,7 @@ pub(super) fn location(id: &SpanId) -> HeaderValue {
 }
 
 /// A span as the API shows it.
-fn shown(listed: &ListedSpan) -> api::Span {
+pub(super) fn shown(listed: &ListedSpan) -> api::Span {
     let span = &listed.span;
     let processing = &span.processing;
     // Nothing is left to do for one that is complete, and a suspended one waits for its cause.

@@ -164,14 +164,15 @@ fn read_group_by(text: &str) -> Option<Vec<&'static str>> {
 
 /// Leaves out usages of resources that the grant does not let read. Returns whether any can be left.
 fn restrict(query: &mut SumQuery, grant: &Grant) -> bool {
-    let Some(resources) = readable_resources(grant) else {
+    let Some(mut readable) = readable_resources(grant) else {
         return true;
     };
     if let Some(resource) = query.target.get("resource_id") {
-        return resources.contains(resource);
+        readable.retain(|id| id == resource);
     }
-    query.resources = Some(resources);
-    true
+    let is_any_left = !readable.is_empty();
+    query.resources = Some(readable);
+    is_any_left
 }
 
 /// A row as the API shows it.

@@ -28,8 +28,9 @@ const PATH: &str = "/openapi.json";
 #[openapi(
     info(
         title = "Sampler",
-        description = "Start and stop events of service instances become bills that are exactly right. Times are whole milliseconds since the epoch, UTC. Errors are problem documents (RFC 9457).",
+        description = "Start and stop events of service instances become bills that are exactly right. Times are whole milliseconds since the epoch, UTC; in requests they may also be RFC 3339, and with `Accept: application/json;time=rfc3339` they are in answers. Errors are problem documents (RFC 9457).",
     ),
+    servers((url = "/", description = "This receiver.")),
     components(schemas(sampler_api::Problem, sampler_api::ProblemType, sampler_api::Healthy)),
     modifiers(&Bearer),
     tags(

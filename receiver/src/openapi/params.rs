@@ -77,3 +77,16 @@ pub(crate) struct IfNoneMatchParams {
     #[param(rename = "If-None-Match")]
     if_none_match: Option<String>,
 }
+
+/// What the headers of a request that is one event ask for.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct AskedParams {
+    /// Another name of the event's `id`: a text in quotes, or one word. Where both are there, they must
+    /// be equal.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+    /// With `return=representation` the 201 has the span.
+    #[param(rename = "Prefer")]
+    prefer: Option<String>,
+}

@@ -58,6 +58,7 @@ impl Answer {
         assert_eq!(self.status, 201, "{self:?}");
         let replayed = self.header("idempotency-replayed");
         assert_eq!(replayed, Some("true"), "{self:?}");
+        assert_eq!(self.header("idempotent-replayed"), replayed, "{self:?}");
         assert!(self.body.is_empty(), "{self:?}");
     }
 
@@ -65,7 +66,7 @@ impl Answer {
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, slug: &str) -> Value {
         let document = self.any_problem();
-        let uri = format!("urn:sampler:problem:{slug}");
+        let uri = format!("/problems/{slug}");
         assert_eq!(document["type"], uri, "{document:#}");
         assert_eq!(self.status, status, "{document:#}");
         document
@@ -81,17 +82,22 @@ impl Answer {
         let document: Value = serde_json::from_slice(&self.body).unwrap();
         let members = document.as_object().unwrap();
         let names: Vec<_> = members.keys().map(String::as_str).collect();
-        assert_eq!(names[..4], ["type", "title", "status", "detail"]);
-        assert!(matches!(names[4..], [] | ["errors"]), "{document:#}");
+        assert_eq!(names[..5], ["type", "urn", "title", "status", "detail"]);
+        assert!(matches!(names[5..], [] | ["errors"]), "{document:#}");
         let is_of = |kind: &&ProblemType| document["type"] == kind.uri();
         let kind = problems::all()
             .into_iter()
             .find(is_of)
             .expect("a known kind");
         assert_eq!(document["title"], kind.title);
+        assert_eq!(document["urn"], kind.urn());
         assert_eq!(document["status"], self.status, "{document:#}");
         assert!(is_sentence(&document["detail"]), "{document:#}");
-        assert_eq!(self.is_later(), self.status == 503, "{self:?}");
+        assert_eq!(
+            self.is_later(),
+            matches!(self.status, 429 | 503),
+            "{self:?}"
+        );
         if members.contains_key("errors") {
             assert_errors(&document["errors"]);
         }

@@ -185,7 +185,7 @@ pub(crate) async fn ask(
     Answer {
         status,
         challenge,
-        problem: problem.replace("urn:sampler:problem:", ""),
+        problem: problem.replace("/problems/", ""),
         text,
         body_was_read: read.load(Ordering::Relaxed),
     }

@@ -246,7 +246,7 @@ async fn an_event_of_no_kind_is_refused_alone() {
     let results = results(&answer);
     for (index, pointer) in [(0, "#/type"), (1, "#/type"), (2, "#/type"), (3, "#")] {
         let problem = &results[index]["problem"];
-        assert_eq!(problem["type"], "urn:sampler:problem:invalid-event");
+        assert_eq!(problem["type"], "/problems/invalid-event");
         assert_eq!(problem["errors"][0]["pointer"], pointer);
     }
 }
@@ -266,7 +266,7 @@ async fn lines_that_are_no_json_are_refused_alone_and_blank_ones_are_passed_over
     assert_eq!(statuses(&answer), [201, 400, 400, 400, 400, 201]);
     for result in &results(&answer)[1..5] {
         let kind = &result["problem"]["type"];
-        assert_eq!(kind, "urn:sampler:problem:malformed-json", "{result}");
+        assert_eq!(kind, "/problems/malformed-json", "{result}");
     }
     world.holds(&[(&start(NOW), Some(&stop(NOW)))]);
     for empty in ["", "\n\n"] {
@@ -433,7 +433,7 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
         );
         let results = results(&answer);
         for result in [&results[0], &results[2], &results[3], &results[4]] {
-            let uri = format!("urn:sampler:problem:{slug}");
+            let uri = format!("/problems/{slug}");
             assert_eq!(result["problem"]["type"], uri, "{result}");
             assert!(result["retry_after"].as_u64() >= Some(1), "{result}");
         }
@@ -463,7 +463,7 @@ async fn what_the_store_refuses_without_a_reason_holds_back_what_follows_it_on_i
     assert_eq!(statuses(&answer), [500, 503, 500]);
     assert_eq!(world.store.calls(), 2);
     let held_back = &results(&answer)[1];
-    let uri = "urn:sampler:problem:database-unavailable";
+    let uri = "/problems/database-unavailable";
     assert_eq!(held_back["problem"]["type"], uri, "{held_back}");
     assert!(held_back["retry_after"].as_u64() >= Some(1), "{held_back}");
     world.store.meets(Fate::Served);

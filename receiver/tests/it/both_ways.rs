@@ -69,7 +69,7 @@ fn is_about_something_else(slug: &str) -> bool {
 /// The name of a kind of problem.
 fn slug(problem: &Value) -> Option<String> {
     let kind = problem["type"].as_str()?;
-    Some(kind.trim_start_matches("urn:sampler:problem:").to_owned())
+    Some(kind.trim_start_matches("/problems/").to_owned())
 }
 
 /// Sends events alone and in a batch, each to a world of its own, and says with what problems they are

@@ -214,7 +214,7 @@ async fn bodies_that_fill_the_memory_are_turned_away_and_small_ones_are_not() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut turned_away = 0;
     while let Some(Ok(answer)) = answers.try_join_next() {
-        answer.names(503, "throttled", &[]);
+        answer.names(429, "throttled", &[]);
         answer.may_come_again_after(1);
         turned_away += 1;
     }

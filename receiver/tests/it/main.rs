@@ -18,6 +18,7 @@ mod both_ways;
 mod cause_pages;
 mod cloud_events;
 mod control;
+mod conventions;
 mod database;
 mod description;
 mod dry_runs;

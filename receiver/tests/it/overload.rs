@@ -1,11 +1,13 @@
 //! More requests than there is room for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::Request;
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::answer::Answer;
 use crate::event::{mapping, start, stop, with, without};
@@ -121,11 +123,28 @@ async fn stops_may_take_all_the_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_turned_away_before_their_bodies_are_looked_at() {
+async fn requests_are_turned_away_before_their_bodies_are_parsed() {
     let (world, _starts) = full_of_starts().await;
-    let mut no_json = request(START, "no json");
-    no_json.headers_mut().clear();
-    assert_overloaded(&world.send(no_json).await);
+    assert_overloaded(&world.send(request(START, "no json")).await);
+}
+
+/// A request counts once its body is there.
+#[tokio::test(start_paused = true)]
+async fn bodies_that_do_not_arrive_take_no_places() {
+    let world = Arc::new(World::with(|options| options.limits.inflight = Some(8)));
+    let mut slow = JoinSet::new();
+    for path in [START, STOP, EVENTS, MAPPINGS].repeat(8) {
+        let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
+        let body = Body::from_stream(begun.chain(stream::pending()));
+        let world = Arc::clone(&world);
+        slow.spawn(async move { world.send(request(path, body)).await });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.start(&start(NOW)).await.is_created();
+    world.stop(&stop(NOW + HOUR)).await.is_created();
+    while let Some(answer) = slow.join_next().await {
+        answer.unwrap().names(408, "request-timeout", &[]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,12 +141,12 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
             for path in [span.clone(), format!("{span}/usages")] {
                 let (status, body) = two.get(&path, scopes).await;
                 assert_eq!(status, expected, "{scopes:?} {path}");
-                let is_unknown = body["type"] == "urn:sampler:problem:no-such-span";
+                let is_unknown = body["type"] == "/problems/no-such-span";
                 assert_eq!(is_unknown, !may_read);
             }
             let (status, body) = two.get(cause, scopes).await;
             assert_eq!(status, expected, "{scopes:?} {cause}");
-            let is_unknown = body["type"] == "urn:sampler:problem:no-such-cause";
+            let is_unknown = body["type"] == "/problems/no-such-cause";
             assert_eq!(is_unknown, !may_read);
             let own = two.listed(&format!("resource_id={resource}"), scopes).await;
             let expected = if may_read { &[*resource][..] } else { &[] };
@@ -213,7 +213,7 @@ async fn nothing_is_read_without_a_scope_of_ours() {
         ] {
             let (status, body) = two.get(path, scopes).await;
             assert_eq!(status, 403, "{path} {scopes:?}");
-            assert_eq!(body["type"], "urn:sampler:problem:forbidden");
+            assert_eq!(body["type"], "/problems/forbidden");
         }
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = two.router.clone().oneshot(request).await.unwrap();
@@ -231,7 +231,7 @@ async fn acts_and_their_trail_are_for_operators_alone() {
     ] {
         let (status, body) = two.get("/v1/audit", scopes).await;
         assert_eq!(status, 403, "{scopes:?}");
-        assert_eq!(body["type"], "urn:sampler:problem:forbidden");
+        assert_eq!(body["type"], "/problems/forbidden");
         // Also for what is there, and before the body is read.
         let cause = "00000000-0000-5000-8000-000000000000";
         for path in [
@@ -281,7 +281,7 @@ async fn the_backlog_needs_a_scope_for_all_resources_and_control_that_of_operato
         for path in ["/v1/backlog", "/v1/instances", "/v1/control"] {
             let (status, body) = two.get(path, &[scope]).await;
             assert_eq!(status, 403, "{scope} {path}");
-            assert_eq!(body["type"], "urn:sampler:problem:forbidden");
+            assert_eq!(body["type"], "/problems/forbidden");
         }
     }
 }

@@ -152,7 +152,7 @@ mod tests {
 
     fn problem(name: &str) -> Problem {
         Problem {
-            r#type: format!("urn:sampler:problem:{name}"),
+            r#type: format!("/problems/{name}"),
             detail: "Nothing was kept.".to_owned(),
             ..Problem::default()
         }

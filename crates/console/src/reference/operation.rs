@@ -6,7 +6,7 @@ use super::schema::Kind;
 use super::{example, text};
 
 /// The beginning of a problem type.
-const URN: &str = "urn:sampler:problem:";
+const PROBLEMS: &str = "/problems/";
 
 /// A request.
 pub(super) struct Operation {
@@ -149,7 +149,7 @@ fn answers(document: &Value, described: &Value) -> Vec<Answer> {
 
 fn problems(schema: &Value) -> Vec<String> {
     let kinds = list(&schema["allOf"]).flat_map(|part| list(&part["properties"]["type"]["enum"]));
-    let slugs = kinds.filter_map(|uri| uri.as_str()?.strip_prefix(URN));
+    let slugs = kinds.filter_map(|uri| uri.as_str()?.strip_prefix(PROBLEMS));
     slugs.map(str::to_owned).collect()
 }
 

@@ -5,6 +5,8 @@ mod chunks;
 mod connections;
 mod header_timer;
 mod heads;
+mod host;
+mod linger;
 mod measure;
 mod router;
 mod tls;
@@ -39,9 +41,9 @@ use tokio_util::sync::CancellationToken;
 use crate::lifecycle::Shutdown;
 use crate::limiter::Limiter;
 use crate::problem::{Problem, kinds};
-use crate::settings::HttpSettings;
 use connections::{Connection, Connections, Phase};
 use header_timer::HeaderTimer;
+use linger::linger;
 use wire::{Wire, WireLimits};
 
 pub use measure::HttpMetrics;
@@ -114,6 +116,8 @@ pub struct Port {
     pub tls: Option<Tls>,
     /// Counts and times the requests.
     pub metrics: HttpMetrics,
+    /// Whether anybody who reaches it is served. On a loopback, only requests for this machine are.
+    pub is_open: bool,
 }
 
 impl From<TcpListener> for Port {
@@ -122,30 +126,16 @@ impl From<TcpListener> for Port {
             listener,
             tls: None,
             metrics: HttpMetrics::default(),
+            is_open: false,
         }
     }
 }
 
-/// Listens where the settings say.
+/// Listens on a port of an interface.
 ///
 /// # Errors
 /// If the port is taken, or the host is not an address of this machine.
-pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
-    bind_port(&settings.host, settings.port).await
-}
-
-/// Listens on the port for metrics, if the settings name one.
-///
-/// # Errors
-/// As [`bind`].
-pub async fn bind_metrics(settings: &HttpSettings) -> anyhow::Result<Option<TcpListener>> {
-    match settings.metrics_port {
-        Some(port) => bind_port(&settings.host, port).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-async fn bind_port(host: &str, port: u16) -> anyhow::Result<TcpListener> {
+pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind((host, port)).await;
     listener.with_context(|| format!("listening on {host}:{port}"))
 }
@@ -176,6 +166,7 @@ pub async fn serve_with(
         listener,
         tls,
         metrics,
+        is_open,
     } = port.into();
     let address = listener.local_addr()?;
     tracing::info!(address = %address, tls = tls.is_some(), "listening");
@@ -184,6 +175,7 @@ pub async fn serve_with(
             router: with_fallbacks(router).layer(metrics.clone()),
             metrics,
             is_tls: tls.is_some(),
+            is_for_this_machine: is_open && address.ip().is_loopback(),
         },
         shutdown: shutdown.clone(),
         limits,
@@ -207,6 +199,8 @@ struct App {
     metrics: HttpMetrics,
     /// Whether connections are TLS.
     is_tls: bool,
+    /// Whether only requests for this machine are served.
+    is_for_this_machine: bool,
 }
 
 /// The parts that serve connections.
@@ -393,12 +387,14 @@ async fn serve_requests<S>(
             _ = &mut serving => {}
             () = closing.cancelled() => {
                 serving.as_mut().graceful_shutdown();
-                let _ = serving.await;
-                return;
+                let _ = serving.as_mut().await;
             }
         }
         drop(serving);
-        if !wire.was_parked() {
+        if wire.is_body_left() {
+            return linger(stream.below()).await;
+        }
+        if closing.is_cancelled() || !wire.was_parked() {
             return;
         }
     }
@@ -416,16 +412,16 @@ fn serve_request(
     let is_clear = !wire.is_ambiguous() && is_clear(&request);
     let is_https = app.is_tls || browser::is_forwarded_https(request.headers());
     let is_served = !for_health || request.uri().path().starts_with(HEALTH);
-    let answering = if is_clear && is_served {
+    let is_meant = !app.is_for_this_machine || host::is_this_machine(request.headers());
+    let answering = if is_clear && is_served && is_meant {
         Ok(answer(app.router.clone(), request))
     } else {
         // A request that another reader may take for two is answered as the server library
         // answers one that it cannot understand. No byte behind it is read.
-        let unread = StatusCode::BAD_REQUEST.into_response();
-        let refusal = if is_clear {
-            no_connection().into_response()
-        } else {
-            unread
+        let refusal = match (is_clear, is_served) {
+            (false, _) => StatusCode::BAD_REQUEST.into_response(),
+            (true, false) => no_connection().into_response(),
+            (true, true) => misdirected().into_response(),
         };
         app.metrics
             .count_unrouted(request.method(), refusal.status());
@@ -441,7 +437,7 @@ fn serve_request(
         } else {
             answer
         };
-        Ok(if shutdown.is_stopping() {
+        Ok(if shutdown.is_stopping() || wire.leaves_body() {
             last(answer)
         } else {
             answer
@@ -461,6 +457,13 @@ fn is_clear(request: &Request<Incoming>) -> bool {
 fn no_connection() -> Problem {
     let detail = "All connections are in use. Nothing was kept.";
     Problem::new(&kinds::OVERLOADED, detail).retry_after(RETRY_AFTER)
+}
+
+/// A page of a stranger has led its own name to this machine.
+fn misdirected() -> Problem {
+    let detail =
+        "Without tokens, only requests whose Host is localhost or a loopback address are served.";
+    Problem::new(&kinds::MISDIRECTED, detail)
 }
 
 /// Whether the body comes as it is or in chunks. Other codings, and chunks within chunks, are not

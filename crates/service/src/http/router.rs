@@ -89,7 +89,7 @@ mod tests {
             response.headers()["content-type"],
             "application/problem+json"
         );
-        assert_eq!(problem["type"], "urn:sampler:problem:not-found");
+        assert_eq!(problem["type"], "/problems/not-found");
     }
 
     #[tokio::test]
@@ -97,14 +97,14 @@ mod tests {
         let (response, problem) = answered("DELETE", "/two").await;
         assert_eq!(response.status(), 405);
         assert_eq!(response.headers()["allow"], "GET,HEAD,POST");
-        assert_eq!(problem["type"], "urn:sampler:problem:method-not-allowed");
+        assert_eq!(problem["type"], "/problems/method-not-allowed");
     }
 
     #[tokio::test]
     async fn a_panic_is_a_problem_that_reveals_nothing() {
         let (response, problem) = answered("POST", "/broken").await;
         assert_eq!(response.status(), 500);
-        assert_eq!(problem["type"], "urn:sampler:problem:internal");
+        assert_eq!(problem["type"], "/problems/internal");
         assert!(!problem.to_string().contains("purpose"), "{problem}");
     }
 }

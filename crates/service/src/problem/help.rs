@@ -12,9 +12,6 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
 use super::catalogue::section;
 use super::{Problem, ProblemType, kinds};
 
-/// The path of the types of problems.
-const PATH: &str = "/problems/";
-
 const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
 
 /// Makes a page of a type, for programs that have pages.
@@ -28,16 +25,9 @@ enum Form {
     Markdown,
 }
 
-impl ProblemType {
-    /// The address that tells of it.
-    pub fn help(&self) -> String {
-        format!("{PATH}{}", self.slug)
-    }
-}
-
 /// The value of `Link` for an answer with a problem of this type.
 pub(super) fn link(kind: &ProblemType) -> HeaderValue {
-    let link = format!("<{}>; rel=\"help\"", kind.help());
+    let link = format!("<{}>; rel=\"help\"", kind.uri());
     HeaderValue::try_from(link).expect("a slug is of plain letters")
 }
 
@@ -65,6 +55,7 @@ pub fn routes(all: Vec<&'static ProblemType>, page: Option<Page>) -> Router {
 fn document(kind: &ProblemType) -> sampler_api::ProblemType {
     sampler_api::ProblemType {
         r#type: kind.uri(),
+        urn: kind.urn(),
         title: kind.title.to_owned(),
         status: kind.status.as_u16(),
         when: kind.when.to_owned(),

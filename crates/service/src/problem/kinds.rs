@@ -20,8 +20,13 @@ pub struct ProblemType {
 }
 
 impl ProblemType {
-    /// The type of the problem document.
+    /// The type of the problem document: the address of its page, relative to the API.
     pub fn uri(&self) -> String {
+        format!("/problems/{}", self.slug)
+    }
+
+    /// The name that the type had before it was an address. It stays.
+    pub fn urn(&self) -> String {
         format!("urn:sampler:problem:{}", self.slug)
     }
 }
@@ -96,6 +101,15 @@ problem_types! {
         when: "The resource does not support the method. `Allow` lists the methods it supports.",
         provider: "Use one of the methods in `Allow`.",
         operator: NOTHING,
+    }
+    MISDIRECTED {
+        slug: "misdirected",
+        status: MISDIRECTED_REQUEST,
+        title: "The request is for another host",
+        when: "The program needs no tokens and listens on this machine alone, and `Host` names another \
+            one. Browsers send that where a page has led its own name here.",
+        provider: "Use `localhost` or `127.0.0.1` in the address.",
+        operator: "Set `SECURED=true`, or `HOST` to the interface that clients reach.",
     }
     INTERNAL {
         slug: "internal",

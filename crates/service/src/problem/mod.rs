@@ -77,7 +77,9 @@ impl Problem {
     /// Adds a member of its own, which must not be one that every problem has.
     #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        let reserved = ["type", "title", "status", "detail", "instance", "errors"];
+        let reserved = [
+            "type", "urn", "title", "status", "detail", "instance", "errors",
+        ];
         debug_assert!(
             !reserved.contains(&name),
             "{name} is a member of every problem"
@@ -145,6 +147,7 @@ impl From<Problem> for sampler_api::Problem {
     fn from(problem: Problem) -> Self {
         Self {
             r#type: problem.kind.uri(),
+            urn: problem.kind.urn(),
             title: problem.kind.title.to_owned(),
             status: problem.status().as_u16(),
             detail: problem.rest.detail,
@@ -200,7 +203,7 @@ mod tests {
         assert_eq!(
             body(response).await,
             concat!(
-                r#"{"type":"urn:sampler:problem:forbidden","title":"The token does not allow this","#,
+                r#"{"type":"/problems/forbidden","urn":"urn:sampler:problem:forbidden","title":"The token does not allow this","#,
                 r#""status":403,"detail":"One field is wrong.","#,
                 r##""errors":[{"pointer":"#/measured_usage/0/quantity","##,
                 r#""detail":"It must not be null."}],"limit":5}"#

@@ -20,8 +20,10 @@ crate::settings! {
     pub struct HttpSettings("http", checked by HttpSettings::check) {
         /// The port to listen on. With 0 the system chooses one.
         port: u16 = "PORT", Kind::integer(0, 65_535), or("0");
-        /// The name or address of the interface to listen on; 0.0.0.0 is all of them.
-        host: String = "HOST", Kind::Text, or("0.0.0.0");
+        /// The name or address of the interface to listen on; 0.0.0.0 is all of them. Without it:
+        /// 127.0.0.1 if SECURED is false, unless the platform runs the program (VCAP_APPLICATION is
+        /// set); otherwise 0.0.0.0.
+        host: Option<String> = "HOST", Kind::Text;
         /// A second port, which serves GET /metrics alone, without credentials and without TLS. Only
         /// those who collect metrics should reach it.
         metrics_port: Option<u16> = "SAMPLER_METRICS_PORT", Kind::integer(1, 65_535);
@@ -70,6 +72,17 @@ impl HttpSettings {
         let mut table = Self::TABLE;
         table[Setting::position(&table, "PORT")].default = Some(port);
         table
+    }
+
+    /// The interface to listen on, where `HOST` does not name one: without tokens nobody else should
+    /// reach the program, unless a platform stands in front of it.
+    pub fn interface(&self, is_open: bool, is_on_platform: bool) -> &str {
+        let usual = if is_open && !is_on_platform {
+            "127.0.0.1"
+        } else {
+            "0.0.0.0"
+        };
+        self.host.as_deref().unwrap_or(usual)
     }
 
     /// Refuses one port for two purposes.

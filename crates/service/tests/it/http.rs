@@ -14,7 +14,7 @@ use futures_util::stream;
 use sampler_service::http::{HttpMetrics, Limits, Port, Tls, TlsFiles, bind, serve_with};
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::platform::Identity;
-use sampler_service::settings::{HttpSettings, LogFormat, LogSettings};
+use sampler_service::settings::{LogFormat, LogSettings};
 use sampler_service::telemetry;
 use sampler_testkit::tls::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,6 +25,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::settings::file;
 
+mod early;
+mod hosts;
 mod readers;
 mod shutdown;
 
@@ -50,13 +52,7 @@ struct Server {
 }
 
 async fn listener() -> TcpListener {
-    bind(&HttpSettings {
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        metrics_port: None,
-    })
-    .await
-    .unwrap()
+    bind("127.0.0.1", 0).await.unwrap()
 }
 
 fn serve_on(port: impl Into<Port>, limits: Limits, shutdown: Shutdown) -> Server {
@@ -176,7 +172,7 @@ async fn serves_one_request_after_the_other_on_one_connection() {
     }
     client.ask("/nowhere").await;
     let answer = client.answer("}").await;
-    assert!(answer.contains("urn:sampler:problem:not-found"), "{answer}");
+    assert!(answer.contains("/problems/not-found"), "{answer}");
 }
 
 #[tokio::test]
@@ -326,10 +322,7 @@ async fn where_all_connections_are_served_health_is_still_told_and_others_are_tu
         other.ask("/").await;
         let answer = other.rest().await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-        assert!(
-            answer.contains("urn:sampler:problem:overloaded"),
-            "{answer}"
-        );
+        assert!(answer.contains("/problems/overloaded"), "{answer}");
         assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
         assert!(answer.contains("connection: close\r\n"), "{answer}");
     }
@@ -422,6 +415,7 @@ async fn a_handshake_that_does_not_come_to_its_end_ends_for_another_connection()
         listener: listener().await,
         tls: Some(tls.unwrap()),
         metrics: HttpMetrics::default(),
+        is_open: false,
     };
     let limits = Limits {
         connections: 1,
@@ -472,11 +466,7 @@ async fn says_where_it_listens() {
 async fn a_port_that_is_taken_is_told() {
     let taken = listener().await.local_addr().unwrap();
     let _holder = TcpListener::bind(taken).await.unwrap();
-    let settings = HttpSettings {
-        host: "127.0.0.1".to_owned(),
-        port: taken.port(),
-        metrics_port: None,
-    };
-    let error = bind(&settings).await.unwrap_err().to_string();
+    let error = bind("127.0.0.1", taken.port()).await;
+    let error = error.unwrap_err().to_string();
     assert_eq!(error, format!("listening on {taken}"));
 }

@@ -38,7 +38,7 @@ fn the_settings_in_force_are_a_file_that_says_where_each_comes_from() {
     let text = printed(&["--print-config"], &[("PORT", "1"), ("SAMPLER_PAST", "5")]);
     for line in [
         "port = 1 # the environment variable PORT",
-        "host = \"0.0.0.0\" # the default",
+        "# host is not set",
         "past = \"5\" # the environment variable SAMPLER_PAST",
         "flag = true # the default",
         "# client_id is not set",

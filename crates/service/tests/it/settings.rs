@@ -174,9 +174,16 @@ fn errors_of_a_table_are_found() {
 fn defaults_are_those_of_the_table() {
     let settings = run(&[], &[]).unwrap();
     assert_eq!(
-        (settings.http.host.as_str(), settings.http.port),
-        ("0.0.0.0", 7070)
+        (settings.http.host.as_deref(), settings.http.port),
+        (None, 7070)
     );
+    for (is_open, is_on_platform, interface) in [
+        (true, false, "127.0.0.1"),
+        (true, true, "0.0.0.0"),
+        (false, false, "0.0.0.0"),
+    ] {
+        assert_eq!(settings.http.interface(is_open, is_on_platform), interface);
+    }
     assert_eq!(settings.health.threshold, Duration::from_mins(1));
     assert_eq!(
         (settings.log.format, settings.log.level.as_str()),
@@ -211,7 +218,7 @@ fn the_environment_counts_before_the_file_and_the_file_before_the_defaults() {
     let variables = [("PORT", "2222"), ("MAX_PAYLOAD", "")];
     let settings = run(&["--config", &path], &variables).unwrap();
     assert_eq!(
-        (settings.http.host.as_str(), settings.http.port),
+        (settings.http.host.as_deref().unwrap(), settings.http.port),
         ("::1", 2222)
     );
     assert_eq!(settings.own.url.as_str(), "http://collector/");

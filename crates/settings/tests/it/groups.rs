@@ -101,7 +101,7 @@ fn a_manifest_of_the_original_works() {
     ];
     let read = read(&RECEIVER, &variables, |reader| {
         let http = HttpSettings::read(reader);
-        assert_eq!((http.host.as_str(), http.port), ("localhost", 8080));
+        assert_eq!((http.host.as_deref(), http.port), (Some("localhost"), 8080));
         let database = DatabaseSettings::read(reader).options("it");
         assert_eq!(
             (&*database.database, &*database.collection),

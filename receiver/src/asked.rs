@@ -1,0 +1,150 @@
+//! What the headers of a request that is one event ask for.
+
+use std::borrow::Cow;
+
+use axum::http::{HeaderMap, HeaderName};
+use sampler_service::problem::{FieldError, Problem};
+
+use crate::event::Event;
+use crate::form::{Form, Readable};
+use crate::json::Json;
+use crate::problems;
+
+/// Another name of an event's `id`, as many APIs have it (draft-ietf-httpapi-idempotency-key-header).
+const KEY: &str = "Idempotency-Key";
+
+/// What a client would like best (RFC 7240).
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// The answer that has the span in it.
+pub(crate) const REPRESENTATION: &str = "return=representation";
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    key: Result<Option<String>, &'static str>,
+    /// Whether the answer is to have the span in it.
+    pub(crate) wants_span: bool,
+}
+
+/// The form of an event, and the key that came beside it.
+pub(crate) struct Keyed {
+    form: Form,
+    key: Option<String>,
+}
+
+impl Asked {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let preferences = headers.get_all(PREFER).iter();
+        let texts = preferences.filter_map(|value| value.to_str().ok());
+        let mut preferences = texts.flat_map(|text| text.split([',', ';']));
+        Self {
+            key: key(headers),
+            wants_span: preferences.any(is_representation),
+        }
+    }
+
+    /// The form of an event with its key.
+    ///
+    /// # Errors
+    /// 400 where the key cannot be read.
+    pub(crate) fn keyed(self, form: Form) -> Result<Keyed, Problem> {
+        let key = self.key.map_err(wrong)?;
+        Ok(Keyed { form, key })
+    }
+}
+
+fn is_representation(preference: &str) -> bool {
+    let plain: String = preference
+        .chars()
+        .filter(|char| !char.is_whitespace() && *char != '"')
+        .collect();
+    plain.eq_ignore_ascii_case(REPRESENTATION)
+}
+
+impl From<Form> for Keyed {
+    fn from(form: Form) -> Self {
+        Self { form, key: None }
+    }
+}
+
+impl Readable for Keyed {
+    type Read = Event;
+
+    fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>> {
+        self.form.resources(body)
+    }
+
+    fn read(self, mut body: Json<'_>) -> Result<Event, Problem> {
+        let Some(key) = self.key else {
+            return self.form.read(body);
+        };
+        let mut form = self.form;
+        let fits = match &mut form {
+            Form::Binary(attributes) => attributes.give_id(key),
+            Form::Addressed(_) | Form::Typed | Form::CloudEvent => give_id(&mut body, key),
+        };
+        if !fits {
+            return Err(wrong(
+                "It must be equal to the id of the event, or one of the two left out.",
+            ));
+        }
+        form.read(body)
+    }
+}
+
+/// Makes the key the id of an event that has none. Says whether the two fit together.
+fn give_id(body: &mut Json<'_>, key: String) -> bool {
+    let Json::Object(members) = body else {
+        return true;
+    };
+    match members.iter_mut().find(|member| member.0 == "id") {
+        Some((_, Json::Text(id))) if id.is_empty() => *id = Cow::Owned(key),
+        Some((_, Json::Text(id))) => return *id == key,
+        // It is named as wrong anyway.
+        Some(_) => {}
+        None => members.push((Cow::Borrowed("id"), Json::Text(Cow::Owned(key)))),
+    }
+    true
+}
+
+fn wrong(detail: &'static str) -> Problem {
+    let summary = "The header Idempotency-Key and the event do not fit together. Nothing was kept.";
+    Problem::new(&problems::INVALID_EVENT, summary).errors([FieldError::of_header(KEY, detail)])
+}
+
+/// The key of a request: a string of structured fields (RFC 9651), or a text as it is.
+fn key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
+    let mut values = headers.get_all(KEY).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err("It must be given once.");
+    }
+    let text = value.to_str().map_err(|_| "It must be plain ASCII.")?;
+    let text = text.trim();
+    let key = match text.strip_prefix('"') {
+        Some(rest) => quoted(rest).ok_or("It must be a string of structured fields (RFC 9651).")?,
+        None => text.to_owned(),
+    };
+    let is_bare = !text.starts_with('"');
+    if key.is_empty() || (is_bare && key.contains([' ', '\t', ',', ';', '"'])) {
+        return Err("It must be a text in quotes, or one word.");
+    }
+    Ok(Some(key))
+}
+
+/// The text of a string behind its first quote. Parameters behind it mean nothing here.
+fn quoted(rest: &str) -> Option<String> {
+    let (mut text, mut chars) = (String::new(), rest.chars());
+    loop {
+        match chars.next()? {
+            '"' => break,
+            '\\' => text.push(chars.next().filter(|char| matches!(char, '"' | '\\'))?),
+            char => text.push(char),
+        }
+    }
+    let behind = chars.as_str().trim();
+    (behind.is_empty() || behind.starts_with(';')).then_some(text)
+}

@@ -1,0 +1,256 @@
+//! Habits of HTTP APIs: keys of requests, preferences, moments as texts, webhooks, one client's excess.
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_receiver::problems;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::event::{start, stop, with, without};
+use crate::world::{EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request};
+
+impl World {
+    async fn post_with(&self, path: &str, headers: &[(&str, &str)], event: &Value) -> Answer {
+        let mut request = request(path, event.to_string());
+        for (name, value) in headers {
+            let name = axum::http::HeaderName::try_from(*name).unwrap();
+            request.headers_mut().append(name, value.parse().unwrap());
+        }
+        self.send(request).await
+    }
+
+    async fn get_as(&self, path: &str, accept: &str) -> Answer {
+        let request = Request::get(path).header("accept", accept);
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+}
+
+fn json_of(answer: &Answer) -> Value {
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+#[tokio::test]
+async fn a_key_is_another_name_of_the_id() {
+    let world = World::new();
+    let (event, bare) = (with(&start(NOW), "id", "a b"), without(&start(NOW), "id"));
+    let key = [("Idempotency-Key", "\"a b\"")];
+    world.post_with(START, &key, &bare).await.is_created();
+    world.post_with(START, &key, &bare).await.is_replayed();
+    world.post_with(START, &key, &event).await.is_replayed();
+    world.start(&event).await.is_replayed();
+    let with_empty = with(&bare, "id", "");
+    world
+        .post_with(START, &key, &with_empty)
+        .await
+        .is_replayed();
+    world.holds(&[(&event, None)]);
+    let word = [("Idempotency-Key", "8e03978e-40d5-43e8-bc93-6894a57f9324")];
+    let stopped = without(&stop(NOW + HOUR), "id");
+    world.post_with(STOP, &word, &stopped).await.is_created();
+    world.post_with(STOP, &word, &stopped).await.is_replayed();
+}
+
+#[tokio::test]
+async fn a_key_is_that_of_updates_and_cloud_events_too() {
+    let world = World::new();
+    world.start(&start(NOW)).await.is_created();
+    let update = without(&with(&start(NOW + HOUR), "plan_id", "other"), "id");
+    let update = with(
+        &update,
+        "previous",
+        json!({ "plan_id": start(NOW)["plan_id"] }),
+    );
+    let key = [("Idempotency-Key", "key")];
+    world.post_with(UPDATE, &key, &update).await.is_created();
+    world.post_with(UPDATE, &key, &update).await.is_replayed();
+    let data = without(&without(&stop(NOW), "id"), "timestamp");
+    let data = with(&data, "plan_id", "other");
+    let headers = [
+        ("Idempotency-Key", "key"),
+        ("ce-specversion", "1.0"),
+        ("ce-type", "usage.stop"),
+        ("ce-source", "/brokers/a"),
+        ("ce-time", "2018-08-03T02:00:00Z"),
+    ];
+    world.post_with(EVENTS, &headers, &data).await.is_created();
+    world.post_with(EVENTS, &headers, &data).await.is_replayed();
+    let other = [&headers[..], &[("ce-id", "other")]].concat();
+    world
+        .post_with(EVENTS, &other, &data)
+        .await
+        .problem(400, "invalid-event");
+}
+
+#[tokio::test]
+async fn a_key_that_is_another_id_or_no_key_is_refused() {
+    let world = World::new();
+    let event = with(&start(NOW), "id", "a");
+    for key in [
+        "b", "\"A\"", "", "\"\"", "a b", "\"a", "a\"", "\"a\" b", "\"a\\b\"", "a, a",
+    ] {
+        let answer = world
+            .post_with(START, &[("Idempotency-Key", key)], &event)
+            .await;
+        let problem = answer.problem(400, "invalid-event");
+        assert_eq!(problem["errors"][0]["header"], "Idempotency-Key", "{key}");
+    }
+    let twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "a")];
+    world
+        .post_with(START, &twice, &event)
+        .await
+        .problem(400, "invalid-event");
+    world.holds(&[]);
+    let with_parameter = [("Idempotency-Key", "\"a\";b=c")];
+    world
+        .post_with(START, &with_parameter, &event)
+        .await
+        .is_created();
+}
+
+#[tokio::test]
+async fn moments_of_bodies_may_be_texts_with_an_offset() {
+    let world = World::new();
+    let event = with(&start(NOW), "timestamp", "2018-08-03T02:00:00+02:00");
+    world.start(&event).await.is_created();
+    world.start(&start(NOW)).await.is_replayed();
+    world.holds(&[(&start(NOW), None)]);
+    for wrong in [
+        NOW.to_string().as_str(),
+        "2018-08-03T02:00:00",
+        "yesterday",
+        "",
+    ] {
+        let event = with(&stop(NOW), "timestamp", wrong);
+        world
+            .stop(&event)
+            .await
+            .names(400, "invalid-event", &["#/timestamp"]);
+    }
+}
+
+#[tokio::test]
+async fn moments_of_answers_are_texts_where_they_are_asked_for() {
+    let world = World::new();
+    world.start(&start(NOW)).await.is_created();
+    let list =
+        "/v1/spans?organization_id=".to_owned() + start(NOW)["organization_id"].as_str().unwrap();
+    let plain = world.get_as(&list, "application/json").await;
+    let asked = "text/html, application/json; time=rfc3339;q=0.9";
+    let request = Request::get(&list).header("accept", asked);
+    let text = world.answer(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(
+        text.header("content-type"),
+        Some("application/json;time=rfc3339")
+    );
+    assert_eq!(text.header("vary"), Some("accept"));
+    let (plain, text) = (json_of(&plain), json_of(&text));
+    let (plain, text) = (&plain["items"][0], &text["items"][0]);
+    assert_eq!(plain["start"], NOW);
+    assert_eq!(text["start"], "2018-08-03T00:00:00.000Z");
+    for name in ["sampled_to", "due_at"] {
+        assert!(
+            text[name].is_string() && plain[name].is_number(),
+            "{name}: {text}"
+        );
+    }
+    for name in ["id", "target", "measured_usage", "end", "state"] {
+        assert_eq!(plain[name], text[name], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_answer_has_the_span_where_that_is_preferred() {
+    let world = World::new();
+    let prefer = [("Prefer", "respond-async, return=representation")];
+    let update = with(
+        &with(&start(NOW + HOUR), "plan_id", "other"),
+        "id",
+        "update",
+    );
+    let update = with(
+        &update,
+        "previous",
+        json!({ "plan_id": start(NOW)["plan_id"] }),
+    );
+    let ended = with(&stop(NOW + 2 * HOUR), "plan_id", "other");
+    for (path, event) in [(START, start(NOW)), (UPDATE, update), (STOP, ended)] {
+        for _ in 0..2 {
+            let answer = world.post_with(path, &prefer, &event).await;
+            assert_eq!(answer.status, 201, "{path}");
+            let applied = answer.header("preference-applied");
+            assert_eq!(applied, Some("return=representation"), "{path}");
+            let span = json_of(&answer);
+            let address = format!("/v1/spans/{}", span["id"].as_str().unwrap());
+            let read = world.get_as(&address, "*/*").await;
+            assert_eq!(json_of(&read), span, "{path}");
+        }
+    }
+    let minimal = [("Prefer", "return=minimal")];
+    let answer = world
+        .post_with(START, &minimal, &start(NOW + 3 * HOUR))
+        .await;
+    assert!(answer.body.is_empty() && answer.header("preference-applied").is_none());
+}
+
+#[tokio::test]
+async fn an_origin_that_is_named_may_send_webhooks() {
+    let ask = |origin: Option<&str>| {
+        let request = Request::builder().method("OPTIONS").uri(EVENTS);
+        let request = match origin {
+            Some(origin) => request.header("WebHook-Request-Origin", origin),
+            None => request,
+        };
+        request
+            .header("WebHook-Request-Rate", "120")
+            .body(Body::empty())
+            .unwrap()
+    };
+    let world = World::with(|options| {
+        options.events.webhook_origins = Some("a.example, events.example.com".to_owned());
+    });
+    let answer = world.send(ask(Some("Events.example.com"))).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("webhook-allowed-origin"),
+        Some("Events.example.com")
+    );
+    assert_eq!(answer.header("webhook-allowed-rate"), Some("*"));
+    let refused = world.send(ask(Some("example.com"))).await;
+    refused.problem(403, "forbidden");
+    assert_eq!(refused.header("webhook-allowed-origin"), None);
+    world
+        .send(ask(None))
+        .await
+        .problem(405, "method-not-allowed");
+    let any = World::with(|options| options.events.webhook_origins = Some("*".to_owned()));
+    assert_eq!(any.send(ask(Some("x.example"))).await.status, 200);
+    let closed = World::new();
+    let answer = closed.send(ask(Some("a.example"))).await;
+    answer.problem(405, "method-not-allowed");
+    assert_eq!(answer.header("allow"), Some("POST"));
+}
+
+#[tokio::test]
+async fn the_description_has_a_server_and_what_cloud_events_carry() {
+    let world = World::new();
+    let document = json_of(&world.get_as("/openapi.json", "*/*").await);
+    assert_eq!(document["servers"][0]["url"], "/");
+    let data = &document["components"]["schemas"]["CloudEvent"]["properties"]["data"];
+    assert_eq!(data["$ref"], "#/components/schemas/CloudEventData");
+    let data = &document["components"]["schemas"]["CloudEventData"];
+    assert!(
+        data["required"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("resource_id"))
+    );
+}
+
+#[tokio::test]
+async fn a_type_of_problem_is_an_address() {
+    let world = World::new();
+    for kind in problems::all() {
+        let answer = world.get_as(&kind.uri(), "application/json").await;
+        assert_eq!(json_of(&answer)["urn"], kind.urn());
+    }
+}
