@@ -145,17 +145,33 @@ impl Foundation {
         }
     }
 
+    fn position(&self, mark: &Mark) -> Option<usize> {
+        let is_it =
+            |event: &UsageEvent| event.guid == mark.guid && event.created_at == mark.created_at;
+        self.rows.iter().rposition(|row| is_it(&row.event))
+    }
+
+    /// What is listed: a change that is not committed is in no list. Every process has a row, because
+    /// the rows begin with a reseed.
+    fn listed(&self, now: Millis) -> BTreeMap<String, Quantities> {
+        let mut running = BTreeMap::new();
+        for row in self.rows.iter().filter(|row| row.seen_at <= now) {
+            match &row.event.says {
+                Says::Runs { running: it, .. } => {
+                    _ = running.insert(it.guid.clone(), it.quantities)
+                }
+                Says::Ended(key) => _ = running.remove(key),
+                Says::Nothing => {}
+            }
+        }
+        running
+    }
+
     /// The events after a mark that are seen; none if the mark is gone.
     fn after(&self, mark: Option<&Mark>, now: Millis) -> Option<Vec<UsageEvent>> {
         let begin = match mark {
             None => 0,
-            Some(mark) => {
-                let found = self
-                    .rows
-                    .iter()
-                    .position(|row| Mark::from(&row.event) == *mark);
-                found? + 1
-            }
+            Some(mark) => self.position(mark)? + 1,
         };
         let rows = self.rows[begin..].iter();
         let seen = rows.filter(|row| row.seen_at <= now);
@@ -358,7 +374,7 @@ impl Feed {
         let mut rest = &events[..old_enough(&events, now - MIN_AGE)];
         while !rest.is_empty() {
             let mut batch = Batch::new(&self.store.state, &self.mapping);
-            let count = rest.len().min(1 + numbers.below(50) as usize);
+            let count = rest.len().min(1 + numbers.below(200) as usize);
             for event in &rest[..count] {
                 batch.add(Record::Apps, event);
             }
@@ -379,8 +395,10 @@ impl Feed {
         let all = world.after(None, now).unwrap();
         let old = old_enough(&all, now - MIN_AGE);
         let mark = all[..old].last().map(Mark::from);
-        let running = world.runs.iter();
-        let running = running.map(|(key, quantities)| (Foundation::running(key, *quantities), 1));
+        let running = world.listed(now);
+        let running = running
+            .iter()
+            .map(|(key, quantities)| (Foundation::running(key, *quantities), 1));
         let listed = Listed {
             running: running.collect(),
             unplaced: HashSet::new(),
@@ -447,17 +465,14 @@ fn a_hundred_thousand_events_are_billed_as_they_happened() {
     for number in 0..EVENTS {
         now += 50 + numbers.below(2_000) as i64;
         world.act(&mut numbers, now);
-        if numbers.is_one_of(100) {
+        if numbers.is_one_of(200) {
             feed.round(&world, &mut receiver, &mut numbers, now);
         }
         if number == EVENTS / 2 {
             let cursor = feed.store.state.cursors[&Record::Apps].clone();
             let mark = cursor.mark.as_ref().unwrap();
-            let begin = world
-                .rows
-                .iter()
-                .position(|row| Mark::from(&row.event) == *mark);
-            let unread = world.rows[begin.unwrap() + 1..].iter();
+            let begin = world.position(mark).unwrap() + 1;
+            let unread = world.rows[begin..].iter();
             lost.extend(unread.filter_map(|row| row.event.subject().map(str::to_owned)));
             world.purge(now);
         }
