@@ -218,10 +218,7 @@ async fn each_millisecond_of_a_foundation_reaches_abacus_through_every_fault() {
     let hours = |count: i64| i128::from(count * HOUR);
     assert_eq!(of("db", "small", "duration"), hours(11));
     assert_eq!(of("db", "large", "instances"), hours(17));
-    assert_eq!(
-        of("job", "basic", "memory_mb"),
-        (hours(1) - 7_000) * 256
-    );
+    assert_eq!(of("job", "basic", "memory_mb"), (hours(1) - 7_000) * 256);
     assert_eq!(of("web", "basic", "duration"), hours(20 + 3));
     let memory = hours(8) * 1_024 + hours(12) * 2_048 + hours(2) * 4_096;
     assert_eq!(of("web", "basic", "memory_mb"), memory);
