@@ -19,6 +19,7 @@ mod control;
 mod documented;
 mod examples;
 mod examples_amiss;
+mod feed;
 mod instances;
 mod intake;
 mod landscape;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use bson::doc;
 use reqwest::Client;
 use sampler_testkit::build::{start_event, stop_event};
-use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
+use sampler_testkit::cloud_foundry::StandInCloudFoundry;
+use sampler_testkit::program::{CLI, Launch, RECEIVER, WORKER, binary};
 use sampler_testkit::{Program, now_millis, wait_until, workspace_dir};
 use serde_json::Value;
 use tokio::process::Command;
@@ -76,7 +77,7 @@ fn manifest() -> Value {
 async fn what_is_pushed_is_what_the_programs_take() {
     let manifest = manifest();
     let apps = manifest["applications"].as_array().unwrap();
-    assert_eq!(apps.len(), 2);
+    assert_eq!(apps.len(), 3);
     for (app, program) in apps.iter().zip([RECEIVER, WORKER]) {
         let mut keys = app.as_object().unwrap().keys();
         let unknown = keys.find(|key| *key != "env" && !KEYS.contains(&key.as_str()));
@@ -111,6 +112,42 @@ async fn what_is_pushed_is_what_the_programs_take() {
         let errors = String::from_utf8(checked.stderr).unwrap();
         assert!(checked.status.success(), "{program}: {errors}");
     }
+}
+
+/// The third app is the feed: one, which nobody calls, and which is checked as a process. What it is given
+/// is all that it needs: it goes as far as asking the platform.
+#[tokio::test]
+async fn what_is_pushed_as_the_feed_is_what_it_takes() {
+    let manifest = manifest();
+    let app = &manifest["applications"][2];
+    assert_eq!(app["name"], "sampler-feed");
+    assert_eq!(app["path"], "../target/deploy/feed");
+    assert_eq!(
+        (&app["instances"], &app["no-route"]),
+        (&1.into(), &true.into())
+    );
+    assert_eq!(app["health-check-type"], "process");
+    assert!(app["routes"].is_null());
+    let command = app["command"].as_str().unwrap();
+    let mut words = command.split(' ');
+    assert_eq!(words.next(), Some("./sampler"));
+    let mount = &app["services"][0]["parameters"]["mount"];
+    let state = app["env"]["SAMPLER_FEED_STATE"].as_str().unwrap();
+    assert!(state.starts_with(mount.as_str().unwrap()));
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("feed.json");
+    let environment = app["env"].as_object().unwrap().iter();
+    let environment = environment.map(|(name, value)| (name, value.as_str().unwrap()));
+    let mut command = Command::new(binary(CLI).await.unwrap());
+    command.args(words).env_clear().envs(environment);
+    command.env("SAMPLER_FEED_STATE", state);
+    // It gets as far as its token, which this platform does not give: nothing is missing.
+    let platform = StandInCloudFoundry::start().await.unwrap();
+    command.env("SAMPLER_CF_API", platform.api());
+    let ended = command.output().await.unwrap();
+    let errors = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("the token server answered 401"), "{errors}");
 }
 
 /// Providers that start and stop usages without a pause, and repeat nothing.

@@ -66,8 +66,7 @@ pub(crate) struct ClientArguments {
         long,
         env = "SAMPLER_OIDC_ISSUER",
         hide_env_values = true,
-        value_name = "URL",
-        conflicts_with = "cf_api"
+        value_name = "URL"
     )]
     oidc_issuer: Option<Url>,
 }
@@ -84,6 +83,16 @@ impl Connection {
                 oidc_issuer: None,
             },
         }
+    }
+
+    /// The platform that is read, for the one command that reads one. It names the token server of the
+    /// client for the receiver, too, unless an issuer does.
+    pub(crate) fn platform(&mut self) -> Option<Url> {
+        let api = self.client.cf_api.clone();
+        if self.client.oidc_issuer.is_some() {
+            self.client.cf_api = None;
+        }
+        api
     }
 
     /// The address, and the source of the token. Says so where a token would be sent in clear text.
@@ -132,7 +141,11 @@ impl ClientArguments {
     /// The token server of the client.
     pub(crate) fn discoverer(&self) -> Result<Discoverer, Failure> {
         let server = match (&self.cf_api, &self.oidc_issuer) {
-            (Some(api), _) => TokenServer::CloudFoundry(api.clone()),
+            (Some(_), Some(_)) => {
+                let what = "a client has one token server: --cf-api or --oidc-issuer";
+                return Err(Failure::Input(what.to_owned()));
+            }
+            (Some(api), None) => TokenServer::CloudFoundry(api.clone()),
             (None, Some(issuer)) => TokenServer::Oidc(issuer.clone()),
             (None, None) => {
                 let what = "a client needs its token server: --cf-api or --oidc-issuer";

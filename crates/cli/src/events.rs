@@ -25,6 +25,7 @@ use crate::show::print_json;
 pub(crate) use file_event::FileEvent;
 use input::Input;
 use journal::{Begun, Journal};
+pub(crate) use report::Why;
 pub(crate) use send::Sender;
 
 /// Sends events, or shows what would become of them

@@ -18,6 +18,9 @@ pub(crate) enum Failure {
     /// The API cannot be read.
     #[error("{0}")]
     Api(#[from] ApiError),
+    /// An API that the feed needs gives no usable answer; in words that say which.
+    #[error("{0}")]
+    Unanswered(String),
     /// The API refuses the rest of what the command does.
     #[error("{0}")]
     RefusedMidway(ApiError),
@@ -35,7 +38,9 @@ impl Failure {
             Self::Input(_) => EXIT_INPUT,
             // A wrong parameter, or an option that is missing.
             Self::Api(error) if matches!(error.status(), Some(400 | 422)) => EXIT_INPUT,
-            Self::Api(_) | Self::RefusedMidway(_) | Self::Unsettled(..) => EXIT_API,
+            Self::Api(_) | Self::Unanswered(_) | Self::RefusedMidway(_) | Self::Unsettled(..) => {
+                EXIT_API
+            }
             Self::Interrupted(_) => EXIT_INTERRUPTED,
         }
     }

@@ -8,6 +8,8 @@ mod connection;
 mod control;
 mod events;
 mod failure;
+mod feed;
+mod journal;
 mod listing;
 mod login;
 mod output;
@@ -54,6 +56,7 @@ enum Command {
     Control(Box<control::ControlArguments>),
     Events(events::Arguments),
     Snapshot(snapshot::Arguments),
+    Feed(Box<feed::Arguments>),
     Verify(verify::Arguments),
     Target(login::TargetArguments),
     Login(login::LoginArguments),
@@ -123,6 +126,7 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Control(arguments) => control::control(*arguments).await,
         Command::Events(arguments) => events::run(arguments).await,
         Command::Snapshot(arguments) => snapshot::run(arguments).await,
+        Command::Feed(arguments) => feed::run(*arguments).await,
         Command::Verify(arguments) => verify::run(arguments).await,
         Command::Target(arguments) => login::target(arguments).await,
         Command::Login(arguments) => login::login(arguments).await,

@@ -67,19 +67,25 @@ impl fmt::Debug for Client {
 /// There is no token at the moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no token for it: {0}")]
-pub struct NoToken(FetchError);
+pub struct NoToken(pub FetchError);
 
 /// A token, ready to be sent. Its value is never shown.
 #[derive(Clone, Debug)]
 pub struct AccessToken {
     header: HeaderValue,
     number: u64,
+    scope: Option<String>,
 }
 
 impl AccessToken {
     /// The value of the header `Authorization`.
     pub fn header(&self) -> HeaderValue {
         self.header.clone()
+    }
+
+    /// The scopes that the token server says it has granted, separated by spaces.
+    pub fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
     }
 }
 
@@ -205,15 +211,16 @@ impl ClientCredentials {
         let late = || Err(FetchError::Unreachable("it took too long".to_owned()));
         let granted = asked.unwrap_or_else(|_| late()).and_then(|granted| {
             let header = bearer(&granted.token)?;
-            Ok((header, granted.life))
+            Ok((header, granted))
         });
         let mut state = self.state();
         match granted {
-            Ok((header, life)) => {
+            Ok((header, Granted { life, scope, .. })) => {
                 state.numbers += 1;
                 let token = AccessToken {
                     header,
                     number: state.numbers,
+                    scope,
                 };
                 state.held = Some(Held {
                     token: token.clone(),

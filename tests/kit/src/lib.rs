@@ -4,6 +4,7 @@
 //! - [`abacus`]: a stand-in for the Abacus collector that judges, forgets and lies on demand.
 //! - [`tls`]: certificates, and TLS in front of what speaks without.
 //! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
+//! - [`cloud_foundry`]: a stand-in for a Cloud Controller and its UAA.
 //! - [`oidc`]: a certified `OpenID` provider, which is not ours.
 //! - [`browser`]: a real Chromium that visits the console.
 //! - [`program`]: the real receiver and worker as child processes.
@@ -13,6 +14,7 @@
 pub mod abacus;
 pub mod browser;
 pub mod build;
+pub mod cloud_foundry;
 pub mod guard;
 pub mod mongod;
 mod npm;

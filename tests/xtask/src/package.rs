@@ -32,14 +32,18 @@ const CLI_FOLDER: &str = "cli";
 /// Where its manual lies.
 const MANUAL: &str = "man/man1";
 
+/// The folder of the app that feeds: the command line, which a platform starts.
+const FEED_FOLDER: &str = "feed";
+const FEED_COMMAND: &str = "./sampler feed cloud-foundry";
+
 /// One program to lay out.
 struct Packed<'a> {
     /// Its file.
     program: &'a str,
     /// Its crate.
     name: &'a str,
-    /// Whether a platform starts it.
-    is_started: bool,
+    /// How a platform starts it, if one does.
+    command: Option<&'a str>,
 }
 
 /// Checks what is built in, builds all programs for the platform, checks them, and lays each out with
@@ -53,21 +57,25 @@ pub(crate) fn run(unchecked: bool) -> Result<()> {
     let built = zig::build(&PROGRAMS.map(|(program, _)| program))?;
     let crates = Crates::read(&built.target)?;
     for (program, folder) in PROGRAMS {
+        let command = format!("./{program}");
         let packed = Packed {
             program,
             name: program,
-            is_started: true,
+            command: Some(&command),
         };
         lay_out(&packed, &built.folder, &crates, Path::new(folder))?;
     }
     // By itself: it asks for features of shared crates that the programs do not have.
     let built = zig::build(&[CLI_CRATE])?;
-    let packed = Packed {
-        program: CLI,
-        name: CLI_CRATE,
-        is_started: false,
-    };
-    lay_out(&packed, &built.folder, &crates, Path::new(CLI_FOLDER))
+    for (folder, command) in [(CLI_FOLDER, None), (FEED_FOLDER, Some(FEED_COMMAND))] {
+        let packed = Packed {
+            program: CLI,
+            name: CLI_CRATE,
+            command,
+        };
+        lay_out(&packed, &built.folder, &crates, Path::new(folder))?;
+    }
+    Ok(())
 }
 
 /// A page of the manual for each command of the command line, as packagers take it.
@@ -95,11 +103,11 @@ fn fill(packed: &Packed<'_>, program: &Path, crates: &Crates, package: &Path) ->
     let copy = package.join(packed.program);
     fs::write(&copy, &bytes).context("copying the program")?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).context("its permissions")?;
-    if packed.is_started {
-        let procfile = format!("web: ./{}\n", packed.program);
+    if let Some(command) = packed.command {
+        let procfile = format!("web: {command}\n");
         fs::write(package.join(PROCFILE), procfile).context("the Procfile")?;
     }
-    if packed.program == CLI {
+    if packed.program == CLI && packed.command.is_none() {
         add_manual(package).context("the manual")?;
     }
     fs::write(package.join(SBOM), crates.sbom(packed.name)?).context("the SBOM")?;

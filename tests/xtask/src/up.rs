@@ -2,6 +2,7 @@
 
 mod cli;
 mod events;
+mod feed;
 pub(crate) mod pictures;
 mod progress;
 mod showcase;
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     /// Moves all events in time, so that the last lies this long ago: 1h unless said.
     #[arg(long, value_name = "AGO", num_args = 0..=1, default_missing_value = "1h")]
     shift: Option<String>,
+    /// Shows the feed: a stand-in foundation whose owners scale and delete apps and services.
+    #[arg(long, conflicts_with = "once")]
+    feed: bool,
     /// The unit of time that no usage crosses a boundary of.
     #[arg(long, default_value = "day", value_enum)]
     granularity: Granularity,
@@ -130,6 +134,9 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
         showcase::begin(system, arguments.granularity).await?;
     }
     println!("{}", system.addresses(again.as_deref()));
+    if arguments.feed {
+        return feed::run(&system.receiver.base_url()).await;
+    }
     if is_fresh {
         showcase::fall_behind(system).await?;
         println!(

@@ -7,8 +7,8 @@
 //! What is there stays there until all is done: the first line holds the moment that timestamps and
 //! ids follow from. It is on the disk before the first event is sent.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::{self, File};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use sampler_verify::moment::Millis;
@@ -19,9 +19,7 @@ use uuid::Uuid;
 use super::FileArguments;
 use super::report::Report;
 use crate::failure::Failure;
-
-/// The suffix of the journal's name, after that of the file.
-const EXTENSION: &str = "sampler-journal";
+use crate::journal::{self, Unopened, journal_of, next_line, sync_folder, write_line};
 
 /// The command that was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -136,10 +134,7 @@ impl Journal {
 
     /// Goes on with what is there, or begins.
     pub(super) fn open(file: &Path, begun: &Begun, restart: bool) -> Result<Self, Failure> {
-        let mut name = file.file_name().unwrap_or_default().to_owned();
-        name.push(".");
-        name.push(EXTENSION);
-        let path = file.with_file_name(name);
+        let path = journal_of(file);
         let opened = Self::open_at(&path, file, begun, restart);
         opened.map_err(|error| match error {
             Unopened::Failure(failure) => failure,
@@ -151,9 +146,8 @@ impl Journal {
     }
 
     fn open_at(path: &Path, file: &Path, begun: &Begun, restart: bool) -> Result<Self, Unopened> {
-        let mut options = File::options();
-        let kept = options.read(true).append(true).create(true).open(path)?;
-        lock(&kept, file)?;
+        let taken = format!("{} is being sent by another command", file.display());
+        let kept = journal::open(path, &taken)?;
         let refused = |why: &str| {
             let (shown, file) = (path.display(), file.display());
             let what = format!("{shown} {why}; --restart sends {file} from the beginning");
@@ -214,7 +208,8 @@ impl Journal {
         let Some((path, kept)) = &self.kept else {
             return Ok(());
         };
-        write_line(kept, line).map_err(|error| wrong(path, &error))
+        write_line(kept, line).map_err(|error| wrong(path, &error))?;
+        Ok(())
     }
 
     fn sync(&self) -> Result<(), Failure> {
@@ -232,30 +227,6 @@ impl Journal {
             })?;
         }
         Ok(self.report.sorted())
-    }
-}
-
-/// Why a journal cannot be used.
-enum Unopened {
-    Failure(Failure),
-    Io(io::Error),
-}
-
-impl From<io::Error> for Unopened {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// Makes sure that no other command sends the same file.
-fn lock(kept: &File, file: &Path) -> Result<(), Unopened> {
-    match kept.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => {
-            let what = format!("{} is being sent by another command", file.display());
-            Err(Unopened::Failure(Failure::Input(what)))
-        }
-        Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
 
@@ -287,29 +258,6 @@ fn read(file: &File, is_ignored: bool) -> io::Result<Read> {
         0 => Read::Nothing,
         _ => Read::Found(Box::new(found)),
     })
-}
-
-/// Reads the next line. Returns `false` at the end, and for a last line that was cut short.
-fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
-    line.clear();
-    reader.read_until(b'\n', line)?;
-    Ok(line.ends_with(b"\n"))
-}
-
-fn write_line(mut file: &File, line: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(line)?;
-    line.push(b'\n');
-    file.write_all(&line)
-}
-
-/// Makes sure that a new file is found after a crash.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
-    if cfg!(unix) {
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }
 
 fn wrong(path: &Path, error: &io::Error) -> Failure {

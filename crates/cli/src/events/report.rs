@@ -20,21 +20,21 @@ pub(crate) struct Report {
     pub(super) accepted: u64,
     pub(super) replayed: u64,
     pub(super) refused: u64,
-    refusals: Vec<Refusal>,
+    pub(crate) refusals: Vec<Refusal>,
 }
 
 /// An event that was refused.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Refusal {
-    line: u64,
-    status: Option<u16>,
-    problem: Why,
+pub(crate) struct Refusal {
+    pub(crate) line: u64,
+    pub(crate) status: Option<u16>,
+    pub(crate) problem: Why,
 }
 
 /// Why an event was refused.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
-pub(super) enum Why {
+pub(crate) enum Why {
     /// The receiver says so.
     Problem(Box<Problem>),
     /// It was not sent.

@@ -59,6 +59,14 @@ impl<'a> Sender<'a> {
         Self::new(api, Journal::none(0), size)
     }
 
+    /// Without a line on a terminal.
+    pub(crate) fn quiet(self) -> Self {
+        Self {
+            is_shown: false,
+            ..self
+        }
+    }
+
     /// Sends what is left of a file.
     pub(super) async fn send(&mut self, mut input: Input) -> Result<(), Failure> {
         for item in self.pass_done(&mut input)? {

@@ -154,6 +154,13 @@ impl State {
         {
             return (400, json!({ "error": "invalid_scope" }));
         }
+        // Who asks for none gets all.
+        let all = scopes.clone();
+        let wanted = if wanted.is_empty() {
+            all.iter().map(String::as_str).collect()
+        } else {
+            wanted
+        };
         let claims = self.claims(issuer, id, &wanted);
         let token = self.fixed.clone().unwrap_or_else(|| self.sign(&claims));
         self.given_out.push(token.clone());

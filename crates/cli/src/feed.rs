@@ -1,0 +1,190 @@
+//! `feed`: turns a platform's own record of what runs into events for the receiver.
+
+mod follow;
+mod hole;
+mod lists;
+mod mapping;
+mod metrics;
+mod platform;
+mod report;
+mod rules;
+#[cfg(test)]
+mod simulation;
+mod store;
+mod usage_event;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use sampler_verify::moment::{Millis, parse_length};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::api::Api;
+use crate::clock;
+use crate::failure::Failure;
+use crate::listing::Common;
+use crate::output::print;
+use crate::show::print_json;
+use follow::{Feed, How, records};
+use mapping::Mapping;
+use metrics::Metrics;
+use platform::Platform;
+use store::Store;
+
+/// Turns a platform's own record of what runs into events
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: FeedCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum FeedCommand {
+    CloudFoundry(CloudFoundryArguments),
+}
+
+/// Meters all service instances, processes and tasks of a Cloud Foundry
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the usage events of the platform and sends what follows from them, until it is stopped. Killed at any
+time, the same command continues without loss, and nothing is billed twice. The platform's client needs the
+scope cloud_controller.global_auditor; SAMPLER_CF_CLIENT_SECRET or a file holds its secret. docs/feed.md says
+what is metered as what.
+
+What the receiver refuses for good is appended to refused.ndjson beside the state.
+
+Exit codes: 0 stopped, or all events are kept, 1 with --once: some were refused, 2 the command line, the
+mapping or the state is wrong and nothing was sent, 3 one of the two APIs gives no answer, 4 the state or the
+output failed midway.")]
+struct CloudFoundryArguments {
+    /// The client of the platform
+    #[arg(
+        long,
+        env = "SAMPLER_CF_CLIENT_ID",
+        hide_env_values = true,
+        value_name = "ID"
+    )]
+    cf_client_id: Option<String>,
+    /// A file with the secret of that client; otherwise it is that of `SAMPLER_CF_CLIENT_SECRET`
+    #[arg(
+        long,
+        env = "SAMPLER_CF_CLIENT_SECRET_FILE",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    cf_client_secret_file: Option<PathBuf>,
+    /// The file that says how far the record is read, and what runs
+    #[arg(
+        long,
+        env = "SAMPLER_FEED_STATE",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    state: PathBuf,
+    /// Only apps: their processes and tasks
+    #[arg(long)]
+    apps: bool,
+    /// Only managed service instances
+    #[arg(long)]
+    services: bool,
+    /// Other names for resources and plans (TOML)
+    #[arg(
+        long,
+        env = "SAMPLER_FEED_MAPPING",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    mapping: Option<PathBuf>,
+    /// Younger events are not read yet: the platform may still insert others before them
+    #[arg(long, value_name = "LENGTH", default_value = "5m", value_parser = parse_length)]
+    min_age: Millis,
+    /// Reads all that the platform has kept before it looks at what runs
+    #[arg(long)]
+    replay: bool,
+    /// Serves metrics at `/metrics` on this port
+    #[arg(
+        long,
+        env = "SAMPLER_FEED_METRICS_PORT",
+        hide_env_values = true,
+        value_name = "PORT"
+    )]
+    metrics_port: Option<u16>,
+    /// Ends when it has caught up, with a table
+    #[arg(long)]
+    once: bool,
+    /// Ends when it has caught up, and prints the events instead of sending them
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the command.
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    match arguments.command {
+        FeedCommand::CloudFoundry(arguments) => cloud_foundry(arguments).await,
+    }
+}
+
+async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode, Failure> {
+    let mapping = arguments
+        .mapping
+        .as_deref()
+        .map(Mapping::read)
+        .transpose()?;
+    if arguments.min_age < 0 {
+        let what = "--min-age is not negative";
+        return Err(Failure::Input(what.to_owned()));
+    }
+    let cf_api = arguments.common.connection.platform();
+    let cf_api = cf_api
+        .ok_or_else(|| Failure::Input("--cf-api is the address of the platform".to_owned()))?;
+    let api = Api::new(&arguments.common.connection)?;
+    let (client, secret) = (arguments.cf_client_id, arguments.cf_client_secret_file);
+    let platform = Platform::new(cf_api.clone(), client, secret)?;
+    let store = Store::open(&arguments.state, &cf_api, arguments.dry_run)?;
+    let metrics = Metrics::default();
+    if let Some(port) = arguments.metrics_port {
+        let address = metrics.serve(port).await?;
+        eprintln!("metrics on {address}");
+    }
+    let how = How {
+        records: records(arguments.apps, arguments.services),
+        min_age: arguments.min_age,
+        is_once: arguments.once || arguments.dry_run,
+        is_dry: arguments.dry_run,
+        replays: arguments.replay,
+    };
+    let mapping = mapping.unwrap_or_default();
+    let mut feed = Feed::new(how, api, platform, store, mapping, metrics);
+    let ended = run_until_stopped(&mut feed).await;
+    feed.store.fold(clock::now())?;
+    let has_caught_up = ended?;
+    if arguments.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.common.json {
+        print_json(&feed.report.document())?;
+    } else {
+        print(&feed.report.words())?;
+    }
+    if arguments.once && !has_caught_up {
+        let what = "stopped before it has caught up; the same command continues";
+        return Err(Failure::Interrupted(what.to_owned()));
+    }
+    let is_bad = arguments.once && !feed.report.is_good();
+    Ok(ExitCode::from(u8::from(is_bad)))
+}
+
+/// Returns whether it ended by itself. It can be stopped anywhere, as it can be killed anywhere.
+async fn run_until_stopped(feed: &mut Feed) -> Result<bool, Failure> {
+    let of = |kind| signal(kind).map_err(|error| Failure::Input(error.to_string()));
+    let mut terminate = of(SignalKind::terminate())?;
+    let mut interrupt = of(SignalKind::interrupt())?;
+    tokio::select! {
+        result = feed.run() => result.map(|()| true),
+        _ = terminate.recv() => Ok(false),
+        _ = interrupt.recv() => Ok(false),
+    }
+}

@@ -1,0 +1,453 @@
+//! Reads the lists of the platform, sends what follows, and keeps how far it is.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sampler_api::SnapshotReport;
+use sampler_verify::moment::Millis;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::hole::Hole;
+use super::lists::Gone;
+use super::mapping::Mapping;
+use super::metrics::Metrics;
+use super::platform::{Platform, Trouble, Wait};
+use super::report::{Report, sentence};
+use super::rules::{Batch, Cursor, Mark, Of, Planned, Refused, Step, task_end};
+use super::store::Store;
+use super::usage_event::{Record, UsageEvent, old_enough};
+use crate::api::{Api, ApiError, Request};
+use crate::clock;
+use crate::events::{FileEvent, Sender, Why};
+use crate::failure::Failure;
+use crate::output::{print, wants_json, warn};
+
+/// How many events are sent at once, and in one step.
+const BATCH: usize = 500;
+const SNAPSHOTS: [&str; 2] = ["v1", "snapshots"];
+/// How long a comparison may take, and the longest answer in bytes: as for `snapshot diff`.
+const SNAPSHOT_LIMIT: Duration = Duration::from_mins(30);
+const SNAPSHOT_LEN_MAX: usize = 1 << 30;
+/// How often running tasks are looked up.
+const TASKS_EVERY: Duration = Duration::from_mins(10);
+/// The longest pause between two rounds, the shortest, and how often a line says how it goes.
+const ROUND_MAX: Duration = Duration::from_mins(1);
+const ROUND_MIN: Duration = Duration::from_millis(50);
+const LINE_EVERY: Duration = Duration::from_mins(1);
+/// How often in a row a mark may be gone.
+const GONE_MAX: u32 = 10;
+/// How many unknown bounds are told in lines of their own at once.
+const TOLD_MAX: usize = 100;
+
+/// The name of a problem: the target has an open span already.
+const OPEN_SPAN: &str = "open-span";
+
+/// How a feed is run.
+#[derive(Debug)]
+pub(super) struct How {
+    pub(super) records: Vec<Record>,
+    /// In ms.
+    pub(super) min_age: Millis,
+    pub(super) is_once: bool,
+    pub(super) is_dry: bool,
+    pub(super) replays: bool,
+}
+
+/// A running feed.
+pub(super) struct Feed {
+    how: How,
+    api: Api,
+    platform: Platform,
+    pub(super) store: Store,
+    mapping: Mapping,
+    pub(super) report: Report,
+    metrics: Metrics,
+    bar: ProgressBar,
+    tasks_at: Option<Instant>,
+    told_at: Instant,
+}
+
+impl Feed {
+    pub(super) fn new(
+        how: How,
+        api: Api,
+        platform: Platform,
+        store: Store,
+        mapping: Mapping,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            how,
+            api,
+            platform,
+            store,
+            mapping,
+            report: Report::default(),
+            metrics,
+            bar: ProgressBar::hidden(),
+            tasks_at: None,
+            told_at: Instant::now(),
+        }
+    }
+
+    /// Runs until it has caught up, or for ever.
+    pub(super) async fn run(&mut self) -> Result<(), Failure> {
+        self.platform.check().await?;
+        // What an earlier command has sent without an answer.
+        self.settle().await?;
+        loop {
+            self.round().await?;
+            if self.how.is_once {
+                return Ok(());
+            }
+            self.platform.patience.be_endless();
+            self.tell()?;
+            let fifth = u64::try_from(self.how.min_age / 5).unwrap_or_default();
+            let pause = Duration::from_millis(fifth).clamp(ROUND_MIN, ROUND_MAX);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn round(&mut self) -> Result<(), Failure> {
+        for record in self.how.records.clone() {
+            self.read(record).await?;
+        }
+        self.bar.finish_and_clear();
+        self.bar = ProgressBar::hidden();
+        let is_due = self
+            .tasks_at
+            .is_none_or(|before| before.elapsed() >= TASKS_EVERY);
+        if is_due && self.how.records.contains(&Record::Apps) {
+            self.end_tasks().await?;
+            self.tasks_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Reads a list until the first event that is too young.
+    async fn read(&mut self, record: Record) -> Result<(), Failure> {
+        let mut gone = 0;
+        loop {
+            match self.read_once(record).await? {
+                Ok(()) => return Ok(()),
+                Err(Gone) if gone == GONE_MAX => {
+                    let words = "the events after the cursor go as fast as they are read";
+                    return Err(self.platform.fatal(words).failure);
+                }
+                Err(Gone) => gone += 1,
+            }
+            // What is not there any more is a hole.
+            self.store.state.cursors.remove(&record);
+        }
+    }
+
+    async fn read_once(&mut self, record: Record) -> Result<Result<(), Gone>, Failure> {
+        loop {
+            if let Some(cursor) = self.store.state.cursors.get(&record).cloned() {
+                if self.read_pages(record).await? == Err(Gone) {
+                    return Ok(Err(Gone));
+                }
+                if cursor.is_complete {
+                    return Ok(Ok(()));
+                }
+                let mark = self.mark(record);
+                if self.fill(record, mark).await? == Err(Gone) {
+                    return Ok(Err(Gone));
+                }
+            } else if self.how.replays {
+                let mut step = Step::default();
+                step.cursors.insert(record, Cursor::default());
+                self.send(step).await?;
+            } else {
+                let until = clock::now() - self.how.min_age;
+                let mark = self.platform.newest(record, until).await?;
+                if self.fill(record, mark).await? == Err(Gone) {
+                    return Ok(Err(Gone));
+                }
+            }
+        }
+    }
+
+    fn mark(&self, record: Record) -> Option<Mark> {
+        let cursor = self.store.state.cursors.get(&record);
+        cursor.and_then(|cursor| cursor.mark.clone())
+    }
+
+    async fn read_pages(&mut self, record: Record) -> Result<Result<(), Gone>, Failure> {
+        loop {
+            let until = clock::now() - self.how.min_age;
+            let mark = self.mark(record);
+            let page = match self.platform.events(record, mark.as_ref()).await? {
+                Ok(page) => page,
+                Err(Gone) => return Ok(Err(Gone)),
+            };
+            let old = old_enough(&page.events, until);
+            if page.total > old as u64 || !page.is_last {
+                self.show(page.total);
+            }
+            self.take(record, &page.events[..old]).await?;
+            if old < page.events.len() || page.is_last {
+                self.metrics.has_read(record, until);
+                return Ok(Ok(()));
+            }
+        }
+    }
+
+    /// Sends what follows from these events, in steps.
+    async fn take(&mut self, record: Record, events: &[UsageEvent]) -> Result<(), Failure> {
+        let mut rest = events;
+        while !rest.is_empty() {
+            let mut batch = Batch::new(&self.store.state, &self.mapping);
+            let mut count = 0;
+            for event in rest {
+                if batch.step.events.len() == BATCH || batch.must_wait(event) {
+                    break;
+                }
+                batch.add(record, event);
+                count += 1;
+            }
+            let step = batch.step;
+            self.send(step).await?;
+            if let Some(event) = rest[..count].last() {
+                self.metrics.has_read(record, event.at);
+            }
+            self.bar.inc(count as u64);
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    /// A bar on a terminal, while there is much to read.
+    fn show(&mut self, total: u64) {
+        if !self.how.is_dry && !wants_json() && std::io::stderr().is_terminal() {
+            if self.bar.is_hidden() {
+                let style = ProgressStyle::with_template("{bar:40} {pos}/{len} events, {eta}");
+                self.bar = ProgressBar::new(0);
+                if let Ok(style) = style {
+                    self.bar.set_style(style);
+                }
+            }
+            self.bar.set_length(self.bar.position() + total);
+        }
+    }
+
+    /// Takes what runs now, where the record says nothing about before.
+    async fn fill(
+        &mut self,
+        record: Record,
+        mark: Option<Mark>,
+    ) -> Result<Result<(), Gone>, Failure> {
+        // In whole seconds, as the platform's own times: an event of this second is not dated earlier.
+        let at = clock::now() / 1_000 * 1_000;
+        let listed = self.platform.running(record).await?;
+        let left = match self.platform.subjects_after(record, mark.as_ref()).await? {
+            Ok(left) => left,
+            Err(Gone) => return Ok(Err(Gone)),
+        };
+        let hole = Hole {
+            record,
+            state: &self.store.state,
+            mapping: &self.mapping,
+            at,
+            mark,
+            listed: &listed,
+            left: &left,
+        };
+        let answers = self.compare(hole.snapshots()).await?;
+        let step = hole.step(&answers);
+        self.send(step).await?;
+        Ok(Ok(()))
+    }
+
+    async fn compare(
+        &self,
+        snapshots: BTreeMap<String, String>,
+    ) -> Result<Vec<SnapshotReport>, Failure> {
+        let mut answers = Vec::new();
+        for body in snapshots.into_values() {
+            let request = Request::post(&SNAPSHOTS)
+                .limit(SNAPSHOT_LIMIT)
+                .answer_len_max(SNAPSHOT_LEN_MAX)
+                .body("application/x-ndjson", body.into_bytes());
+            let mut wait = Wait::begin();
+            let answer = loop {
+                let error = match self.api.call(&request).await {
+                    Ok(answer) => break answer.read(&SNAPSHOTS),
+                    Err(error) => error,
+                };
+                // The receiver's clock may be behind, so that the snapshot lies in its future.
+                let may_pass = may_pass(&error) || error.status() == Some(400);
+                self.wait(&mut wait, error.into(), may_pass).await?;
+            };
+            answers.push(answer.map_err(Failure::from)?);
+        }
+        Ok(answers)
+    }
+
+    /// Stops tasks whose end the platform does not tell: their start is no longer in its record.
+    async fn end_tasks(&mut self) -> Result<(), Failure> {
+        let tracked = self.store.state.tracked();
+        let tasks = tracked.filter(|(_, tracked)| tracked.of == Of::Task);
+        let guids: Vec<String> = tasks.map(|(guid, _)| guid.clone()).collect();
+        if guids.is_empty() {
+            return Ok(());
+        }
+        let found = self.platform.tasks(&guids).await?;
+        let now = clock::now();
+        let is_due = |last: Millis| now - last >= 2 * self.how.min_age;
+        let mut ended: Vec<Planned> = Vec::new();
+        for (guid, tracked) in self.store.state.tracked() {
+            if tracked.of != Of::Task {
+                continue;
+            }
+            let at = match found.get(guid) {
+                Some(task) if task.has_ended && is_due(task.updated_at) => task.updated_at,
+                None if is_due(tracked.last) => now,
+                _ => continue,
+            };
+            ended.push(task_end(guid, tracked, at));
+        }
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let mark = self.mark(Record::Apps);
+        let left = self
+            .platform
+            .subjects_after(Record::Apps, mark.as_ref())
+            .await?;
+        // Gone: the next round sees it.
+        let Ok(left) = left else { return Ok(()) };
+        ended.retain(|event| !left.contains(&event.key));
+        let events = ended;
+        self.send(Step {
+            events,
+            ..Step::default()
+        })
+        .await
+    }
+
+    async fn send(&mut self, step: Step) -> Result<(), Failure> {
+        self.store.begin(step)?;
+        self.settle().await
+    }
+
+    /// Sends what the journal says, until all of it is answered.
+    async fn settle(&mut self) -> Result<(), Failure> {
+        let Some(step) = self.store.pending().cloned() else {
+            return Ok(());
+        };
+        let mut refused = Vec::new();
+        if self.how.is_dry {
+            for event in &step.events {
+                print(&format!("{}\n", event.body))?;
+            }
+        } else {
+            for (number, part) in step.events.chunks(BATCH).enumerate() {
+                refused.extend(self.post(part, number * BATCH).await?);
+            }
+        }
+        self.store.finish(refused.clone(), clock::now())?;
+        let unknown = self.report.count(&step, &refused, &self.metrics);
+        if !self.how.is_once && !self.how.is_dry {
+            for unknown in unknown.iter().take(TOLD_MAX) {
+                warn(&sentence(unknown));
+            }
+            if let Some(rest) = unknown.len().checked_sub(TOLD_MAX).filter(|rest| *rest > 0) {
+                warn(&format!("{rest} more starts or ends are not recorded"));
+            }
+        }
+        self.tell()
+    }
+
+    /// Sends events until each is kept or refused. Returns what is refused for good.
+    async fn post(&self, part: &[Planned], offset: usize) -> Result<Vec<Refused>, Failure> {
+        let events: Vec<FileEvent> = (0..)
+            .zip(part)
+            .map(|(line, event)| FileEvent {
+                line,
+                is_cloud_event: false,
+                body: event.body.to_string(),
+            })
+            .collect();
+        let mut wait = Wait::begin();
+        let report = loop {
+            let mut sender = Sender::unjournaled(&self.api, BATCH).quiet();
+            let failure = match sender.send_events(events.iter().cloned()).await {
+                Ok(()) => break sender.finish()?,
+                Err(failure) => failure,
+            };
+            let may_pass = match &failure {
+                Failure::Api(error) | Failure::RefusedMidway(error) => may_pass(error),
+                Failure::Unsettled(..) => true,
+                _ => false,
+            };
+            self.wait(&mut wait, failure, may_pass).await?;
+        };
+        let mut refused = Vec::new();
+        for refusal in report.refusals {
+            let index = usize::try_from(refusal.line).unwrap_or(usize::MAX);
+            let event = part.get(index).map(|event| &event.body);
+            let status = refusal.status.unwrap_or_default();
+            let document = json!({ "event": event, "status": status, "problem": refusal.problem });
+            self.store.refuse(&document)?;
+            warn(&format!(
+                "an event is refused with {status}: {}",
+                refusal.problem
+            ));
+            let is_open = matches!(&refusal.problem, Why::Problem(it) if it.name() == OPEN_SPAN);
+            refused.push(Refused {
+                index: offset + index,
+                status,
+                is_open,
+            });
+        }
+        Ok(refused)
+    }
+
+    async fn wait(&self, wait: &mut Wait, failure: Failure, may_pass: bool) -> Result<(), Failure> {
+        let failure = Failure::Unanswered(format!("Sampler at {}: {failure}", self.api.base()));
+        let trouble = Trouble {
+            failure,
+            may_pass,
+            asked: None,
+        };
+        self.platform.patience.wait(wait, trouble).await
+    }
+
+    /// Says once a minute how it goes.
+    fn tell(&mut self) -> Result<(), Failure> {
+        if self.how.is_once || self.told_at.elapsed() < LINE_EVERY {
+            return Ok(());
+        }
+        self.told_at = Instant::now();
+        let line = if wants_json() {
+            self.report.document().to_string()
+        } else {
+            self.report.line(self.metrics.lag_seconds())
+        };
+        print(&format!("{line}\n"))
+    }
+}
+
+/// Whether the receiver may answer otherwise later.
+fn may_pass(error: &ApiError) -> bool {
+    match error.status() {
+        Some(status) => matches!(status, 408 | 429 | 500..),
+        None => !error.to_string().contains("certificate"),
+    }
+}
+
+/// What the followed lists are: both, unless one is named.
+pub(super) fn records(apps: bool, services: bool) -> Vec<Record> {
+    let mut records = Vec::new();
+    if services || !apps {
+        records.push(Record::Services);
+    }
+    if apps || !services {
+        records.push(Record::Apps);
+    }
+    records
+}

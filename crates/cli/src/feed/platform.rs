@@ -1,0 +1,348 @@
+//! The client of the Cloud Controller's API (v3).
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use sampler_oauth::discovery::is_private;
+use sampler_oauth::http::{FetchError, client, describe};
+use sampler_oauth::{
+    AccessToken, CaBundle, ClientCredentials, Discoverer, HttpOptions, NoToken, TokenServer,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::connection::{client_of, is_web, variable};
+use crate::failure::Failure;
+use crate::output::{printable, warn};
+
+/// Holds the secret of the platform's client, unless a file does.
+const SECRET_VARIABLE: &str = "SAMPLER_CF_CLIENT_SECRET";
+/// Who has one of these sees all usage events. Anybody else gets empty lists.
+const SCOPES: [&str; 3] = [
+    "cloud_controller.global_auditor",
+    "cloud_controller.admin_read_only",
+    "cloud_controller.admin",
+];
+/// How long an answer may take: a page may have 5,000 rows.
+const ANSWER_LIMIT: Duration = Duration::from_mins(2);
+/// The longest answer, in bytes.
+const ANSWER_LEN_MAX: usize = 256 << 20;
+/// How long a command asks again at its start.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The pauses between attempts, and the longest that the platform can ask for.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+const PAUSE_ASKED_MAX: Duration = Duration::from_hours(1);
+
+/// How long it is worth asking again.
+#[derive(Debug)]
+pub(super) struct Patience {
+    /// Whether it goes on asking, whatever is answered.
+    is_endless: Cell<bool>,
+}
+
+impl Patience {
+    pub(super) fn short() -> Self {
+        Self {
+            is_endless: Cell::new(false),
+        }
+    }
+
+    /// Everything has worked once.
+    pub(super) fn be_endless(&self) {
+        self.is_endless.set(true);
+    }
+
+    /// Waits before the next attempt, or gives up.
+    pub(super) async fn wait(&self, wait: &mut Wait, trouble: Trouble) -> Result<(), Failure> {
+        let own = wait.pause;
+        wait.pause = (own * 2).min(PAUSE_MAX);
+        let asked = trouble.asked.map(|asked| asked.min(PAUSE_ASKED_MAX));
+        let pause = asked.map_or(own, |asked| asked.max(Duration::from_millis(100)));
+        if !self.is_endless.get() {
+            let is_late = wait.since.elapsed() + pause > PATIENCE;
+            if !trouble.may_pass || is_late {
+                return Err(trouble.failure);
+            }
+        } else if !wait.is_told {
+            wait.is_told = true;
+            warn(&format!("{}; it is asked again", trouble.failure));
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
+/// Attempts of one request.
+#[derive(Debug)]
+pub(super) struct Wait {
+    since: Instant,
+    pause: Duration,
+    is_told: bool,
+}
+
+impl Wait {
+    pub(super) fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            pause: PAUSE_FIRST,
+            is_told: false,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) failure: Failure,
+    /// Whether asking again may help.
+    pub(super) may_pass: bool,
+    /// The pause that the server asks for.
+    pub(super) asked: Option<Duration>,
+}
+
+/// An answer that is JSON.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) document: Value,
+}
+
+impl Answer {
+    /// The words of an error.
+    pub(super) fn detail(&self) -> &str {
+        let detail = self.document.pointer("/errors/0/detail");
+        detail.and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// The API of a platform.
+#[derive(Debug)]
+pub(super) struct Platform {
+    pub(super) api: Url,
+    client_id: String,
+    http: reqwest::Client,
+    token: Arc<ClientCredentials>,
+    pub(super) patience: Patience,
+}
+
+impl Platform {
+    pub(super) fn new(
+        api: Url,
+        client_id: Option<String>,
+        secret_file: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
+        if !is_web(&api) || !is_private(&api) {
+            let what = format!("{api} is not an https address: the secret could be read");
+            return Err(Failure::Input(what));
+        }
+        let id = client_id.ok_or_else(|| {
+            Failure::Input("--cf-client-id names the platform's client".to_owned())
+        })?;
+        let secret = match secret_file {
+            Some(path) => {
+                let shown = path.display();
+                let text = std::fs::read_to_string(&path)
+                    .map_err(|error| Failure::Input(format!("{shown}: {error}")))?;
+                Some(text.trim_end_matches(['\r', '\n']).to_owned())
+                    .filter(|text| !text.is_empty())
+                    .map(Into::into)
+            }
+            None => variable(SECRET_VARIABLE),
+        };
+        let secret = secret.ok_or_else(|| {
+            Failure::Input(format!(
+                "--cf-client-secret-file or {SECRET_VARIABLE} must hold the secret of {id}"
+            ))
+        })?;
+        let http = client(&HttpOptions {
+            timeout: ANSWER_LIMIT,
+            skip_ssl_validation: false,
+            authorities: CaBundle::default(),
+        });
+        let http = http.map_err(|error| Failure::Input(error.to_string()))?;
+        let discoverer = Discoverer::new(TokenServer::CloudFoundry(api.clone()), http.clone());
+        Ok(Self {
+            token: ClientCredentials::new(client_of(&id, secret), discoverer),
+            client_id: id,
+            api,
+            http,
+            patience: Patience::short(),
+        })
+    }
+
+    /// Makes sure that this is a platform, and that its client sees everything.
+    pub(super) async fn check(&self) -> Result<(), Failure> {
+        let mut wait = Wait::begin();
+        loop {
+            let trouble = match self.try_check().await {
+                Ok(()) => return Ok(()),
+                Err(trouble) => trouble,
+            };
+            self.patience.wait(&mut wait, trouble).await?;
+        }
+    }
+
+    async fn try_check(&self) -> Result<(), Trouble> {
+        let root = self.send("/", &[], None).await?;
+        if root.document.pointer("/links").is_none() {
+            return Err(self.fatal("GET / names no links: it is not the API of a Cloud Foundry"));
+        }
+        let token = self.token().await?;
+        let scopes = token.scope().unwrap_or_default();
+        let sees_all = scopes.split(' ').any(|scope| SCOPES.contains(&scope));
+        if !sees_all {
+            let (id, scope) = (printable(&self.client_id), SCOPES[0]);
+            return Err(self.fatal(&format!(
+                "its UAA gives the client {id} none of the scopes that see all usage events: it needs {scope}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Asks for something until it is answered 200, 404 or 422.
+    pub(super) async fn get(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<Answer, Failure> {
+        let mut wait = Wait::begin();
+        loop {
+            let trouble = match self.authorized(path, query).await {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => trouble,
+            };
+            self.patience.wait(&mut wait, trouble).await?;
+        }
+    }
+
+    async fn authorized(&self, path: &str, query: &[(&str, String)]) -> Result<Answer, Trouble> {
+        let token = self.token().await?;
+        let answer = self.send(path, query, Some(&token)).await?;
+        if answer.status != 401 {
+            return Ok(answer);
+        }
+        // The next attempt has another one, unless this is brand new.
+        self.token.refused(&token);
+        let said = printable(answer.detail());
+        let words = self.words(&format!("GET {path} is answered 401: {said}"));
+        Err(Trouble {
+            failure: Failure::Unanswered(words),
+            may_pass: true,
+            asked: None,
+        })
+    }
+
+    async fn token(&self) -> Result<AccessToken, Trouble> {
+        self.token.token().await.map_err(|NoToken(error)| {
+            let may_pass = match &error {
+                FetchError::Unreachable(why) => !is_certificate(why),
+                FetchError::Status { status, .. } => may_pass(*status),
+                FetchError::Document(_) => false,
+            };
+            let id = printable(&self.client_id);
+            let words = format!("no token for the client {id}: {error}");
+            Trouble {
+                failure: Failure::Unanswered(self.words(&words)),
+                may_pass,
+                asked: None,
+            }
+        })
+    }
+
+    async fn send(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        token: Option<&AccessToken>,
+    ) -> Result<Answer, Trouble> {
+        let mut url = self.api.clone();
+        url.set_path(&format!("{}{path}", self.api.path().trim_end_matches('/')));
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = self.http.get(url);
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, token.header());
+        }
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        let status = response.status().as_u16();
+        let header = |name| {
+            let value: &reqwest::header::HeaderValue = response.headers().get(name)?;
+            value.to_str().ok().map(str::to_owned)
+        };
+        let is_web_page = header(CONTENT_TYPE).is_some_and(|kind| kind.contains("html"));
+        let asked = header(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
+        let mut body = Vec::new();
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| self.unreachable(error))?
+        {
+            if body.len() + chunk.len() > ANSWER_LEN_MAX {
+                return Err(self.fatal(&format!("GET {path}: the answer is too long")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let document = serde_json::from_slice(&body);
+        match (status, document) {
+            (200 | 401 | 404 | 422, Ok(document)) => Ok(Answer { status, document }),
+            (200, Err(error)) if !is_web_page => {
+                let words = format!("the answer to GET {path} is cut or not JSON: {error}");
+                Err(self.trouble(&words, true, None))
+            }
+            (200, Err(_)) => Err(self.fatal(&format!(
+                "GET {path} is answered 200 with a web page: it is not the API of a Cloud Foundry"
+            ))),
+            (_, document) => {
+                let document: Option<Value> = document.ok();
+                let detail = document
+                    .as_ref()
+                    .and_then(|it| it.pointer("/errors/0/detail"));
+                let said = detail.and_then(Value::as_str).map(printable);
+                let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+                let words = format!("GET {path} is answered {status}{said}");
+                let asked = asked.map(Duration::from_secs);
+                Err(self.trouble(&words, may_pass(status), asked))
+            }
+        }
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> Trouble {
+        let why = describe(error);
+        let may_pass = !is_certificate(&why);
+        self.trouble(&format!("it cannot be reached: {why}"), may_pass, None)
+    }
+
+    pub(super) fn fatal(&self, words: &str) -> Trouble {
+        self.trouble(words, false, None)
+    }
+
+    fn trouble(&self, words: &str, may_pass: bool, asked: Option<Duration>) -> Trouble {
+        Trouble {
+            failure: Failure::Unanswered(self.words(words)),
+            may_pass,
+            asked,
+        }
+    }
+
+    fn words(&self, words: &str) -> String {
+        format!("Cloud Foundry at {}: {words}", self.api)
+    }
+}
+
+fn may_pass(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..)
+}
+
+/// Whether the reason is the certificate of the server, which does not change by asking.
+fn is_certificate(why: &str) -> bool {
+    why.contains("certificate")
+}

@@ -1,0 +1,171 @@
+//! What was read, and what followed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use sampler_verify::moment::InWords;
+use serde_json::{Value, json};
+
+use super::metrics::Metrics;
+use super::rules::{Bound, Outcome, Refused, Step, Unknown};
+use crate::output::printable;
+use crate::show::text;
+use crate::table::table;
+
+/// How many intervals with an unknown bound a table shows, and how many are kept while a feed runs on.
+const UNKNOWN_SHOWN: usize = 1_000;
+const UNKNOWN_KEPT: usize = 1_000_000;
+/// The label of what follows from a snapshot or a look-up.
+const ASIDE: &str = "snapshot";
+
+/// Counts since the command was started.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    started: u64,
+    stopped: u64,
+    updated: u64,
+    ignored: BTreeMap<String, u64>,
+    refused: u64,
+    /// Events of snapshots that were refused: they are no events of the platform.
+    refused_aside: u64,
+    unknown: Vec<Unknown>,
+    unknown_count: u64,
+}
+
+impl Report {
+    /// Counts a step that is answered. Returns what cannot be known.
+    pub(super) fn count(
+        &mut self,
+        step: &Step,
+        refused: &[Refused],
+        metrics: &Metrics,
+    ) -> Vec<Unknown> {
+        for (kind, count) in &step.ignored {
+            *self.ignored.entry(kind.clone()).or_default() += count;
+            metrics.count(kind, "ignored", *count);
+        }
+        let mut unknown = Vec::new();
+        let mut next_refused = refused.iter().map(|one| one.index).peekable();
+        for (index, event) in step.events.iter().enumerate() {
+            let is_refused = next_refused.next_if_eq(&index).is_some();
+            let kind = event.state.as_deref();
+            let (counter, outcome) = match (is_refused, kind, event.outcome) {
+                (true, Some(_), _) => (Some(&mut self.refused), "refused"),
+                (true, None, _) => (Some(&mut self.refused_aside), "refused"),
+                (false, Some(_), Outcome::Started) => (Some(&mut self.started), "started"),
+                (false, Some(_), Outcome::Stopped) => (Some(&mut self.stopped), "stopped"),
+                (false, Some(_), Outcome::Updated) => (Some(&mut self.updated), "updated"),
+                (false, None, Outcome::Started) => (None, "started"),
+                (false, None, Outcome::Stopped) => (None, "stopped"),
+                (false, None, Outcome::Updated) => (None, "updated"),
+            };
+            if let Some(counter) = counter {
+                *counter += 1;
+            }
+            metrics.count(kind.unwrap_or(ASIDE), outcome, 1);
+            if !is_refused {
+                unknown.extend(event.unknown.clone());
+            }
+        }
+        self.unknown_count += unknown.len() as u64;
+        let free = UNKNOWN_KEPT.saturating_sub(self.unknown.len());
+        self.unknown.extend(unknown.iter().take(free).cloned());
+        unknown
+    }
+
+    pub(super) fn is_good(&self) -> bool {
+        self.refused + self.refused_aside == 0
+    }
+
+    fn read(&self) -> u64 {
+        let ignored: u64 = self.ignored.values().sum();
+        self.started + self.stopped + self.updated + ignored + self.refused
+    }
+
+    /// For machines.
+    pub(super) fn document(&self) -> Value {
+        json!({
+            "read": self.read(), "started": self.started, "stopped": self.stopped,
+            "updated": self.updated, "ignored": self.ignored, "refused": self.refused,
+            "unknown": self.unknown,
+        })
+    }
+
+    /// For people, at the end.
+    pub(super) fn words(&self) -> String {
+        let count = |name: &str, count: u64| [name.to_owned(), count.to_string()];
+        let mut rows = vec![
+            count("events read", self.read()),
+            count("started", self.started),
+            count("stopped", self.stopped),
+            count("updated", self.updated),
+        ];
+        for (kind, ignored) in &self.ignored {
+            rows.push(count(&format!("ignored {}", printable(kind)), *ignored));
+        }
+        rows.push(count("refused", self.refused));
+        if self.refused_aside > 0 {
+            rows.push(count("refused, of snapshots", self.refused_aside));
+        }
+        rows.push(count("unknown bounds", self.unknown_count));
+        let mut words = format!("{}\n", table(["", ""], rows.into_iter(), &[0]));
+        if !self.unknown.is_empty() {
+            let shown = self.unknown.iter().take(UNKNOWN_SHOWN).map(row);
+            let header = ["target", "unknown", "not before", "not after"];
+            let _ = writeln!(words, "\n{}", table(header, shown, &[0, 1, 2, 3]));
+        }
+        if self.unknown.len() > UNKNOWN_SHOWN {
+            let rest = self.unknown.len() - UNKNOWN_SHOWN;
+            let _ = writeln!(words, "... and {rest} more; --json shows all");
+        }
+        words
+    }
+
+    /// For people, while it runs.
+    pub(super) fn line(&self, lag_seconds: i64) -> String {
+        let ignored: u64 = self.ignored.values().sum();
+        format!(
+            "{} events read: {} started, {} stopped, {} updated, {ignored} ignored, {} refused, {} unknown; \
+             {lag_seconds} s behind",
+            self.read(),
+            self.started,
+            self.stopped,
+            self.updated,
+            self.refused + self.refused_aside,
+            self.unknown_count,
+        )
+    }
+}
+
+fn row(unknown: &Unknown) -> [String; 4] {
+    let target = unknown.target.ids().map(printable);
+    let [organization, space, _, resource, plan, instance] = target;
+    [
+        format!("{organization}/{space}/{resource}/{plan}/{instance}"),
+        name(unknown.what).to_owned(),
+        text(unknown.from.map(InWords)),
+        InWords(unknown.to).to_string(),
+    ]
+}
+
+fn name(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Start => "start",
+        Bound::End => "end",
+    }
+}
+
+/// An unknown bound in a line of the log.
+pub(super) fn sentence(unknown: &Unknown) -> String {
+    let bound = name(unknown.what);
+    let (target, to) = (printable(&unknown.target.to_string()), InWords(unknown.to));
+    match unknown.from {
+        Some(from) => {
+            format!(
+                "the {bound} of {target} is not recorded: between {} and {to}",
+                InWords(from)
+            )
+        }
+        None => format!("the {bound} of {target} is not recorded: not after {to}"),
+    }
+}

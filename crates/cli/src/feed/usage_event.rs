@@ -1,0 +1,289 @@
+//! A usage event of the platform, and what it says about one service instance, process or task.
+
+use sampler_verify::moment::{Millis, parse_moment};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A list of usage events of the platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Record {
+    Services,
+    Apps,
+}
+
+/// What runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Service {
+        offering: String,
+        plan: String,
+        plan_guid: String,
+    },
+    Process {
+        r#type: Option<String>,
+    },
+    Task,
+}
+
+/// How much of it runs. A service instance is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Quantities {
+    /// Of all instances together; absent for a service.
+    pub(super) memory_mb: Option<i64>,
+    pub(super) instances: i64,
+}
+
+impl Quantities {
+    pub(super) const SERVICE: Self = Self {
+        memory_mb: None,
+        instances: 1,
+    };
+
+    pub(super) fn of(memory_per_instance: i64, instances: i64) -> Self {
+        Self {
+            memory_mb: Some(memory_per_instance.saturating_mul(instances)),
+            instances,
+        }
+    }
+
+    /// As an event has them.
+    pub(super) fn measures(self) -> Value {
+        let instances = json!({ "measure": "instances", "quantity": self.instances });
+        match self.memory_mb {
+            Some(memory) => {
+                json!([{ "measure": "memory_mb", "quantity": memory }, instances])
+            }
+            None => json!([instances]),
+        }
+    }
+}
+
+/// A service instance, process or task that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Running {
+    pub(super) kind: Kind,
+    pub(super) guid: String,
+    pub(super) organization_id: String,
+    pub(super) space_id: String,
+    pub(super) consumer_id: String,
+    pub(super) quantities: Quantities,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// It runs like this, whether or not it did before.
+    Runs {
+        running: Box<Running>,
+        /// It ran before the event, too.
+        is_change: bool,
+    },
+    /// It has ended.
+    Ended(String),
+    Nothing,
+}
+
+/// A usage event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UsageEvent {
+    pub(super) guid: String,
+    /// As the platform writes it, in whole seconds.
+    pub(super) created_at: String,
+    pub(super) at: Millis,
+    /// What the platform calls it, like `STARTED`.
+    pub(super) state: String,
+    pub(super) says: Says,
+}
+
+impl UsageEvent {
+    /// What it is about.
+    pub(super) fn subject(&self) -> Option<&str> {
+        match &self.says {
+            Says::Runs { running, .. } => Some(&running.guid),
+            Says::Ended(guid) => Some(guid),
+            Says::Nothing => None,
+        }
+    }
+
+    /// Whether it comes from purge-and-reseed, which gives an event the guid of its subject.
+    pub(super) fn is_seed(&self) -> bool {
+        self.subject() == Some(&self.guid)
+    }
+
+    /// The id of the event that follows from it. A reseed uses a guid again each time.
+    pub(super) fn id(&self) -> String {
+        if self.is_seed() {
+            format!("{}@{}", self.guid, self.created_at)
+        } else {
+            self.guid.clone()
+        }
+    }
+
+    /// Reads an event of a list.
+    pub(super) fn read(record: Record, document: &Value) -> Result<Self, String> {
+        let wrong = |error: serde_json::Error| format!("a usage event: {error}");
+        let (head, state, says) = match record {
+            Record::Services => {
+                let raw = RawService::deserialize(document).map_err(wrong)?;
+                let says = raw.says();
+                (raw.head, raw.state, says)
+            }
+            Record::Apps => {
+                let raw = RawApp::deserialize(document).map_err(wrong)?;
+                let says = raw.says();
+                (raw.head, raw.state.current.unwrap_or_default(), says)
+            }
+        };
+        let at = parse_moment(&head.created_at)
+            .map_err(|error| format!("the usage event {}: {error}", head.guid))?;
+        Ok(Self {
+            guid: head.guid,
+            created_at: head.created_at,
+            at,
+            state,
+            says: says.unwrap_or(Says::Nothing),
+        })
+    }
+}
+
+/// How many of these are old enough: those before the first young one.
+pub(super) fn old_enough(events: &[UsageEvent], until: Millis) -> usize {
+    let young = events.iter().position(|event| event.at > until);
+    young.unwrap_or(events.len())
+}
+
+#[derive(Deserialize)]
+struct Head {
+    guid: String,
+    created_at: String,
+}
+
+/// A thing of the platform; each member is null where there is none.
+#[derive(Default, Deserialize)]
+struct Named {
+    guid: Option<String>,
+    name: Option<String>,
+    r#type: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Pair<T> {
+    current: Option<T>,
+    previous: Option<T>,
+}
+
+#[derive(Deserialize)]
+struct RawService {
+    #[serde(flatten)]
+    head: Head,
+    state: String,
+    service_instance: Named,
+    organization: Option<Named>,
+    space: Option<Named>,
+    service_plan: Option<Named>,
+    service_offering: Option<Named>,
+}
+
+impl RawService {
+    fn says(&self) -> Option<Says> {
+        let instance = &self.service_instance;
+        if instance.r#type.as_deref() != Some("managed_service_instance") {
+            return None;
+        }
+        let guid = instance.guid.clone()?;
+        if self.state == "DELETED" {
+            return Some(Says::Ended(guid));
+        }
+        let is_change = match self.state.as_str() {
+            "CREATED" => false,
+            "UPDATED" => true,
+            _ => return None,
+        };
+        let (plan, offering) = (self.service_plan.as_ref()?, self.service_offering.as_ref()?);
+        let running = Running {
+            kind: Kind::Service {
+                offering: offering.name.clone()?,
+                plan: plan.name.clone()?,
+                plan_guid: plan.guid.clone()?,
+            },
+            organization_id: guid_of(self.organization.as_ref())?,
+            space_id: guid_of(self.space.as_ref())?,
+            consumer_id: format!("service:{guid}"),
+            guid,
+            quantities: Quantities::SERVICE,
+        };
+        let running = Box::new(running);
+        Some(Says::Runs { running, is_change })
+    }
+}
+
+#[derive(Deserialize)]
+struct RawApp {
+    #[serde(flatten)]
+    head: Head,
+    state: Pair<String>,
+    app: Option<Named>,
+    process: Option<Named>,
+    task: Option<Named>,
+    organization: Option<Named>,
+    space: Option<Named>,
+    memory_in_mb_per_instance: Option<Pair<i64>>,
+    instance_count: Option<Pair<i64>>,
+}
+
+impl RawApp {
+    fn says(&self) -> Option<Says> {
+        let state = self.state.current.as_deref()?;
+        let (kind, of) = match state {
+            "STARTED" | "STOPPED" => {
+                let process = self.process.as_ref()?;
+                let r#type = process.r#type.clone();
+                (Kind::Process { r#type }, process)
+            }
+            "TASK_STARTED" | "TASK_STOPPED" => (Kind::Task, self.task.as_ref()?),
+            // Staging, buildpacks, and `WAS_RUNNING`: a snapshot has told what that tells.
+            _ => return None,
+        };
+        let guid = of.guid.clone()?;
+        if matches!(state, "STOPPED" | "TASK_STOPPED") {
+            return Some(Says::Ended(guid));
+        }
+        let memory = self.memory_in_mb_per_instance.as_ref()?.current?;
+        let instances = self.instance_count.as_ref()?.current?;
+        let running = Running {
+            kind,
+            guid,
+            organization_id: guid_of(self.organization.as_ref())?,
+            space_id: guid_of(self.space.as_ref())?,
+            consumer_id: format!("app:{}", guid_of(self.app.as_ref())?),
+            quantities: Quantities::of(memory, instances),
+        };
+        let running = Box::new(running);
+        let is_change = self.state.previous.as_deref() == Some(state);
+        Some(Says::Runs { running, is_change })
+    }
+}
+
+fn guid_of(named: Option<&Named>) -> Option<String> {
+    named?.guid.clone()
+}
+
+#[cfg(test)]
+impl Running {
+    /// Something of this kind.
+    pub(super) fn of_kind(kind: Kind) -> Self {
+        let quantities = match kind {
+            Kind::Service { .. } => Quantities::SERVICE,
+            Kind::Process { .. } | Kind::Task => Quantities::of(512, 2),
+        };
+        Self {
+            kind,
+            guid: "i".to_owned(),
+            organization_id: "o".to_owned(),
+            space_id: "s".to_owned(),
+            consumer_id: "c".to_owned(),
+            quantities,
+        }
+    }
+}

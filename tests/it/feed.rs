@@ -1,0 +1,559 @@
+//! The feed of a Cloud Foundry, from its usage events to the usages at Abacus, with the real programs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sampler_testkit::abacus::{Amounts, add_amounts};
+use sampler_testkit::cloud_foundry::{CLIENT, Events, Fault, StandInCloudFoundry};
+use sampler_testkit::program::{CLI, Launch, binary};
+use sampler_testkit::{Program, now_millis, wait_until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::landscape::{HOUR, Landscape, MINUTE, PATIENCE, until_ready};
+
+/// Events of the tests are older, unless they are to be left unread.
+const MIN_AGE: &str = "2s";
+
+/// A foundation, a receiver, and the feed between them.
+struct Foundation {
+    world: Landscape,
+    receiver: Program,
+    platform: StandInCloudFoundry,
+    folder: TempDir,
+}
+
+/// How a run of the feed has ended.
+struct Ended {
+    code: i32,
+    output: String,
+    errors: String,
+}
+
+impl Ended {
+    fn document(&self) -> Value {
+        let parsed = serde_json::from_str(&self.output);
+        parsed.unwrap_or_else(|error| panic!("{error}: {} {}", self.output, self.errors))
+    }
+}
+
+impl Foundation {
+    async fn new(label: &str) -> Self {
+        let world = Landscape::new(label).await;
+        let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
+        let receiver = receiver.start().await.unwrap();
+        until_ready(&world.http, &receiver).await;
+        let platform = StandInCloudFoundry::start().await.unwrap();
+        platform.world().space("o", "s");
+        Self {
+            world,
+            receiver,
+            platform,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("feed.json")
+    }
+
+    fn arguments(&self, more: &[&str]) -> Vec<String> {
+        let (api, url) = (self.platform.api(), self.receiver.base_url());
+        let state = self.state();
+        let own = [
+            "feed",
+            "cloud-foundry",
+            "--cf-api",
+            &api,
+            "--cf-client-id",
+            CLIENT.0,
+            "--url",
+            &url,
+            "--state",
+            state.to_str().unwrap(),
+            "--min-age",
+            MIN_AGE,
+        ];
+        let own = own.iter().chain(more);
+        own.map(|word| (*word).to_owned()).collect()
+    }
+
+    async fn run(&self, more: &[&str]) -> Ended {
+        self.run_as(CLIENT.1, more).await
+    }
+
+    async fn run_as(&self, secret: &str, more: &[&str]) -> Ended {
+        let mut command = Command::new(binary(CLI).await.unwrap());
+        command.args(self.arguments(more)).env_clear();
+        command.env("SAMPLER_CF_CLIENT_SECRET", secret);
+        let output = command.output().await.unwrap();
+        Ended {
+            code: output.status.code().unwrap(),
+            output: String::from_utf8(output.stdout).unwrap(),
+            errors: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs the feed until it has caught up; it ends like this.
+    async fn once(&self, code: i32, more: &[&str]) -> Value {
+        let ended = self.run(&[&["--once", "--json"], more].concat()).await;
+        assert_eq!(ended.code, code, "{}{}", ended.errors, ended.output);
+        ended.document()
+    }
+
+    /// A feed that runs on.
+    async fn follow(&self, more: &[&str]) -> Program {
+        let mut launch = Launch::new(CLI).env("SAMPLER_CF_CLIENT_SECRET", CLIENT.1);
+        for argument in self.arguments(more) {
+            launch = launch.arg(argument);
+        }
+        launch.spawn().await.unwrap()
+    }
+
+    /// The spans of an instance, oldest first: resource, plan, measures, start, end.
+    async fn spans(&self, instance: &str) -> Vec<Value> {
+        let base = self.receiver.base_url();
+        let url = format!("{base}/v1/spans?resource_instance_id={instance}&limit=100");
+        let found: Value = self
+            .world
+            .http
+            .get(url)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        let mut spans = found["items"].as_array().unwrap().clone();
+        spans.sort_by_key(|span| {
+            (
+                span["start"].as_i64(),
+                span["end"].as_i64().unwrap_or(i64::MAX),
+            )
+        });
+        spans
+    }
+
+    /// What Abacus counts, by instance and plan.
+    fn billed(&self) -> BTreeMap<(String, String), Amounts> {
+        let mut billed: BTreeMap<(String, String), Amounts> = BTreeMap::new();
+        for counted in self.world.abacus.counted() {
+            let target = counted.usage.target();
+            let key = (target[5].to_owned(), target[4].to_owned());
+            add_amounts(billed.entry(key).or_default(), &counted.usage);
+        }
+        billed
+    }
+}
+
+fn sum_of(report: &Value) -> u64 {
+    let ignored = report["ignored"].as_object().unwrap().values();
+    let ignored: u64 = ignored.map(|count| count.as_u64().unwrap()).sum();
+    let counts = ["started", "stopped", "updated", "refused"];
+    ignored
+        + counts
+            .iter()
+            .map(|name| report[name].as_u64().unwrap())
+            .sum::<u64>()
+}
+
+fn second(at: i64) -> i64 {
+    at / 1_000 * 1_000
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_millisecond_of_a_foundation_reaches_abacus_through_every_fault() {
+    let foundation = Foundation::new("feed_bill").await;
+    let worker = foundation.world.worker().start().await.unwrap();
+    let now = second(now_millis());
+    {
+        let mut world = foundation.platform.world();
+        world.rows_per_page = Some(5);
+        world.create("db", "s", "postgres", "small", now - 30 * HOUR);
+        world.start("web", "shop", "s", (512, 2), now - 28 * HOUR);
+        world.stage("web", "STAGING_STARTED", now - 28 * HOUR);
+        // A row with a lower id that is seen late, and another clock behind it.
+        world.scale("web", 512, 4, now - 20 * HOUR);
+        world.create_user_provided("own", "s", now - 20 * HOUR);
+        world.change_plan("db", "large", now - 19 * HOUR);
+        world.rename("db", now - 18 * HOUR);
+        world.start_task("job", "shop", "s", 256, now - 10 * HOUR);
+        world.end_task("job", now - 9 * HOUR - 7_000);
+        world.scale("web", 1_024, 4, now - 8 * HOUR);
+        world.stage("web", "BUILDPACK_SET", now - 8 * HOUR);
+        // Its clock is behind: it is dated like the scaling before.
+        world.stop("web", now - 8 * HOUR - 2_000);
+        world.restart("web", now - 6 * HOUR);
+        world.was_running("web", now - 5 * HOUR);
+        world.scale("web", 1_024, 0, now - 4 * HOUR);
+        world.stop("web", now - 3 * HOUR);
+        world.delete("db", now - 2 * HOUR);
+    }
+    foundation.platform.faults(&[
+        Fault::Gateway(502),
+        Fault::RateLimit(1),
+        Fault::Cut,
+        Fault::Expired,
+        Fault::Twice,
+    ]);
+    let report = foundation.once(0, &["--replay"]).await;
+    assert_eq!(foundation.platform.faults_left(), 0);
+    assert_eq!(report["unknown"], json!([]), "{report:#}");
+    assert_eq!(report["read"], sum_of(&report));
+    let counts =
+        ["started", "stopped", "updated", "refused"].map(|it| report[it].as_u64().unwrap());
+    assert_eq!(counts, [4, 4, 4, 0], "{report:#}");
+    for kind in ["STAGING_STARTED", "BUILDPACK_SET", "WAS_RUNNING"] {
+        assert_eq!(report["ignored"][kind], 1, "{report:#}");
+    }
+    foundation.world.until_complete(8).await;
+
+    let billed = foundation.billed();
+    let of = |instance: &str, plan: &str, measure: &str| {
+        let key = (instance.to_owned(), plan.to_owned());
+        billed[&key][measure]
+    };
+    let hours = |count: i64| i128::from(count * HOUR);
+    assert_eq!(of("db", "small", "duration"), hours(11));
+    assert_eq!(of("db", "large", "instances"), hours(17));
+    assert_eq!(of("job", "basic", "memory_mb"), (hours(1) - 7_000) * 256);
+    assert_eq!(of("web", "basic", "duration"), hours(20 + 3));
+    let memory = hours(8) * 1_024 + hours(12) * 2_048 + hours(2) * 4_096;
+    assert_eq!(of("web", "basic", "memory_mb"), memory);
+    let instances = hours(8) * 2 + hours(12) * 4 + hours(2) * 4;
+    assert_eq!(of("web", "basic", "instances"), instances);
+    foundation.world.assert_ledger().await;
+
+    let again = foundation.once(0, &[]).await;
+    assert_eq!(again["read"], 0, "{again:#}");
+    let spans = foundation.spans("web").await;
+    let span = &spans[0]["target"];
+    assert_eq!(span["consumer_id"], "app:shop", "{spans:#?}");
+    assert_eq!(span["resource_id"], "linux-container");
+    assert_eq!(foundation.spans("own").await, [json!(null); 0]);
+    drop(worker);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_run_takes_what_runs_and_says_what_it_cannot_know() {
+    let foundation = Foundation::new("feed_first").await;
+    let now = second(now_millis());
+    let made = now - 50 * HOUR;
+    {
+        let mut world = foundation.platform.world();
+        world.create("db", "s", "postgres", "small", made);
+        world.start("web", "shop", "s", (512, 2), made);
+        world.start("off", "other", "s", (512, 2), made);
+        world.stop("off", now - 40 * HOUR);
+        world.start_task("job", "shop", "s", 64, made);
+        world.prune(now - HOUR);
+        // Young: left to its event, which is exact.
+        world.start("new", "shop", "s", (128, 1), now + 5 * MINUTE);
+    }
+    // Another broker's span of the same resource, and another foundation's.
+    for (name, consumer) in [("mine", "broker"), ("theirs", "service:theirs")] {
+        let event = json!({
+            "type": "start", "id": name, "timestamp": made, "organization_id": "elsewhere",
+            "space_id": "x", "consumer_id": consumer, "resource_id": "postgres",
+            "plan_id": "small", "resource_instance_id": name, "measured_usage": [],
+        });
+        foundation
+            .world
+            .post(&foundation.receiver, "/v1/events", &json!([event]))
+            .await;
+    }
+    let dry = foundation.run(&["--dry-run"]).await;
+    assert_eq!(dry.code, 0, "{}", dry.errors);
+    assert_eq!(dry.output.lines().count(), 3, "{}", dry.output);
+    assert!(
+        !foundation.state().exists(),
+        "a dry run leaves the state alone"
+    );
+    assert!(foundation.spans("db").await.is_empty());
+
+    let report = foundation.once(0, &[]).await;
+    assert_eq!(report["read"], 0, "{report:#}");
+    let unknown = report["unknown"].as_array().unwrap();
+    assert_eq!(unknown.len(), 3, "{report:#}");
+    for one in unknown {
+        let instance = one["target"]["resource_instance_id"].as_str().unwrap();
+        assert!(["db", "web", "job"].contains(&instance), "{one}");
+        assert_eq!(
+            (&one["what"], &one["from"]),
+            (&json!("start"), &json!(made))
+        );
+        let spans = foundation.spans(instance).await;
+        assert_eq!(spans.len(), 1);
+        assert_eq!(spans[0]["start"], one["to"]);
+        assert!(one["to"].as_i64().unwrap() >= now);
+    }
+    for name in ["mine", "theirs"] {
+        let spans = foundation.spans(name).await;
+        assert!(spans[0]["end"].is_null(), "{name} is not this foundation's");
+    }
+    assert!(foundation.spans("new").await.is_empty(), "it is too young");
+    assert!(foundation.spans("off").await.is_empty());
+    let again = foundation.once(0, &[]).await;
+    assert_eq!(again["unknown"], json!([]), "{again:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_are_filled_and_their_bounds_said() {
+    let foundation = Foundation::new("feed_holes").await;
+    let now = second(now_millis());
+    let began = now - 30 * HOUR;
+    {
+        let mut world = foundation.platform.world();
+        for guid in ["kept", "gone", "grown"] {
+            world.start(guid, guid, "s", (64, 1), began);
+        }
+        world.create("db", "s", "postgres", "small", began);
+        world.start_task("job", "kept", "s", 64, began);
+    }
+    let report = foundation.once(0, &["--replay"]).await;
+    assert_eq!(report["started"], 5, "{report:#}");
+    {
+        // What nobody will read: the cursor is pruned with it.
+        let mut world = foundation.platform.world();
+        world.stop("gone", now - 20 * HOUR);
+        world.scale("grown", 64, 3, now - 19 * HOUR);
+        world.stage("kept", "BUILDPACK_SET", now - 18 * HOUR);
+        world.prune(now - 18 * HOUR);
+        world.rename_plan("postgres-small", "tiny");
+    }
+    let report = foundation.once(0, &[]).await;
+    let unknown = report["unknown"].as_array().unwrap();
+    assert_eq!(unknown.len(), 1, "{report:#}");
+    assert_eq!(unknown[0]["what"], "end");
+    assert_eq!(unknown[0]["from"], began);
+    assert_eq!(unknown[0]["target"]["resource_instance_id"], "gone");
+    assert_eq!(foundation.spans("gone").await[0]["end"], unknown[0]["to"]);
+    assert_eq!(foundation.spans("grown").await.len(), 2);
+    assert_eq!(foundation.spans("kept").await.len(), 1);
+
+    // Twice purged and reseeded: the second time the cursor's guid is there again.
+    for round in 0..2 {
+        let at = now - 2 * HOUR + round * HOUR;
+        foundation.platform.world().reseed(Events::Apps, at);
+        foundation.platform.world().reseed(Events::Services, at);
+        if round == 1 {
+            foundation.platform.world().stop("kept", at + 1_000);
+            let mut world = foundation.platform.world();
+            world.reseed(Events::Apps, at + 2_000);
+            world.delete("db", at + 3_000);
+        }
+        let report = foundation.once(0, &[]).await;
+        assert_eq!(report["refused"], 0, "{report:#}");
+        let unknown = report["unknown"].as_array().unwrap();
+        assert_eq!(unknown.len(), usize::from(round == 1) * 2, "{report:#}");
+    }
+    assert!(!foundation.spans("kept").await[0]["end"].is_null());
+    let spans = foundation.spans("db").await;
+    assert_eq!(spans.len(), 1, "a new name is no change: {spans:#?}");
+    assert!(!spans[0]["end"].is_null());
+
+    // The start of the task is no longer in the table, so its end is not told.
+    foundation.platform.world().end_task("job", now - HOUR);
+    let report = foundation.once(0, &[]).await;
+    assert_eq!(report["unknown"][0]["to"], now - HOUR, "{report:#}");
+    assert_eq!(foundation.spans("job").await[0]["end"], now - HOUR);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_anywhere_it_continues_without_loss_and_without_a_second_bill() {
+    let foundation = Foundation::new("feed_kill").await;
+    let now = second(now_millis());
+    let report = foundation.once(0, &[]).await;
+    assert_eq!(report["read"], 0);
+    let processes = 60;
+    {
+        let mut world = foundation.platform.world();
+        world.rows_per_page = Some(7);
+        for number in 0..processes {
+            let (guid, at) = (format!("p-{number}"), now - 20 * HOUR + number * 1_000);
+            world.start(&guid, "shop", "s", (64, 1), at);
+        }
+        for number in 0..processes {
+            let (guid, at) = (format!("p-{number}"), now - 10 * HOUR + number * 1_000);
+            world.scale(&guid, 128, 1, at);
+            world.stop(&guid, at + HOUR);
+        }
+    }
+    let mapping = foundation.folder.path().join("mapping.toml");
+    for kill in 0..25 {
+        // A mapping that changes is no change of what was started, nor of what was sent.
+        write(
+            &mapping,
+            &format!("[[processes]]\nplan_id = \"plan-{kill}\"\n"),
+        );
+        let feed = foundation
+            .follow(&["--mapping", mapping.to_str().unwrap()])
+            .await;
+        let asked = foundation.platform.asked().len();
+        wait_until("it asks", PATIENCE, async || {
+            foundation.platform.asked().len() > asked + kill % 13
+        })
+        .await;
+        feed.kill().unwrap();
+    }
+    foundation
+        .once(0, &["--mapping", mapping.to_str().unwrap()])
+        .await;
+    let mut used = 0;
+    for number in 0..processes {
+        let spans = foundation.spans(&format!("p-{number}")).await;
+        assert_eq!(spans.len(), 2, "{spans:#?}");
+        let plan = |span: &Value| span["target"]["plan_id"].clone();
+        assert_eq!(plan(&spans[0]), plan(&spans[1]));
+        assert_eq!(spans[0]["end"], spans[1]["start"]);
+        let length = |span: &Value| span["end"].as_i64().unwrap() - span["start"].as_i64().unwrap();
+        used += length(&spans[0]) + length(&spans[1]);
+    }
+    assert_eq!(used, processes * 11 * HOUR);
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_is_kept_aside_and_the_feed_goes_on() {
+    let foundation = Foundation::new("feed_refused").await;
+    let now = second(now_millis());
+    {
+        let mut world = foundation.platform.world();
+        // Older than the receiver takes.
+        world.start("old", "shop", "s", (64, 1), now - 70 * 24 * HOUR);
+        world.stop("old", now - 69 * 24 * HOUR);
+        world.start("new", "shop", "s", (64, 1), now - HOUR);
+    }
+    let report = foundation.once(1, &["--replay", "--apps"]).await;
+    assert_eq!(report["refused"], 2, "{report:#}");
+    assert_eq!(report["started"], 1);
+    assert_eq!(report["read"], 3);
+    let kept = foundation.folder.path().join("refused.ndjson");
+    let kept = std::fs::read_to_string(kept).unwrap();
+    let lines: Vec<Value> = kept
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["event"]["resource_instance_id"], "old");
+    assert!(lines[0]["status"].as_u64().unwrap() >= 400);
+    assert!(lines[0]["problem"]["detail"].is_string(), "{kept}");
+    assert_eq!(foundation.spans("new").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_that_cannot_be_read_is_named_at_once() {
+    let foundation = Foundation::new("feed_start").await;
+    let uaa = &foundation.platform.uaa;
+    for (secret, fault, words) in [
+        ("wrong", None, "UAA|token server answered 401"),
+        (CLIENT.1, Some(Fault::Forbidden), "is answered 403"),
+        (CLIENT.1, Some(Fault::Gateway(200)), "web page"),
+    ] {
+        foundation.platform.faults(fault.as_slice());
+        let ended = foundation.run_as(secret, &["--once"]).await;
+        assert_eq!(ended.code, 3, "{}", ended.errors);
+        let is_named = ended.errors.contains("Cloud Foundry at");
+        assert!(is_named, "{}", ended.errors);
+        assert!(
+            words.split('|').any(|it| ended.errors.contains(it)),
+            "{}",
+            ended.errors
+        );
+    }
+    uaa.remove_client(CLIENT.0);
+    uaa.add_client(CLIENT.0, CLIENT.1, &["cloud_controller.read"]);
+    let ended = foundation.run(&[]).await;
+    assert_eq!(ended.code, 3, "{}", ended.errors);
+    assert!(ended.errors.contains("global_auditor"), "{}", ended.errors);
+    uaa.remove_client(CLIENT.0);
+    uaa.add_client(CLIENT.0, CLIENT.1, &["cloud_controller.admin_read_only"]);
+    assert_eq!(foundation.run(&["--once"]).await.code, 0);
+
+    let mapping = foundation.folder.path().join("mapping.toml");
+    write(
+        &mapping,
+        "[[services]]\nplan = \"p\"\n[[processes]]\ncolour = \"red\"\n",
+    );
+    let asked = foundation.platform.asked().len();
+    let ended = foundation
+        .run(&["--mapping", mapping.to_str().unwrap()])
+        .await;
+    assert_eq!(ended.code, 2, "{}", ended.errors);
+    for words in [
+        "services[1] names no offering",
+        "processes[1].colour is not a known key",
+    ] {
+        assert!(ended.errors.contains(words), "{}", ended.errors);
+    }
+    assert_eq!(
+        foundation.platform.asked().len(),
+        asked,
+        "nothing is asked before"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_that_runs_on_is_measured_and_stops_cleanly() {
+    let foundation = Foundation::new("feed_follow").await;
+    foundation.once(0, &[]).await;
+    let feed = foundation.follow(&["--metrics-port", "0"]).await;
+    wait_until("it says where its metrics are", PATIENCE, async || {
+        metrics(&feed).is_some()
+    })
+    .await;
+    let url = metrics(&feed).unwrap();
+    let at = second(now_millis());
+    // Inserted first, seen last: nothing is skipped.
+    foundation.platform.world().hold();
+    foundation
+        .platform
+        .world()
+        .start("late", "shop", "s", (64, 1), at);
+    foundation.platform.world().commit();
+    foundation
+        .platform
+        .world()
+        .start("web", "shop", "s", (64, 1), at);
+    wait_until("both run", PATIENCE, async || {
+        let (late, web) = (
+            foundation.spans("late").await,
+            foundation.spans("web").await,
+        );
+        late.len() == 1 && web.len() == 1
+    })
+    .await;
+    let text = foundation
+        .world
+        .http
+        .get(url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    let counted = "sampler_feed_events_total{kind=\"STARTED\",outcome=\"started\"} 2";
+    assert!(text.contains(counted), "{text}");
+    assert!(text.contains("\nsampler_feed_lag_seconds "), "{text}");
+    feed.sigterm().unwrap();
+    assert_eq!(feed.wait_exit(Duration::from_secs(8)).await.unwrap(), 0);
+    let state = std::fs::read_to_string(foundation.state()).unwrap();
+    let state: Value = serde_json::from_str(&state).unwrap();
+    assert_eq!(
+        state["state"]["fates"].as_object().unwrap().len(),
+        2,
+        "{state:#}"
+    );
+}
+
+fn metrics(feed: &Program) -> Option<String> {
+    let lines = feed.lines();
+    let mut lines = lines.iter();
+    lines.find_map(|line| line.strip_prefix("metrics on ").map(str::to_owned))
+}
