@@ -6,18 +6,11 @@
 #
 # compose.yaml starts them with a MongoDB and a stand-in for Abacus.
 #
-# Not tried yet with a container engine: what was checked is that the programs run in a folder with
-# just these files, and take these settings.
+# An image with the toolchain of rust-toolchain.toml and a C compiler; the digest is for all platforms.
+# `cargo xtask images` gives another, which it makes from Debian's packages.
+ARG BUILDER=docker.io/library/rust:1.95.0-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1
 
-# The same as in rust-toolchain.toml, and the digest of its image for all platforms.
-ARG RUST=1.95.0
-ARG RUST_DIGEST=sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1
-
-FROM rust:${RUST}-bookworm@${RUST_DIGEST} AS source
-ARG RUST
-# Takes the toolchain of the image as it is: rust-toolchain.toml would have rustup fetch components
-# that only the tests need.
-ENV RUSTUP_TOOLCHAIN=${RUST}
+FROM ${BUILDER} AS source
 WORKDIR /src
 COPY . .
 
@@ -46,7 +39,7 @@ COPY LICENSE /
 # SIGTERM, and 10 s until the program is killed: it ends within 8 s.
 STOPSIGNAL SIGTERM
 # There is no HEALTHCHECK: it would need a program in the image that speaks HTTP, and orchestrators
-# ask for themselves. Only /healthz/live is a reason to start a container anew; /healthz/ready says
+# ask for themselves. Only /healthz/live is a reason to start a container again; /healthz/ready says
 # whether requests may be sent to it. See docs/operations.md.
 
 FROM runtime AS receiver
@@ -65,7 +58,7 @@ FROM runtime AS cli
 COPY --from=build /out/sampler /
 ENTRYPOINT ["/sampler"]
 
-# What compose.yaml has in the place of Abacus. It never belongs into production.
+# What compose.yaml has in the place of Abacus. It does not belong in production.
 FROM source AS build-stand-in
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target,id=sampler-target \

@@ -87,6 +87,7 @@ impl ProgramSettings for Settings {
         console::check(&console, reader);
         let distress = DistressSettings::read(reader);
         distress.check(reader);
+        note(&common, &provisioning, &console, &sampling, reader);
         Some(Self {
             console,
             common,
@@ -102,4 +103,34 @@ impl ProgramSettings for Settings {
             policy: sampling.policy(Granularity::Minute),
         })
     }
+}
+
+/// Notes what the receiver uses, and what it does without.
+fn note(
+    common: &CommonSettings,
+    provisioning: &ProvisioningSettings,
+    console: &ConsoleSettings,
+    sampling: &SamplingSettings,
+    reader: &mut Reader<'_>,
+) {
+    common.note(reader);
+    common.security.note_callers(reader);
+    let mappings = match &provisioning.url {
+        Some(url) => format!("are forwarded to {url}"),
+        None => "are answered 502: PROVISIONING_URL is not set".to_owned(),
+    };
+    reader.note("mappings", mappings);
+    if provisioning.url.is_some() {
+        common.security.note_client(reader);
+    }
+    let shown = if console.enabled { "at /console" } else { "off" };
+    reader.note("console", shown);
+    let granularity = match sampling.dimension {
+        Some(_) => {
+            let name = reader.shown("sampling.dimension");
+            format!("{name}{}", reader.source("sampling.dimension"))
+        }
+        None => "not known, so no dry runs: SAMPLER_DIMENSION is not set".to_owned(),
+    };
+    reader.note("granularity", granularity);
 }

@@ -85,6 +85,7 @@ impl ProgramSettings for Settings {
             shadow: ShadowSettings::read(reader),
         };
         settings.check(reader);
+        settings.note(reader);
         Some(settings)
     }
 }
@@ -98,6 +99,30 @@ impl Settings {
         self.check_thresholds(reader);
         self.check_confirmation(reader);
         self.distress.check(reader);
+    }
+
+    /// Notes what the worker uses, and what it does without.
+    fn note(&self, reader: &mut Reader<'_>) {
+        self.common.note(reader);
+        let collector = &self.abacus.collector_url;
+        reader.note("collector", collector.to_string());
+        self.common.security.note_client(reader);
+        let source = reader.source("sampling.dimension");
+        let granularity = reader.shown("sampling.dimension");
+        reader.note("granularity", format!("{granularity}{source}"));
+        let slack = reader.shown("abacus.month_slack");
+        let source = reader.source("abacus.month_slack");
+        reader.note("month closes", format!("{slack} into the next one{source}"));
+        let confirmed = if self.confirm.enabled {
+            "Abacus is asked whether each accepted usage counts"
+        } else {
+            "Abacus is not asked whether accepted usages count: SAMPLER_CONFIRM is false"
+        };
+        reader.note("confirmation", confirmed);
+        if self.shadow.enabled {
+            let text = "compares with the original Sampler, posts nothing and writes nothing";
+            reader.note("shadow mode", text);
+        }
     }
 
     fn check_retention(&self, reader: &mut Reader<'_>) {

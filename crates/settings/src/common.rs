@@ -31,4 +31,18 @@ impl CommonSettings {
             security: SecuritySettings::read(reader),
         }
     }
+
+    /// Notes where the program listens, and which database it uses.
+    pub fn note(&self, reader: &mut Reader<'_>) {
+        let HttpSettings {
+            host,
+            port,
+            metrics_port,
+        } = &self.http;
+        let apart = metrics_port.map(|port| format!("; metrics also on port {port}"));
+        let source = reader.source("http.port");
+        let apart = apart.unwrap_or_default();
+        reader.note("listens on", format!("{host}, port {port}{source}{apart}"));
+        self.database.note(reader);
+    }
 }

@@ -62,6 +62,17 @@ impl DatabaseSettings {
         }
     }
 
+    /// Notes which database is used.
+    pub fn note(&self, reader: &mut Reader<'_>) {
+        let DatabaseUri {
+            hosts, database, ..
+        } = &self.uri;
+        let source = reader.source("database.uri");
+        let collection = &self.collection;
+        let text = format!("{hosts}, database {database}, collection {collection}{source}");
+        reader.note("database", text);
+    }
+
     /// Logs each option in the address that does not count, once the log is there.
     pub fn announce(&self) {
         for ReplacedOption { name, by } in &self.uri.replaced {
@@ -95,6 +106,8 @@ pub struct DatabaseUri {
     pub address: SecretString,
     /// The name of the database, out of the address.
     pub database: String,
+    /// Its servers, out of the address.
+    pub hosts: String,
     /// Options in the address that do not count.
     pub replaced: Vec<ReplacedOption>,
 }
@@ -108,6 +121,8 @@ impl DatabaseUri {
                 Finding::Weakens(_) => None,
             });
         let (database, address) = (database_name(uri)?, without_replaced(uri));
+        let (hosts, _path) = hosts_and_path(uri)?;
+        let hosts = hosts.to_owned();
         // Not in the driver's words, which repeat what it cannot read.
         if !is_readable(&address) {
             return Err(
@@ -119,15 +134,16 @@ impl DatabaseUri {
         }
         Ok(Self {
             database,
+            hosts,
             replaced: replaced.collect(),
             address: address.into(),
         })
     }
 }
 
-/// The name of the database in the path of its address. Several hosts make it an address that no
-/// URL parser takes, so it is taken apart by hand; the driver looks at the rest.
-fn database_name(uri: &str) -> Result<String, String> {
+/// The hosts of an address, without credentials, and its path. Several hosts make it an address that
+/// no URL parser takes, so it is taken apart by hand; the driver looks at the rest.
+fn hosts_and_path(uri: &str) -> Result<(&str, &str), String> {
     let schemes = ["mongodb://", "mongodb+srv://"];
     let rest = schemes.iter().find_map(|scheme| uri.strip_prefix(scheme));
     let rest = rest.ok_or("an address that begins with mongodb:// or mongodb+srv://")?;
@@ -141,6 +157,12 @@ fn database_name(uri: &str) -> Result<String, String> {
     if hosts.split(',').any(str::is_empty) {
         return Err("a host in the address".to_owned());
     }
+    Ok((hosts, path))
+}
+
+/// The name of the database in the path of its address.
+fn database_name(uri: &str) -> Result<String, String> {
+    let (_hosts, path) = hosts_and_path(uri)?;
     let name = percent_decode_str(path)
         .decode_utf8()
         .map_err(|_| "UTF-8 in the path")?;

@@ -8,6 +8,7 @@
 mod common;
 mod database;
 mod distress;
+mod ledger;
 pub mod receiver;
 mod sampling;
 mod uri_options;
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub use common::CommonSettings;
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use distress::DistressSettings;
+pub use ledger::LedgerRetention;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
 pub use uri_options::ReplacedOption;
 

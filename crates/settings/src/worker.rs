@@ -8,7 +8,7 @@ use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSet
 use url::Url;
 
 use crate::{
-    DAY, DatabaseSettings, DistressSettings, HOUR, MonthSettings, SECOND, SamplingSettings,
+    DAY, DatabaseSettings, DistressSettings, HOUR, LedgerRetention, MonthSettings, SECOND, SamplingSettings,
     SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, millis,
 };
 
@@ -80,19 +80,10 @@ sampler_service::settings! {
     /// How long the ledger keeps entries of usages. An entry is kept at least until its span is
     /// complete.
     pub struct LedgerSettings("ledger") {
-        /// How long the entry of a usage is kept after Abacus has accepted it, where its target is
-        /// sampled by the minute.
-        minutes: Duration = "SAMPLER_LEDGER_RETENTION_MINUTES",
-            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("32d");
-        /// The same, where its target is sampled by the hour.
-        hours: Duration = "SAMPLER_LEDGER_RETENTION_HOURS",
-            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("93d");
-        /// The same, where its target is sampled by the day.
-        days: Duration = "SAMPLER_LEDGER_RETENTION_DAYS",
-            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("400d");
-        /// The same, where its target is sampled by the month.
-        months: Duration = "SAMPLER_LEDGER_RETENTION_MONTHS",
-            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("800d");
+        /// How long the entry of a usage is kept after Abacus has accepted it, by the granularity of
+        /// its target. One that is left out has its default. Each is from 1h to 3660d.
+        retention: LedgerRetention = "SAMPLER_LEDGER_RETENTION", Kind::Text,
+            or("minute=32d,hour=93d,day=400d,month=800d") => LedgerRetention::parse;
     }
 
     /// The suspension of spans whose usages Abacus refuses, and its end.
@@ -151,12 +142,7 @@ impl AbacusSettings {
 impl LedgerSettings {
     /// How long the entry of a usage is kept whose target is sampled so.
     pub fn retention(&self, granularity: Granularity) -> Duration {
-        match granularity {
-            Granularity::Minute => self.minutes,
-            Granularity::Hour => self.hours,
-            Granularity::Day => self.days,
-            Granularity::Month => self.months,
-        }
+        self.retention.of(granularity)
     }
 }
 

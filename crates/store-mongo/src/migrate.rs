@@ -21,6 +21,9 @@ use crate::index::{Index, audit_indexes, confirmation_indexes, indexes, ledger_i
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
 
+/// The driver's name for a member of a replica set that was not initiated.
+const GHOST: &str = "RsGhost";
+
 /// The pause before the indexes are tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,13 @@ pub enum MigrationError {
          stays as it is"
     )]
     Standalone,
+    /// The server was started as a member of a replica set that was never initiated. It may be at any
+    /// time.
+    #[error(
+        "the MongoDB server was started with --replSet, but its replica set has not been initiated: \
+         run rs.initiate() in mongosh once"
+    )]
+    NotInitiated,
     /// The collection is to be sharded, but the connection leads to no router.
     #[error(
         "SAMPLER_SHARDED is true, but DB_URI does not lead to a router of a sharded cluster (mongos): \
@@ -143,7 +153,7 @@ impl MongoStore {
         let mut given_up = std::pin::pin!(given_up);
         loop {
             match self.migrate().await {
-                Err(MigrationError::Store(error)) => {
+                Err(error @ (MigrationError::Store(_) | MigrationError::NotInitiated)) => {
                     let cause = error.source().map(ToString::to_string);
                     warn!(code = "database.not_prepared", error = %error, cause, "the database cannot be prepared yet");
                 }
@@ -163,17 +173,31 @@ impl MongoStore {
         let database = self.link.database.clone();
         let hello = async move { database.run_command(doc! { "hello": 1 }).await };
         let hello = self.link.run(hello).await;
-        let hello = hello.map_err(|error| MigrationError::Store(error.into()))?;
+        let hello = hello.map_err(unreachable)?;
         let is_router = hello.get_str("msg").is_ok_and(|text| text == "isdbgrid");
-        let is_member = hello.contains_key("setName") || hello.contains_key("isreplicaset");
+        let is_member = hello.contains_key("setName");
         if self.shards.is_some() && !is_router {
             return Err(MigrationError::NoRouter);
+        }
+        if hello.contains_key("isreplicaset") {
+            return Err(MigrationError::NotInitiated);
         }
         if is_router || is_member {
             Ok(())
         } else {
             Err(MigrationError::Standalone)
         }
+    }
+}
+
+/// Why the server gave no answer to the first question. The driver knows a member of a set that was
+/// not initiated as a ghost, and says so in its text alone.
+fn unreachable(error: CallError) -> MigrationError {
+    let is_ghost = matches!(&error, CallError::Driver(error) if error.to_string().contains(GHOST));
+    if is_ghost {
+        MigrationError::NotInitiated
+    } else {
+        MigrationError::Store(error.into())
     }
 }
 

@@ -9,7 +9,7 @@ use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
-use sampler_settings::{DistressSettings, MonthSettings};
+use sampler_settings::{DistressSettings, LedgerRetention, MonthSettings};
 
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
@@ -353,10 +353,12 @@ impl Setup {
             },
             // Some entries expire while the run goes on, some do not.
             ledger: LedgerSettings {
-                minutes: millis(2 * tick + kept),
-                hours: millis(8 * tick + kept),
-                days: millis(400 * DAY + kept),
-                months: millis(800 * DAY + kept),
+                retention: LedgerRetention {
+                    minute: millis(2 * tick + kept),
+                    hour: millis(8 * tick + kept),
+                    day: millis(400 * DAY + kept),
+                    month: millis(800 * DAY + kept),
+                },
             },
             distress: self.distress(rng),
             // While a month closes a span must not wait for long because of chance refusals.

@@ -364,7 +364,7 @@ async fn no_entry_expires_before_it_is_confirmed() {
     world.stop("i", -HOUR).await;
     let mut settings = confirming("w");
     settings.cleanup.retention = Duration::from_hours(2);
-    settings.ledger.hours = Duration::from_hours(1);
+    settings.ledger.retention.hour = Duration::from_hours(1);
     let worker = run_with(world.parts(), settings);
     world
         .until("the span is removed", || world.store.all().is_empty())

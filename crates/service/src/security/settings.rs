@@ -189,6 +189,40 @@ impl SecuritySettings {
         }
     }
 
+    /// For a program with an API: notes whose requests it takes.
+    pub fn note_callers(&self, reader: &mut Reader<'_>) {
+        let source = reader.source("security.secured");
+        let text = match (self.secured, &self.jwt_key, self.token_server()) {
+            (false, ..) => format!(
+                "no tokens: everybody who reaches it may send events; SECURED is false{source}"
+            ),
+            (true, Some(_), _) => "tokens are checked with the key in JWTKEY".to_owned(),
+            (true, None, server) => {
+                let server = server.map(|server| server.address().to_string());
+                let server = server.unwrap_or_default();
+                format!("tokens are checked with keys of the token server of {server}")
+            }
+        };
+        reader.note("callers", text);
+        if self.secured && self.token_audience.is_none() {
+            let text = "not checked: tokens for other services are accepted, because \
+                        SAMPLER_TOKEN_AUDIENCE is not set";
+            reader.note("audience", text);
+        }
+    }
+
+    /// For a program that calls others: notes with which credentials.
+    pub fn note_client(&self, reader: &mut Reader<'_>) {
+        let text = match &self.client_id {
+            Some(id) if self.secured => format!("as the client {id}, with tokens"),
+            _ => "no tokens: SECURED is false".to_owned(),
+        };
+        reader.note("calls", text);
+        if self.skip_ssl_validation {
+            reader.note("TLS", "any certificate is trusted: SKIP_SSL_VALIDATION is true");
+        }
+    }
+
     /// Where tokens come from, if that is known.
     pub(super) fn token_server(&self) -> Option<TokenServer> {
         let oidc = self.oidc_issuer.clone().map(TokenServer::Oidc);

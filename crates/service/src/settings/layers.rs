@@ -13,6 +13,7 @@ use super::file;
 use super::mistake::Mistake;
 use super::program::Program;
 use super::setting::Value;
+use super::similar::question;
 
 /// The environment variable that names the file.
 pub(super) const FILE_VARIABLE: &str = "SAMPLER_CONFIG";
@@ -167,8 +168,9 @@ impl Layer {
                 ))),
                 (None, _) if program.is_of_the_other(&key) => {}
                 (None, _) => {
+                    let question = question(&key, program.settings().map(|setting| setting.key));
                     mistakes.push(Mistake::new(format!(
-                        "{key} in {origin} is an unknown setting"
+                        "{key} in {origin} is an unknown setting{question}"
                     )));
                 }
             }
@@ -194,7 +196,9 @@ impl Layer {
             let ours = name.starts_with("SAMPLER_") && name != FILE_VARIABLE;
             let known = program.settings().any(|setting| setting.env == name);
             if ours && !known && !program.is_of_the_other(name) {
-                let text = format!("the environment variable {name} is an unknown setting");
+                let question = question(name, program.settings().map(|setting| setting.env));
+                let text =
+                    format!("the environment variable {name} is an unknown setting{question}");
                 mistakes.push(Mistake::new(text));
             }
         }

@@ -30,6 +30,7 @@ mod print;
 mod program;
 mod reader;
 mod setting;
+mod similar;
 
 pub use declare::{FromParsed, FromValue};
 pub use groups::{
@@ -37,6 +38,7 @@ pub use groups::{
 };
 pub use layers::Variables;
 pub use mistake::Mistake;
+pub use parse::duration;
 pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, Table, load, load_from_process};
 pub use reader::Reader;
 pub use setting::{Kind, Setting, Value};

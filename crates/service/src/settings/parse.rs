@@ -28,7 +28,7 @@ pub(super) fn integer(text: &str) -> Option<u64> {
 }
 
 /// A duration. Without a unit the number is milliseconds, as in the original Sampler.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let unit = DURATION_UNITS.iter().find_map(|&(unit, millis)| {
         let number = text.strip_suffix(unit)?;
         Some((number, millis))

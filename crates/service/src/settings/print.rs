@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::layers::Layers;
 use super::parse;
 use super::program::Program;
+use super::reader::Note;
 use super::setting::{Kind, Setting};
 
 /// The longest line of a comment, in characters.
@@ -42,6 +43,17 @@ pub(super) fn values(program: &Program, layers: &Layers) -> String {
             }
             None => writeln!(text, "# {} is not set", setting.name()),
         };
+    }
+    text
+}
+
+/// What a program will use: one line for each note.
+pub(super) fn outlook(program: &Program, notes: &[Note]) -> String {
+    let mut text = format!("{}: the settings are fine\n", program.name);
+    let topics = notes.iter().map(|note| note.topic.len());
+    let width = topics.max().unwrap_or_default();
+    for Note { topic, text: about } in notes {
+        let _ = writeln!(text, "  {topic:width$}  {about}");
     }
     text
 }

@@ -134,7 +134,7 @@ impl Program {
             ),
             flag(
                 CHECK_CONFIG,
-                "Checks the settings, prints every mistake, and ends",
+                "Checks the settings, prints every mistake or what will be used, and ends",
             ),
             flag(
                 PRINT_DEFAULTS,
@@ -236,7 +236,7 @@ pub fn load<S>(
     };
     let mut reader = Reader::new(program, layers);
     let settings = read(&mut reader);
-    let mistakes = reader.into_mistakes();
+    let (mistakes, notes) = reader.into_parts();
     if !mistakes.is_empty() {
         let stderr = list(program, &mistakes);
         return Err(EarlyExit {
@@ -249,10 +249,7 @@ pub fn load<S>(
         return Err(EarlyExit::success(values));
     }
     if asked.get_flag(CHECK_CONFIG) {
-        return Err(EarlyExit::success(format!(
-            "{}: the settings are fine\n",
-            program.name
-        )));
+        return Err(EarlyExit::success(print::outlook(program, &notes)));
     }
     Ok(settings.expect("settings without a mistake can be read"))
 }

@@ -8,6 +8,13 @@ use super::mistake::Mistake;
 use super::program::Program;
 use super::setting::{Setting, Value};
 
+/// What the settings lead to, in one thing.
+pub(super) struct Note {
+    /// The thing, in a word.
+    pub(super) topic: &'static str,
+    pub(super) text: String,
+}
+
 /// Returns the values of settings by their keys, and collects mistakes.
 ///
 /// It always returns a value, so that all settings are read and every mistake is found. For a value
@@ -18,6 +25,7 @@ pub struct Reader<'a> {
     settings: Vec<&'a Setting>,
     resolved: BTreeMap<&'static str, Resolved>,
     mistakes: Vec<Mistake>,
+    notes: Vec<Note>,
     /// Settings that already have a mistake: one for each is enough.
     wrong: BTreeSet<&'static str>,
 }
@@ -32,6 +40,7 @@ impl<'a> Reader<'a> {
             settings: program.settings().collect(),
             resolved,
             mistakes,
+            notes: Vec::new(),
             wrong,
         }
     }
@@ -42,6 +51,7 @@ impl<'a> Reader<'a> {
             settings: table.iter().collect(),
             resolved: BTreeMap::new(),
             mistakes: Vec::new(),
+            notes: Vec::new(),
             wrong: BTreeSet::new(),
         }
     }
@@ -99,6 +109,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The effective value as it may be shown; empty if it is not set.
+    pub fn shown(&self, key: &str) -> String {
+        let setting = self.setting(key);
+        let resolved = self.resolved.get(setting.key);
+        let text = resolved.map(|resolved| resolved.text.as_str());
+        text.or(setting.default)
+            .map(|text| setting.shown(text))
+            .unwrap_or_default()
+    }
+
     /// Where the value came from, in words; `None` if it is not set.
     pub fn origin(&self, key: &str) -> Option<&str> {
         let resolved = self.resolved.get(self.setting(key).key)?;
@@ -124,8 +144,22 @@ impl<'a> Reader<'a> {
         self.mistakes.push(Mistake::new(mistake));
     }
 
-    pub(super) fn into_mistakes(self) -> Vec<Mistake> {
-        self.mistakes
+    /// Adds a sentence about what the settings lead to, for `--check-config`. It must not hold a secret.
+    pub fn note(&mut self, topic: &'static str, text: impl Into<String>) {
+        let text = text.into();
+        self.notes.push(Note { topic, text });
+    }
+
+    /// The end of a note: where a value came from.
+    pub fn source(&self, key: &str) -> String {
+        match self.origin(key) {
+            Some(origin) => format!(" ({origin})"),
+            None => String::new(),
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (Vec<Mistake>, Vec<Note>) {
+        (self.mistakes, self.notes)
     }
 
     fn setting(&self, key: &str) -> &'a Setting {

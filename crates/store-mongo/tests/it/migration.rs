@@ -1,6 +1,7 @@
 //! The indexes: there after any number of migrations, and never silently others than asked for.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bson::{Document, doc};
 use mongodb::IndexModel;
@@ -132,4 +133,27 @@ async fn a_server_that_is_alone_is_refused_with_what_to_do() {
         text.contains("rs.initiate()") && text.contains("--replSet"),
         "{text}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_set_that_was_not_initiated_is_waited_for_and_says_what_to_do() {
+    let set = ReplicaSet::uninitiated().await.unwrap();
+    let database = TestDatabase::new("unused").await;
+    let mut options = options(&database);
+    options.server_selection_timeout = Duration::from_millis(500);
+    let direct = set.uri_of("sampler");
+    // The driver looks at the set as a whole, and finds no primary.
+    let (server, _) = direct.split_once('?').unwrap();
+    for uri in [format!("{server}?replicaSet=rs0"), direct.clone()] {
+        options.uri = uri;
+        let store = MongoStore::connect(options.clone()).await.unwrap();
+        let error = store.migrate().await.unwrap_err();
+        assert!(matches!(error, MigrationError::NotInitiated), "{error:?}");
+        assert!(!error.is_misconfiguration());
+        assert!(error.to_string().contains("rs.initiate()"), "{error}");
+    }
+    set.command(0, doc! { "replSetInitiate": {} }).await.unwrap();
+    let store = MongoStore::connect(options).await.unwrap();
+    let migrated = store.migrate_when_possible(std::future::pending()).await;
+    assert!(migrated.unwrap());
 }

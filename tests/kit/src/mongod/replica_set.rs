@@ -99,6 +99,11 @@ impl ReplicaSet {
         Ok(server)
     }
 
+    /// Starts one server as a member of a set that is not initiated.
+    pub async fn uninitiated() -> Result<Self> {
+        Self::start_members(Options::single(), Some(SET_NAME)).await
+    }
+
     async fn start_members(options: Options, set_name: Option<&str>) -> Result<Self> {
         ensure!(
             matches!(options.members, 1 | 3),
