@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use sampler_domain::{ConservationCheck, Difference, Id, SpanId};
+use sampler_domain::{ConservationCheck, Difference, Key, SpanId};
 use sampler_service::Limiter;
 use sampler_settings::millis;
 use sampler_store::{SpanKey, StoreError};
@@ -89,16 +89,16 @@ impl Worker {
         }
     }
 
-    /// Goes through the spans of a partition, from this instance on, while this worker owns it; moves it
+    /// Goes through the spans of a partition, from this key on, while this worker owns it; moves it
     /// along.
-    async fn audit_spans(&self, partition: u32, from: &mut Option<Id>) -> Result<(), StoreError> {
-        let mut pages = self.parts.work.spans_of(partition, from.as_ref(), PAGE);
+    async fn audit_spans(&self, partition: u32, from: &mut Option<Key>) -> Result<(), StoreError> {
+        let mut pages = self.parts.work.spans_of(partition, *from, PAGE);
         while let Some(page) = pages.next().await {
             for key in page? {
                 if self.stop.is_cancelled() || !self.ownership.partitions().contains(&partition) {
                     return Ok(());
                 }
-                *from = Some(key.target.resource_instance_id.clone());
+                *from = Some(Key::of(&key.target));
                 self.audit_span(&key).await?;
             }
         }

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use sampler_abacus::{Answer, Details, Load, Posted};
-use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Acceptance, Action, Change, Changed, Driver, Entry, EntryState, Failure, Next, Planned,
+    Acceptance, Action, Change, Changed, Driver, Entry, EntryState, Failure, Key, Next, Planned,
     READ_VALID_FOR, Span, Timestamp, Usage,
 };
 use sampler_settings::millis;
@@ -182,8 +181,7 @@ impl Worker {
     async fn expire_entries(&self, span: &Span) {
         let finished = Finished {
             id: span.id.clone(),
-            partition: Some(partition_of(&span.target)),
-            instance: Some(span.target.resource_instance_id.clone()),
+            key: Some(Key::of(&span.target)),
         };
         if let Err(error) = self.parts.ledger.expire(&[finished]).await {
             warn!(code = "ledger.expiry_failed", span.id = %span.id, error = error_chain(&error),

@@ -4,15 +4,17 @@
 
 use bson::raw::{RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
-use sampler_domain::{Policy, Timestamp, next_step};
+use sampler_domain::{Key, Policy, Timestamp, next_step};
 use sampler_store::{Adopted, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
 use crate::call::take_spans;
-use crate::document::{has_failed, moment, partition, read_moment, read_target};
+use crate::document::{has_failed, moment, placed_by, read_moment};
 use crate::index;
-use crate::unreadable::{Statement, change_each, condition_of, decoded, name_of, span_in};
+use crate::unreadable::{
+    Identity, Statement, change_each, condition_of, decoded, name_of, span_in, target_in,
+};
 
 /// The name in the log of documents that cannot be adopted.
 const STARTS: &str = "starts of an original";
@@ -31,7 +33,7 @@ pub(crate) async fn adopt(
 }
 
 impl MongoStore {
-    /// Gives spans that an original receiver started their partition and `due_at`, by which workers
+    /// Gives spans that an original receiver started their key, partition and `due_at`, by which workers
     /// find them.
     async fn adopt_starts(
         &self,
@@ -46,8 +48,8 @@ impl MongoStore {
         let open = |raw: &RawDocument| adoption(raw, policy, now);
         let adopted = self.change_found(STARTS, (without(false), index::DUE), limit, open);
         let adopted = adopted.await?;
-        // Spans that an original has completed need only their partition: the ids of their events
-        // count within the target, which is found by its partition.
+        // Spans that an original has completed need only their key: the ids of their events count
+        // within the target, which is found by its key.
         let missing = limit - usize::try_from(adopted).unwrap_or(limit).min(limit);
         if missing == 0 {
             return Ok(adopted);
@@ -147,7 +149,7 @@ fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<RawD
         Err(_) => now,
     };
     let update = doc! {
-        "$set": { "processing.partition": partition_in(found) },
+        "$set": placed_by(key_in(found)?),
         // Not later than a stop of ours has set it to meanwhile.
         "$min": { "processing.due_at": moment(due_at) },
     };
@@ -156,7 +158,7 @@ fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<RawD
 
 /// The same for a span that is complete.
 fn complete_adoption(found: &RawDocument) -> Option<RawDocumentBuf> {
-    let update = doc! { "$set": { "processing.partition": partition_in(found) } };
+    let update = doc! { "$set": placed_by(key_in(found)?) };
     taking_in(found, &update)
 }
 
@@ -167,12 +169,12 @@ fn taking_in(found: &RawDocument, update: &Document) -> Option<RawDocumentBuf> {
     Some(rawdoc! { "q": condition, "u": update, "hint": "_id_" })
 }
 
-/// The partition of a document by its target; any where the target cannot be read.
-fn partition_in(raw: &RawDocument) -> Bson {
-    let target = raw.get_document("target").ok();
-    let target = target.and_then(|target| decoded(target).ok());
-    let target = target.and_then(|target| read_target(&target).ok());
-    target.map_or(Bson::Int32(0), |target| partition(&target))
+/// The key of a document by its target; where the target cannot be read, one of its own.
+fn key_in(raw: &RawDocument) -> Option<Key> {
+    match target_in(raw) {
+        Some(target) => Some(Key::of(&target)),
+        None => Some(Key::of_unreadable(Identity::of(raw)?.filter().as_bytes())),
+    }
 }
 
 /// The statement that makes one span due by its end, unless it is due otherwise by now.

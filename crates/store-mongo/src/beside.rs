@@ -1,27 +1,36 @@
-//! Whether an original Sampler, or an earlier release of this one, may write beside us.
+//! Whether an original Sampler may write beside us.
 //!
-//! Both rely on unique indexes that know no partitions: one open span of a target, and each event
-//! id once in all. As long as these indexes are there, spans may have no partition yet, and ids
-//! count across targets. They go in a step of their own: see `retire.rs`.
+//! It relies on unique indexes that know no keys: one open span of a target, and each event id once
+//! in all. As long as these indexes are there, spans may have no key yet, and ids count across targets.
+//! They go in a step of their own: see `retire.rs`.
+//!
+//! Events find spans by their keys alone. So before an event is looked at, the spans of its target that
+//! an original has written get their key.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bson::{Bson, Document, doc};
+use bson::raw::{RawBson, RawDocument, RawDocumentBuf, cstr};
+use bson::{Bson, Document, doc, rawdoc};
 use futures_util::TryStreamExt;
-use sampler_domain::Target;
-use sampler_domain::partition::partition_of;
-use sampler_store::StoreError;
+use sampler_domain::{Key, Target};
+use sampler_store::{ReadConcern, StoreError};
 use tracing::info;
 
 use crate::MongoStore;
 use crate::call::{CallError, Link};
+use crate::document::{key_to_bson, target_fields};
 use crate::index;
+use crate::resolve::any_of;
+use crate::unreadable::{Statement, change_each, condition_of, name_of, target_in};
+
+/// Targets whose spans are searched at once. Each is a branch, which the server has to plan.
+const TARGETS_AT_ONCE: usize = 64;
 
 /// The state of other programs that may write beside us.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    /// Whether the indexes are there that an original, or an earlier release, relies on.
+    /// Whether the indexes are there that an original relies on.
     pub(crate) has_original_indexes: AtomicBool,
     /// Whether ids of events are kept as UUID binaries, which some of its drivers make of texts.
     pub(crate) has_uuids: AtomicBool,
@@ -38,14 +47,75 @@ impl Link {
         self.beside.has_uuids.load(Ordering::Acquire)
     }
 
-    /// The partition of a target, as a condition. A span that an original has started has none
-    /// before it is adopted.
-    pub(crate) fn in_partition(&self, target: &Target) -> Bson {
-        let partition = Bson::Int64(i64::from(partition_of(target)));
+    /// The key of a target, as a condition on a span that is found by something else. A span that an
+    /// original has started may have none yet.
+    pub(crate) fn has_key(&self, target: &Target) -> Bson {
+        let key = key_to_bson(Key::of(target));
         if self.is_beside_original() {
-            doc! { "$in": [partition, Bson::Null] }.into()
+            doc! { "$in": [key, Bson::Null] }.into()
         } else {
-            partition
+            key
+        }
+    }
+
+    /// Gives the spans of these targets that an original has written their keys. What it writes
+    /// afterwards meets its own unique indexes.
+    pub(crate) async fn key_originals(
+        &self,
+        targets: impl Iterator<Item = &Target>,
+        concern: ReadConcern,
+    ) -> Result<(), CallError> {
+        if !self.is_beside_original() {
+            return Ok(());
+        }
+        let targets: BTreeSet<&Target> = targets.collect();
+        let mut unkeyed = Vec::new();
+        for some in targets
+            .into_iter()
+            .collect::<Vec<_>>()
+            .chunks(TARGETS_AT_ONCE)
+        {
+            unkeyed.extend(self.unkeyed(some, concern).await?);
+        }
+        let statements: Vec<Statement> = unkeyed.iter().filter_map(|raw| keying(raw)).collect();
+        if statements.is_empty() {
+            return Ok(());
+        }
+        let keyed = change_each(self, &statements).await?;
+        match keyed.failed.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The spans of these targets that have no key.
+    async fn unkeyed(
+        &self,
+        targets: &[&Target],
+        concern: ReadConcern,
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
+        let branch = |target: &&Target| {
+            let mut branch = target_fields(target, "target.");
+            branch.insert("processing.key", Bson::Null);
+            branch
+        };
+        let filter = any_of(targets.iter().map(branch).collect());
+        let found = match concern {
+            ReadConcern::Linearizable => {
+                let found = self.find_linearizable(filter, index::ORIGINAL_TARGET);
+                found.await
+            }
+            ReadConcern::Majority => {
+                let mut options = self.find_options(0, doc! {}, index::ORIGINAL_TARGET);
+                options.batch_size = None;
+                options.projection = Some(doc! { "_id": 1, "target": 1 });
+                self.find(filter, options).await
+            }
+        };
+        match found {
+            // The index was removed, and this program has not noticed yet. Each span had its key before.
+            Err(error) if error.is_no_hint() => Ok(Vec::new()),
+            found => found,
         }
     }
 
@@ -81,8 +151,21 @@ impl Link {
     }
 }
 
+/// The statement that gives a span its key, unless somebody else did.
+fn keying(raw: &RawDocument) -> Option<Statement> {
+    let key = Key::of(&target_in(raw)?);
+    let mut condition = condition_of(raw)?;
+    condition.append(cstr!("processing.key"), RawBson::Null);
+    let update = doc! { "$set": { "processing.key": key_to_bson(key) } };
+    let update = RawDocumentBuf::try_from(&update).ok()?;
+    Some(Statement {
+        name: name_of(raw),
+        statement: rawdoc! { "q": condition, "u": update, "hint": "_id_" },
+    })
+}
+
 impl MongoStore {
-    /// Finds out whether an original Sampler, or an earlier release, may write beside us, and
+    /// Finds out whether an original Sampler may write beside us, and
     /// whether ids of events are kept as UUID binaries, which no unique index tells from their
     /// texts. As long as there are any, each event whose id is a UUID is looked up before it is
     /// kept.

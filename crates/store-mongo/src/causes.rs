@@ -15,13 +15,11 @@ use tracing::error;
 
 use crate::call::CallError;
 use crate::document::{
-    Unreadable, moment, read_integer, read_moment, read_optional_moment, unreadable,
+    Unreadable, key_to_bson, moment, read_integer, read_moment, read_optional_moment, unreadable,
 };
 use crate::entry_document::{ERROR_LEN_MAX, status_in};
 use crate::suspension_document::{read_probe, refusals, under};
-use crate::unreadable::{
-    Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of,
-};
+use crate::unreadable::{Identity, Statement, change_each, condition_of, decoded, key_of, name_of};
 use crate::{MongoStore, index, missing_causes, stale_suspensions};
 
 /// The fields of suspended spans that are read, beside their ids. A span can have half a megabyte.
@@ -335,16 +333,14 @@ fn version_of(raw: &RawDocument) -> Option<i64> {
     read_integer(document.get_document("processing").ok()?, "version").ok()
 }
 
-/// The probe as it is noted with the cause: the span, its shard key, and when it began.
+/// The probe as it is noted with the cause: the span, its key, and when it began.
 fn probed(raw: &RawDocument, now: Timestamp) -> Document {
     let id = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
     let id = id.and_then(|id| id.get("_id").cloned());
-    let (partition, instance) = shard_key_of(raw);
     doc! {
         "span": id,
         "at": moment(now),
-        "partition": partition.map(i64::from),
-        "instance": instance.as_ref().map(Id::as_str),
+        "key": key_of(raw).map(key_to_bson),
     }
 }
 
@@ -363,8 +359,7 @@ fn where_probed(cause: &Document) -> Option<Document> {
     let probed = cause.get_document("probed").ok()?;
     Some(doc! {
         "_id": probed.get("span")?,
-        "processing.partition": probed.get("partition")?,
-        "target.resource_instance_id": probed.get("instance")?,
+        "processing.key": probed.get("key")?,
     })
 }
 

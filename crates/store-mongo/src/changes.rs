@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::raw::RawBsonRef;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
+use sampler_domain::{Change, Changed, Failure, Key, Next, Span, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
 use sampler_store::{ACTS_NAMED, Events, StoreError};
 use tokio::time::Instant;
@@ -16,7 +16,9 @@ use uuid::Uuid;
 
 use crate::MongoStore;
 use crate::call::{CallError, Link};
-use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, partition, planned};
+use crate::document::{
+    executed, id_to_bson, interval, key_to_bson, moment, moment_or_null, planned,
+};
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
 use crate::suspension_document::{skip_mark, suspension};
@@ -61,9 +63,8 @@ impl ChangeWrite {
         let id = ObjectId::new();
         let mut condition = doc! {
             "_id": id_to_bson(&before.id),
-            // The shard key. Workers change only adopted spans, so the partition is set.
-            "processing.partition": partition(&before.target),
-            "target.resource_instance_id": before.target.resource_instance_id.as_str(),
+            // The shard key. Workers change only adopted spans, so it is set.
+            "processing.key": key_to_bson(Key::of(&before.target)),
             "processing.version": before.processing.version,
             "end": moment_or_null(before.end),
             // Postponements and failures leave the version alone, and are to be noted once, too.

@@ -10,10 +10,10 @@ use tracing::error;
 
 use crate::MongoStore;
 use crate::call::take;
-use crate::document::{Unreadable, id_to_bson, moment, read_moment, unreadable};
+use crate::document::{Unreadable, id_to_bson, key_to_bson, moment, read_moment, unreadable};
 use crate::index;
 use crate::spans::span_id;
-use crate::unreadable::{decoded, name_of, shard_key_of};
+use crate::unreadable::{decoded, key_of, name_of};
 
 /// Up to `limit` complete spans that end before the cutoff, in no order.
 pub(crate) async fn completed_before(
@@ -69,17 +69,13 @@ pub(crate) async fn remove(store: &MongoStore, finished: &[Finished]) -> Result<
 
 /// The statement that removes a span if it is complete.
 fn removal(finished: &Finished) -> Result<RawDocumentBuf, bson::error::Error> {
-    let partition = finished.partition.map(i64::from);
-    let mut condition = doc! {
+    let condition = doc! {
         "_id": id_to_bson(&finished.id),
-        "processing.partition": partition.map_or(Bson::Null, Bson::from),
+        "processing.key": finished.key.map_or(Bson::Null, key_to_bson),
         "processing.complete": true,
         // A list of objects would match the condition on its members, too.
         "$expr": { "$eq": [{ "$type": "$processing" }, "object"] },
     };
-    if let Some(instance) = &finished.instance {
-        condition.insert("target.resource_instance_id", instance.as_str());
-    }
     RawDocumentBuf::try_from(&doc! { "q": condition, "limit": 1, "hint": "_id_" })
 }
 
@@ -100,12 +96,8 @@ fn completed(raw: &RawDocument, cutoff: Timestamp) -> Result<Finished, Unreadabl
             .get_bool("complete")
             .is_ok_and(|complete| complete)
     {
-        let (partition, instance) = shard_key_of(raw);
-        Ok(Finished {
-            id,
-            partition,
-            instance,
-        })
+        let key = key_of(raw);
+        Ok(Finished { id, key })
     } else {
         Err(unreadable(
             "processing",

@@ -7,7 +7,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    ClientId, Id, Interval, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
+    ClientId, Id, Interval, Key, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
     SpanId, Target, Timestamp,
 };
 use sampler_store::NewSpan;
@@ -87,6 +87,7 @@ struct OpenProcessing {
     version: i32,
     due_at: i64,
     partition: i32,
+    key: Binary,
 }
 
 #[derive(Serialize)]
@@ -95,13 +96,13 @@ pub(crate) struct OpenInterval {
     pub(crate) end: i64,
 }
 
-/// The document of a span that is opened, in the partition of its target.
+/// The document of a span that is opened, under the key of its target.
 ///
 /// # Errors
 /// If a name of the provider contains what BSON does not allow.
 pub(crate) fn open_span_document(
     new: &NewSpan,
-    partition: u32,
+    key: Key,
 ) -> Result<RawDocumentBuf, bson::error::Error> {
     let span = &new.span;
     let target = &span.target;
@@ -130,7 +131,8 @@ pub(crate) fn open_span_document(
             last_change_at: new.now.as_millis(),
             version: 1,
             due_at: new.due_at.as_millis(),
-            partition: partition_as_i32(partition),
+            partition: partition_as_i32(key.partition()),
+            key: key_as_binary(key),
         },
         start_dedup_id: span.start_id.as_ref().map(Id::as_str),
         start_client: span.start_client.as_ref().map(ClientId::as_str),
@@ -157,8 +159,24 @@ pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
     timestamp.map_or(Bson::Null, moment)
 }
 
-pub(crate) fn partition(target: &Target) -> Bson {
-    Bson::Int32(partition_number(target))
+/// A key as it is kept.
+pub(crate) fn key_to_bson(key: Key) -> Bson {
+    Bson::Binary(key_as_binary(key))
+}
+
+pub(crate) fn key_as_binary(key: Key) -> Binary {
+    Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: key.bytes().to_vec(),
+    }
+}
+
+/// The members of `processing` that follow from the key: itself, and the partition.
+pub(crate) fn placed_by(key: Key) -> Document {
+    doc! {
+        "processing.partition": partition_as_i32(key.partition()),
+        "processing.key": key_to_bson(key),
+    }
 }
 
 pub(crate) fn partition_number(target: &Target) -> i32 {

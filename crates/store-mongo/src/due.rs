@@ -12,17 +12,16 @@ use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 use mongodb::options::FindOptions;
-use sampler_domain::partition::partition_of;
-use sampler_domain::{Span, Timestamp};
+use sampler_domain::{Key, Span, Timestamp};
 use sampler_store::{DuePages, DueQuery, StoreError};
 use tracing::info;
 
 use crate::MongoStore;
 use crate::call::{CallError, Link, hint, take_spans};
-use crate::document::{has_failed, moment, partition};
+use crate::document::{has_failed, moment, placed_by};
 use crate::index;
 use crate::unreadable::{
-    Statement, change_each, condition_of, name_of, postpone_unreadable, shard_key_of, span_in,
+    Statement, change_each, condition_of, key_of, name_of, postpone_unreadable, span_in,
 };
 
 /// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
@@ -77,7 +76,7 @@ impl Search {
                 Err(problem) => unreadable.push((document, problem)),
             }
         }
-        move_to_partition(&self.link, &misplaced).await;
+        move_to_key(&self.link, &misplaced).await;
         postpone_unreadable(&self.link, unreadable, self.now).await;
         Ok(Some(spans))
     }
@@ -101,17 +100,16 @@ impl Search {
     }
 }
 
-/// Whether a span has a wrong partition: it was adopted before its target could be read, and its
+/// Whether a span has a wrong key, or none: it was adopted before its target could be read, and its
 /// target was corrected since. No other statement would find it.
 fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
-    let (partition, _) = shard_key_of(document);
-    partition != Some(partition_of(&span.target))
+    key_of(document) != Some(Key::of(&span.target))
 }
 
-/// Corrects the partitions of spans. The next search finds them there.
-async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
+/// Corrects the keys and partitions of spans. The next search finds them there.
+async fn move_to_key(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     let statement = |(document, span): &(RawDocumentBuf, Span)| {
-        let update = doc! { "$set": { "processing.partition": partition(&span.target) } };
+        let update = doc! { "$set": placed_by(Key::of(&span.target)) };
         let update = RawDocumentBuf::try_from(&update).ok()?;
         let condition = condition_of(document)?;
         Some(Statement {

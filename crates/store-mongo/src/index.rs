@@ -1,7 +1,8 @@
 //! The indexes on spans, by name.
 //!
-//! Each unique one begins with what a sharded collection is divided by, `processing.partition` and
-//! `target.resource_instance_id`: MongoDB keeps no other exact across shards.
+//! Each unique one begins with what a sharded collection is divided by, `processing.key`: MongoDB keeps
+//! no other exact across shards. It has the 16 bytes of the key in place of six ids of some 36 each.
+//! A span of an original has no key at first, and is in none of them.
 
 use std::time::Duration;
 
@@ -30,6 +31,10 @@ pub(crate) const COMPLETE: &str = "search_complete";
 pub(crate) const LIST_ORGANIZATION: &str = "list_organization";
 /// The spans of a resource, by their starts.
 pub(crate) const LIST_RESOURCE: &str = "list_resource";
+/// The spans of an instance, by a hash of 8 bytes.
+pub(crate) const LIST_INSTANCE: &str = "list_instance";
+/// The shard key alone. Only a sharded collection has it: MongoDB wants an index that is not partial.
+pub(crate) const SHARD_KEY: &str = "shard_key";
 
 /// The entries of a span, in the order in which they were planned.
 pub(crate) const OF_SPAN: &str = "of_span";
@@ -53,31 +58,37 @@ pub(crate) const AUDIT: &str = "by_at";
 pub(crate) const AUDIT_WHO: &str = "by_who";
 pub(crate) const AUDIT_SPAN: &str = "by_span";
 
-/// The indexes of an original that know no partitions.
+/// The indexes of an original that know no keys.
 pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
 pub(crate) const ORIGINAL_START: &str = "unique_start_dedup_id";
 pub(crate) const ORIGINAL_STOP: &str = "unique_end_dedup_id";
 /// Spans that an original has stopped and that are not complete.
 pub(crate) const ORIGINAL_STOPPED: &str = "search_end_is_set";
 
-/// The unique indexes that an original relies on. While one of them is there, an original, or an
-/// earlier release of ours, may write.
+/// The unique indexes that an original relies on. While one of them is there, it may write.
 pub(crate) const OF_ORIGINAL_EVENTS: [&str; 3] = [ORIGINAL_TARGET, ORIGINAL_START, ORIGINAL_STOP];
 
-/// All indexes that an original or an earlier release has made and that nothing of this release
-/// needs once they have gone.
-pub(crate) const RETIRED: [&str; 6] = [
+/// All indexes that an original has made and that nothing needs once it has gone.
+pub(crate) const RETIRED: [&str; 5] = [
     ORIGINAL_TARGET,
     ORIGINAL_START,
     ORIGINAL_STOP,
     "search_processing",
     ORIGINAL_STOPPED,
-    "previous_end",
 ];
 
-/// The shard key. Both fields follow from the target, so a span never moves.
+/// The shard key. It follows from the target, so a span never moves.
 pub(crate) fn shard_key() -> Document {
-    doc! { "processing.partition": 1, "target.resource_instance_id": 1 }
+    doc! { "processing.key": 1 }
+}
+
+/// The index that a collection is sharded by.
+pub(crate) fn shard_key_index() -> Index {
+    Index {
+        name: SHARD_KEY,
+        keys: shard_key(),
+        options: IndexOptions::default(),
+    }
 }
 
 /// One index: its name, its keys and its options.
@@ -89,7 +100,7 @@ pub(crate) struct Index {
 }
 
 /// The indexes of this release.
-pub(crate) fn indexes() -> [Index; 10] {
+pub(crate) fn indexes() -> [Index; 11] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -114,7 +125,7 @@ pub(crate) fn indexes() -> [Index; 10] {
         Index {
             name: SPAN,
             keys: of_target(doc! { "end": 1, "target.correlation_id": 1 }),
-            options: IndexOptions::builder().unique(true).build(),
+            options: unique_partial(doc! { "processing.key": { "$exists": true } }),
         },
         Index {
             name: START,
@@ -148,8 +159,13 @@ pub(crate) fn indexes() -> [Index; 10] {
             keys: by_partition(complete),
             options: partial(doc! { "processing.complete": true }),
         },
-        // None of their keys ever changes, so they cost starts alone. Spans of an instance are found by
-        // the index of spans.
+        // None of their keys ever changes, so they cost starts alone. An instance has few spans, so the
+        // server sorts them.
+        Index {
+            name: LIST_INSTANCE,
+            keys: doc! { "target.resource_instance_id": "hashed" },
+            options: IndexOptions::default(),
+        },
         Index {
             name: LIST_ORGANIZATION,
             keys: doc! { "target.organization_id": 1, "start": 1, "_id": 1 },
@@ -261,18 +277,9 @@ pub(crate) fn confirmation_indexes() -> [Index; 2] {
     ]
 }
 
-/// Keys within a target: the shard key, the other five fields of the target, and these.
+/// Keys within a target: its key, and these.
 fn of_target(keys: Document) -> Document {
     let mut all = shard_key();
-    for name in [
-        "organization_id",
-        "space_id",
-        "consumer_id",
-        "resource_id",
-        "plan_id",
-    ] {
-        all.insert(format!("target.{name}"), 1);
-    }
     all.extend(keys);
     all
 }
@@ -298,7 +305,7 @@ mod tests {
         }
         let global = doc! { "start_dedup_id": 1 };
         assert!(!fits_shard_key(&global, &shard_key()));
-        let turned = doc! { "target.resource_instance_id": 1, "processing.partition": 1, "a": 1 };
+        let turned = doc! { "end": 1, "processing.key": 1 };
         assert!(!fits_shard_key(&turned, &shard_key()));
     }
 
@@ -310,7 +317,7 @@ mod tests {
             fits_shard_key(&index.keys, &shard_key())
                 && index.options.partial_filter_expression.is_none()
         };
-        assert!(indexes().iter().any(serves));
+        assert!(serves(&shard_key_index()));
     }
 
     /// The guid of a usage is unique within its shard, and all entries of a span lie on one.

@@ -165,7 +165,7 @@ impl Ledger for MongoStore {
         // A span that an original completed before it was adopted has no entries.
         let of_ours = finished
             .iter()
-            .filter_map(|span| Some((span.partition?, span)));
+            .filter_map(|span| Some((span.key?.partition(), span)));
         let of_ours: Vec<(u32, &Finished)> = of_ours.collect();
         // No more at once than the group has room for.
         for some in of_ours.chunks(EXPIRIES_AT_ONCE) {

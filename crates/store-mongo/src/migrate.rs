@@ -91,10 +91,7 @@ pub enum MigrationError {
     )]
     OriginalIndexes,
     /// The collection is sharded otherwise.
-    #[error(
-        "the collection is sharded by {0}, and not by processing.partition and \
-         target.resource_instance_id"
-    )]
+    #[error("the collection is sharded by {0}, and not by processing.key")]
     OtherShardKey(String),
     /// The store gave no answer.
     #[error("the indexes could not be made")]
@@ -202,7 +199,7 @@ fn unreachable(error: CallError) -> MigrationError {
 }
 
 /// Makes one index. On a large collection that takes a while, so there is no time limit.
-async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
+pub(crate) async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
     let Index {
         name,
         keys,

@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
-use sampler_domain::{EventId, Span, SpanId, Target, Timestamp};
+use sampler_domain::{EventId, Key, Span, SpanId, Target, Timestamp};
 use sampler_store::{Lookup, ReadConcern, StoreError};
 use tracing::error;
 
 use crate::call::{CallError, Link};
 use crate::document::{
-    OPEN, as_uuid, id_from_bson, id_to_bson, read_event_id, read_target, target_fields,
+    OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, read_event_id, read_target,
 };
 use crate::unreadable::{Identity, decoded, name_of, span_in};
 use crate::{document, index};
@@ -24,20 +24,15 @@ pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
 pub(crate) type ByEvent = HashMap<(Target, String), RawDocumentBuf>;
 
 impl Link {
-    /// The condition that a span has this target, field by field, as the indexes have them.
-    pub(crate) fn of_target(&self, target: &Target) -> Document {
-        let mut filter = doc! { "processing.partition": self.in_partition(target) };
-        filter.extend(target_fields(target, "target."));
-        filter
-    }
-
     /// The condition that a span has the shard key of this target.
     pub(crate) fn shard_key_filter(&self, target: &Target) -> Document {
-        doc! {
-            "processing.partition": self.in_partition(target),
-            "target.resource_instance_id": target.resource_instance_id.as_str(),
-        }
+        doc! { "processing.key": self.has_key(target) }
     }
+}
+
+/// The condition that a span is one of this target, as the indexes have it.
+fn of_target(target: &Target) -> Document {
+    doc! { "processing.key": key_to_bson(Key::of(target)) }
 }
 
 /// A span of a target as the index of spans has it: by its end and its `correlation_id`.
@@ -66,7 +61,7 @@ pub(crate) async fn by_target<'a>(
     concern: ReadConcern,
 ) -> Result<ByTarget, CallError> {
     let branch = |span: SpanOf<'_>| {
-        let mut branch = link.of_target(span.target);
+        let mut branch = of_target(span.target);
         branch.insert("end", span.end);
         branch.insert("target.correlation_id", span.correlation_id);
         branch
@@ -90,7 +85,7 @@ async fn not_ended(
     moment: Timestamp,
     concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
-    let mut later = link.of_target(target);
+    let mut later = of_target(target);
     later.insert("end", doc! { "$gt": document::moment(moment) });
     let options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
     let later = link.find(later, options).await?;
@@ -105,6 +100,7 @@ pub(crate) async fn look_up(
     by: &Lookup,
     concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
+    link.key_originals(std::iter::once(target), concern).await?;
     let (field, id) = match by {
         Lookup::StartedBy(id) => ("start_dedup_id", id),
         Lookup::StoppedBy(id) => ("end_dedup_id", id),
@@ -117,7 +113,7 @@ pub(crate) async fn look_up(
 }
 
 /// The condition that one of these is met. One alone is no alternative, which the server plans sooner.
-fn any_of(mut branches: Vec<Document>) -> Document {
+pub(crate) fn any_of(mut branches: Vec<Document>) -> Document {
     if branches.len() == 1 {
         return branches.remove(0);
     }
@@ -157,7 +153,7 @@ pub(crate) async fn by_event_id<'a>(
         let text = Some(Bson::from(id.as_str()));
         let binary = as_uuid(id.as_str()).filter(|_| link.has_uuids());
         let forms: Vec<Bson> = [text, binary].into_iter().flatten().collect();
-        let mut branch = link.of_target(target);
+        let mut branch = of_target(target);
         branch.insert(field, doc! { "$in": forms });
         branch
     };

@@ -1,8 +1,8 @@
 //! The step that ends a migration: the indexes of an original go, and with them the rule that an
 //! event id counts across targets.
 //!
-//! An operator must declare that no original and no earlier release writes any more. Two conditions
-//! are checked: each span has its partition, and no event id is a UUID binary, which the indexes of
+//! An operator must declare that no original writes any more. Two conditions
+//! are checked: each span has its partition, and with it its key, and no event id is a UUID binary, which the indexes of
 //! this release do not distinguish from its text.
 
 use bson::{Bson, doc};
@@ -24,7 +24,7 @@ pub enum Retired {
 }
 
 impl MongoStore {
-    /// Removes the indexes of an original Sampler and of earlier releases, unless something still
+    /// Removes the indexes of an original Sampler, unless something still
     /// needs them. It may be asked again at any time, and by many programs at once.
     ///
     /// # Errors

@@ -1,16 +1,20 @@
 //! Setting up a sharded collection, through a router.
 //!
-//! The collection of spans is divided by partition and instance, that of usages by partition and span,
-//! and both are split where a partition begins. The partitions are spread evenly over the shards, in order, so that the ranges into which writes are
-//! gathered ([`range_of`]) are what lies on one shard.
+//! The collection of spans is divided by the key of the target, that of usages by partition and span,
+//! and both are split where a partition begins: the first bits of a key are its partition. The partitions
+//! are spread evenly over the shards, in order, so that the ranges into which writes are gathered
+//! ([`range_of`]) are what lies on one shard.
 
 use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
+use sampler_domain::Key;
 use sampler_domain::partition::{PARTITIONS, range_of};
 use tracing::{info, warn};
 
 use crate::call::{CallError, Link};
+use crate::document::key_to_bson;
 use crate::index::{self, ledger_shard_key, shard_key};
+use crate::migrate::make_index;
 use crate::{MigrationError, MongoStore};
 
 impl MongoStore {
@@ -36,12 +40,13 @@ impl MongoStore {
                 shards, ranges, "SAMPLER_SHARDS is not the number of shards"
             );
         }
+        make_index(&self.link, index::shard_key_index()).await?;
         self.shard_one(&self.link, shard_key(), &shards).await?;
         self.shard_one(&self.usages, ledger_shard_key(), &shards)
             .await
     }
 
-    /// Shards a collection by this key, which begins with the partition, unless it is sharded already.
+    /// Shards a collection by this key, in which partitions are ranges, unless it is sharded already.
     async fn shard_one(
         &self,
         link: &Link,
@@ -130,9 +135,12 @@ fn failed(error: CallError) -> MigrationError {
 
 /// The commands that split a collection where partitions begin, and spread these over the shards.
 fn division(namespace: &str, key: &Document, shards: &[String]) -> Vec<Document> {
+    let first = |partition| match *key == shard_key() {
+        true => key_to_bson(Key::first_of(partition)),
+        false => Bson::from(i64::from(partition)),
+    };
     let begin = |partition: u32| -> Document {
-        let values = std::iter::once(Bson::from(i64::from(partition)));
-        let values = values.chain(std::iter::repeat(Bson::MinKey));
+        let values = std::iter::once(first(partition)).chain(std::iter::repeat(Bson::MinKey));
         key.keys().cloned().zip(values).collect()
     };
     let split = |partition| doc! { "split": namespace, "middle": begin(partition) };

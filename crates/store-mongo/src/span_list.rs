@@ -8,7 +8,6 @@
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
-use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{Id, SpanId, SpanState, Timestamp};
 use sampler_store::{ListedSpan, SpanPage, SpanPosition, SpanQuery, StoreError};
 use tracing::error;
@@ -118,11 +117,9 @@ impl MongoStore {
     /// A page of the spans of an instance: few, as a rule. The server sorts them.
     async fn list_instance(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
         let mut conditions = filter(query);
-        let partition = match query.target.target() {
-            Some(target) => self.link.in_partition(&target),
-            None => self.any_partition(),
-        };
-        conditions.insert("processing.partition", partition);
+        if let Some(target) = query.target.target() {
+            conditions.insert("processing.key", self.link.has_key(&target));
+        }
         // Numbers alone.
         let to = query.to.unwrap_or(Timestamp::MAX);
         let bound = if query.to.is_some() { "$lt" } else { "$lte" };
@@ -137,17 +134,12 @@ impl MongoStore {
         }
         conditions.insert("$and", all);
         let sort = doc! { "start": -1, "_id": -1 };
-        let mut options = self.link.find_options(query.limit, sort, index::SPAN);
+        let mut options = self
+            .link
+            .find_options(query.limit, sort, index::LIST_INSTANCE);
         options.allow_disk_use = Some(true);
         let found = self.link.found(conditions, options, query.limit).await?;
         Ok(self.page(query, &found, None))
-    }
-
-    /// All partitions, and none where a span of an original may have none.
-    fn any_partition(&self) -> Bson {
-        let all = (0..PARTITIONS).map(|each| Bson::Int64(i64::from(each)));
-        let none = self.link.is_beside_original().then_some(Bson::Null);
-        doc! { "$in": all.chain(none).collect::<Vec<_>>() }.into()
     }
 
     /// The page of these documents that are in the queried state. It may end with a window.

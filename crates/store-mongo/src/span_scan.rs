@@ -6,12 +6,12 @@ use bson::{Document, RawDocumentBuf, doc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 use mongodb::options::FindOptions;
-use sampler_domain::Id;
+use sampler_domain::Key;
 use sampler_store::{SpanKey, SpanKeys};
 
 use crate::MongoStore;
 use crate::call::{CallError, Link, hint, take};
-use crate::document::{id_from_bson, member, read_target};
+use crate::document::{id_from_bson, key_to_bson, member, read_target};
 use crate::index;
 use crate::unreadable::decoded;
 
@@ -30,14 +30,14 @@ enum Scan {
 pub(crate) fn spans_of(
     store: &MongoStore,
     partition: u32,
-    from: Option<&Id>,
+    from: Option<Key>,
     page: usize,
 ) -> SpanKeys {
-    let mut filter = doc! { "processing.partition": i64::from(partition) };
-    if let Some(from) = from {
-        let from = doc! { "$gte": from.as_str() };
-        filter.insert("target.resource_instance_id", from);
-    }
+    let from = from.unwrap_or(Key::first_of(partition));
+    let range = doc! {
+        "$gte": key_to_bson(from), "$lte": key_to_bson(Key::last_of(partition)),
+    };
+    let filter = doc! { "processing.key": range };
     let link = store.link.clone();
     let next = move |scan| {
         let link = link.clone();
@@ -72,7 +72,7 @@ async fn next_page(
 async fn open(link: &Link, filter: Document, page: usize) -> Result<Cursor<Document>, CallError> {
     let options = FindOptions::builder()
         .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
-        .sort(doc! { "processing.partition": 1, "target.resource_instance_id": 1 })
+        .sort(doc! { "processing.key": 1 })
         .projection(doc! { "_id": 1, "target": 1 })
         .hint(hint(index::SPAN))
         .max_time(SCAN_TIME)

@@ -9,24 +9,19 @@ use bson::raw::{RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
-use sampler_domain::partition::partition_of;
-use sampler_domain::{EventId, Span, StartEvent, Target, Timestamp};
+use sampler_domain::{EventId, Key, Span, StartEvent, Target, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{NewSpan, ReadConcern, StartOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{OPEN, moment, open_span_document, read_moment, read_target};
+use crate::document::{OPEN, key_to_bson, moment, open_span_document, read_moment};
 use crate::index;
 use crate::resolve::{SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable};
-use crate::unreadable::decoded;
+use crate::unreadable::{decoded, key_of};
 
 /// How many spans one search may find for each start. If it finds more, each start gets its own search.
 const SPANS_EACH: usize = 4;
-
-/// Starts that share a branch of the search for conflicts. A branch costs the server some 30 µs to
-/// plan; but within a branch it tries each partition with each instance, for 1 to 2 µs each.
-const STARTS_IN_BRANCH: usize = 4;
 
 /// How many such searches run at the same time. Others need connections, too.
 const SEARCHES_AT_ONCE: usize = 16;
@@ -50,7 +45,7 @@ pub(crate) struct StartWriter {
 #[derive(Debug)]
 pub(crate) struct StartWrite {
     new: NewSpan,
-    partition: u32,
+    key: Key,
     document: RawDocumentBuf,
 }
 
@@ -58,14 +53,10 @@ impl StartWrite {
     /// # Errors
     /// If the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
-        let partition = partition_of(&new.span.target);
-        let document = open_span_document(&new, partition)
-            .map_err(|error| StoreError::Refused(Box::new(error)))?;
-        Ok(Self {
-            new,
-            partition,
-            document,
-        })
+        let key = Key::of(&new.span.target);
+        let document =
+            open_span_document(&new, key).map_err(|error| StoreError::Refused(Box::new(error)))?;
+        Ok(Self { new, key, document })
     }
 
     fn id(&self) -> Option<&EventId> {
@@ -109,6 +100,10 @@ impl GroupWriter for StartWriter {
     /// and the insert need not be one operation: two starts of a target that are in flight together
     /// have no order. A single start does both in one statement, which saves a command.
     async fn send(&self, batch: &[Arc<StartWrite>], send_by: Instant) -> CommandResult<Self> {
+        let targets = batch.iter().map(|write| &write.new.span.target);
+        self.link
+            .key_originals(targets, ReadConcern::Majority)
+            .await?;
         let ids = batch.iter().filter_map(|write| write.id());
         let kept_as_uuids = kept_as_uuids(&self.link, "start_dedup_id", ids).await?;
         if let [write] = batch
@@ -158,6 +153,10 @@ impl GroupWriter for StartWriter {
         batch: &[Arc<StartWrite>],
     ) -> Result<Vec<Resolution<StartOutcome>>, CallError> {
         let spans = || batch.iter().map(|write| &write.new.span);
+        let targets = spans().map(|span| &span.target);
+        self.link
+            .key_originals(targets, ReadConcern::Linearizable)
+            .await?;
         let open = spans().map(|span| SpanOf::open(&span.target));
         let open = by_target(&self.link, open, ReadConcern::Linearizable).await?;
         let events = batch.iter().filter_map(|write| {
@@ -220,7 +219,10 @@ impl StartWriter {
         send_by: Instant,
     ) -> Result<Option<WriteResult<StartOutcome, CallError>>, CallError> {
         let statement = doc! {
-            "q": self.filter_of_one(&write.new.span),
+            "q": {
+                "processing.key": key_to_bson(write.key),
+                "end": ends_after_start(&write.new.span),
+            },
             "upsert": true,
             "hint": index::SPAN,
         };
@@ -255,74 +257,38 @@ impl StartWriter {
         } else {
             self.search_each(&starts).await?
         };
-        let mut by_target: HashMap<Target, Vec<Conflict>> = HashMap::new();
-        for document in found.iter().filter_map(|raw| decoded(raw).ok()) {
-            let target = document.get_document("target").ok();
-            let target = target.and_then(|target| read_target(target).ok());
-            if let (Some(target), Some(found)) = (target, read_conflict(&document)) {
-                by_target.entry(target).or_default().push(found);
+        let mut by_key: HashMap<Key, Vec<Conflict>> = HashMap::new();
+        for raw in &found {
+            let document = decoded(raw).ok();
+            let found = document.and_then(|document| read_conflict(&document));
+            if let (Some(key), Some(found)) = (key_of(raw), found) {
+                by_key.entry(key).or_default().push(found);
             }
         }
         let conflict = |write: &Arc<StartWrite>| {
-            let span = &write.new.span;
-            let of_target = by_target
-                .get(&span.target)
-                .filter(|_| !write.new.may_overlap)?;
-            let later = |found: &&Conflict| **found > Conflict::EndsAt(span.start);
+            let of_target = by_key.get(&write.key).filter(|_| !write.new.may_overlap)?;
+            let later = |found: &&Conflict| **found > Conflict::EndsAt(write.new.span.start);
             of_target.iter().filter(later).max().copied()
         };
         Ok(batch.iter().map(conflict).collect())
     }
 
-    /// The documents that conflict with any of the starts.
+    /// The keys and ends of spans of these targets that are open, or end after the earliest of the
+    /// starts. For each target that is one short range of the index, which has all that is read.
     async fn search(
         &self,
         starts: &[&StartWrite],
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let mut starts = starts.to_vec();
-        // Starts of one partition share a branch, if they can.
-        starts.sort_by_key(|start| start.partition);
-        let branches = starts.chunks(STARTS_IN_BRANCH);
-        let mut branches: Vec<Document> = branches.map(|some| self.filter_of_some(some)).collect();
-        let filter = if branches.len() == 1 {
-            branches.remove(0)
-        } else {
-            doc! { "$or": branches }
-        };
-        let mut options = self.link.find_options(limit, doc! {}, index::SPAN);
-        options.projection = Some(doc! { "_id": 0, "target": 1, "end": 1 });
-        self.link.find(filter, options).await
-    }
-
-    /// Matches spans that are open, or end after the earliest of these starts, and whose target has
-    /// each field in common with one of these targets: the spans of the targets, and hardly any others.
-    /// Each field must be named. Otherwise the server steps over all targets with the same instance.
-    fn filter_of_some(&self, starts: &[&StartWrite]) -> Document {
-        if let [start] = starts {
-            return self.filter_of_one(&start.new.span);
-        }
-        let partitions = different(starts.iter().map(|start| start.partition));
-        let mut partitions: Vec<Bson> = partitions
-            .map(|partition| i64::from(partition).into())
-            .collect();
-        if self.link.is_beside_original() {
-            partitions.push(Bson::Null);
-        }
-        let mut filter = doc! { "processing.partition": one_of(partitions) };
-        let spans = || starts.iter().map(|start| &start.new.span);
-        let targets: Vec<_> = spans().map(|span| span.target.fields()).collect();
-        for (place, name) in Target::FIELDS.into_iter().enumerate() {
-            let ids = different(targets.iter().map(|fields| fields[place].1.as_str()));
-            filter.insert(
-                format!("target.{name}"),
-                one_of(ids.map(Bson::from).collect()),
-            );
-        }
-        if let Some(earliest) = spans().min_by_key(|span| span.start) {
+        let keys: Vec<Bson> = starts.iter().map(|start| key_to_bson(start.key)).collect();
+        let mut filter = doc! { "processing.key": { "$in": keys } };
+        let spans = starts.iter().map(|start| &start.new.span);
+        if let Some(earliest) = spans.min_by_key(|span| span.start) {
             filter.insert("end", ends_after_start(earliest));
         }
-        filter
+        let mut options = self.link.find_options(limit, doc! {}, index::SPAN);
+        options.projection = Some(doc! { "_id": 0, "processing.key": 1, "end": 1 });
+        self.link.find(filter, options).await
     }
 
     /// The same with one search for each start, of at most one document.
@@ -339,31 +305,6 @@ impl StartWriter {
             all.extend(found?);
         }
         Ok(all)
-    }
-
-    /// Matches the spans of the target that are open, or end after this one starts. They are one range
-    /// of the index.
-    fn filter_of_one(&self, span: &Span) -> Document {
-        let mut filter = self.link.of_target(&span.target);
-        filter.insert("end", ends_after_start(span));
-        filter
-    }
-}
-
-/// Each value once, in their order.
-fn different<T: Ord>(values: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-    let mut values: Vec<T> = values.collect();
-    values.sort_unstable();
-    values.dedup();
-    values.into_iter()
-}
-
-/// The condition that a field has one of these values.
-fn one_of(mut values: Vec<Bson>) -> Bson {
-    if values.len() == 1 {
-        values.remove(0)
-    } else {
-        doc! { "$in": values }.into()
     }
 }
 

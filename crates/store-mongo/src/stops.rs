@@ -6,19 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use sampler_domain::partition::partition_of;
-use sampler_domain::{Span, StopEvent, Target};
+use sampler_domain::{Key, Span, StopEvent, Target};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{NewStop, ReadConcern, StopOutcome};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{OPEN, moment};
+use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
 use crate::resolve::{SpanOf, by_event_id, by_target, kept_as_uuids, readable};
-
-/// Bytes of the condition of a stop beside the ids of its target.
-const CONDITION_BYTES: usize = 400;
 
 /// Sets the ends of open spans.
 #[derive(Debug)]
@@ -26,20 +22,20 @@ pub(crate) struct StopWriter {
     link: Link,
 }
 
-/// A stop, and the update that makes it. The index of spans refuses the same update a second time,
+/// A stop, and the statement that makes it. The index of spans refuses the same update a second time,
 /// because the target has a span with this end and `correlation_id` then.
 #[derive(Debug)]
 pub(crate) struct StopWrite {
     event: StopEvent,
     correlation_id: String,
-    update: RawDocumentBuf,
+    statement: RawDocumentBuf,
 }
 
 impl StopWrite {
     pub(crate) fn new(new: NewStop) -> Self {
         let correlation_id = new.correlation_id.to_string();
         Self {
-            update: update(&new, &correlation_id),
+            statement: statement(&new, &correlation_id),
             event: new.event,
             correlation_id,
         }
@@ -49,6 +45,22 @@ impl StopWrite {
     fn event(&self) -> Option<(Target, String)> {
         let id = self.event.id.as_ref()?.as_str().to_owned();
         Some((self.event.target.clone(), id))
+    }
+}
+
+/// Ends the open span of the target. Whether the stop lies before the start is part of the condition,
+/// so no race can leave a span that ends before it starts.
+fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
+    let event = &new.event;
+    rawdoc! {
+        "q": {
+            "processing.key": key_as_binary(Key::of(&event.target)),
+            "end": RawBson::Null,
+            "target.correlation_id": OPEN,
+            "start": { "$lte": event.timestamp.as_millis() },
+        },
+        "u": update(new, correlation_id),
+        "hint": index::SPAN,
     }
 }
 
@@ -78,36 +90,6 @@ impl StopWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
     }
-
-    /// Ends the open span of the target. Whether the stop lies before the start is part of the
-    /// condition, so no race can leave a span that ends before it starts.
-    fn statement(&self, write: &StopWrite) -> RawDocumentBuf {
-        let target = &write.event.target;
-        let end = write.event.timestamp.as_millis();
-        let partition = i64::from(partition_of(target));
-        let partition = if self.link.is_beside_original() {
-            RawBson::Document(rawdoc! { "$in": [partition, RawBson::Null] })
-        } else {
-            RawBson::Int64(partition)
-        };
-        rawdoc! {
-            // Field by field, not as a sub-document: that is what the index serves.
-            "q": {
-                "processing.partition": partition,
-                "target.organization_id": target.organization_id.as_str(),
-                "target.space_id": target.space_id.as_str(),
-                "target.consumer_id": target.consumer_id.as_str(),
-                "target.resource_id": target.resource_id.as_str(),
-                "target.plan_id": target.plan_id.as_str(),
-                "target.resource_instance_id": target.resource_instance_id.as_str(),
-                "target.correlation_id": OPEN,
-                "end": RawBson::Null,
-                "start": { "$lte": end },
-            },
-            "u": write.update.clone(),
-            "hint": index::SPAN,
-        }
-    }
 }
 
 #[async_trait]
@@ -117,14 +99,7 @@ impl GroupWriter for StopWriter {
     type Failure = CallError;
 
     fn size(write: &StopWrite) -> usize {
-        let target: usize = write
-            .event
-            .target
-            .fields()
-            .iter()
-            .map(|(_, id)| id.as_str().len())
-            .sum();
-        write.update.as_bytes().len() + target + CONDITION_BYTES
+        write.statement.as_bytes().len()
     }
 
     fn execution_limit(&self) -> Duration {
@@ -143,6 +118,10 @@ impl GroupWriter for StopWriter {
     }
 
     async fn send(&self, batch: &[Arc<StopWrite>], send_by: Instant) -> CommandResult<Self> {
+        let targets = batch.iter().map(|write| &write.event.target);
+        self.link
+            .key_originals(targets, ReadConcern::Majority)
+            .await?;
         let ids = batch.iter().filter_map(|write| write.event.id.as_ref());
         let kept_as_uuids = kept_as_uuids(&self.link, "end_dedup_id", ids).await?;
         let is_free = |write: &&Arc<StopWrite>| {
@@ -152,11 +131,11 @@ impl GroupWriter for StopWriter {
                     .is_some_and(|event| kept_as_uuids.contains(&event))
         };
         let free = batch.iter().filter(is_free);
-        let free: Vec<RawDocumentBuf> = free.map(|write| self.statement(write)).collect();
+        let free: Vec<&RawDocumentBuf> = free.map(|write| &write.statement).collect();
         if free.is_empty() {
             return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
         }
-        let updated = self.link.update(&free, send_by).await?;
+        let updated = self.link.update(free.iter().copied(), send_by).await?;
         let elsewhere = Some(&StopOutcome::IdTakenElsewhere);
         let updated = updated.write_results(free.len(), |_| StopOutcome::Ended, elsewhere);
         let mut updated = updated.into_iter();
@@ -174,6 +153,10 @@ impl GroupWriter for StopWriter {
         &self,
         batch: &[Arc<StopWrite>],
     ) -> Result<Vec<Resolution<StopOutcome>>, CallError> {
+        let targets = batch.iter().map(|write| &write.event.target);
+        self.link
+            .key_originals(targets, ReadConcern::Linearizable)
+            .await?;
         let either = batch.iter().flat_map(|write| {
             let target = &write.event.target;
             let ended = SpanOf {

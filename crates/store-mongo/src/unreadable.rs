@@ -9,16 +9,17 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bson::raw::{RawDocument, RawDocumentBuf, cstr};
+use bson::raw::{RawBinaryRef, RawDocument, RawDocumentBuf, cstr};
+use bson::spec::BinarySubtype;
 use bson::{Bson, Document, doc, rawdoc};
-use sampler_domain::{Id, Span, Timestamp};
+use sampler_domain::{Key, Span, Target, Timestamp};
 use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, WriteOutcome};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::call::{CallError, Link, Written};
-use crate::document::{Unreadable, moment, read, read_integer, unreadable};
+use crate::document::{Unreadable, moment, read, read_target, unreadable};
 
 /// How long a document that cannot be read is left alone, ms.
 const WAIT: i64 = 3_600_000;
@@ -84,34 +85,30 @@ impl Identity {
     }
 }
 
-/// A condition that only this document meets, with its shard key as far as that can be read.
+/// A condition that only this document meets, with its key if that can be read.
 pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     let mut filter = Identity::of(raw)?.filter();
-    let (partition, instance) = shard_key_of(raw);
-    if let Some(partition) = partition {
-        filter.append(cstr!("processing.partition"), i64::from(partition));
-    }
-    if let Some(instance) = instance {
-        filter.append(cstr!("target.resource_instance_id"), instance.as_str());
+    if let Some(key) = key_of(raw) {
+        let key = RawBinaryRef {
+            subtype: BinarySubtype::Generic,
+            bytes: key.bytes(),
+        };
+        filter.append(cstr!("processing.key"), key);
     }
     Some(filter)
 }
 
-/// The partition and the instance of a document, as far as they can be read.
-pub(crate) fn shard_key_of(raw: &RawDocument) -> (Option<u32>, Option<Id>) {
-    let member = |object: &str, name: &str| {
-        let object = raw.get_document(object).ok()?;
-        Bson::try_from(object.get(name).ok()??).ok()
-    };
-    let partition = member("processing", "partition").and_then(|partition| {
-        let number = read_integer(&doc! { "partition": partition }, "partition");
-        u32::try_from(number.ok()?).ok()
-    });
-    let instance = match member("target", "resource_instance_id") {
-        Some(Bson::String(text)) => Some(Id::from_store(text)),
-        _ => None,
-    };
-    (partition, instance)
+/// The target of a document, if it can be read.
+pub(crate) fn target_in(raw: &RawDocument) -> Option<Target> {
+    let target = decoded(raw.get_document("target").ok()?).ok()?;
+    read_target(&target).ok()
+}
+
+/// The key that a document is kept under, if it can be read.
+pub(crate) fn key_of(raw: &RawDocument) -> Option<Key> {
+    let processing = raw.get_document("processing").ok()?;
+    let binary = processing.get_binary("key").ok()?;
+    Some(Key::from_bytes(binary.bytes.try_into().ok()?))
 }
 
 impl fmt::Display for Identity {

@@ -1,7 +1,7 @@
 //! The worker's interface: each call is in the file that its line names.
 
 use async_trait::async_trait;
-use sampler_domain::{Change, Changed, Id, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{Change, Changed, Key, Policy, Span, SpanId, Target, Timestamp};
 use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError, Work};
 
 use crate::{MongoStore, adopt, changes, cleanup, due, slack, span_scan, spans, workers};
@@ -25,7 +25,7 @@ impl Work for MongoStore {
         changes::change(self, span, change, None, now).await
     }
 
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
         span_scan::spans_of(self, partition, from, page)
     }
 

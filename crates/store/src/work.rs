@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use sampler_domain::{Change, Changed, ClosingMonth, Id, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{Change, Changed, ClosingMonth, Key, Policy, Span, SpanId, Target, Timestamp};
 
 use crate::StoreError;
 
@@ -97,10 +97,8 @@ pub struct Adopted {
 pub struct Finished {
     /// The span.
     pub id: SpanId,
-    /// Its partition; `None` if an original Sampler completed it before it was adopted.
-    pub partition: Option<u32>,
-    /// Its instance; none where that cannot be read.
-    pub instance: Option<Id>,
+    /// The key that is stored with it; `None` if an original Sampler completed it before it was adopted.
+    pub key: Option<Key>,
 }
 
 /// Finds due spans, changes them, and maintains the spans that are kept.
@@ -125,9 +123,9 @@ pub trait Work: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
 
-    /// All spans of a partition, from this instance on, in the order of the instances; about `page` of
-    /// them at a time. A span that exists during the whole scan is returned once.
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys;
+    /// All spans of a partition, from this key on, in the order of the keys; about `page` of them at a
+    /// time. A span that exists during the whole scan is returned once.
+    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys;
 
     /// Takes in up to `limit` spans that an original Sampler started, and notices the stops that
     /// it wrote.

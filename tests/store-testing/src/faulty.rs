@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
-    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, Id, LastError, Policy,
+    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, Key, LastError, Policy,
     Resend, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
@@ -97,7 +97,7 @@ pass_on! {
         self.store.due(query)
     }
 
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
         let keys = self.store.spans_of(partition, from, page);
         let faults = Arc::clone(&self.faults);
         let scan = async move {

@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Id, LastError, Policy, Resend,
+    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Key, LastError, Policy, Resend,
     Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
@@ -144,11 +143,11 @@ impl Work for MemoryStore {
         Ok(self.lock().table.change(span, change))
     }
 
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
         let state = self.lock();
         let is_of = |target: &Target| {
-            let is_behind = from.is_none_or(|from| target.resource_instance_id >= *from);
-            is_behind && partition_of(target) == partition
+            let key = Key::of(target);
+            from.is_none_or(|from| key >= from) && key.partition() == partition
         };
         let all = state.table.all().map(|kept| &kept.span);
         let of_partition = all.filter(|span| is_of(&span.target));
@@ -159,8 +158,7 @@ impl Work for MemoryStore {
             })
             .collect();
         drop(state);
-        let instance = |key: &SpanKey| key.target.resource_instance_id.clone();
-        keys.sort_by_key(|key| (instance(key), key.id.clone()));
+        keys.sort_by_key(|key| (Key::of(&key.target), key.id.clone()));
         let pages: Vec<_> = keys.chunks(page).map(|page| Ok(page.to_vec())).collect();
         stream::iter(pages).boxed()
     }
@@ -184,8 +182,7 @@ impl Work for MemoryStore {
         let finished = |id: SpanId| {
             let target = state.table.find(&id).map(|span| &span.target);
             Finished {
-                partition: target.map(partition_of),
-                instance: target.map(|target| target.resource_instance_id.clone()),
+                key: target.map(Key::of),
                 id,
             }
         };

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use sampler_domain::partition::{PARTITIONS, partition_of};
+use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
-    Change, Changed, EventId, Failure, Id, Interval, Measure, Measures, Next, Planned, Quantity,
-    Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
+    Change, Changed, EventId, Failure, Id, Interval, Key, Measure, Measures, Next, Planned,
+    Quantity, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
 };
 use sampler_store::{
     Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, Lookup, NewSpan, NewStop,
@@ -326,7 +326,6 @@ pub fn lost(changed: Result<Option<Span>, StoreError>) -> bool {
 pub fn finished(span: &Span) -> Finished {
     Finished {
         id: span.id.clone(),
-        partition: Some(partition_of(&span.target)),
-        instance: Some(span.target.resource_instance_id.clone()),
+        key: Some(Key::of(&span.target)),
     }
 }

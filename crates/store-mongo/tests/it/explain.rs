@@ -1,16 +1,13 @@
 //! What the server looks at: as much as is due, however much is idle or finished.
 
-use std::collections::BTreeMap;
-
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::partition::partition_of;
-use sampler_domain::{ClosingMonth, Granularity, Timestamp};
+use sampler_domain::{ClosingMonth, Granularity, Target, Timestamp};
 use sampler_store::{DueQuery, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{at, everything, next_page, start, stop, target};
 
-use crate::support::store_and_spans;
+use crate::support::{placed, placement, store_and_spans};
 
 /// Spans that are idle and spans that are finished, half and half.
 const SPANS: i32 = 1_000_000;
@@ -46,6 +43,8 @@ pub(crate) async fn fill(spans: &Collection<Document>) {
                 "version": { "$literal": 1 },
                 "due_at": moment(now + 31_536_000_000),
                 "partition": { "$mod": ["$number", 64] },
+                // As long as a key, and in no order.
+                "key": { "$substrBytes": [{ "$toString": { "$toHashedIndexKey": "$number" } }, 0, 16] },
             },
         } },
         doc! { "$out": "spans" },
@@ -87,25 +86,18 @@ const FAILED: i64 = 1_000;
 /// Has spans fail that were idle.
 async fn have_some_fail(spans: &Collection<Document>) {
     let later = Bson::Int64(at(1).as_millis());
-    let mut names: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for name in (0..FAILED).map(|number| (i64::from(SPANS) + 2 * number).to_string()) {
-        let partition = partition_of(&target(&name));
-        names.entry(partition).or_default().push(name);
-    }
-    let mut modified = 0;
-    for (partition, names) in names {
-        let set = doc! {
+        let mut set = doc! {
             "processing.attempts": 1,
             "processing.due_at": &later,
             "processing.last_interval.end": at(1).plus(1).as_millis(),
-            // They are driven, so it must be the one of their targets.
-            "processing.partition": partition,
         };
-        let filter = doc! { "_id": { "$in": names } };
-        let updated = spans.update_many(filter, doc! { "$set": set }).await;
-        modified += updated.unwrap().matched_count;
+        // They are driven, so it must be the one of their targets.
+        set.extend(placed(&target(&name)));
+        let filter = doc! { "_id": name };
+        let updated = spans.update_one(filter, doc! { "$set": set }).await;
+        assert_eq!(updated.unwrap().matched_count, 1);
     }
-    assert_eq!(modified, FAILED.unsigned_abs());
 }
 
 /// Sees to it that the server examined little more than was returned since it was last asked; says
@@ -209,9 +201,11 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
 /// Spans of one resource that name the instance of another's.
 const OF_OTHERS: i32 = 15_000;
 
-/// A span of another target that names the victim's instance, and is in its partition, which is the
-/// worst that can be.
+/// A span of another target that names the victim's instance.
 fn of_another(space: &str, number: i32, end: i64) -> Document {
+    let of = Target::from_store(["other", space, "consumer", "other", "plan", "victim"]);
+    let mut processing = doc! { "complete": true };
+    processing.extend(placement(&of));
     doc! {
         "target": {
             "organization_id": "other", "space_id": space, "consumer_id": "consumer",
@@ -220,7 +214,7 @@ fn of_another(space: &str, number: i32, end: i64) -> Document {
         },
         "start": at(-1_000_000).as_millis(),
         "end": at(end).as_millis(),
-        "processing": { "complete": true, "partition": partition_of(&target("victim")) },
+        "processing": processing,
     }
 }
 
@@ -261,7 +255,7 @@ async fn look_at_what_the_victim_costs(store: &MongoStore, spans: &Collection<Do
     }
 }
 
-/// With an index that began with the instance alone, they were all read for each start.
+/// With an index that began with the instance, they were all read for each start.
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_of_others_that_name_the_same_instance_cost_a_start_nothing() {
     let (store, spans) = store_and_spans("same_instance").await;

@@ -12,8 +12,9 @@ use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::{index_names, make_original_indexes, options};
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "_id_",
+    "list_instance",
     "list_organization",
     "list_resource",
     "list_suspended",

@@ -268,7 +268,7 @@ async fn our_documents_are_those_of_the_paper() {
         let processing = open.get_document("processing").unwrap();
         assert_eq!(
             keys(processing),
-            "complete last_interval planned_interval last_change_at version due_at partition"
+            "complete last_interval planned_interval last_change_at version due_at partition key"
         );
         assert_eq!(processing.get("planned_interval"), Some(&Bson::Null));
         assert_eq!(processing.get("version"), Some(&Bson::Int32(1)));

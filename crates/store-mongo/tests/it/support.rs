@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Document, doc};
 use mongodb::Collection;
+use sampler_domain::{Key, Target};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::TestDatabase;
 
@@ -79,6 +81,24 @@ pub(crate) async fn make_original_indexes(database: &TestDatabase) {
     ] };
     let database = database.database().await;
     database.run_command(command).await.unwrap();
+}
+
+/// The members of `processing` that follow from the target.
+pub(crate) fn placement(target: &Target) -> Document {
+    let key = Key::of(target);
+    let bytes = Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: key.bytes().to_vec(),
+    };
+    doc! { "partition": key.partition(), "key": bytes }
+}
+
+/// The same, as they are set.
+pub(crate) fn placed(target: &Target) -> Document {
+    let members = placement(target).into_iter();
+    members
+        .map(|(name, value)| (format!("processing.{name}"), value))
+        .collect()
 }
 
 /// The names of the indexes that there are.

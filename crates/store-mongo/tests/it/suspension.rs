@@ -38,6 +38,8 @@ fn cause(error: &str) -> Cause {
 /// Makes suspended spans within the server, and one that is not.
 async fn fill(spans: &Collection<Document>, first: i32, count: i32, cause: CauseId) {
     let text = doc! { "$toString": "$number" };
+    // They are not driven, so it need not be the one of their targets.
+    let text_key = text.clone();
     let moment = |millis: i64| doc! { "$literal": Bson::Int64(at(millis).as_millis()) };
     let interval = doc! { "start": moment(-HOUR), "end": moment(-HOUR) };
     let planned = doc! {
@@ -69,6 +71,7 @@ async fn fill(spans: &Collection<Document>, first: i32, count: i32, cause: Cause
                 "attempts": one.clone(),
                 "due_at": { "$literal": Bson::Int64(253_402_300_800_000) },
                 "partition": { "$mod": ["$number", 64] },
+                "key": text_key,
                 "suspended": {
                     "cause": { "$literal": cause.to_string() }, "version": one, "since": since,
                 },

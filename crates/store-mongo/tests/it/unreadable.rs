@@ -4,7 +4,6 @@ use bson::raw::{RawArrayBuf, RawDocumentBuf};
 use bson::{Bson, Document, doc, oid::ObjectId, rawdoc};
 use futures_util::future::join_all;
 use mongodb::Collection;
-use sampler_domain::partition::partition_of;
 use sampler_domain::{Granularities, Granularity, Policy, SpanId};
 use sampler_store::{DueQuery, Events, Reading, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::MongoStore;
@@ -14,7 +13,7 @@ use sampler_store_testing::support::{
     stop, target,
 };
 
-use crate::support::beside_original;
+use crate::support::{beside_original, placed};
 
 const HOUR: i64 = 3_600_000;
 const OPEN: &str = "00000000-0000-0000-0000-000000000000";
@@ -57,8 +56,9 @@ fn original(name: &str) -> Document {
 fn taken_in(name: &str, millis: i64) -> Document {
     let mut span = original(name);
     set(&mut span, "processing.due_at", NOW + millis);
-    let partition = i64::from(partition_of(&target(name)));
-    set(&mut span, "processing.partition", partition);
+    for (path, value) in placed(&target(name)) {
+        set(&mut span, &path, value);
+    }
     span
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, Id, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{Change, Changed, Key, Policy, Span, SpanId, Target, Timestamp};
 use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError, Work};
 
 use super::super::mutant::Mutant;
@@ -76,7 +76,7 @@ impl Work for SimStore {
     }
 
     /// The auditor is off: it would fill the virtual time.
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
         self.connection.world.store.spans_of(partition, from, page)
     }
 

@@ -2,16 +2,16 @@
 
 use futures_util::StreamExt;
 use sampler_domain::partition::{PARTITIONS, partition_of};
-use sampler_domain::{Id, SpanId};
+use sampler_domain::{Key, SpanId};
 use sampler_store::{StartOutcome, StopOutcome};
 
-use crate::support::{Shared, Store, id, kept, start, started, stop, target};
+use crate::support::{Shared, Store, kept, start, started, stop, target};
 
-/// The instances of a partition in their order, and the spans.
+/// The instances of a partition in the order of their keys, and the spans.
 async fn keys_of(
     store: &dyn Store,
     partition: u32,
-    from: Option<&Id>,
+    from: Option<Key>,
     page: usize,
 ) -> Vec<(String, SpanId)> {
     let mut pages = store.spans_of(partition, from, page);
@@ -41,8 +41,8 @@ pub async fn all_spans_of_a_partition_are_gone_through_once(store: &Shared) {
         let mut seen = Vec::new();
         for partition in 0..PARTITIONS {
             let of_partition = keys_of(store, partition, None, page).await;
-            let names = of_partition.iter().map(|(name, _)| name);
-            assert!(names.is_sorted(), "{of_partition:?}");
+            let keys = of_partition.iter().map(|(name, _)| Key::of(&target(name)));
+            assert!(keys.is_sorted(), "{of_partition:?}");
             seen.extend(of_partition);
         }
         seen.sort();
@@ -50,8 +50,9 @@ pub async fn all_spans_of_a_partition_are_gone_through_once(store: &Shared) {
     }
     let partition = partition_of(&target("7"));
     let all = keys_of(store, partition, None, 2).await;
-    let from = keys_of(store, partition, Some(&id("7")), 2).await;
-    let is_behind = |key: &&(String, SpanId)| key.0.as_str() >= "7";
+    let first = Key::of(&target("7"));
+    let from = keys_of(store, partition, Some(first), 2).await;
+    let is_behind = |key: &&(String, SpanId)| Key::of(&target(&key.0)) >= first;
     let behind: Vec<_> = all.iter().filter(is_behind).cloned().collect();
     assert_eq!(from.len(), behind.len());
     assert!(from.iter().all(|key| behind.contains(key)));

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::support::placement;
 use bson::{Bson, Document, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mongodb::Database;
@@ -190,6 +191,17 @@ fn target_and_partition() -> (Document, Document) {
     (target, doc! { "$toInt": partition })
 }
 
+/// What stands for the key of span `s`; of what is asked for, it is the key.
+fn key() -> Document {
+    let keys = (0..INSTANCES).map(|number| placement(&asked(number)).get("key").cloned());
+    let of_asked = doc! { "$arrayElemAt": [keys.collect::<Vec<_>>(), modulo("$s", INSTANCES)] };
+    cond(
+        doc! { "$lt": ["$s", ASKED] },
+        of_asked,
+        numbered("key-", "$s"),
+    )
+}
+
 /// Spans: of ten, three are open and one is stopped and due; the others are complete.
 fn span() -> Vec<Document> {
     let is = |kind: &str| doc! { "$eq": ["$kind", kind] };
@@ -239,6 +251,7 @@ fn span() -> Vec<Document> {
             "version": literal(5_i64),
             "due_at": due_at,
             "partition": partition,
+            "key": key(),
             "suspended": cond(is("suspended"), suspension, "$$REMOVE"),
         },
     };
