@@ -10,6 +10,7 @@ mod database;
 mod distress;
 pub mod receiver;
 mod sampling;
+mod upstream;
 mod uri_options;
 pub mod worker;
 
@@ -19,6 +20,7 @@ pub use common::CommonSettings;
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use distress::DistressSettings;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
+pub use upstream::{CloudEventsSettings, UpstreamSettings};
 pub use uri_options::ReplacedOption;
 
 const TEN_MILLIS: Duration = Duration::from_millis(10);

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use sampler_abacus::Answer;
 use sampler_domain::{Acceptance, Changed, Entry, EntryState, LastError, Resend};
 use sampler_store::{EntryKey, Ledger};
+use sampler_upstream::Answer;
 use uuid::Uuid;
 
 use super::{
