@@ -14,6 +14,7 @@ pub mod abacus;
 pub mod browser;
 pub mod build;
 pub mod guard;
+pub mod meter;
 pub mod mongod;
 mod npm;
 pub mod oidc;
