@@ -54,7 +54,6 @@ use axum::Router;
 use axum::extract::FromRef;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
-use sampler_abacus::Provisioning;
 use sampler_console::Reference;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
@@ -63,6 +62,7 @@ use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_steering::Steering;
 use sampler_store::{Events, Operating, Reading, Replication};
+use sampler_upstream::Provisioning;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_metrics::Registry;
 use sampler_program::{self as program, Start};
 use sampler_receiver::settings::{PROGRAM, Settings};
@@ -16,6 +15,7 @@ use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_upstream::{ClientOptions, Provisioning};
 
 /// The scope that the provisioning service requires in a token for mappings.
 const PROVISIONING_SCOPE: &str = "abacus.usage.write";
@@ -202,7 +202,7 @@ fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
     let Some(url) = &settings.provisioning.url else {
         return Ok(None);
     };
-    let options = AbacusOptions {
+    let options = ClientOptions {
         url: url.clone(),
         timeout: settings.provisioning.timeout,
         skip_ssl_validation: settings.common.security.skip_ssl_validation,

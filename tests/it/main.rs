@@ -13,6 +13,7 @@ mod auditor;
 mod cli;
 mod cli_operators;
 mod clocks;
+mod cloudevents;
 mod confirm;
 mod console;
 mod control;

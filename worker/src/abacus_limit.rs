@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sampler_abacus::{Limiter, Load};
+use sampler_upstream::{Limiter, Load};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -99,6 +99,19 @@ impl AbacusLimit {
             stop.run_until_cancelled(wait).await?;
             progress.report();
         }
+        self.state().in_flight += 1;
+        Some(PostPermit {
+            permit,
+            began: Instant::now(),
+        })
+    }
+
+    /// A permit, if there is one at once.
+    pub(crate) fn try_acquire(&self) -> Option<PostPermit> {
+        if self.remaining_pause().is_some() {
+            return None;
+        }
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         self.state().in_flight += 1;
         Some(PostPermit {
             permit,

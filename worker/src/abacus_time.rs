@@ -8,10 +8,10 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sampler_abacus::{AnswerDate, ClockEstimate, Noted, Pace, Reading};
 use sampler_domain::Timestamp;
 use sampler_service::Limiter;
 use sampler_service::environment::Clock;
+use sampler_upstream::{AnswerDate, ClockEstimate, Noted, Pace, Reading};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
@@ -277,7 +277,7 @@ impl Worker {
                 continue;
             }
             let sent_at = self.time.request_sent();
-            let probe = self.parts.collector.probe();
+            let probe = self.parts.upstream.probe();
             if let Some(answer) = self.stop.run_until_cancelled(probe).await {
                 self.time.note_probe(sent_at, answer);
             }

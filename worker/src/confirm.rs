@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use sampler_abacus::{Asked, Load};
 use sampler_domain::{
     Acceptance, AskAgain, Cause, CauseId, Change, Changed, Entry, EntryState, Span, Timestamp,
 };
@@ -17,6 +16,7 @@ use sampler_metrics::Counters;
 use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
+use sampler_upstream::{Asked, Finds, Found, Load, Sought};
 use tracing::{error, info, warn};
 
 use crate::abacus_limit::AbacusLimit;
@@ -31,6 +31,9 @@ const PAGE: usize = 100;
 /// Attempts to note on a span that a usage was set aside, while others change the span. After that Abacus is
 /// asked again.
 const TRIES: usize = 5;
+
+/// Why a usage is set aside that was accepted, and is not there.
+const NOT_FOUND: &str = "not found";
 
 /// With `SAMPLER_CONFIRM=false`: the pause between searches for usages that another worker wanted to ask
 /// for.
@@ -69,7 +72,7 @@ impl Worker {
         let (EntryState::Accepted, Some(at)) = (entry.state, accepted_at) else {
             return entry;
         };
-        if entry.location.is_none() {
+        if !self.can_ask(entry.location.as_deref()) {
             self.asking.outcomes.inc(&["given_up"]);
             warn!(code = "confirmation.given_up", span.id = %entry.span, usage = entry.usage_guid,
                 usages = 1, "Abacus did not say where an accepted usage can be found");
@@ -83,10 +86,19 @@ impl Worker {
 
     /// The entry of a usage that was sent again and accepted then, to be confirmed where that is on.
     pub(crate) fn to_confirm_again(&self, entry: &Entry, acceptance: &Acceptance) -> Entry {
-        let ask_again = acceptance.location.as_ref();
+        let can_ask = self.can_ask(acceptance.location.as_deref());
         Entry {
-            ask_again: ask_again.and_then(|_| self.ask_from(acceptance.at)),
+            ask_again: self.ask_from(acceptance.at).filter(|_| can_ask),
             ..entry.clone()
+        }
+    }
+
+    /// Whether a usage can be asked for that was given this `Location`, or none.
+    fn can_ask(&self, location: Option<&str>) -> bool {
+        match self.promises.finds {
+            Finds::ByLocation => location.is_some(),
+            Finds::ById { .. } => true,
+            Finds::Never => false,
         }
     }
 
@@ -94,9 +106,14 @@ impl Worker {
     /// `SAMPLER_CONFIRM=false`.
     fn ask_from(&self, accepted_at: Timestamp) -> Option<AskAgain> {
         let confirm = &self.options.confirm;
+        // What is not there before it can be found says nothing.
+        let timeout = match self.promises.finds {
+            Finds::ById { settles } => confirm.timeout.max(settles),
+            Finds::ByLocation | Finds::Never => confirm.timeout,
+        };
         confirm.enabled.then(|| AskAgain {
             at: accepted_at.plus(millis(confirm.interval)),
-            until: accepted_at.plus(millis(confirm.timeout)),
+            until: accepted_at.plus(millis(timeout)),
         })
     }
 
@@ -170,11 +187,18 @@ impl Worker {
             return None;
         }
         let permit = limit.acquire(&IgnoreProgress, &self.stop).await?;
-        let confirmer = &self.parts.confirmer;
-        let asked = confirmer
-            .ask(&usage.location, &usage.usage_guid, self.now())
-            .await;
+        let sought = Sought {
+            usage_guid: &usage.usage_guid,
+            location: &usage.location,
+        };
+        let sent_at = self.now();
+        let Found { mut asked, .. } = self.parts.upstream.find(sought, sent_at).await;
         limit.release(permit, load(&asked));
+        if asked == Asked::Unknown && self.is_lost(&usage, sent_at) {
+            asked = Asked::SetAside {
+                error: NOT_FOUND.to_owned(),
+            };
+        }
         match &asked {
             Asked::Wait { after } => {
                 limit.pause_for(*after);
@@ -185,6 +209,12 @@ impl Worker {
             _ => {}
         }
         Some((usage, asked))
+    }
+
+    /// Whether a usage that is not there is not there for good, as far as the worker waits for it.
+    fn is_lost(&self, usage: &Unconfirmed, sent_at: Timestamp) -> bool {
+        let is_clear = matches!(self.promises.finds, Finds::ById { .. });
+        is_clear && usage.ask.until <= sent_at
     }
 
     /// Notes the answers in the ledger. What was set aside is noted on its span first, so that a late stop
@@ -359,7 +389,7 @@ fn cause(usage: &Unconfirmed, asked: &Asked) -> Option<Cause> {
 }
 
 /// The load that an answer shows.
-fn load(asked: &Asked) -> Load {
+pub(crate) fn load(asked: &Asked) -> Load {
     match asked {
         Asked::Counts | Asked::SetAside { .. } | Asked::Unknown | Asked::Mismatch { .. } => {
             Load::Sustained

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use sampler_abacus::{Answer, Details, Load, Posted};
+use sampler_domain::partition::partition_of;
 use sampler_domain::{
     Acceptance, Action, Change, Changed, Driver, Entry, EntryState, Failure, Key, Next, Planned,
     READ_VALID_FOR, Span, Timestamp, Usage,
 };
 use sampler_settings::millis;
 use sampler_store::{EntryKey, Finished, StoreError};
+use sampler_upstream::{Answer, Details, Load, Posted};
 use tokio::time::Instant;
 use tracing::{Instrument, error, warn};
 
@@ -61,6 +62,21 @@ impl ReadAt {
     }
 }
 
+/// How long a post may still begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// When that was read by which it is posted: a usage that was skipped since must not be posted any more.
+    pub(crate) read_at: ReadAt,
+    /// From then on it must be looked up first.
+    pub(crate) begin_before: Timestamp,
+}
+
+impl Reading {
+    fn is_outdated(&self, worker: &Worker) -> bool {
+        self.read_at.is_outdated(worker) || worker.now() >= self.begin_before
+    }
+}
+
 /// Whether a span keeps its permit after a change.
 #[derive(PartialEq)]
 enum TurnState {
@@ -74,9 +90,10 @@ impl Worker {
     ///
     /// Returns how long the span has to pause, if the store failed on it.
     pub(crate) async fn drive(&self, span: Span, read_at: ReadAt) -> Option<Duration> {
-        let id = span.id.clone();
+        let (id, partition) = (span.id.clone(), partition_of(&span.target));
         let turn = trace::of_turn(&id);
-        let carried_out = self.carry_out(Driver::new(span), read_at).instrument(turn);
+        let driver = Driver::new(span, self.promises.contract, self.owned_since(partition));
+        let carried_out = self.carry_out(driver, read_at).instrument(turn);
         match carried_out.await {
             Ok(()) => {
                 self.store_failures.forget(&id);
@@ -108,13 +125,22 @@ impl Worker {
                     }
                     read_at = asked;
                 }
-                Action::Post(planned) => match self.deliver(driver.span(), &planned, read_at).await
-                {
-                    Delivery::Accepted(acceptance) => driver.on_accepted(acceptance),
-                    Delivery::Failed(failure) => driver.on_failed(failure),
-                    Delivery::Held => break,
-                    Delivery::Outdated => driver.on_outdated(),
-                },
+                Action::Find(planned) => self.look_up(&mut driver, &planned).await,
+                Action::Post {
+                    planned,
+                    begin_before,
+                } => {
+                    let read = Reading {
+                        read_at,
+                        begin_before,
+                    };
+                    match self.deliver(driver.span(), &planned, read).await {
+                        Delivery::Accepted(acceptance) => driver.on_accepted(acceptance),
+                        Delivery::Failed(failure) => driver.on_failed(failure),
+                        Delivery::Held => break,
+                        Delivery::Outdated => driver.on_outdated(),
+                    }
+                }
                 Action::Register(cause) => {
                     self.register_cause(&cause).await?;
                     driver.on_registered();
@@ -248,10 +274,10 @@ impl Worker {
     }
 
     /// Posts the usage of a planned interval. After a 429 it waits and posts again.
-    async fn deliver(&self, span: &Span, planned: &Planned, read_at: ReadAt) -> Delivery {
+    async fn deliver(&self, span: &Span, planned: &Planned, read: Reading) -> Delivery {
         let usage = Usage::new(span, planned);
         loop {
-            let (answer, details) = match self.post_once(&usage, &read_at).await {
+            let (answer, details) = match self.post_once(&usage, &read).await {
                 PostOutcome::Answered(answer, details) => (answer, details),
                 PostOutcome::Held => return Delivery::Held,
                 PostOutcome::Outdated => return Delivery::Outdated,
@@ -297,9 +323,8 @@ impl Worker {
         }
     }
 
-    /// Posts a usage once, when there is a permit for that. `read_at` is when that was read by which it is
-    /// posted: a usage that was skipped since must not be posted any more.
-    pub(crate) async fn post_once(&self, usage: &Usage, read_at: &ReadAt) -> PostOutcome {
+    /// Posts a usage once, when there is a permit for that, unless `read` is too old by then.
+    pub(crate) async fn post_once(&self, usage: &Usage, read: &Reading) -> PostOutcome {
         let permit = self
             .post_limit
             .acquire(&*self.parts.processing_progress, &self.stop);
@@ -310,14 +335,14 @@ impl Worker {
             self.post_limit.give_back(permit);
             return PostOutcome::Held;
         }
-        if read_at.is_outdated(self) {
+        if read.is_outdated(self) {
             self.post_limit.give_back(permit);
             return PostOutcome::Outdated;
         }
         let asked = self.time.request_sent();
         let began = Instant::now();
         let post = trace::of_post(usage);
-        let posting = self.parts.collector.post(usage, self.now());
+        let posting = self.parts.upstream.post(usage, self.now());
         let posted = posting.instrument(post.clone()).await;
         let Posted {
             answer,
@@ -343,7 +368,7 @@ impl Worker {
 
     /// When to try again: later each time, and after `at_least` ms. The limit of retries is never
     /// exceeded, because it is what fits into the slack of a closing month.
-    fn retry_at(&self, span: &Span, at_least: i64) -> Timestamp {
+    pub(crate) fn retry_at(&self, span: &Span, at_least: i64) -> Timestamp {
         let fraction = self.parts.random.fraction();
         let backoff = self.options.abacus.backoff();
         let wait = backoff.wait(span.processing.attempts + 1, fraction);
@@ -351,13 +376,14 @@ impl Worker {
     }
 
     /// The failure as it is kept: by the name that Abacus gives the error, if there is one.
-    fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
+    pub(crate) fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
         Failure {
             at: self.now(),
             retry_at,
             error: details.error_name.unwrap_or(error),
             status: details.status,
             blames_usage: false,
+            is_post: true,
             unanswered: false,
             suspends: false,
         }

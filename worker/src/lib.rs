@@ -13,6 +13,7 @@ mod confirm;
 mod control;
 mod distress;
 mod drive;
+mod find;
 mod instance;
 mod intervals;
 mod metrics;
@@ -35,7 +36,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use sampler_abacus::{Collector, Confirmer, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::telemetry::error_chain;
@@ -46,12 +46,14 @@ use sampler_settings::worker::{
 use sampler_settings::{DistressSettings, MonthSettings};
 use sampler_steering::Steering;
 use sampler_store::{Causes, Ledger, Operating, Replication, Work};
+use sampler_upstream::{Pace, Promises, Upstream};
 
 use abacus_limit::AbacusLimit;
 pub use abacus_time::AbacusTime;
 use auditor::Findings;
 use confirm::Asking;
 use distress::Distress;
+use find::finds_max;
 pub use intervals::Intervals;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
@@ -104,10 +106,8 @@ pub struct Parts {
     pub operating: Arc<dyn Operating>,
     /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
-    /// The client of Abacus's collector.
-    pub collector: Arc<dyn Collector>,
-    /// The client that asks Abacus about a usage.
-    pub confirmer: Arc<dyn Confirmer>,
+    /// What takes the usages.
+    pub upstream: Arc<dyn Upstream>,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
@@ -121,8 +121,12 @@ pub struct Parts {
 pub struct Worker {
     parts: Parts,
     options: Options,
+    /// What the upstream promises.
+    promises: Promises,
     /// The concurrency limit of posts.
     post_limit: AbacusLimit,
+    /// That of finds before posts.
+    find_limit: AbacusLimit,
     metrics: PostMetrics,
     /// The questions to Abacus about usages.
     asking: Asking,
@@ -152,6 +156,8 @@ impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
         let post_limit = AbacusLimit::new(options.abacus.concurrency);
+        let find_limit = AbacusLimit::new(finds_max(options.processing.concurrency));
+        let promises = parts.upstream.promises();
         let pace = Pace {
             usual: options.intervals.clock,
         };
@@ -160,7 +166,9 @@ impl Worker {
         Arc::new(Self {
             parts,
             options,
+            promises,
             post_limit,
+            find_limit,
             metrics: PostMetrics::default(),
             asking: Asking::default(),
             ownership: OwnedPartitions::default(),

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
 use sampler_metrics::Registry;
 use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_program::{self as program, Start};
@@ -15,9 +14,13 @@ use sampler_service::problem;
 use sampler_service::telemetry::error_chain;
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoStore, Retired};
-use sampler_worker::settings::{PROGRAM, Settings};
+use sampler_upstream::{
+    Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
+};
+use sampler_worker::settings::{Destination, PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
 use sampler_worker::{AbacusTime, Intervals, Options, Parts, Worker};
+use url::Url;
 
 /// The scope that the collector requires in a token for usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
@@ -26,6 +29,10 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 /// resource. So a token with all scopes of the client is requested. It is not the token of posts: a
 /// client without these scopes posts as before.
 const CONFIRMATION_SCOPE: &str = "";
+
+/// What a receiver of CloudEvents requires is not known, so a token with all scopes of the client is
+/// requested.
+const CLOUD_EVENTS_SCOPE: &str = "";
 
 /// The pause before the indexes of the original are tried to be removed again.
 const RETIRE_PAUSE: Duration = Duration::from_secs(30);
@@ -174,17 +181,13 @@ fn worker(
         distress: settings.distress.clone(),
         intervals: Intervals::default(),
     };
-    let collector = HttpCollector::new(&abacus_options(settings, COLLECTOR_SCOPE)?)?
-        .accept_conflict(settings.abacus.accept_conflict);
-    let confirmer = HttpConfirmer::new(&abacus_options(settings, CONFIRMATION_SCOPE)?)?;
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
         causes: store.clone(),
         operating: store.clone(),
         replication: store.clone(),
-        collector: Arc::new(collector),
-        confirmer: Arc::new(confirmer),
+        upstream: upstream(settings)?,
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
         clock: Arc::clone(clock),
@@ -193,10 +196,41 @@ fn worker(
     Ok(Worker::new(parts, options, shutdown.soft().clone()))
 }
 
-/// The address of the collector and the terms of a call, with tokens of this scope.
-fn abacus_options(settings: &Settings, scope: &'static str) -> anyhow::Result<AbacusOptions> {
-    Ok(AbacusOptions {
-        url: settings.abacus.collector_url.clone(),
+/// What takes the usages.
+fn upstream(settings: &Settings) -> anyhow::Result<Arc<dyn Upstream>> {
+    let accept_conflict = settings.abacus.accept_conflict;
+    Ok(match &settings.upstream {
+        Destination::Abacus(url) => {
+            let posts = client_options(settings, url, COLLECTOR_SCOPE)?;
+            let finds = client_options(settings, url, CONFIRMATION_SCOPE)?;
+            Arc::new(Abacus {
+                collector: HttpCollector::new(&posts)?.accept_conflict(accept_conflict),
+                documents: HttpConfirmer::new(&finds)?,
+            })
+        }
+        Destination::CloudEvents(upstream) => {
+            let mut options = client_options(settings, &upstream.url, CLOUD_EVENTS_SCOPE)?;
+            if upstream.token.is_some() {
+                options.tokens = None;
+            }
+            let (attributes, contract) = (upstream.attributes.clone(), upstream.contract);
+            let upstream = CloudEvents::new(&options, attributes, contract)?
+                .found_at(upstream.find_url.clone(), upstream.settles)
+                .with_token(upstream.token.as_ref())
+                .accept_conflict(accept_conflict);
+            Arc::new(upstream)
+        }
+    })
+}
+
+/// An address and the terms of a call, with tokens of this scope.
+fn client_options(
+    settings: &Settings,
+    url: &Url,
+    scope: &'static str,
+) -> anyhow::Result<ClientOptions> {
+    Ok(ClientOptions {
+        url: url.clone(),
         timeout: settings.abacus.timeout,
         skip_ssl_validation: settings.common.security.skip_ssl_validation,
         authorities: settings.common.security.authorities(),

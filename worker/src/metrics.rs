@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sampler_abacus::Answer;
 use sampler_metrics::catalogue::{
     COMMIT_LAG_SECONDS, CONSERVATION_VIOLATIONS, DISTRESS, POST_CONCURRENCY, POST_SECONDS, USAGES,
 };
 use sampler_metrics::{Counters, Histogram, Registry};
+use sampler_upstream::Answer;
 use tokio::time::Instant;
 
 use crate::Worker;

@@ -1,6 +1,8 @@
 //! The heartbeats of this worker, and the partitions that it owns.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use sampler_domain::partition::partitions_of;
 use tokio::time::Instant;
@@ -8,10 +10,18 @@ use tracing::{info, warn};
 
 use crate::{Worker, error_chain};
 
+/// How long after its last heartbeat a worker surely still has its partitions: a little less than a
+/// heartbeat lives.
+const SURE_FOR: Duration = Duration::from_secs(15);
+
 /// The partitions of this worker; none before the first heartbeat.
 #[derive(Debug, Default)]
 pub(crate) struct OwnedPartitions {
     partitions: Mutex<Arc<[u32]>>,
+    /// When this worker took over each of them.
+    since: Mutex<BTreeMap<u32, Instant>>,
+    /// When its last heartbeat was kept.
+    kept: Mutex<Option<Instant>>,
 }
 
 impl OwnedPartitions {
@@ -23,6 +33,24 @@ impl OwnedPartitions {
     /// do.
     pub(crate) fn owns_first(&self) -> bool {
         self.partitions().contains(&0)
+    }
+
+    /// When this worker took a partition over; none where it does not own it.
+    pub(crate) fn since(&self, partition: u32) -> Option<Instant> {
+        let since = self.since.lock().expect("nobody panics with it");
+        since.get(&partition).copied()
+    }
+
+    /// Notes a heartbeat that was sent then. After a gap, others may have had the partitions in between.
+    fn note(&self, partitions: &[u32], sent: Instant, sure_for: Duration) {
+        let mut kept = self.kept.lock().expect("nobody panics with it");
+        let is_sure = kept.is_some_and(|kept| sent.duration_since(kept) < sure_for);
+        *kept = Some(sent);
+        let mut since = self.since.lock().expect("nobody panics with it");
+        since.retain(|partition, _| is_sure && partitions.contains(partition));
+        for partition in partitions {
+            since.entry(*partition).or_insert_with(Instant::now);
+        }
     }
 
     /// Sets the partitions, and returns whether they changed. If not, the list stays the same
@@ -57,6 +85,8 @@ impl Worker {
             Ok(workers) => {
                 let partitions = partitions_of(&self.options.name, &workers);
                 let count = partitions.len();
+                let sure_for = SURE_FOR.max(2 * self.options.processing.heartbeat_interval);
+                self.ownership.note(&partitions, began, sure_for);
                 if self.ownership.set(&partitions) {
                     info!(
                         workers = workers.len(),

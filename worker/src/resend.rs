@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use sampler_domain::{
     Acceptance, Change, Changed, Entry, EntryState, LastError, NotCounted, Resend, Resent, Span,
-    Usage,
+    Timestamp, Usage,
 };
 use sampler_store::{EntryKey, StoreError};
+use sampler_upstream::{Answer, Finds};
 use tracing::{error, info, warn};
 
-use crate::drive::{PostOutcome, ReadAt, blames_usage};
+use crate::drive::{PostOutcome, ReadAt, Reading, blames_usage};
+use crate::find::LookUp;
 use crate::{IgnoreProgress, Worker, error_chain};
-use sampler_abacus::Answer;
 
 /// Marked entries that are read with one command.
 const BATCH: usize = 100;
@@ -46,6 +47,10 @@ enum Later {
     Failed(String),
     /// Abacus asks to wait, or this worker begins nothing new.
     Held,
+    /// The upstream does not say whether it has the usage.
+    Unclear(String),
+    /// It is not there, and that proves something only from then on.
+    Unsettled(Timestamp),
 }
 
 impl Worker {
@@ -61,13 +66,15 @@ impl Worker {
 
     /// Sends again the usages whose entries are marked. Returns whether there may be more.
     async fn send_again(&self) -> bool {
-        let due = match self.parts.ledger.due_resends(self.now(), BATCH).await {
+        let mut due = match self.parts.ledger.due_resends(self.now(), BATCH).await {
             Ok(due) => due,
             Err(error) => {
                 log_failure(&error, None);
                 return false;
             }
         };
+        // However finds fail or hang, what needs none is sent.
+        due.sort_by_key(|entry| self.resend_unasked_until(entry).is_none());
         for entry in &due {
             match self.resend(entry).await {
                 Ok(true) => {}
@@ -103,7 +110,7 @@ impl Worker {
             }
             let acceptance = match &resend.acceptance {
                 Some(acceptance) => acceptance.clone(),
-                None => match self.post_again(entry).await {
+                None => match self.send_once(entry, resend).await? {
                     SentAgain::Accepted(acceptance) => acceptance,
                     SentAgain::Refused(refusal) => {
                         return self.end_refused(entry, resend, &refusal).await;
@@ -124,12 +131,55 @@ impl Worker {
         Ok(true)
     }
 
-    /// Posts the same document as before. If another worker posts it at the same moment, Abacus recognises
-    /// the id and counts it once.
-    async fn post_again(&self, entry: &Entry) -> SentAgain {
+    /// Posts the usage of an entry while earlier posts of it are surely remembered; after that it is looked
+    /// up first, as the driver does it (`docs/adr/050-contracts-of-upstreams.md`).
+    async fn send_once(&self, entry: &Entry, resend: &Resend) -> Result<SentAgain, StoreError> {
+        if let Some(begin_before) = self.resend_unasked_until(entry) {
+            return Ok(self.post_again(entry, begin_before).await);
+        }
+        let contract = self.promises.contract;
+        let settled_at = contract.resend_settled_at(entry, self.owned_since(0));
+        let later = match self.find_once(&entry.usage_guid).await {
+            LookUp::There(acceptance) => return Ok(SentAgain::Accepted(acceptance)),
+            LookUp::NotThere { sent_at, .. } if sent_at < settled_at => {
+                Later::Unsettled(settled_at)
+            }
+            LookUp::NotThere { .. } => {
+                let now = self.now();
+                // Until the post has settled, no other worker takes the usage up.
+                let claim = now.plus(contract.claim());
+                let key = EntryKey::of(entry);
+                let ledger = &self.parts.ledger;
+                if ledger.claim_resend(&key, resend, claim).await? {
+                    return Ok(self.post_again(entry, contract.post_by(now)).await);
+                }
+                Later::Held
+            }
+            LookUp::Unclear(unclear) => Later::Unclear(unclear.error),
+            LookUp::NotAsked => Later::Unclear("find: too many are under way".to_owned()),
+        };
+        Ok(SentAgain::Later(later))
+    }
+
+    /// Until when the usage of an entry may be posted without a look; none where that is over.
+    fn resend_unasked_until(&self, entry: &Entry) -> Option<Timestamp> {
+        let can_find = matches!(self.promises.finds, Finds::ById { .. });
+        // It may have come in after all.
+        if can_find && entry.state == EntryState::SetAside {
+            return None;
+        }
+        let until = self.promises.contract.resend_unasked_until(entry)?;
+        (self.now() < until).then_some(until)
+    }
+
+    /// Posts the same document as before.
+    async fn post_again(&self, entry: &Entry, begin_before: Timestamp) -> SentAgain {
         let usage = Usage::of_entry(entry);
-        let read_at = ReadAt::now(self);
-        match self.post_once(&usage, &read_at).await {
+        let read = Reading {
+            read_at: ReadAt::now(self),
+            begin_before,
+        };
+        match self.post_once(&usage, &read).await {
             PostOutcome::Outdated | PostOutcome::Held => SentAgain::Later(Later::Held),
             PostOutcome::Answered(Answer::Accepted, details) => {
                 SentAgain::Accepted(self.acceptance(details))
@@ -212,12 +262,20 @@ impl Worker {
 
     /// Postpones a usage that failed. Returns false: no other usage is tried while Abacus is away.
     async fn put_off(&self, entry: &Entry, later: Later) -> bool {
-        if let Later::Failed(error) = later {
-            let wait = self.options.abacus.backoff().limit;
-            warn!(code = "resend.delayed", span.id = %entry.span, usage = entry.usage_guid,
-                wait_ms = wait, error, "a usage could not be sent again yet");
-            self.postpone(entry, wait).await;
-        }
+        let wait = self.options.abacus.backoff().limit;
+        let (error, wait) = match later {
+            Later::Held => return false,
+            Later::Unsettled(at) => {
+                self.postpone(entry, at.since(self.now()).max(1)).await;
+                return true;
+            }
+            Later::Unclear(error) => (error, wait),
+            // What came of the post must be found before it is posted again.
+            Later::Failed(error) => (error, wait.max(self.promises.contract.claim())),
+        };
+        warn!(code = "resend.delayed", span.id = %entry.span, usage = entry.usage_guid,
+            wait_ms = wait, error, "a usage could not be sent again yet");
+        self.postpone(entry, wait).await;
         false
     }
 

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy};
 use sampler_program::ProgramSettings;
-use sampler_service::settings::{Program, Reader};
+use sampler_service::settings::{Kind, Program, Reader};
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, ShadowSettings, SuspensionSettings, TABLE,
 };
 use sampler_settings::{
-    CommonSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, millis,
-    receiver,
+    CloudEventsSettings, CommonSettings, DistressSettings, MonthSettings, SamplingSettings,
+    SlackSettings, UpstreamSettings, millis, receiver,
 };
 use url::Url;
 
@@ -23,7 +23,7 @@ pub(crate) const RETENTION_MARGIN: Duration = Duration::from_hours(1);
 /// The worker on the command line.
 pub const PROGRAM: Program = Program {
     name: "sampler-worker",
-    about: "Samples spans and posts their usages to Abacus.",
+    about: "Samples spans and posts their usages upstream, to Abacus or as CloudEvents.",
     version: env!("CARGO_PKG_VERSION"),
     settings: TABLE,
     other: receiver::TABLE,
@@ -37,6 +37,8 @@ pub struct Settings {
     pub common: CommonSettings,
     /// The delivery of usages.
     pub abacus: AbacusSettings,
+    /// What takes the usages.
+    pub upstream: Destination,
     /// When a month closes.
     pub month: MonthSettings,
     /// The policy of sampling.
@@ -59,27 +61,70 @@ pub struct Settings {
     pub shadow: ShadowSettings,
 }
 
+/// What takes the usages.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// Abacus's collector at this address.
+    Abacus(Url),
+    /// A receiver of CloudEvents.
+    CloudEvents(Box<CloudEventsSettings>),
+}
+
+impl Destination {
+    /// None where something is missing or wrong, after a complaint about it.
+    fn read(
+        abacus: &AbacusSettings,
+        confirm: &ConfirmSettings,
+        reader: &mut Reader<'_>,
+    ) -> Option<Self> {
+        let upstream = UpstreamSettings::read(reader);
+        if upstream.is_cloud_events() {
+            let cloud_events = upstream.cloud_events(abacus.timeout, confirm.enabled, reader);
+            return cloud_events.map(Box::new).map(Self::CloudEvents);
+        }
+        if abacus.collector_url.is_none() {
+            reader.complain(format!(
+                "{} is not set: expected {}",
+                reader.described("abacus.collector_url"),
+                Kind::Url
+            ));
+        }
+        abacus.collector_url.clone().map(Self::Abacus)
+    }
+
+    /// In the place of one that is wrong, so that the other settings are checked, too.
+    fn placeholder() -> Self {
+        Self::Abacus(Url::parse("http://missing.invalid").expect("a plain address"))
+    }
+}
+
 impl ProgramSettings for Settings {
     fn common(&self) -> &CommonSettings {
         &self.common
     }
 
     fn called(&self) -> Vec<(&'static str, &Url)> {
-        vec![("COLLECTOR_URL", &self.abacus.collector_url)]
+        match &self.upstream {
+            Destination::Abacus(url) => vec![("COLLECTOR_URL", url)],
+            Destination::CloudEvents(upstream) => vec![("SAMPLER_UPSTREAM_URL", &upstream.url)],
+        }
     }
 
     /// Also checks those that must fit each other.
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (abacus, confirm) = (AbacusSettings::read(reader), ConfirmSettings::read(reader));
+        let upstream = Destination::read(&abacus, &confirm, reader);
         let settings = Self {
             common: CommonSettings::read(reader),
-            abacus: AbacusSettings::read(reader),
+            abacus,
+            upstream: upstream.unwrap_or_else(Destination::placeholder),
             month: MonthSettings::read(reader),
             policy: SamplingSettings::read(reader).policy(Granularity::Day),
             processing: ProcessingSettings::read(reader),
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
             suspension: SuspensionSettings::read(reader),
-            confirm: ConfirmSettings::read(reader),
+            confirm,
             audit: AuditSettings::read(reader),
             distress: DistressSettings::read(reader),
             shadow: ShadowSettings::read(reader),

@@ -20,6 +20,12 @@ pub enum Change {
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
+    /// Notes that the upstream does not have the usage of the planned interval, before it is posted. No
+    /// other worker may post it by an older read after that: the version grows.
+    NotThere {
+        /// By when the post that follows has ended.
+        posts_end_by: Timestamp,
+    },
     /// Notes that the planned interval was executed, and decides what follows (section 6.6).
     Executed {
         /// The next step.
@@ -114,6 +120,8 @@ pub struct Failure {
     /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
     /// acts.
     pub blames_usage: bool,
+    /// Whether it was a post that failed, not a find: then the post has ended.
+    pub is_post: bool,
     /// Whether the post may have been carried out all the same: it had no answer.
     pub unanswered: bool,
     /// Whether the span is to be suspended for it ([`Span::is_suspended_by_refusal`]).
@@ -191,14 +199,17 @@ impl Change {
             }
             | Self::KeepSuspended { .. } => Some(SUSPENDED_DUE_AT),
             Self::Failed { failure, .. } => Some(failure.retry_at),
-            Self::Complete | Self::Resent { .. } | Self::SetAside { .. } => None,
+            Self::NotThere { .. }
+            | Self::Complete
+            | Self::Resent { .. }
+            | Self::SetAside { .. } => None,
         }
     }
 
     /// Whether nothing is left to do for the span after this change, for now.
     pub fn is_last(&self) -> bool {
         match self {
-            Self::Plan { .. } => false,
+            Self::Plan { .. } | Self::NotThere { .. } => false,
             Self::Executed { next, .. } | Self::Skipped { next, .. } => {
                 !matches!(next, Next::Planned(_))
             }
@@ -258,6 +269,17 @@ impl Span {
                 processing.planned = Some(planned.clone());
                 processing.version += 1;
             }
+            Change::NotThere { posts_end_by } => {
+                processing
+                    .totals
+                    .first_version
+                    .get_or_insert(processing.version);
+                processing.version += 1;
+                processing.unanswered = false;
+                if let Some(planned) = &mut processing.planned {
+                    planned.posts_end_by = Some(*posts_end_by);
+                }
+            }
             Change::Executed { next, .. } => {
                 span = self.executed();
                 span.follow(next);
@@ -297,6 +319,9 @@ impl Span {
                 processing.refused_at = *refused_at;
                 processing.unanswered |= failure.unanswered;
                 processing.last_error = Some(failure.to_last_error());
+                if let Some(planned) = processing.planned.as_mut().filter(|_| failure.is_post) {
+                    planned.posts_end_by = planned.posts_end_by.map(|_| failure.at);
+                }
                 if suspension.is_some() {
                     processing.suspended = *suspension;
                     processing.probe = None;

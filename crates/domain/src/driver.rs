@@ -10,6 +10,9 @@
 //!              ┌────────── on_change_made ────────────┐
 //!              ▼                                      │
 //!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
+//!        ├──► Find ─┬─ on_found ──────► as on_accepted
+//!        │          ├─ on_not_there ──► next() (notes it) ─► Post
+//!        │          └─ on_failed ─────► next() (notes the failure; it is asked again)
 //!        ├──► Post ─┬─ on_accepted ─► next() ─► WriteEntry (a probe: BeginResuming before)
 //!        │          ├─ on_failed ───► next() (notes the failure; one that suspends: Register before)
 //!        │          └─ on_outdated ─► next() ─► Reread
@@ -21,6 +24,10 @@
 //! the span is too old for a post, the worker answers a `Post` with [`Driver::on_outdated`], and reads
 //! the span again.
 //!
+//! Where the upstream forgets ([`Contract`]), a usage that may have been posted too long ago is looked up
+//! before it is posted. What is there counts as accepted. That it is not there is noted on the span before
+//! the post ([`Change::NotThere`]), so that no two workers post what each has found missing.
+//!
 //! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
 //! suspended under it. A span that probes its cause asks for `BeginResuming` before `WriteEntry`, so
 //! that the success of a probe is not lost in a crash.
@@ -28,8 +35,8 @@
 //! The worker, the model and the simulation carry out the actions that the driver returns.
 
 use crate::{
-    Acceptance, Cause, CauseId, Change, Entry, EntryState, Failure, Next, Planned, Policy, Span,
-    Step, Timestamp, next_step,
+    Acceptance, Cause, CauseId, Change, Contract, Entry, EntryState, Failure, Next, Planned,
+    Policy, Span, Step, Timestamp, next_step,
 };
 
 /// How old the read of a span may be when a worker begins a post by it, ms.
@@ -43,7 +50,15 @@ pub enum Action {
     Change(Change),
     /// Post the usage of this planned interval. Answer with [`Driver::on_accepted`],
     /// [`Driver::on_failed`] or [`Driver::on_outdated`].
-    Post(Planned),
+    Post {
+        planned: Planned,
+        /// The post must begin before; after that it is outdated.
+        begin_before: Timestamp,
+    },
+    /// Ask whether the upstream has the usage of this planned interval. Answer with
+    /// [`Driver::on_found`], [`Driver::on_not_there`] or [`Driver::on_failed`], or with
+    /// [`Driver::on_not_asked`].
+    Find(Planned),
     /// Write this entry into the ledger. Answer with [`Driver::on_entry_written`].
     WriteEntry(Box<Entry>),
     /// Keep this cause of refusals, before the span is suspended under it. Answer with
@@ -64,7 +79,22 @@ pub struct Driver {
     span: Span,
     /// The plan whose usage Abacus has accepted, or that was skipped, until that is noted.
     outcome: Option<PlanOutcome>,
+    /// What the upstream promises.
+    contract: Contract,
+    /// When this worker took the span over.
+    owned_since: Timestamp,
+    /// The upstream does not have the usage of the planned interval.
+    not_there: Option<NotThere>,
     state: State,
+}
+
+/// The upstream does not have a usage, and no post of it can still come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct NotThere {
+    /// Until then its post may begin.
+    post_by: Timestamp,
+    /// Whether the span says so, so that no other worker posts the usage.
+    is_noted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,15 +131,21 @@ enum State {
     Rejected,
     /// The span was read too long ago.
     Outdated,
+    /// Too many finds are under way: the span waits until this moment.
+    NotAsked(Timestamp),
     Done,
 }
 
 impl Driver {
-    /// A driver for a span that was just read.
-    pub fn new(span: Span) -> Self {
+    /// A driver for a span that was just read, for an upstream with this contract. `owned_since` is when
+    /// this worker took the span over.
+    pub fn new(span: Span, contract: Contract, owned_since: Timestamp) -> Self {
         Self {
             span,
             outcome: None,
+            contract,
+            owned_since,
+            not_there: None,
             state: State::Deciding,
         }
     }
@@ -135,6 +171,7 @@ impl Driver {
             State::Failed { failure, .. } => {
                 Action::Change(Change::failed(&self.span, failure.clone()))
             }
+            State::NotAsked(due_at) => Action::Change(Change::Postpone { due_at: *due_at }),
             State::Unnoted(_) | State::Rejected | State::Outdated => Action::Reread,
             State::Done => Action::Done,
         }
@@ -179,7 +216,7 @@ impl Driver {
                     due_at: skip.not_before,
                 }),
                 Some(_) => write_entry(Entry::of_skipped(&self.span, now)),
-                None => Action::Post(planned),
+                None => self.deliver(planned, now),
             },
             Some(Progress::Accepted {
                 acceptance,
@@ -189,6 +226,28 @@ impl Driver {
                 let is_skipped = *kept == EntryState::Skipped;
                 Action::Change(self.execution(now, policy, is_skipped))
             }
+        }
+    }
+
+    /// Posts the usage while all earlier posts of it are surely remembered. After that asks first, and posts
+    /// what is not there once the span says so.
+    fn deliver(&self, planned: Planned, now: Timestamp) -> Action {
+        let unasked_until = self.contract.unasked_until(&planned);
+        if let Some(begin_before) = unasked_until.filter(|until| now < *until) {
+            return Action::Post {
+                planned,
+                begin_before,
+            };
+        }
+        match self.not_there.filter(|it| now < it.post_by) {
+            Some(it) if it.is_noted => Action::Post {
+                planned,
+                begin_before: it.post_by,
+            },
+            Some(_) => Action::Change(Change::NotThere {
+                posts_end_by: self.contract.posts_end_by(now),
+            }),
+            None => Action::Find(planned),
         }
     }
 
@@ -237,6 +296,38 @@ impl Driver {
         });
     }
 
+    /// Input: the upstream has the usage of the planned interval from an earlier post. That says nothing
+    /// about others: a probe does not resume the spans of its cause.
+    pub fn on_found(&mut self, acceptance: Acceptance) {
+        self.on_accepted(acceptance);
+        self.on_resuming_begun();
+    }
+
+    /// Input: a find that was sent at `sent_at` says that the upstream does not have the usage of the
+    /// planned interval. It proves that only once all posts of the usage have settled; until then `failure`
+    /// is noted, and it is asked again.
+    pub fn on_not_there(&mut self, sent_at: Timestamp, failure: Failure) {
+        let planned = self.span.processing.planned.as_ref();
+        let settled_at = planned.map(|it| self.contract.settled_at(it, self.owned_since));
+        match settled_at {
+            Some(settled_at) if sent_at < settled_at => self.on_failed(Failure {
+                retry_at: settled_at,
+                ..failure
+            }),
+            _ => {
+                self.not_there = Some(NotThere {
+                    post_by: self.contract.post_by(failure.at),
+                    is_noted: false,
+                });
+            }
+        }
+    }
+
+    /// Input: too many finds are under way. It is asked again at this moment.
+    pub fn on_not_asked(&mut self, again_at: Timestamp) {
+        self.state = State::NotAsked(again_at);
+    }
+
     /// Input: the cause that this span probes is marked as resuming.
     pub fn on_resuming_begun(&mut self) {
         let progress = self.outcome.as_mut().map(|outcome| &mut outcome.progress);
@@ -257,6 +348,7 @@ impl Driver {
 
     /// Input: the usage of the planned interval could not be delivered.
     pub fn on_failed(&mut self, failure: Failure) {
+        self.not_there = None;
         self.state = State::Failed {
             unregistered: failure.cause(&self.span).map(Box::new),
             failure,
@@ -276,6 +368,14 @@ impl Driver {
     /// If an execution was noted and nothing was planned.
     pub fn on_change_made(&mut self, change: &Change) {
         self.set_span(self.span.after(change));
+        // A usage is posted once for each time that it was not there.
+        self.not_there = match change {
+            Change::NotThere { .. } => self.not_there.map(|it| NotThere {
+                is_noted: true,
+                ..it
+            }),
+            _ => None,
+        };
         if change.is_last() {
             self.state = State::Done;
         }
@@ -320,8 +420,8 @@ impl Driver {
         }
     }
 
-    /// Input: the span was read too long ago for a post. It is read again, and the driver decides
-    /// again.
+    /// Input: the span was read too long ago for a post, or it is too late for one without asking again. It
+    /// is read again, and the driver decides again.
     pub fn on_outdated(&mut self) {
         self.state = State::Outdated;
     }

@@ -1,6 +1,6 @@
 //! A forecast: the usages that would be posted for a span if nothing else happened to it.
 
-use crate::{Acceptance, Action, Driver, Policy, Span, Timestamp, Usage};
+use crate::{Acceptance, Action, Contract, Driver, Policy, Span, Timestamp, Usage};
 
 /// The usages of a span that are due by a moment and have not been noted as delivered, in the order in
 /// which a worker would post them.
@@ -21,7 +21,7 @@ impl Forecast {
         span.processing.suspended = None;
         span.processing.probe = None;
         Self {
-            driver: Driver::new(span),
+            driver: Driver::new(span, Contract::Forever, Timestamp::MIN),
             until,
             policy: Policy {
                 stop_grace: 0,
@@ -38,7 +38,7 @@ impl Iterator for Forecast {
         loop {
             match self.driver.next(self.until, &self.policy) {
                 Action::Change(change) => self.driver.on_change_made(&change),
-                Action::Post(planned) => {
+                Action::Post { planned, .. } => {
                     let usage = Usage::new(self.driver.span(), &planned);
                     self.driver.on_accepted(Acceptance {
                         at: self.until,
@@ -49,9 +49,11 @@ impl Iterator for Forecast {
                 }
                 Action::WriteEntry(entry) => self.driver.on_entry_written(entry.state),
                 // Nothing fails here, and nobody else drives the span.
-                Action::Register(_) | Action::BeginResuming(_) | Action::Reread | Action::Done => {
-                    return None;
-                }
+                Action::Find(_)
+                | Action::Register(_)
+                | Action::BeginResuming(_)
+                | Action::Reread
+                | Action::Done => return None,
             }
         }
     }

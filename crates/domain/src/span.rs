@@ -206,6 +206,9 @@ pub struct Planned {
     pub usage_guid: String,
     /// When that was decided.
     pub planned_at: Timestamp,
+    /// By when the last post of its usage has ended that followed a find
+    /// ([`Change::NotThere`](crate::Change::NotThere)). None where nobody had to ask.
+    pub posts_end_by: Option<Timestamp>,
     /// Set where it takes back what does not count upstream: then its usage is not posted, and its entry
     /// gets the state of what it takes back.
     pub withheld: Option<NotCounted>,

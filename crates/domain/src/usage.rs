@@ -27,6 +27,9 @@ pub struct Usage {
     pub target: Target,
     /// The measures of the start event, untouched, and `duration`.
     pub measured_usage: Vec<Measure>,
+    /// What it stands for. Abacus is not told.
+    #[serde(skip)]
+    pub interval: Interval,
 }
 
 impl Usage {
@@ -64,6 +67,7 @@ impl Usage {
             end: midpoint,
             target: target.clone(),
             measured_usage,
+            interval,
         }
     }
 }
@@ -99,6 +103,7 @@ impl Planned {
             interval,
             usage_guid: usage_guid(span, interval),
             planned_at: now,
+            posts_end_by: None,
             withheld: span.withholds(interval),
         }
     }

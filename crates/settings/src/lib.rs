@@ -11,6 +11,7 @@ mod distress;
 mod ledger;
 pub mod receiver;
 mod sampling;
+mod upstream;
 mod uri_options;
 pub mod worker;
 
@@ -21,6 +22,7 @@ pub use database::{DatabaseSettings, DatabaseUri};
 pub use distress::DistressSettings;
 pub use ledger::LedgerRetention;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
+pub use upstream::{CloudEventsSettings, UpstreamSettings};
 pub use uri_options::ReplacedOption;
 
 const TEN_MILLIS: Duration = Duration::from_millis(10);

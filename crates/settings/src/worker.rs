@@ -8,8 +8,8 @@ use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSet
 use url::Url;
 
 use crate::{
-    DAY, DatabaseSettings, DistressSettings, HOUR, LedgerRetention, MonthSettings, SECOND, SamplingSettings,
-    SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, millis,
+    DAY, DatabaseSettings, DistressSettings, HOUR, LedgerRetention, MonthSettings, SECOND,
+    SamplingSettings, SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, UpstreamSettings, millis,
 };
 
 /// The longest post that has ended when its usage can be skipped. It was begun by a read of the span
@@ -20,8 +20,9 @@ const POST_TIMEOUT_MAX: Duration =
 sampler_service::settings! {
     /// The delivery of usages.
     pub struct AbacusSettings("abacus") {
-        /// The address of Abacus's collector; /v1/metering/collected/usage is appended.
-        collector_url: Url = "COLLECTOR_URL", Kind::Url, required();
+        /// The address of Abacus's collector; /v1/metering/collected/usage is appended. It must be set
+        /// where SAMPLER_UPSTREAM is abacus.
+        collector_url: Option<Url> = "COLLECTOR_URL", Kind::Url;
         /// How long one post of a usage may take. An operator's skip waits until no post of its usage
         /// can be in flight, which is why this is at most 3 minutes.
         timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
@@ -151,6 +152,7 @@ pub const TABLE: Table = &[
     &HttpSettings::table("7071"),
     &DatabaseSettings::TABLE,
     &AbacusSettings::TABLE,
+    &UpstreamSettings::TABLE,
     &MonthSettings::TABLE,
     &SamplingSettings::TABLE,
     &SlackSettings::TABLE,

@@ -21,7 +21,7 @@ use crate::document::{
 };
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
-use crate::suspension_document::{skip_mark, suspension};
+use crate::suspension_document::{skip_mark, suspension, under};
 use crate::totals::{resent_mark, totals};
 use crate::uncounted;
 
@@ -186,6 +186,10 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             let set = &mut update.set;
             set.insert("processing.planned_interval", planned(plan));
         }
+        Change::NotThere { .. } => {
+            update.next_version(now);
+            update.not_there(before, &before.after(change));
+        }
         Change::Executed { next, .. } => {
             update.next_version(now);
             update.execution(before, Span::executed, next);
@@ -272,6 +276,34 @@ impl Update {
         });
     }
 
+    /// What is kept with the version of the planned interval is about the next version from now on.
+    fn not_there(&mut self, before: &Span, after: &Span) {
+        let (was, is) = (&before.processing, &after.processing);
+        if let Some(plan) = &is.planned {
+            self.set
+                .insert("processing.planned_interval", planned(plan));
+        }
+        if was.totals != is.totals {
+            self.set.insert("processing.totals", totals(after));
+        }
+        if is.attempts > 0 || is.refusals > 0 {
+            self.set.insert("processing.failed_version", is.version);
+        }
+        if let Some(cause) = is.probe {
+            self.set
+                .insert("processing.probe", under(cause, is.version));
+        }
+        if let Some(suspended) = is.suspended {
+            let suspended = suspension(suspended, is.version);
+            self.set.insert("processing.suspended", suspended);
+        }
+        if let Some(skip) = &is.skip {
+            self.set
+                .insert("processing.skip", skip_mark(skip, is.version));
+        }
+        self.unset.insert("processing.unanswered", "");
+    }
+
     /// Changes the list of what does not count.
     fn uncounted(&mut self, before: &Span, after: &Span) {
         let Some((operator, argument)) = uncounted::update(before, after) else {
@@ -309,6 +341,12 @@ impl Update {
         // With the version, for the same reason. It stays until the interval is executed.
         if failure.unanswered {
             self.set.insert("processing.unanswered", version);
+        }
+        let planned = before.processing.planned.as_ref();
+        if failure.is_post && planned.is_some_and(|it| it.posts_end_by.is_some()) {
+            let ended = moment(failure.at);
+            self.set
+                .insert("processing.planned_interval.posts_end_by", ended);
         }
     }
 

@@ -194,6 +194,9 @@ pub(crate) fn interval(interval: Interval) -> Document {
 pub(crate) fn planned(planned: &Planned) -> Document {
     let mut document = executed(planned);
     document.insert("planned_at", moment(planned.planned_at));
+    if let Some(by) = planned.posts_end_by {
+        document.insert("posts_end_by", moment(by));
+    }
     if let Some(reason) = planned.withheld {
         document.insert("withheld", uncounted::reason(reason));
     }
@@ -451,6 +454,7 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
         interval,
         usage_guid: usage_guid.to_owned(),
         planned_at: planned_at.unwrap_or(interval.end),
+        posts_end_by: read_optional_moment(document, "posts_end_by")?,
         withheld: match document.get_document("withheld") {
             Ok(reason) => Some(uncounted::read_reason(reason)?),
             Err(_) => None,

@@ -252,6 +252,15 @@ impl Ledger for MongoStore {
         resends::postpone_resend(self, entry, act, due_at).await
     }
 
+    async fn claim_resend(
+        &self,
+        entry: &EntryKey,
+        read: &Resend,
+        due_at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        resends::claim_resend(self, entry, read, due_at).await
+    }
+
     async fn accept_resent(
         &self,
         entry: &Entry,

@@ -128,6 +128,18 @@ pub(crate) async fn postpone_resend(
         .map(drop)
 }
 
+pub(crate) async fn claim_resend(
+    store: &MongoStore,
+    key: &EntryKey,
+    read: &Resend,
+    due_at: Timestamp,
+) -> Result<bool, StoreError> {
+    let mut filter = marked(key, read.act);
+    filter.insert("resend.due_at", moment(read.due_at));
+    let update = doc! { "$set": { "resend.due_at": moment(due_at) } };
+    store.change_entry(filter, vec![update]).await
+}
+
 pub(crate) async fn accept_resent(
     store: &MongoStore,
     entry: &Entry,

@@ -1,12 +1,12 @@
 //! The earlier times that Abacus set a usage aside and accepted it again (`earlier_rounds` of an
 //! entry).
 //!
-//! The server compares these moments ([`accepted_at`]), and so does
+//! The server compares these moments ([`state_at`]), and so does
 //! [`Entry::as_of`](sampler_domain::Entry::as_of). For both, what is no integer counts as absent, and so
 //! does a list that is none.
 
 use bson::{Bson, Document, doc};
-use sampler_domain::{EARLIER_ROUNDS_MAX, Round, Timestamp};
+use sampler_domain::{EARLIER_ROUNDS_MAX, EntryState, Round, Timestamp};
 
 use crate::document::moment;
 
@@ -53,9 +53,9 @@ pub(crate) fn one_more() -> Document {
     doc! { "$cond": [is_again, { "$slice": [all, -max] }, "$earlier_rounds"] }
 }
 
-/// Whether Abacus had accepted the usage at a moment, as far as the earlier rounds say so: the last change
-/// that was made by then decides. Before the first of them, `otherwise` does. All are expressions.
-pub(crate) fn accepted_at(at: Timestamp, otherwise: Document) -> Document {
+/// The state of the usage at a moment, as far as the earlier rounds say so: the last change that was made by
+/// then decides. Before the first of them, `otherwise` does. All are expressions.
+pub(crate) fn state_at(at: Timestamp, otherwise: Document) -> Document {
     let past = |name: &str| {
         doc! { "$and": [
             { "$in": [{ "$type": name }, ["int", "long"]] },
@@ -66,8 +66,8 @@ pub(crate) fn accepted_at(at: Timestamp, otherwise: Document) -> Document {
     // From the oldest round to the latest.
     let after = doc! { "$switch": {
         "branches": [
-            { "case": past("$$this.resent_at"), "then": true },
-            { "case": past("$$this.set_aside_at"), "then": false },
+            { "case": past("$$this.resent_at"), "then": EntryState::Accepted.name() },
+            { "case": past("$$this.set_aside_at"), "then": EntryState::SetAside.name() },
         ],
         "default": "$$value",
     } };

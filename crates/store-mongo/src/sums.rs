@@ -21,7 +21,7 @@ use serde_json::{Number, Value};
 use tokio::time::Instant;
 
 use crate::call::{CallError, hint};
-use crate::document::{moment, to_json};
+use crate::document::{has_failed, moment, to_json};
 use crate::unreadable::decoded;
 use crate::{MongoStore, codes, index, rounds};
 
@@ -117,7 +117,8 @@ impl MongoStore {
         let group = query.after.as_ref().and_then(|after| after.group.as_ref());
         // The first window is asked for alone.
         let after = group.filter(|group| is_first && !group.is_empty());
-        let pipeline = pipeline(query, &windows, after.map(Vec::as_slice));
+        let spans = self.spans.collection.name();
+        let pipeline = pipeline(query, &windows, after.map(Vec::as_slice), spans);
         let options = AggregateOptions::builder()
             .hint(hint(index_on(field)))
             .max_time(self.usages.time_limit)
@@ -168,7 +169,12 @@ fn index_on(field: &str) -> &'static str {
 }
 
 /// The stages that add up what is in these windows, behind a group where there is one.
-fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<Document> {
+fn pipeline(
+    query: &SumQuery,
+    windows: &[Window],
+    after: Option<&[Id]>,
+    spans: &str,
+) -> Vec<Document> {
     let fields = query.group_by.iter().map(|name| format!("$target.{name}"));
     let group = doc! {
         "_id": {
@@ -178,10 +184,12 @@ fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<D
         "usages": { "$sum": 1 },
         "duration": { "$sum": "$duration" },
     };
-    let mut stages = vec![
-        doc! { "$match": condition(query, windows) },
-        doc! { "$group": group },
-    ];
+    let mut stages = vec![doc! { "$match": condition(query, windows) }];
+    if query.has_refused() {
+        let pipeline = refused(query, windows);
+        stages.push(doc! { "$unionWith": { "coll": spans, "pipeline": pipeline } });
+    }
+    stages.push(doc! { "$group": group });
     if let Some(after) = after {
         let after = group_of(after);
         stages.push(doc! { "$match": { "_id.key.group": { "$gt": after } } });
@@ -190,11 +198,46 @@ fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<D
     stages
 }
 
-/// The condition on entries that count.
-fn condition(query: &SumQuery, windows: &[Window]) -> Document {
+/// The stages that make entries of the refused usages that spans have planned.
+fn refused(query: &SumQuery, windows: &[Window]) -> Vec<Document> {
+    let mut condition = of_targets(query);
+    condition.insert("processing.complete", false);
+    condition.insert("processing.planned_interval", doc! { "$type": "object" });
+    condition.insert("processing.failed_version", doc! { "$exists": true });
+    let mut refused = doc! { "$type": "number" };
+    if let Some(at) = query.as_of {
+        refused.insert("$lte", moment(at));
+    }
+    condition.insert("processing.refused_at", refused);
+    condition.insert("$expr", has_failed());
+    let (start, end) = (
+        "$processing.planned_interval.start",
+        "$processing.planned_interval.end",
+    );
+    let middle = doc! { "$floor": { "$divide": [{ "$add": [start, end] }, 2] } };
+    let entry = doc! {
+        "target": 1,
+        "measured_usage": 1,
+        "timestamp": { "$toLong": middle },
+        "duration": { "$toLong": { "$subtract": [end, start] } },
+    };
+    vec![
+        doc! { "$match": condition },
+        doc! { "$project": entry },
+        doc! { "$match": within(windows) },
+    ]
+}
+
+/// The condition on timestamps in these windows.
+fn within(windows: &[Window]) -> Document {
     let from = windows.first().map_or(Timestamp::MIN, |first| first.start);
     let to = windows.last().map_or(Timestamp::MIN, |last| last.end);
-    let mut condition = doc! { "timestamp": { "$gte": moment(from), "$lt": moment(to) } };
+    doc! { "timestamp": { "$gte": moment(from), "$lt": moment(to) } }
+}
+
+/// The condition on targets.
+fn of_targets(query: &SumQuery) -> Document {
+    let mut condition = Document::new();
     for (name, id) in query.target.conditions() {
         condition.insert(format!("target.{name}"), id.as_str());
     }
@@ -202,16 +245,24 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
         let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
         condition.insert("$and", [doc! { "target.resource_id": { "$in": ids } }]);
     }
+    condition
+}
+
+/// The condition on entries that are asked for.
+fn condition(query: &SumQuery, windows: &[Window]) -> Document {
+    let mut condition = within(windows);
+    condition.extend(of_targets(query));
+    let states: Vec<&str> = query.states.iter().map(|state| state.name()).collect();
     match query.as_of {
-        Some(at) => condition.insert("$expr", counted_at(at)),
-        None => condition.insert("state", doc! { "$in": ["accepted", "counted"] }),
+        Some(at) => condition.insert("$expr", doc! { "$in": [state_at(at), states] }),
+        None => condition.insert("state", doc! { "$in": states }),
     };
     condition
 }
 
-/// The condition, as an expression, that an entry counted at a moment
+/// The state of an entry at a moment, as an expression
 /// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is no moment counts as absent.
-fn counted_at(at: Timestamp) -> Document {
+fn state_at(at: Timestamp) -> Document {
     let past = |name: &str| {
         // NaN lies before all numbers.
         doc! { "$and": [
@@ -223,14 +274,23 @@ fn counted_at(at: Timestamp) -> Document {
     // Abacus can set a usage aside and accept it again more than once. The state says which came last.
     let is_now = doc! { "$eq": ["$state", EntryState::SetAside.name()] };
     let is_set_aside = past("$set_aside_at");
+    let aside = EntryState::SetAside.name();
+    let before = doc! { "$switch": {
+        "branches": [
+            { "case": past("$accepted_at"), "then": EntryState::Accepted.name() },
+            { "case": past("$skipped_at"), "then": EntryState::Skipped.name() },
+            { "case": past("$refused_at"), "then": EntryState::Refused.name() },
+        ],
+        "default": EntryState::Planned.name(),
+    } };
     doc! { "$switch": {
         "branches": [
-            { "case": past("$counted_at"), "then": true },
-            { "case": { "$and": [is_now, is_set_aside.clone()] }, "then": false },
-            { "case": past("$resent_at"), "then": true },
-            { "case": is_set_aside, "then": false },
+            { "case": past("$counted_at"), "then": EntryState::Counted.name() },
+            { "case": { "$and": [is_now, is_set_aside.clone()] }, "then": aside },
+            { "case": past("$resent_at"), "then": EntryState::Accepted.name() },
+            { "case": is_set_aside, "then": aside },
         ],
-        "default": rounds::accepted_at(at, past("$accepted_at")),
+        "default": rounds::state_at(at, before),
     } }
 }
 

@@ -89,6 +89,15 @@ pub trait Ledger: Send + Sync + 'static {
         due_at: Timestamp,
     ) -> Result<(), StoreError>;
 
+    /// Sets when a marked entry is tried next, if it still has this mark as it was read, with the same
+    /// `due_at`. Returns whether it had. So of several workers that have read it one alone sends it.
+    async fn claim_resend(
+        &self,
+        entry: &EntryKey,
+        read: &Resend,
+        due_at: Timestamp,
+    ) -> Result<bool, StoreError>;
+
     /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry still
     /// is as it was read. Returns whether it did.
     ///

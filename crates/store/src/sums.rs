@@ -16,6 +16,8 @@ pub struct SumQuery {
     /// Only usages of these targets. The organization, the resource or the instance must be among
     /// the conditions: the indexes begin with one of these.
     pub target: TargetFilter,
+    /// Only usages in these states. A refused usage that has no entry yet is on its span.
+    pub states: Vec<EntryState>,
     /// Only usages of these resources; `None` for all.
     pub resources: Option<Vec<Id>>,
     /// How long the windows are.
@@ -75,6 +77,23 @@ pub struct SumPage {
 }
 
 impl SumQuery {
+    /// The states of usages that are billed.
+    pub const BILLED: [EntryState; 2] = [EntryState::Accepted, EntryState::Counted];
+
+    /// The states that can be asked for.
+    pub const STATES: [EntryState; 5] = [
+        EntryState::Accepted,
+        EntryState::Counted,
+        EntryState::SetAside,
+        EntryState::Skipped,
+        EntryState::Refused,
+    ];
+
+    /// Whether spans are to be searched for refused usages, too.
+    pub fn has_refused(&self) -> bool {
+        self.states.contains(&EntryState::Refused)
+    }
+
     /// The field by which the usages are to be found, and the condition on it.
     pub fn narrowed_by(&self) -> Option<(&'static str, &Id)> {
         let mut narrowing = SpanQuery::NARROWING.into_iter();
@@ -107,7 +126,7 @@ impl SumQuery {
             Some(at) => entry.as_of(at),
             None => Some(entry.state),
         };
-        matches!(state, Some(EntryState::Accepted | EntryState::Counted))
+        state.is_some_and(|state| self.states.contains(&state))
             && self.target.matches(&entry.target)
             && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
     }

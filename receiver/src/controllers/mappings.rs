@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use percent_encoding::percent_decode_str;
-use sampler_abacus::{Mapped, Mapping};
 use sampler_api as api;
 use sampler_domain::Id;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
+use sampler_upstream::{Mapped, Mapping};
 use tracing::warn;
 
 use super::failures::whole_seconds;

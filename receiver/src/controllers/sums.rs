@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{Target, Timestamp, Window, WindowLength};
+use sampler_domain::{EntryState, Target, Timestamp, Window, WindowLength};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow, TargetFilter};
@@ -25,11 +25,12 @@ const WINDOWS_MAX: usize = 366;
 #[utoipa::path(
     get, path = "/v1/usages", operation_id = "sum_usages", tag = "Reading",
     summary = "Sums of usages, by windows and groups",
-    description = "Of what Abacus has accepted. One of `organization_id`, `resource_id` and `resource_instance_id` is required, and at most 366 windows.",
+    description = "Of what the upstream has accepted, or of the usages in the states that `state` names: `state=set_aside,skipped` is what is owed. One of `organization_id`, `resource_id` and `resource_instance_id` is required, and at most 366 windows.",
     params(
         OfTarget, Time,
         ("window" = Option<String>, Query, description = "`hour`, `day`, `month` or `all`.", example = "day"),
         ("group_by" = Option<String>, Query, description = "Fields of targets, with commas between.", example = "resource_id,plan_id"),
+        ("state" = Option<String>, Query, description = "States of usages, with commas between: `accepted`, `counted`, `set_aside`, `skipped` and `refused`. Without it `accepted,counted`. `refused` is what spans have planned, and what was refused.", example = "set_aside,skipped"),
         AsOf, Page,
     ),
     responses((status = 200, description = "A page of sums.", body = api::List<api::Sum>,
@@ -115,8 +116,12 @@ impl SumParameters {
                 |windows: &Vec<Window>| windows.iter().any(|window| window.start == after.window);
             after.group.as_ref().is_none_or(fits) && windows.as_ref().is_none_or(starts)
         });
+        let names = SumQuery::STATES.map(EntryState::name).join(", ");
+        let expected = format!("It must name one or more of {names}.");
+        let states = parameters.parsed("state", &expected, read_states);
         let query = SumQuery {
             target,
+            states: states.unwrap_or_else(|| SumQuery::BILLED.to_vec()),
             resources: None,
             length,
             windows: Vec::new(),
@@ -148,6 +153,14 @@ impl SumParameters {
             ..self.query
         })
     }
+}
+
+fn read_states(text: &str) -> Option<Vec<EntryState>> {
+    let state = |name: &str| {
+        let state = EntryState::from_name(name)?;
+        SumQuery::STATES.contains(&state).then_some(state)
+    };
+    text.split(',').map(state).collect()
 }
 
 fn read_group_by(text: &str) -> Option<Vec<&'static str>> {

@@ -11,8 +11,8 @@ use axum::extract::{Path, Request, State};
 use axum::http::Response;
 use axum::routing::post;
 use http_body_util::BodyExt;
-use sampler_abacus::AbacusOptions;
 use sampler_oauth::CaBundle;
+use sampler_upstream::ClientOptions;
 use tokio::net::TcpListener;
 
 /// What the service is asked: to map part `[0]` of resource `[1]`, plan `[2]`, to plan `[3]`.
@@ -39,7 +39,7 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     /// Starts a service that gives these replies, one after the other, then makes all mappings.
-    pub(crate) async fn start(replies: &[Reply]) -> (Self, AbacusOptions) {
+    pub(crate) async fn start(replies: &[Reply]) -> (Self, ClientOptions) {
         let stand_in = Self::default();
         stand_in.replies.lock().unwrap().extend(replies);
         let route = "/base/v1/provisioning/mappings/{part}/resources/{resource}/plans/{plan}/{to}";
@@ -64,8 +64,8 @@ impl StandIn {
 }
 
 /// How to reach a service.
-pub(crate) fn options(address: SocketAddr) -> AbacusOptions {
-    AbacusOptions {
+pub(crate) fn options(address: SocketAddr) -> ClientOptions {
+    ClientOptions {
         url: format!("http://{address}/base/").parse().unwrap(),
         timeout: Duration::from_secs(20),
         skip_ssl_validation: false,

@@ -8,7 +8,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::Response;
-use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Span, Target, Timestamp};
 use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, Random};
@@ -17,6 +16,7 @@ use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
+use sampler_upstream::{ClientOptions, Provisioning};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// A receiver that knows of a provisioning service, ready.
-    pub(crate) fn mapping_to(options: &AbacusOptions) -> Self {
+    pub(crate) fn mapping_to(options: &ClientOptions) -> Self {
         let world = Self::unprepared(Some(options), |_| {});
         world.receiver.set_prepared();
         world
@@ -129,7 +129,7 @@ impl World {
 
     /// A receiver whose store is not prepared yet.
     pub(crate) fn unprepared(
-        provisioning: Option<&AbacusOptions>,
+        provisioning: Option<&ClientOptions>,
         change: impl FnOnce(&mut Options),
     ) -> Self {
         Self::over(1, provisioning, change)
@@ -137,7 +137,7 @@ impl World {
 
     fn over(
         ranges: usize,
-        provisioning: Option<&AbacusOptions>,
+        provisioning: Option<&ClientOptions>,
         change: impl FnOnce(&mut Options),
     ) -> Self {
         let clock = Arc::new(StillClock(AtomicI64::new(NOW)));

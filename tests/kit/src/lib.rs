@@ -16,6 +16,7 @@ pub mod browser;
 pub mod build;
 pub mod cloud_foundry;
 pub mod guard;
+pub mod meter;
 pub mod mongod;
 mod npm;
 pub mod oidc;

@@ -54,6 +54,7 @@ pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
         Arc::make_mut(&mut driver).on_failed(Failure {
+            is_post: true,
             unanswered: true,
             suspends: scenario.is_broken(Mutant::SuspendsWhatWaits),
             ..failure(scenario, state)
@@ -87,6 +88,7 @@ fn failure(scenario: &Scenario, state: &State) -> Failure {
         error: String::new(),
         status: None,
         blames_usage: false,
+        is_post: true,
         unanswered: false,
         suspends: false,
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use sampler_tests::sim::{Mutant, Stats, run, run_with_log, shrink};
+use sampler_tests::sim::{FORGETFUL, Mutant, Stats, run, run_with_log, shrink};
 
 /// Lines of the log that are shown of a failing run.
 const LOG_LINES: usize = 60;
@@ -29,6 +29,9 @@ struct Arguments {
     /// How many of them at a time.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// The upstream: Abacus, which recognises a repeat for ever, or one that forgets.
+    #[arg(long, value_parser = ["abacus", "forgets"], default_value = "abacus")]
+    upstream: String,
     /// Prints the log of the first seed, whether it fails or not, and runs no other.
     #[arg(long)]
     log: bool,
@@ -54,7 +57,10 @@ struct Shared {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
+    if arguments.upstream == "forgets" {
+        arguments.from |= FORGETFUL;
+    }
     if arguments.log {
         return print_log(arguments.from, arguments.planted);
     }
@@ -147,8 +153,14 @@ fn report(done: u64, stats: &Stats, took: Duration) {
         done as f64 / seconds
     );
     println!(
-        "{} spans, {} usages counted in {} posts, {} calls of the store, {} requests, {} crashes",
-        stats.spans, stats.usages, stats.posts, stats.calls, stats.requests, stats.crashes
+        "{} spans, {} usages counted in {} posts, {} questions, {} calls of the store, {} requests, {} crashes",
+        stats.spans,
+        stats.usages,
+        stats.posts,
+        stats.finds,
+        stats.calls,
+        stats.requests,
+        stats.crashes
     );
     println!(
         "{} usages counted for a month between its end and its close; {} more were known too late",

@@ -1,13 +1,15 @@
-//! Abacus as one worker sees it: it fails as its conditions say. What it has is in its books
+//! Abacus, or an upstream that forgets, as one worker sees it: it fails as its conditions say. What it has is in its books
 //! ([`super::books`]).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Asked, Collector, Confirmer, Details, Posted};
-use sampler_domain::{Timestamp, Usage};
+use sampler_domain::{Contract, Timestamp, Usage};
 use sampler_testkit::rng::Rng;
+use sampler_upstream::{
+    Answer, AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream,
+};
 
 use super::conditions::{PostOutcome, Transfer};
 use super::lifecycle::Lifecycle;
@@ -17,8 +19,8 @@ use super::rng::CallRng;
 use super::world::{Tally, World, pause};
 use crate::calendar::{DAY, MINUTE};
 
-/// Abacus's collector as one worker sees it.
-pub(crate) struct SimCollector {
+/// The upstream as one worker sees it.
+pub(crate) struct SimUpstream {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
     pub(crate) life: Arc<Lifecycle>,
@@ -27,7 +29,7 @@ pub(crate) struct SimCollector {
     pub(crate) wrong_date: Mutex<Option<(i64, i64)>>,
 }
 
-impl SimCollector {
+impl SimUpstream {
     /// A usage as it is sent; a planted bug may change it.
     fn as_sent(&self, usage: &Usage, now: Timestamp, rng: &mut Rng) -> Usage {
         let mut usage = usage.clone();
@@ -118,50 +120,7 @@ impl SimCollector {
     }
 }
 
-/// Abacus as one worker asks it whether usages count.
-pub(crate) struct SimConfirmer {
-    pub(crate) world: Arc<World>,
-    pub(crate) name: String,
-    pub(crate) life: Arc<Lifecycle>,
-    pub(crate) call_rng: CallRng,
-}
-
-#[async_trait]
-impl Confirmer for SimConfirmer {
-    async fn ask(&self, location: &str, usage_guid: &str, _: Timestamp) -> Asked {
-        self.life.checkpoint().await;
-        let mut rng = self.call_rng.of("ask", self.world.now());
-        let slow = self.world.setup.scale.slow;
-        let transfer = self.world.abacus_conditions().post(&mut rng, slow);
-        pause(transfer.request_delay).await;
-        let error = format!("{:?}", transfer.outcome);
-        let asked = match transfer.outcome {
-            // What refuses usages knows those that it has.
-            PostOutcome::Accepted | PostOutcome::Sent | PostOutcome::Refused => {
-                let now = self.world.now();
-                self.world.abacus.ask(location, usage_guid, now)
-            }
-            PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
-                Asked::Failed { after: None, error }
-            }
-            PostOutcome::Overloaded => Asked::Failed {
-                after: Some(Duration::from_secs(1)),
-                error,
-            },
-            PostOutcome::Busy => Asked::Wait {
-                after: Duration::from_secs(1),
-            },
-        };
-        pause(transfer.reply_delay).await;
-        self.life.checkpoint().await;
-        self.world.log(&self.name, || {
-            format!("asks for {usage_guid} at {location}: {asked:?}")
-        });
-        asked
-    }
-}
-
-impl SimCollector {
+impl SimUpstream {
     /// Abacus takes what was posted, or not. Returns the `Location` of its answer, where it takes it at
     /// once.
     async fn carry_out(
@@ -180,8 +139,13 @@ impl SimCollector {
         };
         match transfer.outcome {
             PostOutcome::Accepted | PostOutcome::Unanswered => {
+                // Where a death in between leaves no trace, a sleep there is one before the post.
+                let begun = self.world.elapsed();
                 pause(transfer.request_delay).await;
                 self.life.checkpoint().await;
+                if self.world.elapsed() - begun > self.world.setup.post_limit() {
+                    return None;
+                }
                 Some(take.await)
             }
             PostOutcome::Sent => {
@@ -210,9 +174,96 @@ impl SimCollector {
 }
 
 #[async_trait]
-impl Collector for SimCollector {
-    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
+impl Upstream for SimUpstream {
+    fn promises(&self) -> Promises {
+        let setup = &self.world.setup;
+        let Some(memory) = setup.memory else {
+            return Promises::ABACUS;
+        };
+        let mut told = memory.told;
+        if setup.mutant == Mutant::BelievesAtOnce {
+            told.settles = 0;
+        }
+        Promises {
+            name: "the upstream",
+            contract: match setup.mutant {
+                Mutant::PostsWithoutAsking => Contract::Forever,
+                _ => Contract::Forgets(told),
+            },
+            finds: Finds::ById {
+                settles: Duration::from_millis(told.settles.unsigned_abs()),
+            },
+        }
+    }
+
+    async fn find(&self, sought: Sought<'_>, _: Timestamp) -> Found {
         self.life.checkpoint().await;
+        let mut rng = self.call_rng.of("ask", self.world.now());
+        let slow = self.world.setup.scale.slow;
+        let transfer = self.world.abacus_conditions().post(&mut rng, slow);
+        pause(transfer.request_delay).await;
+        let error = format!("{:?}", transfer.outcome);
+        let asked = match transfer.outcome {
+            // What refuses usages knows those that it has.
+            PostOutcome::Accepted | PostOutcome::Sent | PostOutcome::Refused => {
+                let now = self.world.now();
+                match self.world.setup.memory {
+                    Some(memory) => {
+                        let lag = rng.between(0, memory.lag);
+                        self.world.abacus.find(sought.usage_guid, now.plus(-lag))
+                    }
+                    None => {
+                        let (location, guid) = (sought.location, sought.usage_guid);
+                        self.world.abacus.ask(location, guid, now)
+                    }
+                }
+            }
+            // An answer that is not clear.
+            PostOutcome::Late if self.world.setup.memory.is_some() => {
+                let is_believed = self.world.setup.mutant == Mutant::BelievesNoAnswer;
+                if is_believed {
+                    Asked::Unknown
+                } else {
+                    Asked::Mismatch { error }
+                }
+            }
+            PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
+                Asked::Failed { after: None, error }
+            }
+            PostOutcome::Overloaded => Asked::Failed {
+                after: Some(Duration::from_secs(1)),
+                error,
+            },
+            PostOutcome::Busy => Asked::Wait {
+                after: Duration::from_secs(1),
+            },
+        };
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
+        Tally::add(&self.world.tally.finds);
+        self.world.log(&self.name, || {
+            format!("asks for {}: {asked:?}", sought.usage_guid)
+        });
+        Found {
+            asked,
+            status: None,
+        }
+    }
+
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
+        let called = self.world.elapsed();
+        self.life.checkpoint().await;
+        // A client that has slept through its time limit sends nothing.
+        if self.world.elapsed() - called > self.world.setup.post_limit() {
+            return Posted {
+                answer: Answer::TryAgain {
+                    after: None,
+                    error: "it took too long".to_owned(),
+                },
+                dated: AnswerDate::NoAnswer,
+                details: Details::default(),
+            };
+        }
         Tally::add(&self.world.tally.posts);
         let mut rng = self.call_rng.of("post", self.world.now());
         let usage = self.as_sent(usage, now, &mut rng);
@@ -224,12 +275,18 @@ impl Collector for SimCollector {
         });
         let ticket = self.world.note_post(&usage.dedup_id, &self.life);
         let location = self.carry_out(&usage, transfer, ticket.clone()).await;
+        let is_late = location.is_none() && outcome == PostOutcome::Accepted;
         if outcome == PostOutcome::Refused {
             self.world.note_usage_refused(&usage);
         }
         let date = self.date(outcome, &mut rng);
         pause(transfer.reply_delay).await;
         self.life.checkpoint().await;
+        let outcome = if is_late {
+            PostOutcome::Unanswered
+        } else {
+            outcome
+        };
         let answer = self.answer(outcome, &mut rng);
         self.world.log(&self.name, || format!("hears {answer:?}"));
         let answer = self.as_heard(answer);
@@ -242,7 +299,7 @@ impl Collector for SimCollector {
         };
         let details = Details {
             status,
-            location: location.filter(|_| status == Some(202)),
+            location: location.filter(|_| status == Some(202) && self.world.setup.memory.is_none()),
             unsent: outcome == PostOutcome::Failed,
             ..Details::default()
         };

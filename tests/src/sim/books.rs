@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use sampler_abacus::Asked;
 use sampler_domain::{Id, Interval, Timestamp, Usage};
 use sampler_testkit::rng::{Rng, mix};
+use sampler_upstream::Asked;
 
 use super::op::Kind;
 use super::setup::Closing;
@@ -38,6 +38,8 @@ struct Books {
 /// A usage that Abacus has taken.
 struct Taken {
     usage: Usage,
+    /// When.
+    at: Timestamp,
     set_aside: Option<&'static str>,
     /// Until then a repeat is passed over, whatever comes of the usage.
     decided_at: Timestamp,
@@ -74,6 +76,18 @@ impl StandIn {
     /// Whether a `Location` is that of a usage, not of a repeat.
     pub(crate) fn has_document(&self, location: &str) -> bool {
         self.books().documents.contains_key(location)
+    }
+
+    /// The answer to a find for a usage, of an upstream that knows what it had then, by its id.
+    pub(crate) fn find(&self, usage_guid: &str, then: Timestamp) -> Asked {
+        let books = self.books();
+        let is_there = |taken: &&Taken| {
+            taken.usage.dedup_id == usage_guid && taken.at <= then && taken.set_aside.is_none()
+        };
+        match books.taken.values().find(is_there) {
+            Some(_) => Asked::Counts,
+            None => Asked::Unknown,
+        }
     }
 
     /// The answer to a question for a usage.
@@ -133,10 +147,7 @@ impl World {
         let mut rounds = 0;
         if let Some(first) = books.taken.get(&key) {
             rounds = first.rounds + 1;
-            let (same, is_repeat) = (
-                first.usage == *usage,
-                first.set_aside.is_none() || now < first.decided_at,
-            );
+            let (same, is_repeat) = (first.usage == *usage, self.remembers(first, now));
             if !same {
                 self.report_violation(format!(
                     "{} was posted again with other content",
@@ -171,6 +182,7 @@ impl World {
         books.documents.insert(location.clone(), document);
         let taken = Taken {
             usage: usage.clone(),
+            at: now,
             set_aside,
             decided_at,
             rounds,
@@ -190,6 +202,15 @@ impl World {
             self.note_set_aside(usage, length);
         }
         (location, true)
+    }
+
+    /// Whether a repeat of a usage is recognised. An upstream that forgets knows what it has stored, for a
+    /// while after the first time.
+    fn remembers(&self, first: &Taken, now: Timestamp) -> bool {
+        match self.setup.memory {
+            Some(memory) => first.set_aside.is_none() && now < first.at.plus(memory.horizon),
+            None => first.set_aside.is_none() || now < first.decided_at,
+        }
     }
 
     /// Whether a usage is set aside, and when that is decided. A closed month takes none, and in some runs

@@ -165,7 +165,8 @@ impl World {
     /// or the `Location` is that of a repeat.
     fn may_be_aside(&self, entry: &Entry) -> bool {
         let location = entry.location.as_ref();
-        let has_document = location.is_some_and(|it| self.abacus.has_document(it));
+        let has_document =
+            self.setup.memory.is_some() || location.is_some_and(|it| self.abacus.has_document(it));
         entry.state == EntryState::Accepted && !(self.setup.confirms && has_document)
     }
 

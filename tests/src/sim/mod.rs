@@ -37,4 +37,5 @@ mod world;
 
 pub use mutant::Mutant;
 pub use run::{Outcome, Stats, run, run_with_log};
+pub use setup::FORGETFUL;
 pub use shrink::{Shrunk, shrink};

@@ -62,11 +62,17 @@ pub enum Mutant {
     /// An update does not look for spans that end after it: they refuse its start once its stop is
     /// kept.
     UpdateOverlooksEnds,
+    /// A usage is posted without asking, however long ago it may have been posted before.
+    PostsWithoutAsking,
+    /// "Not there" is believed at once, while an earlier post may still come in.
+    BelievesAtOnce,
+    /// An answer that is not clear counts as "not there".
+    BelievesNoAnswer,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -93,6 +99,9 @@ impl Mutant {
         Self::ResendsWithheldFirst,
         Self::SetAsideUnknownToSpan,
         Self::UpdateOverlooksEnds,
+        Self::PostsWithoutAsking,
+        Self::BelievesAtOnce,
+        Self::BelievesNoAnswer,
     ];
 
     /// A change as the server makes it; a planted bug completes the span too early.

@@ -60,6 +60,7 @@ impl World {
             },
             usage_guid: text("guid"),
             planned_at: original.sampled_to,
+            posts_end_by: None,
             withheld: None,
         });
         span

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use sampler_abacus::Answer;
 use sampler_domain::{Entry, EntryState, Timestamp};
+use sampler_upstream::Answer;
 
 use super::lifecycle::{Lifecycle, ProcessState};
 use super::truth::Facts;

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::abacus::{SimCollector, SimConfirmer};
+use super::abacus::SimUpstream;
 use super::lifecycle::{Lifecycle, ProcessState};
 use super::op::{Process, ProcessFault};
 use super::rng::{CallRng, SeededRandom};
@@ -165,18 +165,12 @@ impl Node {
                 }
             }
             Process::Worker(_) => {
-                let collector = SimCollector {
+                let upstream = SimUpstream {
                     world: Arc::clone(&self.world),
                     name: name.clone(),
                     life: Arc::clone(&life),
                     call_rng: CallRng::new(row(3)),
                     wrong_date: Mutex::default(),
-                };
-                let confirmer = SimConfirmer {
-                    world: Arc::clone(&self.world),
-                    name: name.clone(),
-                    life: Arc::clone(&life),
-                    call_rng: CallRng::new(row(4)),
                 };
                 let parts = Parts {
                     work: link.clone(),
@@ -184,8 +178,7 @@ impl Node {
                     causes: link,
                     operating: unsteered.clone(),
                     replication: unsteered,
-                    collector: Arc::new(collector),
-                    confirmer: Arc::new(confirmer),
+                    upstream: Arc::new(upstream),
                     clock,
                     random,
                     processing_progress: Arc::new(IgnoreProgress),

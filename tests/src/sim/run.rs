@@ -38,6 +38,8 @@ pub struct Stats {
     pub usages: u64,
     /// Posts of usages.
     pub posts: u64,
+    /// Questions for usages.
+    pub finds: u64,
     /// Calls of the store.
     pub calls: u64,
     /// Requests of providers.
@@ -71,6 +73,7 @@ impl Stats {
         self.span_millis += other.span_millis;
         self.usages += other.usages;
         self.posts += other.posts;
+        self.finds += other.finds;
         self.calls += other.calls;
         self.requests += other.requests;
         self.crashes += other.crashes;
@@ -166,6 +169,7 @@ impl Run {
             span_millis: span_millis.unsigned_abs(),
             usages: self.world.abacus.counted().len() as u64,
             posts: count(&tally.posts),
+            finds: count(&tally.finds),
             calls: count(&tally.calls),
             requests: count(&tally.requests),
             crashes: count(&tally.crashes),
@@ -258,6 +262,10 @@ impl Run {
         let mut limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
         if self.world.setup.has_operator {
             limit += 2 * SKIP_DELAY;
+        }
+        if let Some(memory) = self.world.setup.memory {
+            limit +=
+                20 * (2 * memory.told.post_timeout + memory.told.settles) + memory.told.horizon;
         }
         let deadline = ends.since(self.world.setup.base) + limit;
         while !self.world.truth.all_complete() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
-use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
+use sampler_domain::{Granularities, Granularity, Memory, Policy, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
@@ -142,6 +142,52 @@ impl Closing {
     }
 }
 
+/// A seed with this bit is of a run with an upstream that forgets.
+pub const FORGETFUL: u64 = 1 << 63;
+
+/// An upstream that forgets, and says what it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forgetful {
+    /// How long it recognises a repeat, ms.
+    pub(crate) horizon: i64,
+    /// How long after it has taken a usage it may not find it, ms.
+    pub(crate) lag: i64,
+    /// What workers are told: less than it promises, because their clocks differ.
+    pub(crate) told: Memory,
+}
+
+impl Forgetful {
+    fn draw(rng: &mut Rng, scale: Scale) -> Self {
+        let post_timeout = 4 * scale.slow + 1_000;
+        let lag = *rng.pick(&[0, scale.slow / 2, 2 * scale.slow]);
+        // The clocks of two workers differ by twice the error of one.
+        let apart = 4 * scale.clock_error;
+        let horizon = match rng.below(6) {
+            0 => 0,
+            1 => post_timeout,
+            2 => 2 * post_timeout,
+            3 => 3 * post_timeout,
+            4 => 6 * post_timeout,
+            _ => scale.horizon,
+        };
+        let told = Memory {
+            horizon,
+            settles: lag + scale.slow + apart,
+            post_timeout,
+        };
+        Self {
+            // Where each post is asked for, nothing need be remembered.
+            horizon: if horizon <= told.margin() {
+                0
+            } else {
+                horizon + apart
+            },
+            lag,
+            told,
+        }
+    }
+}
+
 /// What stays the same throughout a run.
 #[expect(
     clippy::struct_excessive_bools,
@@ -152,6 +198,8 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) mutant: Mutant,
     pub(crate) scale: Scale,
+    /// The upstream, where it is not Abacus.
+    pub(crate) memory: Option<Forgetful>,
     /// The month that Abacus closes, if it closes one.
     pub(crate) closing: Option<Closing>,
     /// When the run begins.
@@ -192,12 +240,16 @@ impl Setup {
     pub(crate) fn new(seed: u64, mutant: Mutant) -> Self {
         let mut rng = Rng::new(seed, 0);
         let rng = &mut rng;
-        let closes = rng.percent(35);
-        let scale = if closes {
+        let forgets = seed & FORGETFUL != 0;
+        let closes = rng.percent(35) && !forgets;
+        let mut scale = if closes {
             Scale::draw_closing(rng)
         } else {
             Scale::draw(rng)
         };
+        if forgets {
+            scale.clock_error = scale.slow / 4;
+        }
         let narrow_slack = rng.percent(25) || mutant == Mutant::RetentionTooShort;
         let past = if narrow_slack {
             4 * scale.length
@@ -240,6 +292,7 @@ impl Setup {
             seed,
             mutant,
             scale,
+            memory: forgets.then(|| Forgetful::draw(&mut Rng::new(seed, 12), scale)),
             closing,
             base,
             receivers: 1 + rng.below(3),
@@ -259,7 +312,7 @@ impl Setup {
             watchful: *Rng::new(seed, 9).pick(&[0, 10, 40]),
             sets_aside: *aside.pick(&[0, 0, 3, 20]),
             confirms: aside.percent(50),
-            dates_answers: rng.percent(75),
+            dates_answers: rng.percent(75) || forgets,
             time_limit: scale.slow / 2,
             heartbeat_slowdown: if shared {
                 (scale.horizon / 6 * 5 / 2 / 20_000).max(1)
@@ -317,6 +370,15 @@ impl Setup {
     /// margin, as in the store for MongoDB.
     pub(crate) fn answered_within(&self) -> Duration {
         Duration::from_millis((self.time_limit + self.time_limit / 8).unsigned_abs())
+    }
+
+    /// How long a client waits for a post, before it sends nothing more, ms. Abacus need not forget, so
+    /// nothing depends on it there.
+    pub(crate) fn post_limit(&self) -> i64 {
+        match self.memory {
+            Some(_) => 2 * self.scale.slow,
+            None => i64::MAX / 4,
+        }
     }
 
     pub(crate) fn worker(&self, name: String, rng: &mut Rng) -> sampler_worker::Options {

@@ -169,7 +169,8 @@ impl World {
                 suspension: Some(_),
                 ..
             } => self.note_suspended(after),
-            Change::Postpone { .. }
+            Change::NotThere { .. }
+            | Change::Postpone { .. }
             | Change::Failed { .. }
             | Change::KeepSuspended { .. }
             | Change::Resume { .. }

@@ -41,6 +41,7 @@ pub(crate) struct World {
 pub(crate) struct Tally {
     pub(crate) calls: AtomicU64,
     pub(crate) posts: AtomicU64,
+    pub(crate) finds: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) crashes: AtomicU64,
     pub(crate) closing: AtomicU64,

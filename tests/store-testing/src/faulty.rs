@@ -122,6 +122,7 @@ pass_on! {
         takes_back_uncounted(entry: &Entry) -> bool;
         due_resends(now: Timestamp, limit: usize) -> Vec<Entry>;
         postpone_resend(entry: &EntryKey, act: Uuid, due_at: Timestamp) -> ();
+        claim_resend(entry: &EntryKey, read: &Resend, due_at: Timestamp) -> bool;
         accept_resent(entry: &Entry, acceptance: &Acceptance) -> bool;
         has_resend(entry: &EntryKey, act: Uuid) -> bool;
         end_resend(entry: &EntryKey, act: Uuid, refusal: Option<&LastError>) -> ();

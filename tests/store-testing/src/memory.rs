@@ -277,6 +277,15 @@ impl Ledger for MemoryStore {
         Ok(())
     }
 
+    async fn claim_resend(
+        &self,
+        entry: &EntryKey,
+        read: &Resend,
+        due_at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        Ok(self.lock().table.claim_resend(entry, read, due_at))
+    }
+
     async fn accept_resent(
         &self,
         entry: &Entry,

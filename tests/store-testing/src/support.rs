@@ -284,6 +284,7 @@ pub fn failure(error: &str, retry_at: Timestamp) -> Failure {
         error: error.into(),
         status: None,
         blames_usage: false,
+        is_post: true,
         unanswered: false,
         suspends: false,
     }

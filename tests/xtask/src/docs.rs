@@ -107,7 +107,7 @@ mod tests {
 
     /// All folders with lines that operators may see.
     const FOLDERS: [&str; 10] = [
-        "crates/abacus/src",
+        "crates/upstream/src",
         "crates/console/src",
         "crates/oauth/src",
         "crates/program/src",

@@ -236,6 +236,7 @@ mod tests {
             interval,
             usage_guid: "theirs".to_owned(),
             planned_at: interval.end,
+            posts_end_by: None,
             withheld: None,
         });
         span

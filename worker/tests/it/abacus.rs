@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Asked, Collector, Confirmer, Details, Posted};
 use sampler_domain::{Timestamp, Usage};
+use sampler_upstream::{
+    Answer, AnswerDate, Asked, Details, Found, Posted, Promises, Sought, Upstream,
+};
 use tokio::time::Instant;
 
 use crate::world::{NOON, elapsed};
@@ -151,7 +153,11 @@ pub(crate) fn duration(usage: &Usage) -> i64 {
 }
 
 #[async_trait]
-impl Collector for Abacus {
+impl Upstream for Abacus {
+    fn promises(&self) -> Promises {
+        Promises::ABACUS
+    }
+
     async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
         let answer = self.take(usage).await;
         let dated = self.dated();
@@ -176,18 +182,22 @@ impl Collector for Abacus {
             dated => Ok(dated),
         }
     }
-}
 
-#[async_trait]
-impl Confirmer for Abacus {
-    async fn ask(&self, location: &str, usage_guid: &str, _now: Timestamp) -> Asked {
+    async fn find(&self, sought: Sought<'_>, _now: Timestamp) -> Found {
+        let Sought {
+            usage_guid,
+            location,
+        } = sought;
         assert_eq!(location, format!("https://abacus/{usage_guid}"));
         let question = (Instant::now(), usage_guid.to_owned());
         self.asked.lock().unwrap().push(question);
         let latency = *self.latency.lock().unwrap();
         tokio::time::sleep(latency).await;
         let mut documents = self.documents.lock().unwrap();
-        documents.as_mut().unwrap()(usage_guid)
+        Found {
+            asked: documents.as_mut().unwrap()(usage_guid),
+            status: None,
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sampler_abacus::Answer;
 use sampler_domain::Timestamp;
+use sampler_upstream::Answer;
 use sampler_worker::ReportProgress;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with};

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_abacus::Asked;
 use sampler_domain::{Entry, EntryState};
 use sampler_settings::worker::ConfirmSettings;
 use sampler_store::KeptCause;
 use sampler_store_testing::memory::StoredEntry;
+use sampler_upstream::Asked;
 use sampler_worker::Options;
 use tokio::time::Instant;
 

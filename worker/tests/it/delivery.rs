@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sampler_abacus::Answer;
+use sampler_upstream::Answer;
 use sampler_worker::Parts;
 
 use crate::clocks::ReportCount;

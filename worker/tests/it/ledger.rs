@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sampler_abacus::Answer;
 use sampler_domain::{Entry, EntryState, Interval, Planned, Span, SpanId, StartEvent, Totals};
 use sampler_store::StoreError;
 use sampler_store_testing::faulty::{Fault, FaultyStore};
 use sampler_store_testing::memory::StoredEntry;
+use sampler_upstream::Answer;
 
 use crate::world::{HOUR, MINUTE, NOON, World, options, run_with, target};
 
@@ -123,6 +123,7 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         },
         usage_guid: "theirs".to_owned(),
         planned_at: sampled_to,
+        posts_end_by: None,
         withheld: None,
     });
     span.processing.version = 7;

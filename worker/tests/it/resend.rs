@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
 use sampler_domain::{
     Change, Changed, Entry, EntryState, Id, Measure, Measures, Quantity, Resend, Timestamp, Usage,
 };
 use sampler_store::{EntryKey, Ledger, Work};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
+use sampler_upstream::{Answer, AnswerDate, Found, Posted, Promises, Sought, Upstream};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -349,7 +349,15 @@ struct FallsAsleep {
 }
 
 #[async_trait]
-impl Collector for FallsAsleep {
+impl Upstream for FallsAsleep {
+    fn promises(&self) -> Promises {
+        self.world.abacus.promises()
+    }
+
+    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found {
+        self.world.abacus.find(sought, now).await
+    }
+
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         if !self.is_asleep.swap(true, Ordering::Relaxed) {
             self.woken.notified().await;
@@ -374,7 +382,7 @@ async fn a_usage_that_is_posted_after_it_was_given_up_is_accepted() {
         woken: Notify::new(),
     });
     let parts = Parts {
-        collector: asleep.clone(),
+        upstream: asleep.clone(),
         ..world.parts()
     };
     let sleeping = run_with(parts, options("a sleeper"));

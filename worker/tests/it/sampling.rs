@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_abacus::Answer;
 use sampler_domain::{Interval, Planned, Span, SpanId, StartEvent};
 use sampler_store::Events;
+use sampler_upstream::Answer;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
@@ -99,6 +99,7 @@ async fn what_an_original_planned_is_executed_as_it_stands() {
             interval,
             usage_guid: format!("guid of {instance}"),
             planned_at: span.start,
+            posts_end_by: None,
             withheld: None,
         });
         world.store.insert_original(span);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sampler_abacus::Answer;
 use sampler_domain::{Change, Changed, EntryState, SKIP_DELAY, Skip, Span};
 use sampler_store::Work;
+use sampler_upstream::Answer;
 use uuid::Uuid;
 
 use crate::world::{HOUR, World};

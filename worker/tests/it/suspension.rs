@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_abacus::Answer;
 use sampler_domain::{
     Change, Failure, Interval, Planned, SUSPENDED_DUE_AT, Span, SpanId, StartEvent,
 };
 use sampler_store::{Arrival, KeptCause, NewSpan};
+use sampler_upstream::Answer;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, target};
 
@@ -310,6 +310,7 @@ fn suspend_many(world: &World, count: i64, registered: bool) {
             error: "Abacus answered 404: no mapping".into(),
             status: None,
             blames_usage: true,
+            is_post: true,
             unanswered: false,
             suspends: true,
         };
@@ -348,6 +349,7 @@ fn causes_of_one_plan_are_one() {
         error: error.to_owned(),
         status: Some(404),
         blames_usage: true,
+        is_post: true,
         unanswered: false,
         suspends: true,
     };

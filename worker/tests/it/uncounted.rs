@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_abacus::{Answer, Asked};
 use sampler_domain::{Acceptance, Changed, Entry, EntryState, Granularity, Resend, Timestamp};
 use sampler_store::{EntryKey, Ledger, Work};
+use sampler_upstream::{Answer, Asked};
 use uuid::Uuid;
 
 use crate::abacus::duration;
@@ -317,7 +317,8 @@ async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {
     world.stop("a", -5 * HOUR / 2).await;
     let span = world.kept("a").span;
     // A worker that dies after each plan, until the withheld piece is planned.
-    let mut driver = sampler_domain::Driver::new(span);
+    let mut driver =
+        sampler_domain::Driver::new(span, sampler_domain::Contract::Forever, Timestamp::MIN);
     let policy = options("w").policy;
     while !driver.span().plans_to_withhold(skipped.interval) {
         match driver.next(world.clock_now(), &policy) {
@@ -329,9 +330,9 @@ async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {
                 assert_eq!(changed.unwrap(), Changed::Made);
                 driver.on_change_made(&change);
             }
-            sampler_domain::Action::Post(planned) => {
+            sampler_domain::Action::Post { planned, .. } => {
                 let usage = sampler_domain::Usage::new(driver.span(), &planned);
-                sampler_abacus::Collector::post(&*world.abacus, &usage, world.clock_now()).await;
+                sampler_upstream::Upstream::post(&*world.abacus, &usage, world.clock_now()).await;
                 driver.on_accepted(Acceptance {
                     at: world.clock_now(),
                     status: None,
@@ -423,7 +424,7 @@ async fn what_was_withheld_of_one_usage_is_not_forgotten_for_another() {
     send_again(&world, &first).await;
     let marked = entry(&world, &first.usage_guid).unwrap();
     let usage = sampler_domain::Usage::of_entry(&marked);
-    sampler_abacus::Collector::post(&*world.abacus, &usage, world.clock_now()).await;
+    sampler_upstream::Upstream::post(&*world.abacus, &usage, world.clock_now()).await;
     let acceptance = Acceptance {
         at: world.clock_now(),
         status: Some(202),

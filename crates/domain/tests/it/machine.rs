@@ -180,6 +180,7 @@ fn fault_6_a_planned_interval_of_the_future_is_not_executed_before_it_is_over() 
         interval,
         usage_guid: "guid".into(),
         planned_at: interval.start,
+        posts_end_by: None,
         withheld: None,
     };
     span.processing.planned = Some(planned.clone());
@@ -289,6 +290,7 @@ fn a_usage_holds_the_measures_untouched_and_the_signed_duration() {
         interval,
         usage_guid: "769e31ee".into(),
         planned_at: interval.start,
+        posts_end_by: None,
         withheld: None,
     };
     let text = serde_json::to_string(&Usage::new(&span, &planned)).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Action, Change, Driver, Failure, Granularity, Interval, NotCounted, Resent, Step,
+    Action, Change, Contract, Driver, Failure, Granularity, Interval, NotCounted, Resent, Step,
     UNCOUNTED_MAX, next_step,
 };
 use uuid::Uuid;
@@ -296,13 +296,14 @@ fn a_lost_answer_is_noted_although_the_span_has_changed() {
     let mut sampled = Sampled::new(span(moment(0)));
     let policy = policy(Granularity::Hour, 0);
     assert!(sampled.step(moment(HOUR), &policy));
-    let mut driver = Driver::new(sampled.span.clone());
+    let mut driver = Driver::new(sampled.span.clone(), Contract::Forever, Timestamp::MIN);
     let failure = |unanswered| Failure {
         at: moment(HOUR),
         retry_at: moment(HOUR),
         error: "operation timed out".into(),
         status: None,
         blames_usage: false,
+        is_post: true,
         unanswered,
         suspends: false,
     };
@@ -316,7 +317,7 @@ fn a_lost_answer_is_noted_although_the_span_has_changed() {
     };
     assert!(sampled.span.after(&change).processing.unanswered);
     // Any other failure need not be noted.
-    let mut driver = Driver::new(sampled.span);
+    let mut driver = Driver::new(sampled.span, Contract::Forever, Timestamp::MIN);
     driver.on_failed(failure(false));
     driver.on_change_rejected();
     assert_eq!(driver.next(moment(HOUR), &policy), Action::Done);

@@ -158,6 +158,14 @@ impl Kind {
         Self::Size { min, max }
     }
 
+    /// The length of time that `text` says; none where it is not of this kind.
+    pub fn duration(self, text: &str) -> Option<Duration> {
+        match self.parse(text) {
+            Some(Value::Duration(duration)) => Some(duration),
+            _ => None,
+        }
+    }
+
     /// A value in the place of one that must be set and is not, so that reading can continue.
     pub(super) fn placeholder(self) -> Value {
         match self {

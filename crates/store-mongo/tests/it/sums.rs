@@ -58,6 +58,7 @@ fn query(field: &str, value: &str, length: WindowLength, hours: i64) -> SumQuery
     let mut target = TargetFilter::default();
     assert!(target.set(field, Id::from_store(value)));
     SumQuery {
+        states: SumQuery::BILLED.to_vec(),
         target,
         resources: None,
         length,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use async_trait::async_trait;
-use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
 use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
 use sampler_program::ProgramSettings;
 use sampler_service::environment::{Random, SystemClock, SystemRandom};
@@ -14,7 +13,8 @@ use sampler_store::{
     Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
 };
 use sampler_store_mongo::MongoStore;
-use sampler_worker::settings::{PROGRAM, Settings};
+use sampler_upstream::{Abacus, ClientOptions, HttpCollector, HttpConfirmer};
+use sampler_worker::settings::{Destination, PROGRAM, Settings};
 use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -69,6 +69,15 @@ impl Ledger for Nowhere {
         Ok(())
     }
 
+    async fn claim_resend(
+        &self,
+        _: &EntryKey,
+        _: &Resend,
+        _: Timestamp,
+    ) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     async fn accept_resent(&self, _: &Entry, _: &Acceptance) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -104,15 +113,20 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     };
     let store =
         Arc::new(MongoStore::connect(settings.common.database.options(PROGRAM.name)).await?);
-    let abacus = AbacusOptions {
-        url: settings.abacus.collector_url.clone(),
+    let Destination::Abacus(url) = settings.upstream else {
+        bail!("it posts to Abacus alone");
+    };
+    let abacus = ClientOptions {
+        url,
         timeout: settings.abacus.timeout,
         skip_ssl_validation: settings.common.security.skip_ssl_validation,
         authorities: settings.common.security.authorities(),
         tokens: settings.common.security.tokens(COLLECTOR_SCOPE)?,
     };
-    let collector = HttpCollector::new(&abacus)?;
-    let confirmer = HttpConfirmer::new(&abacus)?;
+    let upstream = Abacus {
+        collector: HttpCollector::new(&abacus)?,
+        documents: HttpConfirmer::new(&abacus)?,
+    };
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
@@ -139,8 +153,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         causes: store.clone(),
         operating: store.clone(),
         replication: store,
-        collector: Arc::new(collector),
-        confirmer: Arc::new(confirmer),
+        upstream: Arc::new(upstream),
         processing_progress: Arc::new(IgnoreProgress),
         cleanup_progress: Arc::new(IgnoreProgress),
         clock: Arc::new(SystemClock),

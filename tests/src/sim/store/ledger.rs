@@ -109,6 +109,19 @@ impl Ledger for SimStore {
         .await
     }
 
+    async fn claim_resend(
+        &self,
+        entry: &EntryKey,
+        read: &Resend,
+        due_at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (entry, read) = (entry.clone(), read.clone());
+        self.call("claim_resend", move |world| async move {
+            world.store.claim_resend(&entry, &read, due_at).await
+        })
+        .await
+    }
+
     async fn accept_resent(
         &self,
         entry: &Entry,

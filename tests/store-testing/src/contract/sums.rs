@@ -76,6 +76,7 @@ fn query(
         assert!(target.set(name, id(value)), "{name}");
     }
     SumQuery {
+        states: SumQuery::BILLED.to_vec(),
         target,
         resources: None,
         length,

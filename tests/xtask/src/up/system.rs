@@ -9,7 +9,7 @@ use chrono::DateTime;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{CollectionOptions, ReadConcern};
 use mongodb::{Client, Collection, Database};
-use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
+use sampler_testkit::abacus::{Options as ClientOptions, StandInAbacus};
 use sampler_testkit::mongod::{Options as SetOptions, ReplicaSet, find};
 use sampler_testkit::program::{Launch, RECEIVER, WORKER};
 use sampler_testkit::{Program, now_millis, target_dir};
@@ -78,7 +78,7 @@ impl System {
         let (server, uri) = database_server(&folder).await?;
         let database = open_database(&uri).await?;
         prepare_database(&database, server.is_some(), arguments.keep).await?;
-        let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
+        let abacus = StandInAbacus::start(ClientOptions::default()).await?;
         eprintln!("building the programs (the first time takes a few minutes)");
         let common = |name: &str, log: PathBuf, port: u16| {
             let mut launch = Launch::new(name)

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use sampler_abacus::Answer;
 use sampler_domain::{Acceptance, Changed, Entry, EntryState, LastError, Resend, Timestamp};
 use sampler_store::{EntryKey, Ledger, StoreError};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 use sampler_store_testing::memory::MemoryStore;
+use sampler_upstream::Answer;
 use sampler_worker::Parts;
 use uuid::Uuid;
 

@@ -242,6 +242,7 @@ fn sums(conditions: &[(&str, &str)], length: WindowLength, group_by: &[&'static 
         from
     };
     SumQuery {
+        states: SumQuery::BILLED.to_vec(),
         target: filter(conditions),
         resources: None,
         length,

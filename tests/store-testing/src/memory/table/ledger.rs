@@ -60,7 +60,11 @@ impl Table {
     /// The sums of the entries.
     pub fn sums(&self, query: &SumQuery) -> SumPage {
         let mut rows: BTreeMap<SumPosition, SumRow> = BTreeMap::new();
-        let entries = self.entries.values().map(|kept| &kept.entry);
+        let entries = self.entries.values().map(|kept| kept.entry.clone());
+        let spans = self.spans.values().map(|kept| &kept.span);
+        let planned = spans.filter(|span| !span.processing.complete && query.has_refused());
+        let refused = planned.filter_map(Entry::of_planned);
+        let entries = entries.chain(refused);
         for entry in entries.filter(|entry| query.counts(entry)) {
             let Some(window) = query.window_of(entry.interval.midpoint()) else {
                 continue;

@@ -76,6 +76,17 @@ impl Table {
         }
     }
 
+    /// Sets when a marked entry is tried next, if its mark is as it was read.
+    pub fn claim_resend(&mut self, key: &EntryKey, read: &Resend, due_at: Timestamp) -> bool {
+        let kept = self.marked_entry(key, read.act);
+        let mark = kept.and_then(|kept| kept.entry.resend.as_mut());
+        let Some(mark) = mark.filter(|mark| mark.due_at == read.due_at) else {
+            return false;
+        };
+        mark.due_at = due_at;
+        true
+    }
+
     /// Notes that Abacus has accepted the usage of a marked entry.
     pub fn accept_resent(&mut self, entry: &Entry, acceptance: &Acceptance) -> bool {
         let Some(act) = entry.resend.as_ref().map(|resend| resend.act) else {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
-use sampler_abacus::{Answer, Asked, Collector, Confirmer, HttpCollector, HttpConfirmer};
 use sampler_testkit::abacus::{Fault, Options, StandInAbacus};
+use sampler_upstream::{Answer, Asked, HttpCollector, HttpConfirmer};
 
-use crate::{AbacusOptions, NOW, options, serve, usage};
+use crate::{ClientOptions, NOW, options, serve, usage};
 
-async fn stand_in(confirms_after: i64) -> (StandInAbacus, Arc<AtomicI64>, AbacusOptions) {
+async fn stand_in(confirms_after: i64) -> (StandInAbacus, Arc<AtomicI64>, ClientOptions) {
     let clock = Arc::new(AtomicI64::new(NOW.as_millis() + 7_200_000));
     let seen = Arc::clone(&clock);
     let abacus = StandInAbacus::start(Options {
@@ -25,16 +25,16 @@ async fn stand_in(confirms_after: i64) -> (StandInAbacus, Arc<AtomicI64>, Abacus
 }
 
 /// Posts the usage; answers with its `Location`.
-async fn accepted(options: &AbacusOptions) -> String {
+async fn accepted(options: &ClientOptions) -> String {
     let collector = HttpCollector::new(options).unwrap();
     let posted = collector.post(&usage(), NOW).await;
     assert_eq!(posted.answer, Answer::Accepted);
     posted.details.location.unwrap()
 }
 
-async fn ask(options: &AbacusOptions, location: &str) -> Asked {
+async fn ask(options: &ClientOptions, location: &str) -> Asked {
     let confirmer = HttpConfirmer::new(options).unwrap();
-    confirmer.ask(location, &usage().dedup_id, NOW).await
+    confirmer.ask(location, &usage().dedup_id, NOW).await.asked
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn the_document_of_another_usage_says_nothing() {
     let (_abacus, _, options) = stand_in(0).await;
     let location = accepted(&options).await;
     let confirmer = HttpConfirmer::new(&options).unwrap();
-    let asked = confirmer.ask(&location, "another", NOW).await;
+    let asked = confirmer.ask(&location, "another", NOW).await.asked;
     assert!(matches!(asked, Asked::Mismatch { .. }), "{asked:?}");
 }
 

@@ -7,7 +7,7 @@ use sampler_domain::{Id, Timestamp};
 use url::Url;
 
 use crate::answer::parse_retry_after;
-use crate::http::{AbacusClient, AbacusOptions, ClientError, join};
+use crate::http::{ClientError, ClientOptions, UpstreamClient, join};
 
 /// The plans of Abacus for a plan of a resource. No name may be `.` or `..`, because names are
 /// segments of a path.
@@ -64,7 +64,7 @@ pub fn part_outcome(
 /// The provisioning service over HTTP.
 #[derive(Clone, Debug)]
 pub struct Provisioning {
-    client: AbacusClient,
+    client: UpstreamClient,
     url: Url,
 }
 
@@ -73,9 +73,9 @@ impl Provisioning {
     ///
     /// # Errors
     /// If the client cannot be set up.
-    pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
+    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         Ok(Self {
-            client: AbacusClient::new(options)?,
+            client: UpstreamClient::new(options)?,
             url: options.url.clone(),
         })
     }

@@ -37,10 +37,42 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 /// The longest wait, whatever the collector asks for: a wrong header must not stop billing for a day.
 const WAIT_MAX: Duration = Duration::from_hours(1);
 
-/// The end of the message about an unexpected 2xx or 3xx: the address of the collector is probably
-/// wrong.
-const NOT_THE_COLLECTOR: &str = "COLLECTOR_URL seems to lead to something that is not Abacus's \
-                                 collector (a login page or a catch-all route)";
+/// What the statuses of an upstream mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Meanings {
+    /// Its name in messages.
+    name: &'static str,
+    /// The statuses that accept a usage.
+    accepted: (u16, u16),
+    /// The same, in words.
+    expected: &'static str,
+    /// The end of the message about another 2xx or 3xx: its address is probably wrong.
+    elsewhere: &'static str,
+    /// The end of the message about a 409.
+    conflict: &'static str,
+}
+
+/// Abacus accepts a usage with 202 only. A server that answers 200 or redirects is not its collector, and
+/// the usage would never be billed.
+pub const ABACUS: Meanings = Meanings {
+    name: "Abacus",
+    accepted: (202, 202),
+    expected: "202",
+    elsewhere: "COLLECTOR_URL seems to lead to something that is not Abacus's collector (a login page or a \
+                catch-all route)",
+    conflict: "Abacus itself never answers so; if a gateway answers repeats with it, set \
+               SAMPLER_ACCEPT_CONFLICT",
+};
+
+/// A receiver of CloudEvents accepts with any 2xx.
+pub const CLOUD_EVENTS: Meanings = Meanings {
+    name: "the upstream",
+    accepted: (200, 299),
+    expected: "2xx without a page",
+    elsewhere: "SAMPLER_UPSTREAM_URL seems to lead to something that takes no CloudEvents (a login page or \
+                a catch-all route)",
+    conflict: "if it answers repeats with it, set SAMPLER_ACCEPT_CONFLICT",
+};
 
 /// The parts of an answer that decide.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,51 +82,64 @@ pub struct AnswerParts<'a> {
     pub retry_after: Option<&'a str>,
     /// The name of the error in its body, for the operator.
     pub name: Option<&'a ErrorName>,
+    /// Its body is a page for people.
+    pub is_page: bool,
 }
 
 /// The meaning of a status. `now` is needed for a `Retry-After` that is a date; it is the date of
 /// the answer, if it has one.
 ///
-/// Abacus accepts a usage with 202 only. A server that answers 200 or redirects is not its collector,
-/// and the usage would never be billed. Abacus never answers 409, but a gateway may, for a usage that
-/// it has already; `accept_conflict` says that there is such a gateway.
-pub fn interpret(parts: AnswerParts<'_>, now: Timestamp, accept_conflict: bool) -> Answer {
-    let AnswerParts { status, name, .. } = parts;
+/// A gateway may answer 409 for a usage that was posted already; `accept_conflict` says that there is such a
+/// gateway.
+pub fn interpret(
+    meanings: &Meanings,
+    parts: AnswerParts<'_>,
+    now: Timestamp,
+    accept_conflict: bool,
+) -> Answer {
+    let AnswerParts {
+        status,
+        name,
+        is_page,
+        ..
+    } = parts;
     let after = parts
         .retry_after
         .and_then(|text| parse_retry_after(text, now));
+    let (first, last) = meanings.accepted;
     match status {
-        202 => Answer::Accepted,
+        _ if (first..=last).contains(&status) && !is_page => Answer::Accepted,
         409 if accept_conflict => Answer::Accepted,
         409 => Answer::Refused {
-            error: format!(
-                "{}: Abacus itself never answers so; if a gateway answers repeats with it, set \
-                 SAMPLER_ACCEPT_CONFLICT",
-                describe(status, name)
-            ),
+            error: format!("{}: {}", meanings.describe(status, name), meanings.conflict),
         },
         429 => Answer::Wait {
             after: after.unwrap_or(WAIT_DEFAULT),
         },
         200..=399 => Answer::TryAgain {
             after,
-            error: format!("Abacus answered {status}, not 202: {NOT_THE_COLLECTOR}"),
+            error: format!(
+                "{} answered {status}, not {}: {}",
+                meanings.name, meanings.expected, meanings.elsewhere
+            ),
         },
         // 401 and 403 are about our token, not about the usage.
         401 | 403 | 500..=599 => Answer::TryAgain {
             after,
-            error: describe(status, name),
+            error: meanings.describe(status, name),
         },
         _ => Answer::Refused {
-            error: describe(status, name),
+            error: meanings.describe(status, name),
         },
     }
 }
 
-fn describe(status: u16, name: Option<&ErrorName>) -> String {
-    match name {
-        Some(name) => format!("Abacus answered {status}: {name}"),
-        None => format!("Abacus answered {status}"),
+impl Meanings {
+    pub(crate) fn describe(&self, status: u16, name: Option<&ErrorName>) -> String {
+        match name {
+            Some(name) => format!("{} answered {status}: {name}", self.name),
+            None => format!("{} answered {status}", self.name),
+        }
     }
 }
 
@@ -130,8 +175,9 @@ mod tests {
             status,
             retry_after,
             name: name.as_ref(),
+            is_page: false,
         };
-        interpret(parts, NOW, false)
+        interpret(&ABACUS, parts, NOW, false)
     }
 
     fn kind(answer: &Answer) -> &'static str {
@@ -183,12 +229,12 @@ mod tests {
             status: 409,
             ..AnswerParts::default()
         };
-        assert_eq!(interpret(conflict, NOW, true), Answer::Accepted);
+        assert_eq!(interpret(&ABACUS, conflict, NOW, true), Answer::Accepted);
         let elsewhere = AnswerParts {
             status: 200,
             ..AnswerParts::default()
         };
-        assert_eq!(kind(&interpret(elsewhere, NOW, true)), "try again");
+        assert_eq!(kind(&interpret(&ABACUS, elsewhere, NOW, true)), "try again");
     }
 
     /// Fault 9 of the original: 451 was logged once, and the interval counted as done.

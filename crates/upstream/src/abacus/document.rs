@@ -1,18 +1,15 @@
 //! Whether the collector has kept a usage that it has accepted: its `Location` gives the document,
 //! with an `error` where Abacus has set the usage aside.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
-use reqwest::Response;
 use reqwest::header::RETRY_AFTER;
 use sampler_domain::Timestamp;
 use serde_json::Value;
 use url::Url;
 
-use crate::answer::{Answer, AnswerParts, interpret};
+use crate::answer::{ABACUS, Answer, AnswerParts, interpret};
 use crate::error_name::ErrorName;
-use crate::http::{AbacusClient, AbacusOptions, ClientError};
+use crate::http::{ClientError, ClientOptions, UpstreamClient, header, read_body};
+use crate::port::{Asked, Found};
 
 /// The largest document that is read, in bytes. A usage of ours has half a megabyte at the most.
 const DOCUMENT_LEN_MAX: usize = 2 << 20;
@@ -20,48 +17,10 @@ const DOCUMENT_LEN_MAX: usize = 2 << 20;
 /// The name of an error that has no name which can be shown.
 const UNNAMED: &str = "unnamed error";
 
-/// Abacus's answer about a usage that it has accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    Counts,
-    SetAside {
-        /// The name of the error.
-        error: String,
-    },
-    /// It is not there, or not yet (404). So it is for ever where Abacus has recognised a repeat: only
-    /// the first of two posts has a document.
-    Unknown,
-    /// The answer is not the document of this usage.
-    Mismatch {
-        /// The error, in Abacus's words.
-        error: String,
-    },
-    /// Nothing is to be asked for a while (429).
-    Wait {
-        /// How long.
-        after: Duration,
-    },
-    /// Abacus gave no answer, or cannot answer now.
-    Failed {
-        /// The wait that it asked for, if it did.
-        after: Option<Duration>,
-        /// The failure, in words.
-        error: String,
-    },
-}
-
-/// Asks whether usages count.
-#[async_trait]
-pub trait Confirmer: Send + Sync + 'static {
-    /// Asks for the document of a usage at its `Location`; returns within a time limit. `now` is needed
-    /// for a `Retry-After` that is a date.
-    async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Asked;
-}
-
 /// Asks the collector over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpConfirmer {
-    client: AbacusClient,
+    client: UpstreamClient,
     base: Url,
 }
 
@@ -70,40 +29,41 @@ impl HttpConfirmer {
     ///
     /// # Errors
     /// If the client cannot be set up.
-    pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
+    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         Ok(Self {
-            client: AbacusClient::new(options)?,
+            client: UpstreamClient::new(options)?,
             base: options.url.clone(),
         })
     }
 }
 
-#[async_trait]
-impl Confirmer for HttpConfirmer {
-    async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Asked {
+impl HttpConfirmer {
+    /// Asks for the document of a usage at its `Location`.
+    pub async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Found {
         let Some(url) = at_collector(&self.base, location) else {
-            return mismatch("the Location is not a valid address");
+            return Found {
+                asked: mismatch("the Location is not a valid address"),
+                status: None,
+            };
         };
         let response = match self.client.send(self.client.get(url)).await {
             Ok(response) => response,
-            Err(error) => {
-                return Asked::Failed {
-                    after: None,
-                    error: error.text,
-                };
-            }
+            Err(error) => return error.into_found(),
         };
         let status = response.status().as_u16();
-        let retry_after = response.headers().get(RETRY_AFTER);
-        let retry_after = retry_after.and_then(|value| value.to_str().ok().map(str::to_owned));
-        match status {
-            200 => match read_document(response).await {
+        let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
+        let asked = match status {
+            200 => match read_body(response, DOCUMENT_LEN_MAX).await {
                 Ok(Some(body)) => meaning(&body, usage_guid),
                 Ok(None) => mismatch("the answer is too large for the document of a usage"),
                 Err(error) => Asked::Failed { after: None, error },
             },
             404 | 410 => Asked::Unknown,
             _ => otherwise(status, retry_after.as_deref(), now),
+        };
+        Found {
+            asked,
+            status: Some(status),
         }
     }
 }
@@ -114,8 +74,9 @@ fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
         status,
         retry_after,
         name: None,
+        is_page: false,
     };
-    match (status, interpret(parts, now, false)) {
+    match (status, interpret(&ABACUS, parts, now, false)) {
         (_, Answer::Wait { after }) => Asked::Wait { after },
         (401 | 403 | 500..=599, Answer::TryAgain { after, error }) => {
             Asked::Failed { after, error }
@@ -139,21 +100,6 @@ fn meaning(body: &[u8], usage_guid: &str) -> Asked {
             error: ErrorName::of_value(error)
                 .map_or_else(|| UNNAMED.to_owned(), |it| it.to_string()),
         },
-    }
-}
-
-/// The body of an answer; none where it is too large.
-async fn read_document(mut response: Response) -> Result<Option<Vec<u8>>, String> {
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() <= DOCUMENT_LEN_MAX => {
-                body.extend_from_slice(&chunk);
-            }
-            Ok(Some(_)) => return Ok(None),
-            Ok(None) => return Ok(Some(body)),
-            Err(error) => return Err(sampler_oauth::http::describe(error)),
-        }
     }
 }
 

@@ -13,14 +13,14 @@ use axum::Router;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use sampler_abacus::{
-    AbacusOptions, Answer, AnswerDate, Collector, HttpCollector, Mapped, Mapping, Provisioning,
-};
 use sampler_domain::{
     Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
     Target, Timestamp, Usage,
 };
 use sampler_oauth::CaBundle;
+use sampler_upstream::{
+    Answer, AnswerDate, ClientOptions, HttpCollector, Mapped, Mapping, Provisioning,
+};
 use tokio::net::TcpListener;
 
 const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000);
@@ -49,8 +49,8 @@ fn usage() -> Usage {
     )
 }
 
-fn options(address: std::net::SocketAddr) -> AbacusOptions {
-    AbacusOptions {
+fn options(address: std::net::SocketAddr) -> ClientOptions {
+    ClientOptions {
         url: format!("http://{address}").parse().unwrap(),
         timeout: Duration::from_millis(500),
         skip_ssl_validation: false,
@@ -59,7 +59,7 @@ fn options(address: std::net::SocketAddr) -> AbacusOptions {
     }
 }
 
-async fn serve(router: Router) -> AbacusOptions {
+async fn serve(router: Router) -> ClientOptions {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let options = options(listener.local_addr().unwrap());
     let service = router.into_make_service_with_connect_info::<std::net::SocketAddr>();

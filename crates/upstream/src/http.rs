@@ -1,4 +1,4 @@
-//! Sends requests to Abacus, and builds its URLs.
+//! Sends requests upstream, and builds URLs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,22 +6,32 @@ use std::time::Duration;
 use opentelemetry::global;
 use opentelemetry::propagation::Injector;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONNECTION, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use sampler_oauth::http::describe;
 use sampler_oauth::{CaBundle, ClientCredentials, HttpOptions, TlsError};
+use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
+use crate::answer::{Answer, parse_date};
+use crate::port::{AnswerDate, Asked, Details, Found, Posted};
+
 /// All characters but those that RFC 3986 calls unreserved.
-const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// The address of one of Abacus's services, and the terms of a call.
+/// How many bytes of the body of an answer are read.
+pub(crate) const BODY_LEN_MAX: usize = 8 * 1024;
+
+/// How long a probe waits for an answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The address of a service, and the terms of a call.
 #[derive(Clone, Debug)]
-pub struct AbacusOptions {
+pub struct ClientOptions {
     /// The address of the service; paths are appended to it.
     pub url: Url,
     /// How long one request may take, from connecting to the end of the answer.
@@ -41,13 +51,16 @@ pub struct ClientError(#[from] TlsError);
 
 /// Sends requests, each with the current token.
 #[derive(Clone, Debug)]
-pub(crate) struct AbacusClient {
+pub(crate) struct UpstreamClient {
     client: Client,
+    timeout: Duration,
     tokens: Option<Arc<ClientCredentials>>,
+    /// A token that was set, instead of one of the client's own.
+    bearer: Option<HeaderValue>,
 }
 
-impl AbacusClient {
-    pub(crate) fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
+impl UpstreamClient {
+    pub(crate) fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         let client = sampler_oauth::http::client(&HttpOptions {
             timeout: options.timeout,
             skip_ssl_validation: options.skip_ssl_validation,
@@ -55,8 +68,20 @@ impl AbacusClient {
         })?;
         Ok(Self {
             client,
+            timeout: options.timeout,
             tokens: options.tokens.clone(),
+            bearer: None,
         })
+    }
+
+    /// Sends this token with each request.
+    pub(crate) fn with_token(mut self, token: &SecretString) -> Self {
+        let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
+        self.bearer = bearer.ok().map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        self
     }
 
     pub(crate) fn post(&self, url: Url) -> RequestBuilder {
@@ -71,7 +96,11 @@ impl AbacusClient {
     /// Sends a request. If its token is refused, the request is sent once more with a new one: tokens
     /// can be revoked, and keys changed, before a token expires.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, SendError> {
-        let request = request.headers(trace_context());
+        let mut request = request.headers(trace_context());
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer.clone());
+            return Ok(request.send().await?);
+        }
         let Some(tokens) = &self.tokens else {
             return Ok(request.send().await?);
         };
@@ -91,6 +120,31 @@ impl AbacusClient {
             Some(_) | None => Ok(response),
         }
     }
+
+    /// The same, but the two requests together take no longer than one may.
+    pub(crate) async fn send_in_time(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<Response, SendError> {
+        match tokio::time::timeout(self.timeout, self.send(request)).await {
+            Ok(sent) => sent,
+            Err(_) => Err(SendError {
+                text: "it took too long".to_owned(),
+                unsent: false,
+            }),
+        }
+    }
+
+    /// Asks what time it is there. The connection is closed afterwards, so that the next probe may reach
+    /// another gateway: the clock of one may be wrong.
+    pub(crate) async fn probe(&self, url: Url) -> Result<AnswerDate, String> {
+        let request = self
+            .get(url)
+            .timeout(self.timeout.min(PROBE_TIMEOUT))
+            .header(CONNECTION, "close");
+        let response = request.send().await.map_err(describe)?;
+        Ok(dated(&response))
+    }
 }
 
 /// A request without an answer.
@@ -103,6 +157,32 @@ pub(crate) struct SendError {
 }
 
 impl SendError {
+    /// What it means for a post.
+    pub(crate) fn into_posted(self) -> Posted {
+        Posted {
+            answer: Answer::TryAgain {
+                after: None,
+                error: self.text,
+            },
+            dated: AnswerDate::NoAnswer,
+            details: Details {
+                unsent: self.unsent,
+                ..Details::default()
+            },
+        }
+    }
+
+    /// What it means for a find.
+    pub(crate) fn into_found(self) -> Found {
+        Found {
+            asked: Asked::Failed {
+                after: None,
+                error: self.text,
+            },
+            status: None,
+        }
+    }
+
     fn without_token(error: impl std::fmt::Display) -> Self {
         Self {
             text: error.to_string(),
@@ -135,6 +215,47 @@ impl Injector for Headers {
         let name = HeaderName::from_bytes(name.as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
             self.0.insert(name, value);
+        }
+    }
+}
+
+/// The date of an answer.
+pub(crate) fn dated(response: &Response) -> AnswerDate {
+    let date = header(response, &DATE).and_then(parse_date);
+    date.map_or(AnswerDate::Undated, AnswerDate::At)
+}
+
+pub(crate) fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// The start of the body. A body that breaks off does not matter.
+pub(crate) async fn read_start(mut response: Response) -> Vec<u8> {
+    let mut start = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let room = BODY_LEN_MAX - start.len();
+        start.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if start.len() == BODY_LEN_MAX {
+            break;
+        }
+    }
+    start
+}
+
+/// The body of an answer; none where it is longer than `len_max` bytes.
+pub(crate) async fn read_body(
+    mut response: Response,
+    len_max: usize,
+) -> Result<Option<Vec<u8>>, String> {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= len_max => {
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Some(_)) => return Ok(None),
+            Ok(None) => return Ok(Some(body)),
+            Err(error) => return Err(describe(error)),
         }
     }
 }

@@ -1,0 +1,221 @@
+//! What an upstream promises about repeats, and what follows from that: when a usage may be posted, and
+//! when it must be looked up before (`docs/adr/050-contracts-of-upstreams.md`).
+//!
+//! Abacus recognises a repeat for ever, so posting again is always safe. Others forget. A usage may be
+//! posted without asking while every earlier post of it is surely still remembered. After that the worker
+//! asks, and posts only what is not there.
+
+use crate::{Entry, Interval, Planned, Timestamp};
+
+/// The longest margin by which a worker stops before an upstream forgets, where posts end sooner, ms.
+const MARGIN_MAX: i64 = 60_000;
+
+/// What an upstream promises about repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Contract {
+    /// It recognises a repeat for ever.
+    #[default]
+    Forever,
+    /// It forgets, and says whether it has a usage.
+    Forgets(Memory),
+}
+
+/// How long an upstream remembers, and how soon it knows. All in ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Memory {
+    /// How long after the first post a repeat is recognised.
+    pub horizon: i64,
+    /// How long after a post a usage may still not be found.
+    pub settles: i64,
+    /// How long one post may take, until it has an effect or never has one.
+    pub post_timeout: i64,
+}
+
+impl Memory {
+    /// How long before the horizon the worker begins to ask. A post takes effect when it arrives, so it is
+    /// never less than a post may take.
+    pub fn margin(self) -> i64 {
+        (self.horizon / 10).min(MARGIN_MAX).max(self.post_timeout)
+    }
+
+    /// Until when a usage that was posted at `earliest` for the first time may be posted without asking; none
+    /// where each post is asked for.
+    fn unasked_until(self, earliest: Timestamp) -> Option<Timestamp> {
+        let safe = self.horizon - self.margin();
+        (safe > 0).then(|| earliest.plus(safe))
+    }
+}
+
+impl Contract {
+    /// Until when the usage of a planned interval may be posted without asking; none where it must be looked
+    /// up first.
+    pub fn unasked_until(&self, planned: &Planned) -> Option<Timestamp> {
+        match self {
+            Self::Forever => Some(Timestamp::MAX),
+            Self::Forgets(memory) => memory.unasked_until(earliest_post(planned)),
+        }
+    }
+
+    /// From when on a find that is sent proves that the usage of a planned interval is not there: no post of
+    /// it can have ended later than one settling time before. `owned_since` is when this worker took the
+    /// span over.
+    pub fn settled_at(&self, planned: &Planned, owned_since: Timestamp) -> Timestamp {
+        let Self::Forgets(memory) = self else {
+            return Timestamp::MIN;
+        };
+        let unasked = memory.unasked_until(earliest_post(planned));
+        let unasked_ended = unasked.map(|begun| begun.plus(memory.post_timeout));
+        let ended = unasked_ended.max(planned.posts_end_by);
+        let ended = ended.map_or(owned_since, |ended| ended.max(owned_since));
+        ended.plus(memory.settles)
+    }
+
+    /// Until when the usage of an entry may be sent again without asking; none where it must be looked up
+    /// first.
+    pub fn resend_unasked_until(&self, entry: &Entry) -> Option<Timestamp> {
+        match self {
+            Self::Forever => Some(Timestamp::MAX),
+            Self::Forgets(memory) => memory.unasked_until(earliest_post_of(entry)),
+        }
+    }
+
+    /// The same as [`settled_at`](Self::settled_at) for the usage of an entry. A worker that sends it again
+    /// sets when it is due next so that the post before has settled.
+    pub fn resend_settled_at(&self, entry: &Entry, owned_since: Timestamp) -> Timestamp {
+        let Self::Forgets(memory) = self else {
+            return Timestamp::MIN;
+        };
+        let unasked = memory.unasked_until(earliest_post_of(entry));
+        let unasked_ended = unasked.map(|begun| begun.plus(memory.post_timeout));
+        let answered = [entry.accepted_at, entry.skipped_at, entry.resent_at];
+        let ended = answered.into_iter().max().flatten().max(unasked_ended);
+        let ended = ended.map_or(owned_since, |ended| ended.max(owned_since));
+        ended.plus(memory.settles)
+    }
+
+    /// By when the post has ended that follows a "not there" which is noted at `now`.
+    pub fn posts_end_by(&self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Forever => now,
+            Self::Forgets(memory) => now.plus(2 * memory.post_timeout),
+        }
+    }
+
+    /// How long the post of a usage that is not there keeps it for the worker that posts it, ms: until the
+    /// post has ended, and what came of it can be found.
+    pub fn claim(&self) -> i64 {
+        match self {
+            Self::Forever => 0,
+            Self::Forgets(memory) => 2 * memory.post_timeout + memory.settles,
+        }
+    }
+
+    /// Until when a post may follow a "not there" that was heard at `heard_at`.
+    pub fn post_by(&self, heard_at: Timestamp) -> Timestamp {
+        match self {
+            Self::Forever => Timestamp::MAX,
+            Self::Forgets(memory) => heard_at.plus(memory.post_timeout),
+        }
+    }
+}
+
+/// The earliest moment at which the usage of a planned interval can have been posted: it was planned, and
+/// due.
+fn earliest_post(planned: &Planned) -> Timestamp {
+    planned.planned_at.max(due_at(planned.interval))
+}
+
+fn earliest_post_of(entry: &Entry) -> Timestamp {
+    entry.planned_at.max(due_at(entry.interval))
+}
+
+/// When an interval is due: one that leads forwards once it is over, one that takes back at once.
+fn due_at(interval: Interval) -> Timestamp {
+    if interval.duration() > 0 {
+        interval.end
+    } else {
+        Timestamp::MIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::clamped(millis)
+    }
+
+    fn memory(horizon: i64, post_timeout: i64) -> Memory {
+        Memory {
+            horizon,
+            settles: 7 * SECOND,
+            post_timeout,
+        }
+    }
+
+    fn planned(start: i64, end: i64, planned_at: i64) -> Planned {
+        Planned {
+            interval: Interval {
+                start: at(start),
+                end: at(end),
+            },
+            usage_guid: "u".to_owned(),
+            planned_at: at(planned_at),
+            posts_end_by: None,
+            withheld: None,
+        }
+    }
+
+    #[test]
+    fn the_margin_is_a_tenth_at_most_a_minute_and_at_least_a_post() {
+        for (horizon, post_timeout, margin) in [
+            (100 * SECOND, SECOND, 10 * SECOND),
+            (86_400 * SECOND, 30 * SECOND, 60 * SECOND),
+            (86_400 * SECOND, 90 * SECOND, 90 * SECOND),
+            (100 * SECOND, 30 * SECOND, 30 * SECOND),
+            (0, SECOND, SECOND),
+        ] {
+            assert_eq!(memory(horizon, post_timeout).margin(), margin);
+        }
+    }
+
+    #[test]
+    fn the_horizon_counts_from_when_it_was_planned_and_due() {
+        let contract = Contract::Forgets(memory(100 * SECOND, 30 * SECOND));
+        for (planned, until) in [
+            (planned(0, 50 * SECOND, 60 * SECOND), 130 * SECOND),
+            (planned(0, 50 * SECOND, 40 * SECOND), 120 * SECOND),
+            (planned(50 * SECOND, 0, 40 * SECOND), 110 * SECOND),
+        ] {
+            assert_eq!(contract.unasked_until(&planned), Some(at(until)));
+        }
+        let forever = Contract::Forever.unasked_until(&planned(0, 1, 1));
+        assert_eq!(forever, Some(Timestamp::MAX));
+    }
+
+    #[test]
+    fn a_horizon_no_longer_than_the_margin_has_each_post_asked_for() {
+        for horizon in [0, SECOND, 30 * SECOND] {
+            let contract = Contract::Forgets(memory(horizon, 30 * SECOND));
+            let plan = planned(0, SECOND, 9 * SECOND);
+            assert_eq!(contract.unasked_until(&plan), None);
+            // Nobody can have posted it, but for those who had the span before.
+            assert_eq!(contract.settled_at(&plan, at(20)), at(20 + 7 * SECOND));
+        }
+    }
+
+    #[test]
+    fn not_there_counts_once_every_post_has_settled() {
+        let contract = Contract::Forgets(memory(100 * SECOND, 30 * SECOND));
+        let mut plan = planned(0, SECOND, 10 * SECOND);
+        // Posts without asking begin until 80 s, and end until 110 s.
+        assert_eq!(contract.settled_at(&plan, at(0)), at(117 * SECOND));
+        let later = contract.settled_at(&plan, at(500 * SECOND));
+        assert_eq!(later, at(507 * SECOND));
+        plan.posts_end_by = Some(at(660 * SECOND));
+        assert_eq!(contract.settled_at(&plan, at(0)), at(667 * SECOND));
+    }
+}

@@ -1,0 +1,138 @@
+//! Abacus: the collector, which takes usages and recognises a repeat for ever, and the documents that it
+//! has of them.
+
+pub mod document;
+
+use async_trait::async_trait;
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use sampler_domain::{Timestamp, Usage};
+use url::Url;
+
+use crate::answer::{ABACUS, AnswerParts, interpret};
+use crate::error_name::ErrorName;
+use crate::http::{ClientError, ClientOptions, UpstreamClient, dated, header, join, read_start};
+use crate::port::{AnswerDate, Details, Found, Posted, Promises, Sought, Upstream};
+use document::HttpConfirmer;
+
+/// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
+const LOCATION_LEN_MAX: usize = 2_048;
+
+/// Abacus, which takes usages and says what became of them.
+#[derive(Clone, Debug)]
+pub struct Abacus {
+    pub collector: HttpCollector,
+    pub documents: HttpConfirmer,
+}
+
+#[async_trait]
+impl Upstream for Abacus {
+    fn promises(&self) -> Promises {
+        Promises::ABACUS
+    }
+
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
+        self.collector.post(usage, now).await
+    }
+
+    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found {
+        let (location, usage_guid) = (sought.location, sought.usage_guid);
+        self.documents.ask(location, usage_guid, now).await
+    }
+
+    async fn probe(&self) -> Result<AnswerDate, String> {
+        self.collector.probe().await
+    }
+}
+
+/// The collector over HTTP.
+#[derive(Clone, Debug)]
+pub struct HttpCollector {
+    client: UpstreamClient,
+    base: Url,
+    url: Url,
+    accept_conflict: bool,
+}
+
+impl HttpCollector {
+    /// Prepares a client; connections are made when they are needed, and kept.
+    ///
+    /// # Errors
+    /// If the client cannot be set up.
+    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
+        let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
+        Ok(Self {
+            client: UpstreamClient::new(options)?,
+            base: options.url.clone(),
+            url,
+            accept_conflict: false,
+        })
+    }
+
+    /// Whether 409 counts as accepted: for gateways that answer repeats with it.
+    #[must_use]
+    pub fn accept_conflict(mut self, accept: bool) -> Self {
+        self.accept_conflict = accept;
+        self
+    }
+}
+
+impl HttpCollector {
+    /// Posts a usage.
+    pub async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
+        let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        match self.client.send(request).await {
+            Ok(response) => {
+                let dated = dated(&response);
+                self.read(response, dated.or(now), dated).await
+            }
+            Err(error) => error.into_posted(),
+        }
+    }
+
+    /// Asks for the time only. Any answer has a date, so no token is needed.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn probe(&self) -> Result<AnswerDate, String> {
+        self.client.probe(self.base.clone()).await
+    }
+
+    /// Reads an answer, so that the connection can be used again.
+    async fn read(&self, response: Response, now: Timestamp, dated: AnswerDate) -> Posted {
+        let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
+        let status = response.status().as_u16();
+        let location = header(&response, &LOCATION).and_then(|text| self.location(text));
+        let name = ErrorName::of_body(&read_start(response).await);
+        let parts = AnswerParts {
+            status,
+            retry_after: retry_after.as_deref(),
+            name: name.as_ref(),
+            is_page: false,
+        };
+        let answer = interpret(&ABACUS, parts, now, self.accept_conflict);
+        let error_name = name.as_ref().map(ToString::to_string);
+        Posted {
+            answer,
+            dated,
+            details: Details {
+                status: Some(status),
+                location,
+                error_name,
+                unsent: false,
+            },
+        }
+    }
+
+    /// A `Location` as an absolute address, if it can be one.
+    fn location(&self, text: &str) -> Option<String> {
+        let location = self.url.join(text).ok()?;
+        let location = String::from(location);
+        (location.len() <= LOCATION_LEN_MAX).then_some(location)
+    }
+}

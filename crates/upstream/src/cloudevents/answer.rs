@@ -1,0 +1,159 @@
+//! What an answer to a find means. Only a clear one means anything.
+
+use sampler_domain::Timestamp;
+use serde_json::Value;
+
+use crate::answer::{Answer, AnswerParts, CLOUD_EVENTS, interpret};
+use crate::port::Asked;
+
+/// The meaning of an answer to a find for the event of this id and source; none where it is not clear.
+pub(super) fn meaning(status: u16, body: &[u8], (id, source): (&str, &str)) -> Option<Asked> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    match status {
+        200 => {
+            let elements = elements(&body)?;
+            let is_it = |event: &Value| event["id"] == *id && event["source"] == *source;
+            if elements
+                .iter()
+                .any(|element| is_it(element) || is_it(&element["event"]))
+            {
+                return Some(Asked::Counts);
+            }
+            let are_events = elements.iter().all(|element| is_event(element));
+            are_events.then_some(Asked::Unknown)
+        }
+        // A gateway's 404 for a wrong path is a page or plain text, which may be a number.
+        404 if body.is_object() || body.is_array() => Some(Asked::Unknown),
+        _ => None,
+    }
+}
+
+/// The events that an answer holds: a list, or the list under `items` or `data`, or one event.
+fn elements(body: &Value) -> Option<Vec<&Value>> {
+    let lists = [Some(body), body.get("items"), body.get("data")];
+    let list = lists.into_iter().flatten().find_map(Value::as_array);
+    match list {
+        Some(list) => Some(list.iter().collect()),
+        None => is_event(body).then(|| vec![body]),
+    }
+}
+
+fn is_event(element: &Value) -> bool {
+    element.get("id").is_some() || element.get("event").is_some()
+}
+
+/// An answer that is not clear: nothing follows from it.
+pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
+    let parts = AnswerParts {
+        status,
+        retry_after,
+        ..AnswerParts::default()
+    };
+    match interpret(&CLOUD_EVENTS, parts, now, false) {
+        Answer::Wait { after } => Asked::Wait { after },
+        Answer::TryAgain { after, .. } => Asked::Failed {
+            after,
+            error: CLOUD_EVENTS.describe(status, None),
+        },
+        Answer::Accepted | Answer::Refused { .. } => Asked::Mismatch {
+            error: format!(
+                "{}, and that is no clear answer: SAMPLER_UPSTREAM_FIND_URL may be wrong",
+                CLOUD_EVENTS.describe(status, None)
+            ),
+        },
+    }
+}
+
+/// Whether an answer is a page for people, such as a login page.
+pub(super) fn is_page(media_type: Option<&str>, body: &[u8]) -> bool {
+    let is_html = |text: &str| text.to_ascii_lowercase().contains("html");
+    let text = String::from_utf8_lossy(&body[..body.len().min(64)]).to_ascii_lowercase();
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    media_type.is_some_and(is_html) || ["<!doctype", "<html"].iter().any(|it| text.starts_with(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, body: &str) -> Option<Asked> {
+        meaning(status, body.as_bytes(), ("u-1", "sampler"))
+    }
+
+    #[test]
+    fn a_usage_is_there_if_an_element_has_its_id_and_its_source() {
+        let event = r#"{"id":"u-1","source":"sampler","data":{"x":1}}"#;
+        for body in [
+            event.to_owned(),
+            format!(r#"{{"event":{event}}}"#),
+            format!("[{event}]"),
+            format!(r#"[{{"id":"other"}},{{"event":{event},"ingestedAt":"x"}}]"#),
+            format!(r#"{{"items":[{{"event":{event}}}]}}"#),
+            format!(r#"{{"data":[{event}],"meta":{{}}}}"#),
+        ] {
+            assert_eq!(of(200, &body), Some(Asked::Counts), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_usage_is_not_there_where_the_answer_is_clear() {
+        for body in [
+            "[]",
+            r#"{"items":[]}"#,
+            r#"{"data":[]}"#,
+            r#"[{"id":"u-10","source":"sampler"}]"#,
+            r#"{"items":[{"event":{"id":"u-1","source":"other"}}]}"#,
+            r#"{"id":"u-1","source":"Sampler"}"#,
+            r#"{"event":{"id":"u-1"}}"#,
+        ] {
+            assert_eq!(of(200, body), Some(Asked::Unknown), "{body}");
+        }
+        for body in ["{}", r#"{"title":"not found"}"#, "[]"] {
+            assert_eq!(of(404, body), Some(Asked::Unknown), "{body}");
+        }
+    }
+
+    #[test]
+    fn all_else_is_no_answer() {
+        for body in [
+            "",
+            "<html>Log in</html>",
+            "{}",
+            r#"{"error":"x"}"#,
+            r#"{"items":{}}"#,
+            "null",
+            "1",
+            r#""u-1""#,
+            "[1]",
+            r#"[{"error":"x"}]"#,
+            r#"{"items":[{"id":"u-"#,
+        ] {
+            assert_eq!(of(200, body), None, "{body}");
+        }
+        for body in ["", "404 page not found", "<html></html>", "404"] {
+            assert_eq!(of(404, body), None, "{body}");
+        }
+        for status in [201, 204, 302, 400, 401, 403, 410, 429, 500, 503] {
+            assert_eq!(of(status, "[]"), None, "{status}");
+        }
+    }
+
+    #[test]
+    fn pages_are_told_from_other_bodies() {
+        for (media_type, body) in [
+            (Some("text/html; charset=utf-8"), ""),
+            (Some("application/xhtml+xml"), "x"),
+            (None, "\n <!DOCTYPE html><html>"),
+            (Some("text/plain"), "<HTML>"),
+        ] {
+            assert!(is_page(media_type, body.as_bytes()), "{body}");
+        }
+        for (media_type, body) in [
+            (Some("application/json"), "{}"),
+            (None, ""),
+            (Some("text/plain"), "ok"),
+        ] {
+            assert!(!is_page(media_type, body.as_bytes()), "{body}");
+        }
+    }
+}

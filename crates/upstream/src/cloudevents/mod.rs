@@ -1,0 +1,187 @@
+//! Whatever takes CloudEvents 1.0 over HTTP: OpenMeter, a broker, a gateway. Each usage is one event, in
+//! structured mode, one event a request.
+//!
+//! Nothing in the standard says that a repeat is recognised, or that an event can be read again. So both
+//! are set ([`Promises`]), and the worker asks before it posts what may have been forgotten.
+
+mod answer;
+mod decimal;
+mod event;
+mod find_url;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use sampler_domain::{Contract, Timestamp, Usage};
+use secrecy::SecretString;
+use url::Url;
+
+pub use event::EventAttributes;
+pub use find_url::{FindUrl, FindUrlError};
+
+use crate::answer::{AnswerParts, CLOUD_EVENTS, interpret};
+use crate::error_name::ErrorName;
+use crate::http::{
+    ClientError, ClientOptions, UpstreamClient, dated, header, read_body, read_start,
+};
+use crate::port::{AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream};
+use answer::{is_page, meaning};
+
+/// The media type of an event. Nothing may follow it: OpenMeter compares it byte by byte.
+const EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json");
+
+/// The longest answer to a find that is read, in bytes: a page of events of half a megabyte each is longer
+/// than anybody should answer for one id.
+const ANSWER_LEN_MAX: usize = 8 << 20;
+
+/// A receiver of CloudEvents.
+#[derive(Clone, Debug)]
+pub struct CloudEvents {
+    client: UpstreamClient,
+    url: Url,
+    attributes: EventAttributes,
+    contract: Contract,
+    find_url: Option<FindUrl>,
+    settles: Duration,
+    accept_conflict: bool,
+}
+
+impl CloudEvents {
+    /// Prepares a client; connections are made when they are needed, and kept. The address is that of
+    /// posts, exactly as it is.
+    ///
+    /// # Errors
+    /// If the client cannot be set up.
+    pub fn new(
+        options: &ClientOptions,
+        attributes: EventAttributes,
+        contract: Contract,
+    ) -> Result<Self, ClientError> {
+        Ok(Self {
+            client: UpstreamClient::new(options)?,
+            url: options.url.clone(),
+            attributes,
+            contract,
+            find_url: None,
+            settles: Duration::ZERO,
+            accept_conflict: false,
+        })
+    }
+
+    /// Where usages are found, and how long after a post they may still not be.
+    #[must_use]
+    pub fn found_at(mut self, find_url: Option<FindUrl>, settles: Duration) -> Self {
+        (self.find_url, self.settles) = (find_url, settles);
+        self
+    }
+
+    /// Sends this token with posts and finds, instead of one of the client's own.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<&SecretString>) -> Self {
+        if let Some(token) = token {
+            self.client = self.client.with_token(token);
+        }
+        self
+    }
+
+    /// Whether 409 counts as accepted: for receivers that answer repeats with it.
+    #[must_use]
+    pub fn accept_conflict(mut self, accept: bool) -> Self {
+        self.accept_conflict = accept;
+        self
+    }
+
+    /// Reads an answer to a post, so that the connection can be used again.
+    async fn read(&self, response: Response, now: Timestamp) -> Posted {
+        let dated = dated(&response);
+        let status = response.status().as_u16();
+        let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
+        let media_type = header(&response, &CONTENT_TYPE).map(str::to_owned);
+        let body = read_start(response).await;
+        let name = ErrorName::of_body(&body);
+        let parts = AnswerParts {
+            status,
+            retry_after: retry_after.as_deref(),
+            name: name.as_ref(),
+            is_page: is_page(media_type.as_deref(), &body),
+        };
+        Posted {
+            answer: interpret(&CLOUD_EVENTS, parts, dated.or(now), self.accept_conflict),
+            dated,
+            details: Details {
+                status: Some(status),
+                error_name: name.as_ref().map(ToString::to_string),
+                ..Details::default()
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Upstream for CloudEvents {
+    fn promises(&self) -> Promises {
+        Promises {
+            name: "the upstream",
+            contract: self.contract,
+            finds: match self.find_url {
+                Some(_) => Finds::ById {
+                    settles: self.settles,
+                },
+                None => Finds::Never,
+            },
+        }
+    }
+
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, EVENT)
+            .body(self.attributes.event(usage));
+        match self.client.send_in_time(request).await {
+            Ok(response) => self.read(response, now).await,
+            Err(error) => error.into_posted(),
+        }
+    }
+
+    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found {
+        let source = self.attributes.source();
+        let url = self.find_url.as_ref();
+        let Some(url) = url.and_then(|url| url.of(sought.usage_guid, source)) else {
+            let error = "SAMPLER_UPSTREAM_FIND_URL is not set".to_owned();
+            return Found {
+                asked: Asked::Mismatch { error },
+                status: None,
+            };
+        };
+        let response = match self.client.send_in_time(self.client.get(url)).await {
+            Ok(response) => response,
+            Err(error) => return error.into_found(),
+        };
+        let status = response.status().as_u16();
+        let now = dated(&response).or(now);
+        let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
+        let asked = match read_body(response, ANSWER_LEN_MAX).await {
+            Ok(Some(body)) => meaning(status, &body, (sought.usage_guid, source))
+                .unwrap_or_else(|| answer::otherwise(status, retry_after.as_deref(), now)),
+            Ok(None) => Asked::Mismatch {
+                error: "the answer is too long".to_owned(),
+            },
+            Err(error) => Asked::Failed { after: None, error },
+        };
+        Found {
+            asked,
+            status: Some(status),
+        }
+    }
+
+    /// Asks for the root of the host: a `GET` on the address of posts is a search in OpenMeter.
+    async fn probe(&self) -> Result<AnswerDate, String> {
+        let mut root = self.url.clone();
+        root.set_path("/");
+        root.set_query(None);
+        self.client.probe(root).await
+    }
+}

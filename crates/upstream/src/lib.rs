@@ -1,0 +1,27 @@
+//! The systems around Abacus and in its place: the upstream, which takes usages from the worker, and the
+//! provisioning service, which takes mappings from the receiver.
+//!
+//! An [`Upstream`] is a contract value ([`Promises`]) and two verbs. There are two of them: [`Abacus`], and
+//! [`CloudEvents`] for whatever takes CloudEvents over HTTP. Functions without I/O decide what an answer
+//! means ([`answer`], [`provisioning::part_outcome`]) and what time it is there ([`clock`]).
+
+pub mod abacus;
+pub mod answer;
+pub mod clock;
+pub mod cloudevents;
+pub mod error_name;
+mod http;
+pub mod limiter;
+mod port;
+pub mod provisioning;
+
+pub use abacus::document::HttpConfirmer;
+pub use abacus::{Abacus, HttpCollector};
+pub use answer::Answer;
+pub use clock::{ClockEstimate, Noted, Pace, Reading};
+pub use cloudevents::{CloudEvents, EventAttributes, FindUrl, FindUrlError};
+pub use error_name::ErrorName;
+pub use http::{ClientError, ClientOptions};
+pub use limiter::{Limiter, Load};
+pub use port::{AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream};
+pub use provisioning::{Mapped, Mapping, Provisioning};

@@ -1,0 +1,367 @@
+//! Usages as CloudEvents, into an upstream that recognises a repeat for a while, forgets, and answers finds.
+
+use std::time::{Duration, Instant};
+
+use bson::doc;
+use sampler_testkit::abacus::{Options, StandInAbacus};
+use sampler_testkit::build::{start_event, stop_event};
+use sampler_testkit::meter::{MeterFault, MeterOptions, StandInMeter};
+use sampler_testkit::program::Launch;
+use sampler_testkit::{Program, TestDatabase, now_millis, wait_until};
+use serde_json::Value;
+
+use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
+
+/// How long one post may take, in the settings of these tests.
+const POST_TIMEOUT: Duration = Duration::from_secs(1);
+
+struct World {
+    landscape: Landscape,
+    meter: StandInMeter,
+    receiver: Program,
+    horizon: Duration,
+    settles: Duration,
+}
+
+impl World {
+    async fn new(label: &str, horizon: Duration, settles: Duration) -> Self {
+        let options = MeterOptions { horizon, settles };
+        let landscape = Landscape {
+            database: TestDatabase::new(label).await,
+            abacus: StandInAbacus::start(Options::default()).await.unwrap(),
+            http: client(),
+        };
+        let receiver = landscape.receiver().start().await.unwrap();
+        until_ready(&landscape.http, &receiver).await;
+        Self {
+            meter: StandInMeter::start(options).await.unwrap(),
+            landscape,
+            receiver,
+            horizon,
+            settles,
+        }
+    }
+
+    fn worker(&self) -> Launch {
+        let millis = |length: Duration| format!("{}ms", length.as_millis());
+        self.landscape
+            .worker()
+            .env("COLLECTOR_URL", "")
+            .env("SAMPLER_UPSTREAM", "cloudevents")
+            .env("SAMPLER_UPSTREAM_URL", self.meter.post_url())
+            .env("SAMPLER_UPSTREAM_FIND_URL", self.meter.find_url())
+            .env("SAMPLER_UPSTREAM_HORIZON", millis(self.horizon))
+            .env("SAMPLER_UPSTREAM_SETTLES", millis(self.settles))
+            .env("SAMPLER_POST_TIMEOUT", millis(POST_TIMEOUT))
+            .env("SAMPLER_RETRY_FIRST", "100ms")
+            .env("SAMPLER_CONFIRM_INTERVAL", "100ms")
+    }
+
+    /// One usage of two hours, in two intervals.
+    async fn use_two_hours(&self, target: usize) {
+        let start = now_millis() - 4 * HOUR;
+        let (receiver, landscape) = (&self.receiver, &self.landscape);
+        let event = start_event(target, start);
+        landscape.take(receiver, "/v1/events/start", &event).await;
+        let event = stop_event(target, start + 2 * HOUR);
+        landscape.take(receiver, "/v1/events/stop", &event).await;
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let url = format!("{}{path}", self.receiver.base_url());
+        let answer = self.landscape.http.get(url).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), 200, "{path}");
+        answer.json().await.unwrap()
+    }
+
+    async fn span_of(&self, instance: &str) -> Value {
+        let list = self
+            .get(&format!("/v1/spans?resource_instance_id={instance}"))
+            .await;
+        let id = list["items"][0]["id"].as_str().unwrap().to_owned();
+        self.get(&format!("/v1/spans/{id}")).await
+    }
+
+    /// Each usage counts once, and together they are what was used.
+    fn assert_exact(&self, instance: &str) {
+        let counted = self.meter.counted();
+        let mut ids: Vec<&str> = counted.iter().filter_map(|it| it["id"].as_str()).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all, "one counts twice");
+        assert_eq!(self.meter.sum(instance), 2 * HOUR, "{counted:#?}");
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_usage_is_one_event_in_structured_mode_and_nothing_is_asked() {
+    let world = World::new("ce_plain", seconds(3_600), seconds(1)).await;
+    world.use_two_hours(1).await;
+    let worker = world.worker().env("SAMPLER_UPSTREAM_TOKEN", "t0k3n");
+    let worker = worker.start().await.unwrap();
+    world.landscape.until_complete(1).await;
+    world.assert_exact("instance-1");
+    let posts = world.meter.posts();
+    assert!(posts.len() >= 2);
+    for post in &posts {
+        assert_eq!(post.path, "/api/v1/events?tenant=a%20b");
+        assert_eq!(post.content_type, "application/cloudevents+json");
+        assert_eq!(post.authorization.as_deref(), Some("Bearer t0k3n"));
+        let event: Value = serde_json::from_str(&post.body).unwrap();
+        assert_eq!(event["source"], "sampler");
+        assert_eq!(event["subject"], event["data"]["organization_id"]);
+        let duration: i64 = event["data"]["duration"].as_str().unwrap().parse().unwrap();
+        let interval = &event["data"]["interval"];
+        let length = interval["end"].as_i64().unwrap() - interval["start"].as_i64().unwrap();
+        assert_eq!(duration, length);
+    }
+    assert_eq!(world.meter.finds().len(), 0);
+    // Probes of the time ask for the root.
+    assert!(world.meter.others().iter().all(|path| path == "/"));
+    assert!(worker.lines().iter().all(|line| !line.contains("t0k3n")));
+    let entry = world.landscape.usages().await;
+    let entry = entry.find_one(doc! {}).await.unwrap().unwrap();
+    assert_eq!(entry.get_i32("status"), Ok(204));
+    assert!(!entry.contains_key("location"));
+}
+
+/// The usage counts, its answer is lost, and the worker is killed. Another one comes when the upstream has
+/// forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_counted_before_a_kill_and_was_forgotten_is_found() {
+    let world = World::new("ce_found", seconds(4), seconds(1)).await;
+    world.meter.post_fault(MeterFault::LosesAnswer);
+    world.use_two_hours(1).await;
+    let worker = world.worker().start().await.unwrap();
+    wait_until("it is posted", PATIENCE, async || {
+        !world.meter.posts().is_empty()
+    })
+    .await;
+    worker.kill().unwrap();
+    let first = world.meter.posts()[0].at;
+    world.meter.post_fault(MeterFault::None);
+    wait_until("it is forgotten", PATIENCE, async || {
+        first.elapsed() > world.horizon
+    })
+    .await;
+    let _worker = world.worker().start().await.unwrap();
+    world.landscape.until_complete(1).await;
+    world.assert_exact("instance-1");
+    assert!(world.meter.finds().iter().any(|find| find.found == Some(1)));
+    let id = world.meter.posts()[0].id.clone();
+    let usages = world.landscape.usages().await;
+    let entry = usages.find_one(doc! { "_id": id }).await.unwrap().unwrap();
+    assert_eq!(entry.get_i32("status"), Ok(200), "that of the find");
+    assert!(!entry.contains_key("location"));
+}
+
+/// What is not there counts as such only once it had the time to be found, and is posted at once then.
+#[tokio::test(flavor = "multi_thread")]
+async fn not_there_counts_once_earlier_posts_have_settled() {
+    let world = World::new("ce_settles", seconds(3), seconds(2)).await;
+    world.meter.post_fault(MeterFault::Status(503));
+    world.use_two_hours(1).await;
+    let _worker = world.worker().start().await.unwrap();
+    wait_until("it is asked for", PATIENCE, async || {
+        !world.meter.finds().is_empty()
+    })
+    .await;
+    world.meter.post_fault(MeterFault::None);
+    world.landscape.until_complete(1).await;
+    world.assert_exact("instance-1");
+    let posts = world.meter.posts();
+    let first = &posts[0];
+    let mut unasked = posts.iter().filter(|post| post.id == first.id);
+    let counted = unasked.find(|post| post.counts).unwrap();
+    let before = posts
+        .iter()
+        .filter(|post| post.id == first.id && post.at < counted.at);
+    let last = before.map(|post| post.at).max().unwrap();
+    assert!(
+        counted.at - last >= world.settles,
+        "{:?}",
+        counted.at - last
+    );
+    let finds = world.meter.finds();
+    let asked = finds.iter().filter(|find| find.query.contains(&first.id));
+    let asked = asked.map(|find| find.at).filter(|at| *at <= counted.at);
+    let asked = asked.max().unwrap();
+    assert!(asked - last >= world.settles, "{:?}", asked - last);
+    assert!(counted.at - asked <= POST_TIMEOUT);
+}
+
+/// With a horizon no longer than the margin the first post is asked for, too, and a kill at any moment
+/// leaves each usage counted once.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_that_remembers_nothing_counts_once() {
+    let world = World::new("ce_nothing", Duration::ZERO, Duration::from_millis(500)).await;
+    for target in 1..4 {
+        world.use_two_hours(target).await;
+    }
+    let mut round = 0;
+    wait_until("all are complete", 3 * PATIENCE, async || {
+        round += 1;
+        let fault = match round % 3 {
+            0 => MeterFault::None,
+            1 => MeterFault::LosesAnswer,
+            _ => MeterFault::Status(503),
+        };
+        world
+            .meter
+            .post_fault(if round > 9 { MeterFault::None } else { fault });
+        let posts = world.meter.posts().len();
+        let worker = world.worker().start().await.unwrap();
+        let began = Instant::now();
+        wait_until("it does something", 3 * PATIENCE, async || {
+            let is_done = complete(&world).await == 3;
+            is_done || world.meter.posts().len() > posts || began.elapsed() > seconds(20)
+        })
+        .await;
+        worker.kill().unwrap();
+        complete(&world).await == 3
+    })
+    .await;
+    for instance in ["instance-1", "instance-2", "instance-3"] {
+        world.assert_exact(instance);
+    }
+}
+
+async fn complete(world: &World) -> u64 {
+    let complete = doc! { "processing.complete": true };
+    let spans = world.landscape.spans().await;
+    spans.count_documents(complete).await.unwrap()
+}
+
+/// However finds fail or hang, nothing is guessed, and what needs none is posted.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_clear_answer_nothing_is_posted_and_others_go_on() {
+    let world = World::new("ce_unclear", seconds(2), seconds(1)).await;
+    world.meter.post_fault(MeterFault::LosesAnswer);
+    world.meter.find_fault(MeterFault::Page);
+    world.use_two_hours(1).await;
+    let _worker = world.worker().start().await.unwrap();
+    wait_until("it is asked for", PATIENCE, async || {
+        world.meter.finds().len() > 2
+    })
+    .await;
+    let posts = world.meter.posts().len();
+    for fault in [
+        MeterFault::Page,
+        MeterFault::Status(404),
+        MeterFault::Status(500),
+        MeterFault::Hangs,
+    ] {
+        world.meter.find_fault(fault);
+        let finds = world.meter.finds().len();
+        wait_until("it is asked again", PATIENCE, async || {
+            world.meter.finds().len() > finds + 1
+        })
+        .await;
+    }
+    assert_eq!(world.meter.posts().len(), posts, "nothing is posted");
+    let span = world.span_of("instance-1").await;
+    assert_eq!(span["complete"], false, "{span}");
+    let delivery = &span["delivery"];
+    assert!(delivery["attempts"].as_u64().unwrap() > 4, "{span}");
+    let error = delivery["last_error"]["error"].as_str().unwrap();
+    assert!(error.contains("find"), "{error}");
+    assert!(span["suspended"].is_null(), "{span}");
+    // Another usage needs no find.
+    world.meter.post_fault(MeterFault::None);
+    world.use_two_hours(2).await;
+    wait_until("the other one is posted", PATIENCE, async || {
+        world.meter.sum("instance-2") == 2 * HOUR
+    })
+    .await;
+    world.meter.find_fault(MeterFault::None);
+    world.landscape.until_complete(2).await;
+    world.assert_exact("instance-1");
+    world.assert_exact("instance-2");
+}
+
+/// A login page with 200 accepts nothing, and what is accepted and never there is set aside, owed, and sent
+/// again, after a look.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_accepted_and_not_there_is_set_aside_and_owed() {
+    let world = World::new("ce_owed", seconds(3_600), Duration::from_millis(300)).await;
+    world.meter.post_fault(MeterFault::Page);
+    world.use_two_hours(1).await;
+    let worker = world
+        .worker()
+        .env("SAMPLER_CONFIRM", "true")
+        .env("SAMPLER_CONFIRM_TIMEOUT", "1s");
+    let _worker = worker.start().await.unwrap();
+    wait_until("pages are no acceptance", PATIENCE, async || {
+        world.meter.posts().len() > 2
+    })
+    .await;
+    let usages = world.landscape.usages().await;
+    assert_eq!(usages.count_documents(doc! {}).await.unwrap(), 0);
+    // Accepted, and lost.
+    world.meter.post_fault(MeterFault::Status(202));
+    world.landscape.until_complete(1).await;
+    wait_until("both are set aside", PATIENCE, async || {
+        let aside = doc! { "state": "set_aside", "error": "not found" };
+        usages.count_documents(aside).await.unwrap() == 2
+    })
+    .await;
+    let organization = world.meter.posts()[0].body.clone();
+    let organization: Value = serde_json::from_str(&organization).unwrap();
+    let organization = organization["subject"].as_str().unwrap().to_owned();
+    let owed = format!(
+        "/v1/usages?organization_id={organization}&state=set_aside,skipped&group_by=organization_id&window=all"
+    );
+    let owed = world.get(&owed).await;
+    assert_eq!(owed["items"][0]["duration"], 2 * HOUR, "{owed}");
+    let billed = format!("/v1/usages?organization_id={organization}&window=all");
+    assert_eq!(world.get(&billed).await["items"], serde_json::json!([]));
+    world.meter.post_fault(MeterFault::None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_would_count_twice_are_refused_by_name() {
+    let (url, horizon, find) = (
+        "SAMPLER_UPSTREAM_URL",
+        "SAMPLER_UPSTREAM_HORIZON",
+        "SAMPLER_UPSTREAM_FIND_URL",
+    );
+    let fit = (url, "http://localhost:1/events?x=y");
+    for (settings, named) in [
+        (&[] as &[(&str, &str)], &[url, horizon] as &[&str]),
+        (&[fit], &[horizon]),
+        (&[fit, (horizon, "1d")], &[find, horizon]),
+        (
+            &[fit, (horizon, "1d"), (find, "http://localhost/x")],
+            &[find],
+        ),
+        (&[fit, (horizon, "soon")], &[horizon]),
+        (&[(url, "localhost"), (horizon, "forever")], &[url]),
+        (
+            &[fit, (horizon, "forever"), ("SAMPLER_CONFIRM", "true")],
+            &[find, "SAMPLER_CONFIRM"],
+        ),
+        (
+            &[
+                fit,
+                (horizon, "forever"),
+                ("SAMPLER_UPSTREAM_SOURCE", "a b"),
+            ],
+            &["SAMPLER_UPSTREAM_SOURCE"],
+        ),
+    ] {
+        let mut environment = vec![("SAMPLER_UPSTREAM", "cloudevents")];
+        environment.extend(settings);
+        let ended = crate::settings::run("sampler-worker", &[], &environment).await;
+        let text = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(64), "{settings:?}: {text}");
+        for name in named {
+            assert!(text.contains(name), "{name}: {text}");
+        }
+        assert!(!text.contains("COLLECTOR_URL"), "{text}");
+    }
+}
