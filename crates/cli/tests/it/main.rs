@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod api;
+mod cases;
 mod commands;
 mod events;
+mod habits;
 mod help;
 mod journal;
 mod login;

@@ -42,7 +42,7 @@ fn json_of(api: &Api, events: &str, more: &[&str]) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn what_fits_is_said_in_a_table() {
+fn what_fits_is_said_and_shown_if_it_is_asked_for() {
     let (world, events) = three();
     let api = Api::start(world);
     let ended = verify_with(&api, &events, &["--granularity", "hour", "--strict"]);
@@ -51,31 +51,78 @@ fn what_fits_is_said_in_a_table() {
         (Some(0), ""),
         "{ended:?}"
     );
-    let lines: Vec<&str> = ended.output.lines().collect();
-    assert!(lines[0].starts_with("target"), "{}", ended.output);
-    let words: Vec<&str> = lines[1].split_whitespace().collect();
-    let expected = [
-        "postgres/large/orders",
-        "2026-11-20T11:00:00.000Z",
-        "2026-11-21T07:00:00.000Z",
-        "72000000",
-        "72000000",
-        "0",
-        "0",
-        "20",
-    ];
-    assert_eq!(words, expected);
-    assert!(lines[3].contains("open"), "{}", ended.output);
-    assert!(
-        ended
-            .output
-            .ends_with("Everything fits: 3 spans, 32 usages.\n"),
-        "{}",
-        ended.output
-    );
+    let end = "Everything fits: 3 spans, 32 usages.\n--all shows the spans that fit, too.\n";
+    assert!(ended.output.ends_with(end), "{}", ended.output);
+    assert!(!ended.output.contains("postgres/large"), "{}", ended.output);
     let requests = api.requests();
     assert_eq!(requests[0], "/v1/spans?limit=100&resource_id=postgres");
     assert_eq!(requests.len(), 4, "{requests:#?}");
+    let all = verify_with(&api, &events, &["--all"]).output;
+    let words: Vec<&str> = all.lines().nth(1).unwrap().split_whitespace().collect();
+    let expected = [
+        "postgres/large/orders",
+        "2026-11-20T11:00:00.000Z",
+        "20:00:00.000",
+        "20:00:00.000",
+        "20",
+    ];
+    assert_eq!(words, expected, "{all}");
+}
+
+/// Whoever has only some of the events asks for these: other instances are no mistake.
+#[test]
+fn instances_that_the_file_does_not_know_can_be_left_out() {
+    let (world, events) = three();
+    let api = Api::start(world);
+    let orders = events.lines().filter(|line| line.contains("orders"));
+    let orders: String = orders.flat_map(|line| [line, "\n"]).collect();
+    let ended = verify_with(&api, &orders, &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.output.starts_with("2 of 3 spans do not fit:\n"),
+        "{}",
+        ended.output
+    );
+    assert!(ended.output.contains("--known-only"), "{}", ended.output);
+    let ended = verify_with(&api, &orders, &["--known-only"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // A plan has no index by itself.
+    let (code, document) = json_of(&api, &events, &["--plan-id", "large"]);
+    assert_eq!((code, &document["totals"]["spans"]), (Some(0), &json!(3)));
+    let asked = "/v1/spans?limit=100&plan_id=large&resource_id=postgres".to_owned();
+    assert!(api.requests().contains(&asked), "{:?}", api.requests());
+}
+
+/// What does not fit comes first, and each line fits the terminal.
+#[test]
+fn what_does_not_fit_is_read_on_any_terminal() {
+    let (mut world, events) = three();
+    world.usages.get_mut("span-shop").unwrap().remove(3);
+    let api = Api::start(world);
+    let (_folder, path) = file("events.ndjson", &events);
+    for width in [60, 80, 132] {
+        let arguments = [
+            "verify",
+            &path,
+            "--url",
+            &api.url(),
+            "--now",
+            MOMENT,
+            "--all",
+        ];
+        let mut command = sampler(&arguments);
+        let ended: Ended = command
+            .env("COLUMNS", width.to_string())
+            .output()
+            .unwrap()
+            .into();
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let lines: Vec<&str> = ended.output.lines().collect();
+        assert_eq!(lines[0], "1 of 3 spans do not fit:");
+        assert_eq!(lines[2], "postgres/large/shop", "{}", ended.output);
+        let longest = lines.iter().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(width), "{longest:?}: {}", ended.output);
+    }
 }
 
 #[test]
@@ -135,14 +182,18 @@ fn what_does_not_fit_is_named() {
     let api = Api::start(world);
     let ended = verify_with(&api, &events, &[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    let line = ended.output.lines().nth(1).unwrap();
-    assert!(line.contains(" 68400000 "), "{line}");
-    assert!(line.contains(" 3600000 "), "{line}");
-    assert!(line.contains("not-adjacent: usage orders-"), "{line}");
+    let text = &ended.output;
+    assert!(
+        text.starts_with("1 of 3 spans do not fit:\n\npostgres/large/orders\n"),
+        "{text}"
+    );
+    let amounts = "  used 20:00:00.000, billed 19:00:00.000, DIFFERENCE 1:00:00.000 (3600000 ms); 19 usages\n";
+    assert!(text.contains(amounts), "{text}");
+    assert!(text.contains("  not-adjacent: usage orders-"), "{text}");
     assert!(
         ended
             .output
-            .ends_with("Something does not fit: 1 of 3 spans.\n"),
+            .contains("Something does not fit: 1 of 3 spans.\n"),
         "{}",
         ended.output
     );
