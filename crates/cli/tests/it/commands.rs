@@ -108,6 +108,20 @@ fn a_span_is_drawn_with_its_proof_and_its_usages() {
     assert_eq!(document["span"]["id"], "span-orders");
 }
 
+/// The proof is one of what is sampled: what is not stands above it.
+#[test]
+fn what_is_not_billed_yet_is_told() {
+    let mut world = world();
+    world.spans[0]["state"] = json!("suspended");
+    world.spans[0]["sampled_to"] = json!(NOW - 35 * HOUR);
+    let api = Api::start(world);
+    let text = done(&api.url(), &["span", "span-orders"]);
+    assert!(
+        text.contains("\nnot billed yet        5:00:00.000\n"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_proof_that_does_not_add_up_is_a_failure() {
     let mut world = world();

@@ -10,6 +10,7 @@ mod habits;
 mod help;
 mod journal;
 mod login;
+mod single_events;
 mod snapshot;
 mod stub;
 mod verify;

@@ -24,7 +24,7 @@ pub(crate) fn three() -> (World, String) {
     (world, text)
 }
 
-fn verify_with(api: &Api, events: &str, more: &[&str]) -> Ended {
+pub(crate) fn verify_with(api: &Api, events: &str, more: &[&str]) -> Ended {
     let (_folder, path) = file("events.ndjson", events);
     let url = api.url();
     let mut arguments = vec!["verify", &path, "--url", &url, "--now", MOMENT];
@@ -32,7 +32,7 @@ fn verify_with(api: &Api, events: &str, more: &[&str]) -> Ended {
     run(&arguments)
 }
 
-fn json_of(api: &Api, events: &str, more: &[&str]) -> (Option<i32>, Value) {
+pub(crate) fn json_of(api: &Api, events: &str, more: &[&str]) -> (Option<i32>, Value) {
     let ended = verify_with(api, events, &[&["--json"], more].concat());
     let document = serde_json::from_str(&ended.output);
     (
@@ -67,62 +67,6 @@ fn what_fits_is_said_and_shown_if_it_is_asked_for() {
         "20",
     ];
     assert_eq!(words, expected, "{all}");
-}
-
-/// Whoever has only some of the events asks for these: other instances are no mistake.
-#[test]
-fn instances_that_the_file_does_not_know_can_be_left_out() {
-    let (world, events) = three();
-    let api = Api::start(world);
-    let orders = events.lines().filter(|line| line.contains("orders"));
-    let orders: String = orders.flat_map(|line| [line, "\n"]).collect();
-    let ended = verify_with(&api, &orders, &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(
-        ended.output.starts_with("2 of 3 spans do not fit:\n"),
-        "{}",
-        ended.output
-    );
-    assert!(ended.output.contains("--known-only"), "{}", ended.output);
-    let ended = verify_with(&api, &orders, &["--known-only"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    // A plan has no index by itself.
-    let (code, document) = json_of(&api, &events, &["--plan-id", "large"]);
-    assert_eq!((code, &document["totals"]["spans"]), (Some(0), &json!(3)));
-    let asked = "/v1/spans?limit=100&plan_id=large&resource_id=postgres".to_owned();
-    assert!(api.requests().contains(&asked), "{:?}", api.requests());
-}
-
-/// What does not fit comes first, and each line fits the terminal.
-#[test]
-fn what_does_not_fit_is_read_on_any_terminal() {
-    let (mut world, events) = three();
-    world.usages.get_mut("span-shop").unwrap().remove(3);
-    let api = Api::start(world);
-    let (_folder, path) = file("events.ndjson", &events);
-    for width in [60, 80, 132] {
-        let arguments = [
-            "verify",
-            &path,
-            "--url",
-            &api.url(),
-            "--now",
-            MOMENT,
-            "--all",
-        ];
-        let mut command = sampler(&arguments);
-        let ended: Ended = command
-            .env("COLUMNS", width.to_string())
-            .output()
-            .unwrap()
-            .into();
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        let lines: Vec<&str> = ended.output.lines().collect();
-        assert_eq!(lines[0], "1 of 3 spans do not fit:");
-        assert_eq!(lines[2], "postgres/large/shop", "{}", ended.output);
-        let longest = lines.iter().map(|line| line.chars().count()).max();
-        assert!(longest <= Some(width), "{longest:?}: {}", ended.output);
-    }
 }
 
 #[test]
