@@ -189,3 +189,92 @@ async fn cloud_events_of_a_list_are_taken() {
     let spans = cli.json(0, &query).await;
     assert_eq!(spans["items"][0]["start"], timestamp);
 }
+
+/// What a person does by hand: a plan is mapped, an instance starts, changes and stops, by its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_instance_is_metered_by_hand() {
+    let world = Landscape::new("cli-hand").await;
+    let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
+    let receiver = receiver.start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let cli = Cli::of(&receiver).await;
+
+    let plans = [
+        "--metering-plan",
+        "m",
+        "--rating-plan",
+        "r",
+        "--pricing-plan",
+        "p",
+    ];
+    let mapping = [
+        &["mapping", "--resource-id", "postgres", "--plan-id", "large"][..],
+        &plans,
+    ]
+    .concat();
+    let text = cli.run(0, &mapping).await;
+    assert_eq!(text, "The plan large of postgres is mapped.\n");
+    cli.run(1, &mapping).await;
+    let text = cli.run(0, &["instances"]).await;
+    assert!(text.contains("receiver") && text.contains(" up "), "{text}");
+
+    let ids = [
+        "--organization-id",
+        "o",
+        "--space-id",
+        "s",
+        "--consumer-id",
+        "c",
+    ];
+    let plan = [
+        "--resource-id",
+        "postgres",
+        "--plan-id",
+        "large",
+        "--measure",
+        "memory=512",
+    ];
+    let began = (now_millis() - 5 * HOUR).to_string();
+    let start = [&["start", "orders-db"][..], &ids, &plan, &["--at", &began]].concat();
+    let text = cli.run(0, &[&start[..], &["--dry-run"]].concat()).await;
+    assert_eq!(text, "201\n");
+    let started = cli.json(0, &start).await;
+    let repeated = cli.json(0, &start).await;
+    assert_eq!(
+        (&started["replayed"], &repeated["replayed"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(started["span"], repeated["span"]);
+    let id = started["span"].as_str().unwrap();
+    let text = cli.run(0, &["span", "orders-db"]).await;
+    assert!(text.contains(id), "{text}");
+
+    cli.run(
+        0,
+        &["update", "orders-db", "--plan-id", "larger", "--at", "-3h"],
+    )
+    .await;
+    let complaint = cli.complaint(2, &["span", "orders-db"]).await;
+    assert!(
+        complaint.contains("an instance with 2 spans"),
+        "{complaint}"
+    );
+    assert!(complaint.contains(id), "{complaint}");
+    cli.run(0, &["stop", "orders-db", "--at", "-2h"]).await;
+    let complaint = cli.complaint(2, &["stop", "orders-db"]).await;
+    assert!(complaint.contains("has no open span"), "{complaint}");
+    let spans = cli
+        .json(0, &["spans", "--organization-id", "o", "--from", "-1d"])
+        .await;
+    let plans = [0, 1].map(|at| spans["items"][at]["target"]["plan_id"].clone());
+    assert_eq!(plans, [json!("larger"), json!("large")], "{spans:#}");
+    assert_eq!(
+        spans["items"][0]["measured_usage"],
+        spans["items"][1]["measured_usage"]
+    );
+    // The answer names the options.
+    let complaint = cli.complaint(2, &["spans"]).await;
+    assert!(complaint.contains("--organization-id"), "{complaint}");
+    let refused = cli.complaint(1, &["stop", id, "--at", "now"]).await;
+    assert!(refused.contains("is answered 422"), "{refused}");
+}

@@ -1,13 +1,16 @@
 //! The client of the API, as `docs/api.md` describes it.
 
 mod error;
+mod flags;
 mod link;
 mod reading;
 mod request;
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, LINK, RETRY_AFTER};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, LINK, LOCATION, RETRY_AFTER,
+};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
@@ -32,6 +35,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// The longest pause that the server does not ask for, and the longest that it can ask for.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
+/// Headers that say that an event was kept before: the common one, and that of older receivers.
+const REPLAYED: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 
 /// A client of the API.
 #[derive(Debug)]
@@ -46,6 +51,10 @@ pub(crate) struct Api {
 pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     pub(crate) etag: Option<String>,
+    /// The address of what was made.
+    pub(crate) location: Option<String>,
+    /// It was done before, and nothing was done this time.
+    pub(crate) is_replayed: bool,
     cursor: Option<String>,
 }
 
@@ -111,12 +120,16 @@ impl Api {
             return Err(self.refusal(response, status, request.path).await);
         }
         let headers = response.headers();
-        let cursor = next_cursor(headers);
-        let etag = headers.get(ETAG).and_then(|tag| tag.to_str().ok());
-        let etag = etag.map(str::to_owned);
+        let mut answer = Answer {
+            body: Vec::new(),
+            etag: header(headers, ETAG.as_str()),
+            location: header(headers, LOCATION.as_str()),
+            is_replayed: REPLAYED.iter().any(|name| is_true(headers, name)),
+            cursor: next_cursor(headers),
+        };
         let most = request.answer_len_max;
-        let body = self.body(response, request.path, most).await?;
-        Ok(Answer { body, etag, cursor })
+        answer.body = self.body(response, request.path, most).await?;
+        Ok(answer)
     }
 
     async fn send(&self, request: &Request<'_>) -> Result<Attempt, ApiError> {
@@ -201,6 +214,15 @@ impl Api {
             reason: describe(error),
         }
     }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
+fn is_true(headers: &HeaderMap, name: &str) -> bool {
+    headers.get(name).is_some_and(|value| value == "true")
 }
 
 fn pause_until(own: Duration, asked: Option<Duration>) -> Duration {

@@ -17,57 +17,42 @@ use crate::token::{TOKEN_VARIABLE, Token};
 
 /// The address where neither an option nor `sampler target` says one.
 const URL_DEFAULT: &str = "http://localhost:7070";
+/// The variables beside the options of the same names.
+const URL_VARIABLE: &str = "SAMPLER_URL";
+const TOKEN_FILE_VARIABLE: &str = "SAMPLER_TOKEN_FILE";
 /// Holds the secret of a client. It is no argument, for the same reason as a token.
 pub(crate) const SECRET_VARIABLE: &str = "SAMPLER_CLIENT_SECRET";
 /// How long a token server may take.
 const TOKEN_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the API is, and the token for it.
-#[derive(Debug, Args)]
+/// Where the API is, and the token for it. An option stands before the command or behind it, and comes
+/// before its variable, which is read where it is needed: clap would show one that is set as if it were
+/// required.
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// The address of the receiver [default: `sampler target`, or `http://localhost:7070`]
-    #[arg(long, env = "SAMPLER_URL", hide_env_values = true)]
+    /// The address of the receiver [env: `SAMPLER_URL`] [default: `sampler target`, or `http://localhost:7070`]
+    #[arg(long, global = true)]
     url: Option<Url>,
-    /// A file with the token; otherwise it is that of `SAMPLER_TOKEN`, of the client, or of `sampler login`
-    #[arg(
-        long,
-        env = "SAMPLER_TOKEN_FILE",
-        hide_env_values = true,
-        value_name = "FILE"
-    )]
+    /// A file with the token; otherwise it is that of `SAMPLER_TOKEN`, of the client, or of `sampler login` [env: `SAMPLER_TOKEN_FILE`]
+    #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
-    client: ClientArguments,
+    pub(crate) client: ClientArguments,
 }
 
 /// A client of a token server, whose tokens are used. `SAMPLER_CLIENT_SECRET` holds its secret.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ClientArguments {
-    /// A client that gets the token; `SAMPLER_CLIENT_SECRET` holds its secret
-    #[arg(
-        long,
-        env = "SAMPLER_CLIENT_ID",
-        hide_env_values = true,
-        value_name = "ID"
-    )]
-    pub(crate) client_id: Option<String>,
-    /// The Cloud Foundry API that names the UAA of the client
-    #[arg(
-        long,
-        env = "SAMPLER_CF_API",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
+    /// A client that gets the token; `SAMPLER_CLIENT_SECRET` holds its secret [env: `SAMPLER_CLIENT_ID`]
+    #[arg(long, global = true, value_name = "ID")]
+    client_id: Option<String>,
+    /// The Cloud Foundry API that names the UAA of the client [env: `SAMPLER_CF_API`]
+    #[arg(long, global = true, value_name = "URL")]
     cf_api: Option<Url>,
-    /// The issuer (OIDC) of the client, if it is not the UAA of a Cloud Foundry
-    #[arg(
-        long,
-        env = "SAMPLER_OIDC_ISSUER",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
+    /// The issuer (OIDC) of the client, if it is not the UAA of a Cloud Foundry [env: `SAMPLER_OIDC_ISSUER`]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "cf_api")]
     oidc_issuer: Option<Url>,
 }
 
@@ -76,12 +61,7 @@ impl Connection {
     pub(crate) fn to(url: Url) -> Self {
         Self {
             url: Some(url),
-            token_file: None,
-            client: ClientArguments {
-                client_id: None,
-                cf_api: None,
-                oidc_issuer: None,
-            },
+            ..Self::default()
         }
     }
 
@@ -98,10 +78,9 @@ impl Connection {
     /// The address, and the source of the token. Says so where a token would be sent in clear text.
     pub(crate) fn resolve(&self) -> Result<(Url, Token), Failure> {
         let config = Config::read()?;
-        let target = config.target.clone();
-        let url = match (self.url.clone(), target) {
-            (Some(url), _) | (None, Some(url)) => url,
-            (None, None) => Url::parse(URL_DEFAULT).expect("a fixed address"),
+        let url = match self.url()?.or_else(|| config.target.clone()) {
+            Some(url) => url,
+            None => Url::parse(URL_DEFAULT).expect("a fixed address"),
         };
         if !is_web(&url) {
             return Err(Failure::Input(format!(
@@ -116,14 +95,20 @@ impl Connection {
         Ok((url, token))
     }
 
+    /// The address that an option or a variable names.
+    pub(crate) fn url(&self) -> Result<Option<Url>, Failure> {
+        address(self.url.as_ref(), URL_VARIABLE)
+    }
+
     fn token(&self, config: &Config, url: &Url) -> Result<Token, Failure> {
-        if let Some(path) = &self.token_file {
-            return Ok(Token::File(path.clone()));
+        let file = self.token_file.clone();
+        if let Some(path) = file.or_else(|| told(TOKEN_FILE_VARIABLE).map(PathBuf::from)) {
+            return Ok(Token::File(path));
         }
         if let Some(token) = variable(TOKEN_VARIABLE) {
             return Ok(Token::Fixed(token, TOKEN_VARIABLE));
         }
-        if let Some(id) = &self.client.client_id {
+        if let Some(id) = &self.client.id() {
             let secret = variable(SECRET_VARIABLE).ok_or_else(|| {
                 Failure::Input(format!("{SECRET_VARIABLE} must hold the secret of {id}"))
             })?;
@@ -138,20 +123,15 @@ impl Connection {
 }
 
 impl ClientArguments {
+    /// The id of the client, if there is one.
+    pub(crate) fn id(&self) -> Option<String> {
+        let given = self.client_id.clone();
+        given.or_else(|| told("SAMPLER_CLIENT_ID"))
+    }
+
     /// The token server of the client.
     pub(crate) fn discoverer(&self) -> Result<Discoverer, Failure> {
-        let server = match (&self.cf_api, &self.oidc_issuer) {
-            (Some(_), Some(_)) => {
-                let what = "a client has one token server: --cf-api or --oidc-issuer";
-                return Err(Failure::Input(what.to_owned()));
-            }
-            (Some(api), None) => TokenServer::CloudFoundry(api.clone()),
-            (None, Some(issuer)) => TokenServer::Oidc(issuer.clone()),
-            (None, None) => {
-                let what = "a client needs its token server: --cf-api or --oidc-issuer";
-                return Err(Failure::Input(what.to_owned()));
-            }
-        };
+        let server = self.server()?;
         let address = server.address();
         if !is_web(address) || !is_private(address) {
             let what = format!("{address} is not an https address: the secret could be read");
@@ -165,6 +145,35 @@ impl ClientArguments {
         let http = http.map_err(|error| Failure::Input(error.to_string()))?;
         Ok(Discoverer::new(server, http))
     }
+
+    fn server(&self) -> Result<TokenServer, Failure> {
+        // An option for the one comes before the variable of the other.
+        if let Some(issuer) = &self.oidc_issuer {
+            return Ok(TokenServer::Oidc(issuer.clone()));
+        }
+        if let Some(api) = address(self.cf_api.as_ref(), "SAMPLER_CF_API")? {
+            return Ok(TokenServer::CloudFoundry(api));
+        }
+        let issuer = address(None, "SAMPLER_OIDC_ISSUER")?;
+        issuer.map(TokenServer::Oidc).ok_or_else(|| {
+            let what = "a client needs its token server: --cf-api or --oidc-issuer";
+            Failure::Input(what.to_owned())
+        })
+    }
+}
+
+/// The address of an option, or else of a variable.
+fn address(given: Option<&Url>, variable: &str) -> Result<Option<Url>, Failure> {
+    let told = match given {
+        Some(_) => None,
+        None => told(variable),
+    };
+    let Some(text) = told else {
+        return Ok(given.cloned());
+    };
+    let url = Url::parse(&text);
+    let url = url.map_err(|error| Failure::Input(format!("{variable} is {text:?}: {error}")));
+    url.map(Some)
 }
 
 /// A client that asks for all the scopes it has.
@@ -183,6 +192,11 @@ pub(crate) fn is_web(url: &Url) -> bool {
 
 /// A secret of the environment, unless it is empty.
 pub(crate) fn variable(name: &str) -> Option<SecretString> {
+    told(name).map(Into::into)
+}
+
+/// A variable of the environment, unless it is empty.
+fn told(name: &str) -> Option<String> {
     let value = std::env::var(name).ok();
-    value.filter(|value| !value.is_empty()).map(Into::into)
+    value.filter(|value| !value.is_empty())
 }

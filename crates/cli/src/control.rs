@@ -18,6 +18,10 @@ const PATH: [&str; 2] = ["v1", "control"];
 
 /// Shows how much sampling is behind
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler backlog
+  sampler backlog --json")]
 pub(crate) struct BacklogArguments {
     #[command(flatten)]
     common: Common,
@@ -25,7 +29,10 @@ pub(crate) struct BacklogArguments {
 
 /// Shows or sets how many starts are admitted, and whether sampling is paused
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  sampler control
+  sampler control set --rate 50 --reason \"Abacus is slow today\"")]
 pub(crate) struct ControlArguments {
     #[command(subcommand)]
     command: Option<ControlCommand>,
@@ -41,6 +48,11 @@ enum ControlCommand {
 /// Sets what is given, and leaves the rest as it is
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+#[command(after_help = "\
+Examples:
+  sampler control set --paused true --reason \"maintenance of Abacus until 15:00\"
+  sampler control set --rate 100 --resource postgres=50 --reason \"gentle start\"
+  sampler control set --resource postgres --reason \"no rate of its own any more\"")]
 struct SetArguments {
     /// The percentage of new starts that are admitted; 0 drains
     #[arg(long, value_name = "PERCENT", group = "change", value_parser = percent)]

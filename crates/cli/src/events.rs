@@ -2,7 +2,9 @@
 
 mod dry_run;
 mod file_event;
+mod foreseen;
 mod input;
+mod interruption;
 mod journal;
 mod outcome;
 mod report;
@@ -12,17 +14,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use indicatif::HumanCount;
 use sampler_verify::events;
-use sampler_verify::moment::{Millis, parse_length, parse_moment};
+use sampler_verify::moment::{Millis, parse_length};
 
 use crate::api::Api;
 use crate::clock;
 use crate::columns::ColumnArguments;
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::print;
+use crate::moment::time;
+use crate::output::{note, print};
 use crate::show::print_json;
-pub(crate) use file_event::FileEvent;
+pub(crate) use dry_run::words_of as words_of_dry_run;
+pub(crate) use file_event::{FileEvent, id_of_text};
 use input::Input;
 use journal::{Begun, Journal};
 pub(crate) use report::Why;
@@ -30,6 +35,10 @@ pub(crate) use send::Sender;
 
 /// Sends events, or shows what would become of them
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler events dry-run events.ndjson
+  sampler events send events.ndjson")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: EventsCommand,
@@ -51,8 +60,14 @@ that holds only with the same --now: otherwise they are other events, at other m
 While it is sent, FILE.sampler-journal says how far. If sending is interrupted, or the receiver cannot be
 reached, the same command continues from there. The file is removed at the end.
 
+Examples:
+  sampler events send events.ndjson
+  sampler events send spans.csv --measures memory,storage --ignore note
+  jq -c .usage[] dump.json | sampler events send - --format ndjson
+
 Exit codes: 0 all events are kept, 1 some were refused, 2 the command line or the file is wrong and nothing
-was sent, 3 the API gives no answer, 4 the file, the journal or the output failed midway.")]
+was sent, 3 the API gives no answer, 4 the file, the journal or the output failed midway, 130 it was
+interrupted (Ctrl-C).")]
 struct SendArguments {
     #[command(flatten)]
     file: FileArguments,
@@ -80,8 +95,8 @@ struct FileArguments {
     format: Option<Format>,
     #[command(flatten)]
     columns: ColumnArguments,
-    /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// The present time, for `day` and `at` in the file
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     now: Option<Millis>,
     /// Added to all timestamps of the file, but not to those of `CloudEvents`
     #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
@@ -137,9 +152,20 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
     }
     // A day counts from the moment at which the command was given first.
     input.count_from(journal.now());
-    let mut sender = Sender::new(&api, journal, usize::from(arguments.batch));
+    let done = journal.done.events;
+    if done > 0 {
+        let (name, done) = (input.name(), HumanCount(done));
+        note(&format!(
+            "{name} continues behind its first {done} events, which were sent before"
+        ));
+    }
+    let mut sender = Sender::new(&api, journal, usize::from(arguments.batch), input.length());
     sender.is_now_given = file.now.is_some();
-    sender.send(input).await?;
+    interruption::tell_how_to_go_on(input.name().to_owned(), sender.done());
+    if let Err(failure) = sender.send(input).await {
+        sender.forget_what_was_not_begun();
+        return Err(failure);
+    }
     let report = sender.finish()?;
     if arguments.common.json {
         print_json(&report.document())?;

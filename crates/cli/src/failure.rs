@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::api::ApiError;
 
 /// The exit codes of failures; 0 and 1 are answers.
+const EXIT_REFUSED: u8 = 1;
 const EXIT_INPUT: u8 = 2;
 const EXIT_API: u8 = 3;
 const EXIT_INTERRUPTED: u8 = 4;
@@ -21,6 +22,12 @@ pub(crate) enum Failure {
     /// An API that the feed needs gives no usable answer; in words that say which.
     #[error("{0}")]
     Unanswered(String),
+    /// The API refuses what the command is there for.
+    #[error("{0}")]
+    Refused(ApiError),
+    /// Neither an id nor a name is known.
+    #[error("{0}")]
+    NotFound(String, ApiError),
     /// The API refuses the rest of what the command does.
     #[error("{0}")]
     RefusedMidway(ApiError),
@@ -35,9 +42,10 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Input(_) => EXIT_INPUT,
-            // A wrong parameter, or an option that is missing.
-            Self::Api(error) if matches!(error.status(), Some(400 | 422)) => EXIT_INPUT,
+            Self::Refused(_) => EXIT_REFUSED,
+            Self::Input(_) | Self::NotFound(..) => EXIT_INPUT,
+            // A wrong parameter, an option that is missing, or the id of nothing.
+            Self::Api(error) if error.is_of_input() => EXIT_INPUT,
             Self::Api(_) | Self::Unanswered(_) | Self::RefusedMidway(_) | Self::Unsettled(..) => {
                 EXIT_API
             }
@@ -48,7 +56,11 @@ impl Failure {
     /// The failure for machines, with what the API answered.
     pub(crate) fn document(&self) -> Value {
         let mut document = json!({ "message": self.to_string(), "exit_code": self.exit_code() });
-        if let Self::Api(error) | Self::RefusedMidway(error) = self {
+        if let Self::Api(error)
+        | Self::Refused(error)
+        | Self::NotFound(_, error)
+        | Self::RefusedMidway(error) = self
+        {
             if let Some(status) = error.status() {
                 document["status"] = json!(status);
             }

@@ -6,19 +6,26 @@ mod columns;
 mod config;
 mod connection;
 mod control;
+mod event;
 mod events;
 mod failure;
 mod feed;
 mod journal;
+mod instances;
 mod listing;
 mod login;
+mod mapping;
+mod moment;
 mod output;
+mod progress;
+mod resolve;
 mod show;
 mod snapshot;
 mod span;
 mod spans;
 mod suspended;
 pub mod table;
+mod terminal;
 mod token;
 mod usages;
 mod verify;
@@ -37,7 +44,19 @@ const EXIT_USAGE: u8 = 2;
 /// Works with Sampler from a terminal.
 #[derive(Debug, Parser)]
 #[command(name = "sampler", version, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  sampler target http://localhost:7070
+  sampler spans --organization-id acme --from yesterday
+  sampler span orders-db
+  sampler events send events.ndjson
+  sampler verify events.ndjson
+
+`sampler COMMAND --help` has examples of each command.")]
 struct Cli {
+    // Global options: they count wherever they stand, and the command has their values.
+    #[command(flatten)]
+    _common: listing::Common,
     #[command(subcommand)]
     command: Command,
 }
@@ -54,6 +73,11 @@ enum Command {
     Audit(suspended::AuditArguments),
     Backlog(control::BacklogArguments),
     Control(Box<control::ControlArguments>),
+    Instances(instances::Arguments),
+    Start(Box<event::StartArguments>),
+    Stop(event::StopArguments),
+    Update(Box<event::UpdateArguments>),
+    Mapping(mapping::Arguments),
     Events(events::Arguments),
     Snapshot(snapshot::Arguments),
     Feed(Box<feed::Arguments>),
@@ -67,7 +91,9 @@ enum Command {
 /// Prints the script with which a shell completes commands and options
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For bash: source <(sampler completions bash)")]
+Examples:
+  source <(sampler completions bash)
+  sampler completions fish > ~/.config/fish/completions/sampler.fish")]
 struct CompletionsArguments {
     /// The shell
     #[arg(value_enum)]
@@ -109,6 +135,11 @@ fn end_unparsed(error: &clap::Error) -> ExitCode {
         output::tell_usage(&error.to_string(), EXIT_USAGE);
         return ExitCode::from(EXIT_USAGE);
     }
+    let text = error.to_string();
+    if error.use_stderr() && output::has_invisible(&text) {
+        output::tell_usage(&text, EXIT_USAGE);
+        return ExitCode::from(EXIT_USAGE);
+    }
     error.exit()
 }
 
@@ -124,6 +155,11 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Audit(arguments) => suspended::audit(arguments).await,
         Command::Backlog(arguments) => control::backlog(arguments).await,
         Command::Control(arguments) => control::control(*arguments).await,
+        Command::Instances(arguments) => instances::run(arguments).await,
+        Command::Start(arguments) => event::start(*arguments).await,
+        Command::Stop(arguments) => event::stop(arguments).await,
+        Command::Update(arguments) => event::update(*arguments).await,
+        Command::Mapping(arguments) => mapping::run(arguments).await,
         Command::Events(arguments) => events::run(arguments).await,
         Command::Snapshot(arguments) => snapshot::run(arguments).await,
         Command::Feed(arguments) => feed::run(*arguments).await,

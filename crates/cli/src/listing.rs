@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_verify::moment::{Millis, parse_moment};
+use sampler_verify::moment::Millis;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::moment::time;
 use crate::output::{print, warn};
 use crate::show::print_json;
 use crate::table::table;
@@ -18,7 +19,7 @@ use crate::table::table;
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Prints one JSON document instead of tables
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
@@ -38,11 +39,11 @@ pub(crate) struct Length {
 /// A length of time in which something lies.
 #[derive(Debug, Args)]
 pub(crate) struct Period {
-    /// From this moment on, in ms or RFC 3339
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// From this time on, as in `2026-11-20`, `yesterday`, `-2d`
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     from: Option<Millis>,
-    /// Until this moment, without it
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// Until this time, without it
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     to: Option<Millis>,
 }
 
@@ -69,6 +70,16 @@ pub(crate) struct TargetFilter {
     /// Of this instance
     #[arg(long, value_name = "ID")]
     resource_instance_id: Option<String>,
+}
+
+impl<const N: usize> Columns<'_, N> {
+    /// The rows as a table, or that there are none.
+    pub(crate) fn text(self, rows: impl ExactSizeIterator<Item = [String; N]>) -> String {
+        match rows.len() {
+            0 => format!("{}\n", self.nothing),
+            _ => format!("{}\n", table(self.header, rows, self.left)),
+        }
+    }
 }
 
 impl Length {
@@ -107,13 +118,22 @@ pub(crate) fn add(query: &mut Query, name: &'static str, value: Option<impl ToSt
     query.extend(value.map(|value| (name, value.to_string())));
 }
 
-/// Reads a list and prints it: a row for each item, `left` being the columns that stand to the left.
+/// A list as people see it.
+pub(crate) struct Columns<'a, const N: usize> {
+    pub(crate) header: [&'a str; N],
+    /// The columns that stand to the left.
+    pub(crate) left: &'a [usize],
+    /// What is said where there is nothing, such as "No spans."
+    pub(crate) nothing: &'a str,
+}
+
+/// Reads a list and prints it: a row for each item.
 pub(crate) async fn print_list<T: DeserializeOwned, const N: usize>(
     common: &Common,
     path: &[&str],
     query: &Query,
     length: &Length,
-    columns: ([&str; N], &[usize]),
+    columns: Columns<'_, N>,
     row: impl Fn(&T) -> [String; N],
 ) -> Result<ExitCode, Failure> {
     let api = Api::new(&common.connection)?;
@@ -124,8 +144,7 @@ pub(crate) async fn print_list<T: DeserializeOwned, const N: usize>(
         (items.len(), is_more)
     } else {
         let (items, is_more) = api.items::<T>(path, query, most).await?;
-        let (header, left) = columns;
-        print(&format!("{}\n", table(header, items.iter().map(row), left)))?;
+        print(&columns.text(items.iter().map(row)))?;
         (items.len(), is_more)
     };
     if is_more {

@@ -11,9 +11,7 @@ use url::Url;
 
 use crate::api::{Api, Request};
 use crate::config::{Config, Login};
-use crate::connection::{
-    ClientArguments, Connection, SECRET_VARIABLE, client_of, is_web, variable,
-};
+use crate::connection::{Connection, SECRET_VARIABLE, client_of, is_web, variable};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::show::print_json;
@@ -25,11 +23,15 @@ const SECRET_LEN_MAX: u64 = 16 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The address is remembered in $XDG_CONFIG_HOME/sampler/config.json. A new address ends the login at
-the one before. --url and SAMPLER_URL come before it.")]
+the one before. --url and SAMPLER_URL come before it.
+
+Examples:
+  sampler target
+  sampler target https://sampler.example.com")]
 pub(crate) struct TargetArguments {
     /// The address of the receiver
     #[arg(value_name = "URL")]
-    url: Option<Url>,
+    address: Option<Url>,
     /// Does not ask the receiver whether it is there
     #[arg(long)]
     unchecked: bool,
@@ -51,19 +53,23 @@ struct Shape {
 SAMPLER_CLIENT_SECRET holds the secret of the client, or it is read from standard input. The secret is
 not remembered. The token is, in a file that only you may read, until `sampler logout`; it is sent to no
 other address. When it has ended, log in again. Scripts set SAMPLER_CLIENT_ID and SAMPLER_CLIENT_SECRET
-instead, and need no login.")]
+instead, and need no login.
+
+Examples:
+  sampler login --cf-api https://api.example.com --client-id support
+  sampler login --oidc-issuer https://id.example.com --client-id support < secret")]
 pub(crate) struct LoginArguments {
     #[command(flatten)]
-    client: ClientArguments,
-    /// The address of the receiver [default: that of `sampler target`]
-    #[arg(long, env = "SAMPLER_URL", hide_env_values = true)]
-    url: Option<Url>,
+    connection: Connection,
     #[command(flatten)]
     shape: Shape,
 }
 
 /// Forgets the token of `sampler login`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler logout")]
 pub(crate) struct LogoutArguments {
     #[command(flatten)]
     shape: Shape,
@@ -71,7 +77,7 @@ pub(crate) struct LogoutArguments {
 
 pub(crate) async fn target(arguments: TargetArguments) -> Result<ExitCode, Failure> {
     let mut config = Config::read()?;
-    let Some(url) = arguments.url else {
+    let Some(url) = arguments.address else {
         return show(&config, &arguments.shape);
     };
     if !is_web(&url) {
@@ -91,7 +97,7 @@ pub(crate) async fn target(arguments: TargetArguments) -> Result<ExitCode, Failu
 
 fn show(config: &Config, shape: &Shape) -> Result<ExitCode, Failure> {
     let Some(url) = &config.target else {
-        let what = "there is no target: sampler target URL";
+        let what = "no target is set: sampler target URL sets it";
         return Err(Failure::Input(what.to_owned()));
     };
     let client = config.login.as_ref().map(|login| &login.client_id);
@@ -107,11 +113,15 @@ fn show(config: &Config, shape: &Shape) -> Result<ExitCode, Failure> {
 pub(crate) async fn login(arguments: LoginArguments) -> Result<ExitCode, Failure> {
     let mut config = Config::read()?;
     let missing = |what: &str| Failure::Input(format!("{what} is missing"));
-    let target = arguments.url.or_else(|| config.target.clone());
+    let Connection { client, .. } = &arguments.connection;
+    let target = arguments
+        .connection
+        .url()?
+        .or_else(|| config.target.clone());
     let target = target.ok_or_else(|| missing("the address: --url, or `sampler target` before"))?;
-    let id = arguments.client.client_id.as_ref();
-    let id = id.ok_or_else(|| missing("--client-id"))?;
-    let discoverer = arguments.client.discoverer()?;
+    let id = client.id();
+    let id = id.as_ref().ok_or_else(|| missing("--client-id"))?;
+    let discoverer = client.discoverer()?;
     let secret = match variable(SECRET_VARIABLE) {
         Some(secret) => secret,
         None => read_secret(id)?,

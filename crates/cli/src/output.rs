@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use sampler_api::text::{escape_json, is_invisible};
 use serde_json::{Value, json};
@@ -18,6 +18,12 @@ pub(crate) fn wants_json() -> bool {
 fn is_json_asked_for(arguments: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
     let mut options = arguments.take_while(|argument| argument.as_ref() != "--");
     options.any(|argument| argument.as_ref() == "--json")
+}
+
+/// Whether a text of several lines has anything that a terminal could take for a command.
+pub(crate) fn has_invisible(text: &str) -> bool {
+    text.chars()
+        .any(|character| character != '\n' && is_invisible(character))
 }
 
 /// Tells standard error why the command has failed.
@@ -36,6 +42,21 @@ pub(crate) fn tell_usage(text: &str, exit_code: u8) {
 /// Tells standard error what is to be known beside the output.
 pub(crate) fn warn(text: &str) {
     tell("warning", text, &json!({ "message": text }));
+}
+
+/// Tells standard error that the command was ended from outside, below what a terminal shows.
+pub(crate) fn tell_interruption(text: &str, document: &Value) {
+    if io::stderr().is_terminal() && !wants_json() {
+        eprintln!();
+    }
+    tell("error", text, document);
+}
+
+/// Tells people what helps them on. Machines do not need it.
+pub(crate) fn note(text: &str) {
+    if !wants_json() {
+        eprintln!("note: {}", printable_lines(text));
+    }
 }
 
 /// A line for people, or an object on one line for machines.

@@ -60,6 +60,10 @@ struct Item<'a> {
 
 /// Compares what really runs with the spans
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler snapshot diff now.ndjson
+  sampler snapshot apply now.ndjson")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: SnapshotCommand,
@@ -74,6 +78,10 @@ enum SnapshotCommand {
 /// Shows what differs; changes nothing
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
+  sampler snapshot diff now.ndjson
+  sampler snapshot diff now.json --json
+
 Exit codes: 0 nothing differs, 1 something differs, 2 the command line or the file is wrong, 3 the API gives
 no answer.")]
 struct DiffArguments {
@@ -89,6 +97,10 @@ struct DiffArguments {
 #[command(after_help = "\
 Each event has an id that follows from what it says: applying a snapshot twice is safe. What has changed
 since is refused.
+
+Examples:
+  sampler snapshot apply now.ndjson
+  sampler snapshot apply now.ndjson --most 5000
 
 Exit codes: 0 all events are kept, or nothing differs, 1 some were refused, there are more than --most, or
 the receiver did not name all differences: apply it again, 2 the command line or the file is wrong, 3 the
@@ -139,7 +151,7 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
         ));
         return Ok(ExitCode::FAILURE);
     }
-    let mut sender = Sender::unjournaled(&api, BATCH);
+    let mut sender = Sender::unjournaled(&api, BATCH, count as u64);
     let events = difference.items().zip(1..).map(file_event);
     sender.send_events(events).await?;
     let report = sender.finish()?;

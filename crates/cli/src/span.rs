@@ -7,40 +7,44 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sampler_api::{Plan, Proof, Span, Timestamp, Usage};
-use sampler_verify::moment::{Millis, parse_moment};
+use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
+use crate::clock;
 use crate::failure::Failure;
 use crate::listing::{Common, Period, add};
+use crate::moment::{FORMS, time};
 use crate::output::{print, printable};
+use crate::resolve::{self, Found};
 use crate::show::{length_in_words, measures, pairs, print_json, text};
 use crate::table::table;
+use crate::terminal::width;
 use timeline::{Bar, Timeline};
-
-/// The width of a terminal that does not tell it.
-const WIDTH_DEFAULT: usize = 100;
-/// Narrower, nothing can be seen.
-const WIDTH_MIN: usize = 40;
-const WIDTH_MAX: usize = 400;
 
 /// Shows one span: its timeline, its proof, its usages
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 The timeline shows the usages as windows (|), forwards (=) and backwards (<), what is planned or refused
 (.), and the stop (^). A late stop shows as usages that go backwards from where sampling was to where it
-should have ended.
+should have ended. --from and --to keep usages whose timestamp lies between them.
+{FORMS}
 
-Exit codes: 0 the proof adds up, 1 it does not, 2 the command line is wrong, 3 the API gives no answer.")]
+Examples:
+  sampler span orders-db
+  sampler span 6b0067e75a449b4a91561b99 --usages 100 --as-of yesterday
+
+Exit codes: 0 the proof adds up, 1 it does not, 2 the command line is wrong, there is no such span, or the
+instance has several, 3 the API gives no answer."))]
 pub(crate) struct Arguments {
-    /// The id of the span, of `sampler spans` or the Location of its start
-    #[arg(value_name = "SPAN")]
-    id: String,
+    /// The id of the span, as in `sampler spans`, or an instance that has one span
+    #[arg(value_name = "SPAN|INSTANCE")]
+    span: String,
     /// How many usages are shown, the last ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     usages: usize,
-    /// The ledger as it was at this moment, in ms or RFC 3339
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// The ledger as it was at this time
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     as_of: Option<Millis>,
     #[command(flatten)]
     period: Period,
@@ -51,28 +55,28 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
-    let path = ["v1", "spans", &arguments.id];
-    let answer = api.single(&path).await?;
+    let Found { id, answer } = resolve::span(&api, &arguments.span).await?;
+    let path = ["v1", "spans", &id];
     let span: Span = answer.read(&path)?;
     let mut query = Query::new();
     arguments.period.add_to(&mut query);
     add(&mut query, "as_of", arguments.as_of);
-    let of_usages = ["v1", "spans", &arguments.id, "usages"];
+    let of_usages = ["v1", "spans", &id, "usages"];
     if arguments.common.json {
         let (usages, _) = api.items::<Value>(&of_usages, &query, usize::MAX).await?;
         let span: Value = answer.read(&path)?;
         print_json(&json!({ "span": span, "usages": usages }))?;
     } else {
         let (usages, _) = api.items(&of_usages, &query, usize::MAX).await?;
-        print(&page(&span, &usages, arguments.usages))?;
+        print(&page(&span, &usages, arguments.usages, clock::now()))?;
     }
     let adds_up = span.proof.difference == 0;
     Ok(ExitCode::from(u8::from(!adds_up)))
 }
 
-fn page(span: &Span, usages: &[Usage], shown: usize) -> String {
+fn page(span: &Span, usages: &[Usage], shown: usize, now: Millis) -> String {
     let parts = [
-        facts(span),
+        facts(span, now),
         timeline_of(span, usages).draw(width()),
         format!("{}\n", proof(&span.proof, span.start)),
         ledger(usages, shown),
@@ -80,7 +84,7 @@ fn page(span: &Span, usages: &[Usage], shown: usize) -> String {
     parts.join("\n")
 }
 
-fn facts(span: &Span) -> String {
+fn facts(span: &Span, now: Millis) -> String {
     let target = &span.target;
     let mut facts = vec![
         ("span", printable(&span.id)),
@@ -103,6 +107,11 @@ fn facts(span: &Span) -> String {
         ("sampled to", span.sampled_to.to_string()),
         ("due at", text(span.due_at)),
     ];
+    match unsampled(span, now) {
+        0 => (),
+        left if left > 0 => facts.push(("not billed yet", length_in_words(left))),
+        left => facts.push(("to be taken back", length_in_words(-left))),
+    }
     if let Some(Plan {
         start,
         end,
@@ -119,6 +128,18 @@ fn facts(span: &Span) -> String {
         facts.push(("last error", error));
     }
     pairs(&facts)
+}
+
+/// What was used and is not sampled yet, in ms; less than nothing where it is sampled beyond its end.
+fn unsampled(span: &Span, now: Millis) -> Millis {
+    let until = span.end.map_or(now, Timestamp::as_millis);
+    let left = until.saturating_sub(span.sampled_to.as_millis());
+    // An open span is sampled to the end of its window.
+    if span.end.is_none() {
+        left.max(0)
+    } else {
+        left
+    }
 }
 
 /// When an event took place, and its id.
@@ -171,12 +192,6 @@ fn timeline_of(span: &Span, usages: &[Usage]) -> Timeline {
         sampled_to: span.sampled_to.as_millis(),
         bars: usages.chain(planned).collect(),
     }
-}
-
-fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok();
-    let columns = columns.and_then(|columns| columns.parse().ok());
-    columns.unwrap_or(WIDTH_DEFAULT).clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
 /// The last usages, in their order.

@@ -7,15 +7,22 @@ use sampler_api::Span;
 
 use crate::api::Query;
 use crate::failure::Failure;
-use crate::listing::{Common, Length, Period, TargetFilter, add, print_list};
+use crate::listing::{Columns, Common, Length, Period, TargetFilter, add, print_list};
+use crate::moment::FORMS;
 use crate::output::printable;
 use crate::show::{length_in_words, target, text};
 
 /// Lists spans, the newest start first
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 One of --organization-id, --resource-id, --resource-instance-id and --state suspended must be given.
-BILLED is hours:minutes:seconds. --from and --to keep spans that overlap the time between them.")]
+BILLED is hours:minutes:seconds. --from and --to keep spans that overlap the time between them.
+{FORMS}
+
+Examples:
+  sampler spans --resource-instance-id orders-db
+  sampler spans --organization-id acme --state open
+  sampler spans --resource-id postgres --from 2026-11-01 --to 2026-12-01 --all --json"))]
 pub(crate) struct Arguments {
     /// Only spans in this state
     #[arg(long, value_enum)]
@@ -63,16 +70,19 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     add(&mut query, "state", state.map(State::name));
     add(&mut query, "cause", arguments.cause.as_ref());
     arguments.period.add_to(&mut query);
-    let header = [
-        "span",
-        "target",
-        "start",
-        "end",
-        "state",
-        "sampled to",
-        "billed",
-    ];
-    let columns = (header, &[0, 1, 2, 3, 4, 5][..]);
+    let columns = Columns {
+        header: [
+            "span",
+            "target",
+            "start",
+            "end",
+            "state",
+            "sampled to",
+            "billed",
+        ],
+        left: &[0, 1, 2, 3, 4, 5],
+        nothing: "No spans.",
+    };
     print_list(
         &arguments.common,
         &["v1", "spans"],

@@ -9,15 +9,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::{Answer, Api, ApiError, Query, Request};
+use crate::api::{Answer, Api, Query, Request};
 use crate::failure::Failure;
-use crate::listing::{Common, Length, Period, add, print_list};
+use crate::listing::{Columns, Common, Length, Period, add, print_list};
+use crate::moment::FORMS;
 use crate::output::{print, printable};
+use crate::resolve;
 use crate::show::{print_json, text};
 
 /// Lists the causes of suspended spans, the cause of the most spans first
 #[derive(Debug, Args)]
-#[command(after_help = "sampler spans --cause CAUSE lists the spans of a cause.")]
+#[command(after_help = "\
+Examples:
+  sampler suspended
+  sampler spans --cause 5e0c1f    # the spans of a cause
+  sampler resume --cause 5e0c1f --reason \"the plan is mapped now\"")]
 pub(crate) struct SuspendedArguments {
     #[command(flatten)]
     length: Length,
@@ -28,12 +34,16 @@ pub(crate) struct SuspendedArguments {
 /// Resumes suspended spans: those of a cause, or one
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(after_help = "\
+Examples:
+  sampler resume --cause 5e0c1f --reason \"the plan is mapped now\"
+  sampler resume --span orders-db --reason \"the plan is mapped now\"")]
 pub(crate) struct ResumeArguments {
     /// All spans of this cause, of `sampler suspended`
     #[arg(long, value_name = "CAUSE", group = "what")]
     cause: Option<String>,
-    /// One span
-    #[arg(long, value_name = "SPAN", group = "what")]
+    /// One span, or an instance that has one span
+    #[arg(long, value_name = "SPAN|INSTANCE", group = "what")]
     span: Option<String>,
     #[command(flatten)]
     act: Act,
@@ -41,9 +51,12 @@ pub(crate) struct ResumeArguments {
 
 /// Skips the usage that Abacus refuses: it is not billed, unless it is sent again
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler skip orders-db ad1f2853-43e0-5cbf-b4f7-39fd0d67600c --reason \"billed by hand\"")]
 pub(crate) struct SkipArguments {
-    /// The span
-    #[arg(value_name = "SPAN")]
+    /// The span, or an instance that has one span
+    #[arg(value_name = "SPAN|INSTANCE")]
     span: String,
     /// The usage that is skipped, as `sampler span` shows it
     #[arg(value_name = "USAGE")]
@@ -54,6 +67,9 @@ pub(crate) struct SkipArguments {
 
 /// Sends a usage again that was skipped or set aside
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler resend ad1f2853-43e0-5cbf-b4f7-39fd0d67600c --reason \"Abacus counts it now\"")]
 pub(crate) struct ResendArguments {
     /// The usage, as `sampler span` shows it
     #[arg(value_name = "USAGE")]
@@ -64,12 +80,18 @@ pub(crate) struct ResendArguments {
 
 /// Lists the acts of operators, the newest first
 #[derive(Debug, Args)]
+#[command(after_help = format!("\
+{FORMS}
+
+Examples:
+  sampler audit --from -7d
+  sampler audit --who ann --span orders-db"))]
 pub(crate) struct AuditArguments {
     /// Only what this user or client did
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
-    /// Only what was done to this span
-    #[arg(long, value_name = "SPAN")]
+    /// Only what was done to this span, or to the one of this instance
+    #[arg(long, value_name = "SPAN|INSTANCE")]
     span: Option<String>,
     #[command(flatten)]
     period: Period,
@@ -97,18 +119,21 @@ impl Act {
 }
 
 pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode, Failure> {
-    let header = [
-        "cause",
-        "status",
-        "error",
-        "resource",
-        "plan",
-        "spans",
-        "set aside",
-        "since",
-        "probe at",
-    ];
-    let columns = (header, &[0, 1, 2, 3, 4, 7, 8][..]);
+    let columns = Columns {
+        header: [
+            "cause",
+            "status",
+            "error",
+            "resource",
+            "plan",
+            "spans",
+            "set aside",
+            "since",
+            "probe at",
+        ],
+        left: &[0, 1, 2, 3, 4, 7, 8],
+        nothing: "No spans are suspended.",
+    };
     let (common, length) = (&arguments.common, &arguments.length);
     let path = ["v1", "suspended"];
     print_list(common, &path, &Query::new(), length, columns, cause_row).await
@@ -140,9 +165,7 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
         });
     }
     let span = arguments.span.as_deref().unwrap_or_default();
-    let path = ["v1", "spans", span, "resume"];
-    let answer = on_span(&api, span, &path, &body).await?;
-    done(&act.common, &answer, &path, state)
+    on_span(&api, span, "resume", &body, &act.common).await
 }
 
 pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> {
@@ -152,9 +175,7 @@ pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> 
         reason: act.reason.clone(),
         usage_id: arguments.usage.clone(),
     };
-    let path = ["v1", "spans", &arguments.span, "skip"];
-    let answer = on_span(&api, &arguments.span, &path, &body).await?;
-    done(&act.common, &answer, &path, state)
+    on_span(&api, &arguments.span, "skip", &body, &act.common).await
 }
 
 pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failure> {
@@ -172,13 +193,27 @@ pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure
     let mut query = Query::new();
     arguments.period.add_to(&mut query);
     add(&mut query, "who", arguments.who.as_ref());
-    add(&mut query, "span", arguments.span.as_ref());
-    let columns = (
-        ["at", "who", "act", "subject", "reason"],
-        &[0, 1, 2, 3, 4][..],
-    );
+    add(&mut query, "span", span_of(&arguments).await?);
+    let columns = Columns {
+        header: ["at", "who", "act", "subject", "reason"],
+        left: &[0, 1, 2, 3, 4],
+        nothing: "No actions.",
+    };
     let (common, length) = (&arguments.common, &arguments.length);
     print_list(common, &["v1", "audit"], &query, length, columns, act_row).await
+}
+
+/// The span that is asked for. One that is there no more still has a trail.
+async fn span_of(arguments: &AuditArguments) -> Result<Option<String>, Failure> {
+    let Some(given) = &arguments.span else {
+        return Ok(None);
+    };
+    let api = Api::new(&arguments.common.connection)?;
+    match resolve::span(&api, given).await {
+        Ok(found) => Ok(Some(found.id)),
+        Err(Failure::NotFound(..)) => Ok(Some(given.clone())),
+        Err(failure) => Err(failure),
+    }
 }
 
 fn act_row(act: &sampler_api::Act) -> [String; 5] {
@@ -195,12 +230,15 @@ fn act_row(act: &sampler_api::Act) -> [String; 5] {
 async fn on_span(
     api: &Api,
     span: &str,
-    path: &[&str],
+    act: &str,
     body: &impl Serialize,
-) -> Result<Answer, ApiError> {
-    let etag = api.single(&["v1", "spans", span]).await?.etag;
-    let request = Request::act(Method::POST, path, body).if_match(etag);
-    api.call(&request).await
+    common: &Common,
+) -> Result<ExitCode, Failure> {
+    let found = resolve::span(api, span).await?;
+    let path = ["v1", "spans", &found.id, act];
+    let request = Request::act(Method::POST, &path, body).if_match(found.answer.etag);
+    let answer = api.call(&request).await?;
+    done(common, &answer, &path, state)
 }
 
 fn state(span: &Span) -> String {

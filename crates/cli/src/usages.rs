@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use sampler_api::Sum;
-use sampler_verify::moment::{InWords, Millis, parse_moment};
+use sampler_verify::moment::{InWords, Millis};
 
 use crate::api::Query;
 use crate::failure::Failure;
-use crate::listing::{Common, Length, Period, TargetFilter, add, print_list};
+use crate::listing::{Columns, Common, Length, Period, TargetFilter, add, print_list};
+use crate::moment::{FORMS, time};
 use crate::output::printable;
 use crate::show::{length_in_words, named, text};
 
@@ -18,10 +19,15 @@ const LAST: Millis = 253_402_300_800_000;
 
 /// Sums up what was billed, by window and group
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 One of --organization-id, --resource-id and --resource-instance-id must be given, and --from and --to
-for windows other than all. DURATION is
-hours:minutes:seconds. An amount is quantity times duration in ms.")]
+for windows other than all. DURATION is hours:minutes:seconds. An amount is quantity times duration in
+ms. {FORMS}
+
+Examples:
+  sampler usages --organization-id acme --group-by resource_id,plan_id
+  sampler usages --resource-instance-id orders-db --window day --from -7d --to today
+  sampler usages --organization-id acme --from 2026-11-01 --to 2026-12-01 --as-of 2026-12-03"))]
 pub(crate) struct Arguments {
     /// A sum for each of these windows
     #[arg(long, value_enum, default_value = "all")]
@@ -29,8 +35,8 @@ pub(crate) struct Arguments {
     /// A sum for each value of these ids, as in `resource_id,plan_id`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     group_by: Vec<String>,
-    /// The ledger as it was at this moment, in ms or RFC 3339
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// The ledger as it was at this time
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     as_of: Option<Millis>,
     #[command(flatten)]
     period: Period,
@@ -74,8 +80,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         (!groups.is_empty()).then(|| groups.join(",")),
     );
     add(&mut query, "as_of", arguments.as_of);
-    let header = ["from", "to", "group", "usages", "duration", "amounts"];
-    let columns = (header, &[0, 1, 2, 5][..]);
+    let columns = Columns {
+        header: ["from", "to", "group", "usages", "duration", "amounts"],
+        left: &[0, 1, 2, 5],
+        nothing: "No usages.",
+    };
     print_list(
         &arguments.common,
         &["v1", "usages"],

@@ -10,27 +10,35 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use sampler_verify::events::{self, Event, Reading};
-use sampler_verify::moment::{Millis, parse_length, parse_moment};
+use sampler_verify::moment::{Millis, parse_length};
 use sampler_verify::{History, Policy, Report};
 
 use crate::api::Api;
 use crate::clock;
 use crate::columns::ColumnArguments;
-use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::listing::Common;
+use crate::moment::{FORMS, time};
 use crate::output::print;
+use crate::terminal::width;
 
 /// The end of the text of `--help`.
 const AFTER_HELP: &str = "\
 Reads all spans of the resources in the file, and the usages of each span, and compares them with
-the events. Shares no code with the programs that bill, and changes nothing.
+the events. Shares no code with the programs that bill, and changes nothing. What does not fit comes
+first.
+
+Examples:
+  sampler verify events.ndjson --granularity hour
+  sampler verify events.ndjson --organization-id acme --from 2026-11-01 --to 2026-12-01
+  sampler verify some.csv --measures memory --known-only --all
 
 Exit codes: 0 everything fits, 1 something does not fit, 2 the command line or the file is wrong,
 3 the API cannot be read.";
 
 /// Works out from your own events whether each millisecond was billed once
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = format!("{FORMS}\n\n{AFTER_HELP}"))]
 pub(crate) struct Arguments {
     /// All your events, as `sampler events send` reads them. `-` is standard input
     #[arg(value_name = "EVENTS")]
@@ -40,9 +48,9 @@ pub(crate) struct Arguments {
     format: Option<Format>,
     #[command(flatten)]
     columns: ColumnArguments,
-    /// Prints one JSON document instead of tables
+    /// Also shows the spans that fit
     #[arg(long)]
-    json: bool,
+    all: bool,
     /// Also fails for what is only worth knowing, such as sampling that is behind
     #[arg(long)]
     strict: bool,
@@ -55,8 +63,8 @@ pub(crate) struct Arguments {
     /// How long the ledger keeps usages. Younger usages must be there
     #[arg(long, value_name = "LENGTH", default_value = "32d", value_parser = parse_length)]
     kept: Millis,
-    /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// The present time, for `day` and `at` in the file
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     now: Option<Millis>,
     /// Added to all timestamps of the file, but not to those of `CloudEvents`
     #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
@@ -68,27 +76,39 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     scope: Scope,
     #[command(flatten)]
-    connection: Connection,
+    common: Common,
 }
 
 /// Which spans and events are compared.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Scope")]
 struct Scope {
-    /// Only this organization. Without any of these three, all resources in the file
+    /// Only this organization. Without any of these ids, all resources in the file
     #[arg(long, value_name = "ID")]
     organization_id: Option<String>,
+    /// Only this space
+    #[arg(long, value_name = "ID")]
+    space_id: Option<String>,
+    /// Only this consumer
+    #[arg(long, value_name = "ID")]
+    consumer_id: Option<String>,
     /// Only this resource
     #[arg(long, value_name = "ID")]
     resource_id: Option<String>,
+    /// Only this plan
+    #[arg(long, value_name = "ID")]
+    plan_id: Option<String>,
     /// Only this instance
     #[arg(long, value_name = "ID")]
     resource_instance_id: Option<String>,
-    /// Only spans that end after this moment, in ms or RFC 3339
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// Only instances that the file has events of: spans of others are left out
+    #[arg(long)]
+    known_only: bool,
+    /// Only spans that end after this time
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     from: Option<Millis>,
-    /// Only spans that start before this moment, in ms or RFC 3339
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// Only spans that start before this time
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     to: Option<Millis>,
 }
 
@@ -124,7 +144,7 @@ impl From<Granularity> for sampler_verify::Granularity {
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let now = arguments.now.unwrap_or_else(clock::now);
-    let api = Api::new(&arguments.connection)?;
+    let api = Api::new(&arguments.common.connection)?;
     let history = arguments.history(now)?;
     let policy = Policy {
         now,
@@ -136,12 +156,12 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let spans_at_once = usize::from(arguments.concurrency);
     let run = reading::Run::new(&api, policy, spans_at_once, history.used, report);
     let report = run.read(&arguments.scope).await?.finish(arguments.strict);
-    if arguments.json {
+    if arguments.common.json {
         let json = serde_json::to_string_pretty(&report);
         let json = json.map_err(|error| Failure::Input(error.to_string()))?;
         print(&format!("{json}\n"))?;
     } else {
-        print(&text::of(&report))?;
+        print(&text::of(&report, arguments.all, width()))?;
     }
     Ok(ExitCode::from(u8::from(!report.fits)))
 }

@@ -1,5 +1,6 @@
 //! A provider's events, as `examples/README.md` describes them.
 
+mod content;
 mod list;
 mod ndjson;
 mod table;
@@ -9,6 +10,7 @@ use std::io::{BufRead, Read};
 use crate::Target;
 use crate::moment::{Millis, MomentError};
 use crate::quantity::Measure;
+pub use content::{check_text, json_in_words};
 pub use list::read_items;
 
 /// The longest line, in bytes; the receiver takes no larger body either.
@@ -100,8 +102,8 @@ pub enum Wrong {
     /// A row is none.
     #[error("{0}")]
     Csv(#[from] csv::Error),
-    /// A line is no event.
-    #[error("{0}")]
+    /// A line is not an event.
+    #[error("{}", json_in_words(.0))]
     Json(#[from] serde_json::Error),
     /// A moment is none.
     #[error("{0}")]
@@ -156,7 +158,8 @@ pub fn read(
     reading: Reading,
 ) -> Result<Vec<Event>, EventsError> {
     columns.check(format)?;
-    let input = std::io::BufReader::new(input);
+    let mut input = std::io::BufReader::new(input);
+    check_text(&mut input).map_err(|what| EventsError { line: None, what })?;
     let events = match format {
         Format::Ndjson => read_lines(input, reading)?,
         Format::Csv => read_rows(input, columns, reading)?,

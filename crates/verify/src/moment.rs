@@ -19,16 +19,16 @@ pub const DAY: Millis = 86_400_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MomentError {
     /// Neither milliseconds nor RFC 3339.
-    #[error("{0:?} is no moment: use milliseconds since 1970 or RFC 3339")]
+    #[error("{0:?} is not a valid time: write milliseconds since 1970 or RFC 3339")]
     Moment(String),
     /// No time of a day.
-    #[error("{0:?} is no time of a day, like 10:30:00.000")]
+    #[error("{0:?} is not a valid time of a day, like 10:30:00.000")]
     Time(String),
     /// No length of time.
-    #[error("{0:?} is no length of time, like 1d12h")]
+    #[error("{0:?} is not a valid length of time, like 1d12h")]
     Length(String),
     /// Beyond what 64 bits hold.
-    #[error("the moment is too far away")]
+    #[error("the time is too far away")]
     TooFar,
 }
 

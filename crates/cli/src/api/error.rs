@@ -3,6 +3,7 @@
 use reqwest::StatusCode;
 use sampler_api::Problem;
 
+use super::flags::in_flags;
 use crate::output::printable;
 
 /// The API cannot be used.
@@ -12,7 +13,7 @@ pub(crate) enum ApiError {
     Client(String),
     #[error("{url} cannot be reached: {reason}")]
     Unreachable { url: String, reason: String },
-    #[error("{path} is answered {status}{}", reason_of(.problem.as_deref()))]
+    #[error("{}", words_of_status(.path, *.status, .problem.as_deref()))]
     Status {
         path: String,
         status: StatusCode,
@@ -44,12 +45,17 @@ pub(crate) fn words_of(problem: &Problem) -> String {
     words
 }
 
-fn reason_of(problem: Option<&Problem>) -> String {
+/// An answer that is not a success. One about the query is about the options of the command line.
+fn words_of_status(path: &str, status: StatusCode, problem: Option<&Problem>) -> String {
     let words = problem.map(words_of).unwrap_or_default();
-    if words.is_empty() {
-        return words;
+    let name = problem.map(Problem::name);
+    match name {
+        _ if words.is_empty() => format!("{path} is answered {status}"),
+        Some("invalid-query" | "query-too-wide") => in_flags(&words),
+        // What the resource is called is in the words.
+        Some(name) if name.starts_with("no-such-") => words,
+        _ => format!("{path} is answered {status}: {words}"),
     }
-    format!(": {words}")
 }
 
 impl ApiError {
@@ -68,6 +74,25 @@ impl ApiError {
             Self::Status { problem, .. } => problem.as_deref(),
             _ => None,
         }
+    }
+
+    /// Whether the request was wrong, or asked for what is not there. A 404 without a problem document is
+    /// that of another server.
+    pub(crate) fn is_of_input(&self) -> bool {
+        match self {
+            Self::Status {
+                status, problem, ..
+            } => match status.as_u16() {
+                400 | 422 => true,
+                status => status == 404 && problem.is_some(),
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether there is nothing of the id that was asked for.
+    pub(crate) fn is_of_nothing(&self) -> bool {
+        self.status() == Some(404) && self.problem().is_some()
     }
 
     /// Whether the server says that it has done nothing, for it is busy.

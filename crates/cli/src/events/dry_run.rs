@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sampler_api::{DryRun, PostedUsage};
-use sampler_verify::moment::{Millis, parse_moment};
+use sampler_verify::moment::Millis;
 use serde::Serialize;
 use serde_json::json;
 
+use super::foreseen::Foreseen;
 use super::input::{Input, Item};
 use super::report::in_one_line;
 use super::send::{PATH, media_type};
@@ -16,6 +17,7 @@ use super::{FileArguments, clock};
 use crate::api::{Api, Query, Request};
 use crate::failure::Failure;
 use crate::listing::{Common, add};
+use crate::moment::time;
 use crate::output::{print, printable};
 use crate::show::{measures, print_json};
 use crate::table::table;
@@ -26,16 +28,24 @@ const EVENTS_MAX: usize = 1_000;
 /// Shows what would become of events: nothing is kept, and nothing is billed
 #[derive(Debug, Args)]
 #[command(after_help = "\
-At most 1,000 events: each is decided as if those before it had taken effect.
+At most 1,000 events: each is decided as if those before it had taken effect. The sum is that of all
+usages that Abacus would get until then, each once.
+
+Examples:
+  sampler events dry-run events.ndjson
+  sampler events dry-run spans.csv --measures memory --usages --until 2026-12-01
 
 Exit codes: 0 all events would be kept, 1 some would be refused, 2 the command line or the file is wrong,
 3 the API gives no answer.")]
 pub(super) struct Arguments {
     #[command(flatten)]
     file: FileArguments,
-    /// Shows the usages until this moment, in ms or RFC 3339 [default: now]
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// The usages until this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     until: Option<Millis>,
+    /// Shows each event with a table of its usages
+    #[arg(long)]
+    usages: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -88,7 +98,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let what = "a dry run cannot have CloudEvents and other events together";
         return Err(Failure::Input(what.to_owned()));
     }
-    let mut results = wrong;
+    let (mut results, mut foreseen) = (wrong, Foreseen::default());
     if !events.is_empty() {
         let mut query: Query = vec![("dry_run", "true".to_owned())];
         add(&mut query, "until", arguments.until);
@@ -98,6 +108,9 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             .query(query)
             .body(media_type(&events), body);
         let answers: Vec<DryRun> = api.call(&request).await?.read(&PATH)?;
+        for (event, answer) in events.iter().zip(&answers) {
+            foreseen.add(event, answer);
+        }
         let answers = events
             .iter()
             .zip(answers)
@@ -112,7 +125,9 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if arguments.common.json {
         print_json(&json!({ "items": results }))?;
     } else {
-        print(&words(&results))?;
+        print(&words(&results, arguments.usages))?;
+        let kept = results.iter().filter(|result| result.is_kept()).count();
+        print(&foreseen.words(kept, results.len() - kept))?;
     }
     Ok(ExitCode::from(u8::from(!is_good)))
 }
@@ -126,11 +141,16 @@ impl LineResult {
     }
 }
 
-fn words(results: &[LineResult]) -> String {
+/// The events that would be refused; with their usages, all.
+fn words(results: &[LineResult], with_usages: bool) -> String {
     let mut words = String::new();
-    for LineResult { line, decision } in results {
-        let _ = match decision {
-            Decision::Receiver(answer) => write!(words, "line {line}: {}", words_of(answer)),
+    for result in results {
+        let line = result.line;
+        let _ = match &result.decision {
+            Decision::Receiver(answer) if with_usages || !result.is_kept() => {
+                write!(words, "line {line}: {}", words_of(answer, with_usages))
+            }
+            Decision::Receiver(_) => Ok(()),
             Decision::Here { would, problem } => {
                 writeln!(words, "line {line}: {would} {}", printable(problem))
             }
@@ -139,7 +159,8 @@ fn words(results: &[LineResult]) -> String {
     words
 }
 
-fn words_of(answer: &DryRun) -> String {
+/// The answer to one event.
+pub(crate) fn words_of(answer: &DryRun, with_usages: bool) -> String {
     let mut words = answer.would.to_string();
     if answer.replayed == Some(true) {
         words.push_str(" replayed");
@@ -149,10 +170,10 @@ fn words_of(answer: &DryRun) -> String {
     }
     words.push('\n');
     let usages = answer.usages.as_deref().unwrap_or_default();
-    if !usages.is_empty() {
+    if with_usages && !usages.is_empty() {
         let _ = writeln!(words, "{}", usage_table(usages));
     }
-    if answer.more {
+    if with_usages && answer.more {
         let _ = writeln!(words, "... there are more usages than are shown");
     }
     words

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use chrono::DateTime;
 use sampler_verify::Target;
 use sampler_verify::events::{self, Kind};
 use sampler_verify::moment::{Millis, parse_length, time_of_day};
@@ -65,6 +66,14 @@ impl Members {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
+    /// A time that is written as RFC 3339.
+    fn moment(&self, name: &str) -> Option<Millis> {
+        let text = self.text(name)?;
+        DateTime::parse_from_rfc3339(&text)
+            .ok()
+            .map(|moment| moment.timestamp_millis())
+    }
+
     fn remove(&mut self, names: &[&str]) {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
     }
@@ -120,7 +129,7 @@ impl Importer {
     /// The event of an object. Only mistakes that the receiver cannot see are errors here.
     pub(super) fn of_json(&mut self, line: u64, text: &str) -> Result<FileEvent, String> {
         let mut members: Members =
-            serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;
+            serde_json::from_str(text).map_err(|error| events::json_in_words(&error))?;
         let is_cloud_event = members.get("specversion").is_some();
         let as_event = |body: String| FileEvent {
             line,
@@ -134,7 +143,8 @@ impl Importer {
             .iter()
             .any(|name| members.get(name).is_some());
         self.has_relative |= is_relative;
-        if is_relative || self.offset != 0 {
+        let is_written = members.moment("timestamp").is_some();
+        if is_relative || is_written || self.offset != 0 {
             let moment = self.moment(&members)?;
             members.remove(&["timestamp", "at", "day", "time"]);
             members.add("timestamp", &json!(moment));
@@ -185,8 +195,9 @@ impl Importer {
             members.text("time"),
         ) {
             (Some(timestamp), None, None, None) => {
-                let number = timestamp.get().parse::<Millis>();
-                number.map_err(|_| "\"timestamp\" is not a whole number".to_owned())?
+                let number = timestamp.get().parse::<Millis>().ok();
+                let moment = number.or_else(|| members.moment("timestamp"));
+                moment.ok_or("\"timestamp\" is neither a whole number nor RFC 3339")?
             }
             (None, Some(at), None, None) => {
                 let length = parse_length(&at).map_err(words)?;
@@ -228,6 +239,11 @@ impl Importer {
             count => format!("{PREFIX}{name}-{count}"),
         }
     }
+}
+
+/// An id that follows from a text.
+pub(crate) fn id_of_text(text: &str) -> String {
+    format!("{PREFIX}{}", Uuid::new_v5(&NAMESPACE, text.as_bytes()))
 }
 
 /// JSON without line breaks, which stand between its parts only.
@@ -289,8 +305,11 @@ mod tests {
         );
         let midnight = r#""id":"a","day":0,"time":"00:00:00","after":"sampled""#;
         assert_eq!(at(&mut importer, midnight), 1_699_920_001_000_i64);
+        let rfc = r#""id":"a","timestamp":"1970-01-01T01:00:00.005+01:00""#;
+        assert_eq!(at(&mut importer, rfc), 1_005);
         for wrong in [
             r#""day":1"#,
+            r#""timestamp":"yesterday""#,
             r#""timestamp":1.5"#,
             r#""timestamp":1,"at":"1h""#,
         ] {

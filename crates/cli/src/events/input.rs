@@ -44,6 +44,9 @@ pub(super) struct Input {
     importer: Importer,
     name: String,
     measures: Option<Vec<String>>,
+    /// How long all is, in bytes or in events, and how much of it was read.
+    length: Option<u64>,
+    position: u64,
 }
 
 enum Source {
@@ -83,24 +86,32 @@ impl Input {
         let columns = file.columns.named();
         let checked = columns.check(format.into());
         checked.map_err(|error| wrong(&error))?;
-        let reader: Box<dyn BufRead> = if file.is_stdin() {
+        let mut length = None;
+        let mut reader: Box<dyn BufRead> = if file.is_stdin() {
             Box::new(BufReader::new(io::stdin()))
         } else {
             let opened = File::open(&file.file).map_err(|error| wrong(&error))?;
+            let metadata = opened.metadata().map_err(|error| wrong(&error))?;
+            length = metadata.is_file().then(|| metadata.len());
             Box::new(BufReader::new(opened))
         };
         let mut measures = None;
         let source = match format {
-            Format::Ndjson => Source::Lines(reader, 0),
+            Format::Ndjson => {
+                events::check_text(&mut reader).map_err(|error| wrong(&error))?;
+                Source::Lines(reader, 0)
+            }
             Format::Csv => {
                 let reading = Reading { now, offset: 0 };
                 let rows = events::read(reader, events::Format::Csv, &columns, reading);
                 let rows = rows.map_err(|error| wrong(&error))?;
                 measures = Some(measures_of(&rows));
+                length = Some(rows.len() as u64);
                 Source::Rows(rows.into_iter())
             }
             Format::Json => {
                 let items = events::read_items(reader).map_err(|error| wrong(&error))?;
+                length = Some(items.len() as u64);
                 Source::List(items.into_iter())
             }
         };
@@ -110,7 +121,19 @@ impl Input {
             importer,
             name,
             measures,
+            length,
+            position: 0,
         })
+    }
+
+    /// How long it is, if that is known, in the unit of [`Input::position`].
+    pub(super) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// How much of it was read.
+    pub(super) fn position(&self) -> u64 {
+        self.position
     }
 
     /// Its name, for messages.
@@ -138,7 +161,7 @@ impl Input {
         let importer = &mut self.importer;
         let (line, event) = match &mut self.source {
             Source::Lines(reader, number) => {
-                let next = next_line(reader, number);
+                let next = next_line(reader, number, &mut self.position);
                 let next = next.map_err(|error| {
                     let (name, line) = (&self.name, *number);
                     Failure::Input(format!("{name}: line {line}: {error}"))
@@ -150,12 +173,14 @@ impl Input {
                 let Some(event) = rows.next() else {
                     return Ok(None);
                 };
+                self.position += 1;
                 (event.line, importer.of_row(&event))
             }
             Source::List(items) => {
                 let Some((line, text)) = items.next() else {
                     return Ok(None);
                 };
+                self.position += 1;
                 (line, importer.of_json(line, &text))
             }
         };
@@ -174,7 +199,11 @@ fn measures_of(rows: &[events::Event]) -> Vec<String> {
 }
 
 /// The next line that is neither empty nor a comment.
-fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> io::Result<Option<String>> {
+fn next_line(
+    reader: &mut dyn BufRead,
+    number: &mut u64,
+    position: &mut u64,
+) -> io::Result<Option<String>> {
     loop {
         let mut line = Vec::new();
         *number += 1;
@@ -182,6 +211,7 @@ fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> io::Result<Option<St
         if length == 0 {
             return Ok(None);
         }
+        *position += length as u64;
         if length as u64 > LINE_LEN_MAX {
             return Err(io::Error::other("the line is too long"));
         }
@@ -199,17 +229,26 @@ mod tests {
 
     #[test]
     fn comments_are_passed_over_and_lines_have_a_limit() {
-        let mut number = 0;
+        let (mut number, mut position) = (0, 0);
         let mut text = &b"# x\n\n {} \n{}"[..];
         assert_eq!(
-            next_line(&mut text, &mut number).unwrap().as_deref(),
+            next_line(&mut text, &mut number, &mut position)
+                .unwrap()
+                .as_deref(),
             Some("{}")
         );
         assert_eq!(number, 3);
-        assert!(next_line(&mut text, &mut number).unwrap().is_some());
-        assert_eq!(next_line(&mut text, &mut number).unwrap(), None);
+        assert!(
+            next_line(&mut text, &mut number, &mut position)
+                .unwrap()
+                .is_some()
+        );
+        assert_eq!(
+            next_line(&mut text, &mut number, &mut position).unwrap(),
+            None
+        );
         let mut endless = BufReader::new(io::repeat(b'x'));
-        assert!(next_line(&mut endless, &mut number).is_err());
-        assert!(next_line(&mut &b"\xff\n"[..], &mut number).is_err());
+        assert!(next_line(&mut endless, &mut number, &mut position).is_err());
+        assert!(next_line(&mut &b"\xff\n"[..], &mut number, &mut position).is_err());
     }
 }

@@ -219,6 +219,19 @@ impl Journal {
         kept.sync_data().map_err(|error| wrong(path, &error))
     }
 
+    /// Whether a file says how far the command is.
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Leaves no file behind if nothing was sent: there is nothing to go on with.
+    pub(super) fn forget_what_was_not_begun(&self) {
+        if let (0, Some((path, _))) = (self.sent.events, &self.kept) {
+            // One that stays is as good as none.
+            let _ = fs::remove_file(path);
+        }
+    }
+
     /// Everything is done: nothing is left to go on with.
     pub(super) fn end(self) -> Result<Report, Failure> {
         if let Some((path, _)) = &self.kept {

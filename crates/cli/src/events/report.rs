@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::api::words_of;
 use crate::output::printable;
-use crate::show::text;
 
 /// How many events that were refused are kept and shown; the others are counted.
 const REFUSALS_MAX: usize = 1_000;
@@ -82,8 +81,11 @@ impl Report {
     pub(crate) fn words(&self) -> String {
         let mut words = String::new();
         for refusal in self.refusals.iter().take(REFUSALS_SHOWN) {
-            let (line, status) = (refusal.line, text(refusal.status));
-            let _ = writeln!(words, "line {line}: {status} {}", refusal.problem);
+            let (line, problem) = (refusal.line, &refusal.problem);
+            let _ = match refusal.status {
+                Some(status) => writeln!(words, "line {line}: {status} {problem}"),
+                None => writeln!(words, "line {line}: {problem}"),
+            };
         }
         let shown = REFUSALS_SHOWN.min(self.refusals.len()) as u64;
         if self.refused > shown {

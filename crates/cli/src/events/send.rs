@@ -1,18 +1,22 @@
 //! Sends events in batches, and reads the result of each.
 
-use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use indicatif::HumanCount;
 use sampler_api::{Batch, BatchResult};
 
 use super::file_event::FileEvent;
 use super::input::{Input, Item};
+use super::interruption::Done;
 use super::journal::{Extent, Journal};
 use super::outcome::{given_up, judge, pause};
 use super::report::{Report, Why};
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
-use crate::output::{wants_json, warn};
+use crate::output::warn;
+use crate::progress::Progress;
 
 pub(super) const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
@@ -36,12 +40,18 @@ pub(crate) struct Sender<'a> {
     has_sent: bool,
     /// Whether the origin of relative moments is told by the user, or the user knows of it.
     pub(super) is_now_given: bool,
-    is_shown: bool,
+    /// How many events are done, for whom it interests.
+    done: Arc<AtomicU64>,
+    progress: Progress,
+    /// How much of the input was read.
+    position: u64,
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(api: &'a Api, journal: Journal, size: usize) -> Self {
+    /// `length` is that of the whole input, as [`Input::length`] has it.
+    pub(super) fn new(api: &'a Api, journal: Journal, size: usize, length: Option<u64>) -> Self {
         Self {
+            done: Arc::new(AtomicU64::new(journal.done.events)),
             api,
             journal,
             size,
@@ -50,13 +60,28 @@ impl<'a> Sender<'a> {
             taken: Extent::default(),
             has_sent: false,
             is_now_given: false,
-            is_shown: std::io::stderr().is_terminal() && !wants_json(),
+            progress: Progress::to(length),
+            position: 0,
         }
     }
 
     /// Sends what follows from something else than a file.
-    pub(crate) fn unjournaled(api: &'a Api, size: usize) -> Self {
-        Self::new(api, Journal::none(0), size)
+    pub(crate) fn unjournaled(api: &'a Api, size: usize, events: u64) -> Self {
+        Self::new(api, Journal::none(0), size, Some(events))
+    }
+
+    /// How far it is at any time.
+    pub(super) fn done(&self) -> Done {
+        Done {
+            events: self.done.clone(),
+            is_noted: self.journal.is_kept(),
+        }
+    }
+
+    /// Leaves no journal behind if nothing was sent.
+    pub(super) fn forget_what_was_not_begun(&self) {
+        self.progress.finish();
+        self.journal.forget_what_was_not_begun();
     }
 
     /// Without a line on a terminal.
@@ -69,7 +94,9 @@ impl<'a> Sender<'a> {
 
     /// Sends what is left of a file.
     pub(super) async fn send(&mut self, mut input: Input) -> Result<(), Failure> {
-        for item in self.pass_done(&mut input)? {
+        let again = self.pass_done(&mut input)?;
+        self.show();
+        for item in again {
             self.item(item).await?;
         }
         while let Some(item) = self.next(&mut input)? {
@@ -105,6 +132,7 @@ impl<'a> Sender<'a> {
 
     fn next(&mut self, input: &mut Input) -> Result<Option<Item>, Failure> {
         let next = input.next();
+        self.position = input.position();
         if input.has_relative() && !self.is_now_given {
             self.is_now_given = true;
             let now = self.journal.now();
@@ -136,6 +164,7 @@ impl<'a> Sender<'a> {
         for event in events {
             let line = event.line;
             let event = Ok(event);
+            self.position += 1;
             self.item(Item { line, event }).await?;
         }
         self.flush().await
@@ -143,9 +172,7 @@ impl<'a> Sender<'a> {
 
     /// The report on all events.
     pub(crate) fn finish(self) -> Result<Report, Failure> {
-        if self.is_shown {
-            eprintln!();
-        }
+        self.progress.finish();
         self.journal.end()
     }
 
@@ -193,11 +220,17 @@ impl<'a> Sender<'a> {
         }
         let noted = self.journal.note_done(self.taken);
         noted.map_err(|failure| self.midway(failure))?;
-        if self.is_shown {
-            let report = &self.journal.report;
-            eprint!("\r{} events, {} refused", report.events(), report.refused);
-        }
+        self.done.store(self.journal.done.events, Ordering::SeqCst);
+        self.show();
         Ok(())
+    }
+
+    fn show(&mut self) {
+        let report = &self.journal.report;
+        let refused = format!(", {} refused", HumanCount(report.refused));
+        let events = report.events();
+        self.progress
+            .show(self.position, events, "events", &refused);
     }
 
     /// Sends events until each is kept or refused. Returns the halves of a batch that the receiver

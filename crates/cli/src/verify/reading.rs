@@ -1,7 +1,6 @@
 //! Reads what the API says was billed, and has it checked, span by span.
 
 use std::collections::{BTreeSet, HashSet};
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -12,12 +11,15 @@ use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, 
 
 use super::Scope;
 use crate::api::{Api, ApiError, Position, Query};
-use crate::output::wants_json;
+use crate::progress::Progress;
 
 /// The programs work while we read. Spans and usages that do not fit are read again, up to so many
 /// times and with this pause in between, before there is a finding.
 const ROUNDS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(1_500);
+
+/// The ids of which one at least must be in a query.
+const INDEXED: [&str; 3] = ["organization_id", "resource_id", "resource_instance_id"];
 
 /// A span, and the place of the usage that it stands for.
 type Pair = (Span, Option<usize>);
@@ -35,6 +37,8 @@ pub(super) struct Run<'a> {
     unexplained: Vec<Span>,
     /// Spans that are to be read again.
     doubtful: Vec<Pair>,
+    /// How many spans and usages were checked.
+    checked: (u64, u64),
     progress: Progress,
 }
 
@@ -50,12 +54,14 @@ impl<'a> Run<'a> {
             api,
             policy,
             at_once,
+            checked: (0, 0),
+            // There should be a span for each usage.
+            progress: Progress::to(Some(used.len() as u64)),
             matcher: Matcher::new(used),
             report,
             listed: HashSet::new(),
             unexplained: Vec::new(),
             doubtful: Vec::new(),
-            progress: Progress::new(),
         }
     }
 
@@ -66,7 +72,11 @@ impl<'a> Run<'a> {
             self.unexplained.extend(unexplained);
         }
         self.find_missing(scope).await?;
-        let unexplained = std::mem::take(&mut self.unexplained);
+        let mut unexplained = std::mem::take(&mut self.unexplained);
+        if scope.known_only {
+            let known = self.instances();
+            unexplained.retain(|span| known.contains(&instance_of(&span.target)));
+        }
         let similar = unexplained.into_iter().map(|span| {
             let place = self.matcher.take_similar(&span);
             (span, place)
@@ -115,21 +125,19 @@ impl<'a> Run<'a> {
         let instances: BTreeSet<[String; 3]> = left
             .map(|place| self.matcher.used(place))
             .filter(|used| scope.overlaps(used))
-            .map(|used| {
-                let target = &used.target;
-                [
-                    target.organization_id.clone(),
-                    target.resource_id.clone(),
-                    target.resource_instance_id.clone(),
-                ]
-            })
+            .map(|used| instance_of(&used.target))
             .collect();
         for ids in instances {
-            let names = ["organization_id", "resource_id", "resource_instance_id"];
-            let query: Query = names.into_iter().zip(ids).collect();
+            let query: Query = INDEXED.into_iter().zip(ids).collect();
             self.list(&query).await?;
         }
         Ok(())
+    }
+
+    /// The instances that the events tell of.
+    fn instances(&self) -> HashSet<[String; 3]> {
+        let used = (0..self.matcher.len()).map(|place| self.matcher.used(place));
+        used.map(|used| instance_of(&used.target)).collect()
     }
 
     /// Reads again what did not fit, and believes it in the end.
@@ -190,7 +198,11 @@ impl<'a> Run<'a> {
                     self.doubtful.push((span, place));
                 }
                 Some(verdict) => {
-                    self.progress.span(verdict.amounts.usages);
+                    self.checked.0 += 1;
+                    self.checked.1 += verdict.amounts.usages;
+                    let (spans, usages) = self.checked;
+                    let usages = format!(", {usages} usages");
+                    self.progress.show(spans, spans, "spans", &usages);
                     let used = place.map(|place| matcher.used(place));
                     self.report.add(&span, used, verdict);
                 }
@@ -217,6 +229,15 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The ids that tell an instance from others, in the order of [`INDEXED`].
+fn instance_of(target: &Target) -> [String; 3] {
+    [
+        target.organization_id.clone(),
+        target.resource_id.clone(),
+        target.resource_instance_id.clone(),
+    ]
+}
+
 /// Reads the usages of a span page by page; `None` where it was removed.
 async fn judge(
     api: &Api,
@@ -240,25 +261,27 @@ async fn judge(
 }
 
 impl Scope {
-    /// The queries for the API: by the ids that were given, or else by each resource of the events.
+    /// The queries for the API: by the ids that were given, and where none of these has an index, by each
+    /// resource of the events.
     fn queries(&self, matcher: &Matcher) -> Vec<Query> {
-        let ids = [
-            ("organization_id", &self.organization_id),
-            ("resource_id", &self.resource_id),
-            ("resource_instance_id", &self.resource_instance_id),
-        ];
-        let ids = ids.into_iter();
-        let given: Query = ids
+        let given: Query = self
+            .ids()
+            .into_iter()
             .filter_map(|(name, id)| Some((name, id.clone()?)))
             .collect();
-        let mut queries = if given.is_empty() {
+        let is_narrow = given.iter().any(|(name, _)| INDEXED.contains(name));
+        let mut queries = if is_narrow {
+            vec![given]
+        } else {
             let used = (0..matcher.len()).map(|place| matcher.used(place));
             let resources: BTreeSet<&str> =
                 used.map(|used| used.target.resource_id.as_str()).collect();
-            let query = |resource: &str| vec![("resource_id", resource.to_owned())];
-            resources.into_iter().map(query).collect()
-        } else {
-            vec![given]
+            let resources = resources.into_iter();
+            let query = |resource: &str| {
+                let resource = ("resource_id", resource.to_owned());
+                [vec![resource], given.clone()].concat()
+            };
+            resources.map(query).collect()
         };
         for query in &mut queries {
             let moments = [("from", self.from), ("to", self.to)].into_iter();
@@ -267,51 +290,28 @@ impl Scope {
         queries
     }
 
+    fn ids(&self) -> [(&'static str, &Option<String>); 6] {
+        let ids = [
+            &self.organization_id,
+            &self.space_id,
+            &self.consumer_id,
+            &self.resource_id,
+            &self.plan_id,
+            &self.resource_instance_id,
+        ];
+        let mut named = Target::FIELDS.into_iter().zip(ids);
+        std::array::from_fn(|_| named.next().expect("six ids"))
+    }
+
     /// Whether the ids of a target are in scope.
     pub(super) fn holds(&self, target: &Target) -> bool {
-        let pairs = [
-            (&self.organization_id, &target.organization_id),
-            (&self.resource_id, &target.resource_id),
-            (&self.resource_instance_id, &target.resource_instance_id),
-        ];
-        let mut pairs = pairs.into_iter();
-        pairs.all(|(given, id)| given.as_ref().is_none_or(|given| given == id))
+        let mut pairs = self.ids().into_iter().zip(target.ids());
+        pairs.all(|((_, given), id)| given.as_ref().is_none_or(|given| given == id))
     }
 
     /// Whether a usage lies in the time in scope.
     fn overlaps(&self, used: &Used) -> bool {
         let ends_after = |from: Millis| used.end.is_none_or(|end| from < end);
         self.from.is_none_or(ends_after) && self.to.is_none_or(|to| used.start < to)
-    }
-}
-
-/// Tells somebody at a terminal how far it is.
-struct Progress {
-    is_shown: bool,
-    spans: u64,
-    usages: u64,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self {
-            is_shown: std::io::stderr().is_terminal() && !wants_json(),
-            spans: 0,
-            usages: 0,
-        }
-    }
-
-    fn span(&mut self, usages: u64) {
-        self.spans += 1;
-        self.usages += usages;
-        if self.is_shown && self.spans.is_multiple_of(10) {
-            eprint!("\r{} spans, {} usages", self.spans, self.usages);
-        }
-    }
-
-    fn finish(&self) {
-        if self.is_shown && self.spans >= 10 {
-            eprintln!();
-        }
     }
 }

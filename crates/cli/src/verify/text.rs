@@ -1,102 +1,195 @@
-//! The report as tables, for people.
+//! The report for people: what does not fit first, in lines that a terminal holds.
 
 use sampler_verify::Report;
-use sampler_verify::finding::Finding;
-use sampler_verify::moment::InWords;
-use sampler_verify::report::{Row, Total};
+use sampler_verify::finding::{Finding, Kind};
+use sampler_verify::moment::{InWords, Millis};
+use sampler_verify::report::{Contradiction, Row, Total};
+use textwrap::Options;
 
 use crate::output::printable;
-use crate::table::table;
+use crate::show::length_in_words;
+use crate::table::{table, table_of_width};
 
-/// How many rows that fit are shown.
-const ROWS_SHOWN: usize = 30;
 /// How many rows that do not fit, and events that contradict others, are shown.
 const WRONG_SHOWN: usize = 50;
+/// How many rows are shown that fit, with something that is worth knowing.
+const NOTED_SHOWN: usize = 20;
+/// How many findings of a row are shown: later ones often follow from the first.
+const FINDINGS_SHOWN: usize = 3;
 
-pub(super) fn of(report: &Report) -> String {
-    let shown = shown_rows(&report.spans);
-    let header = [
-        "target",
-        "start",
-        "end",
-        "used ms",
-        "billed ms",
-        "skipped",
-        "difference",
-        "usages",
-        "",
-    ];
-    let cells = shown.iter().map(|row| cells(row));
-    let mut parts = vec![table(header, cells, &[0, 1, 2, 8])];
-    let rest = report.spans.len() - shown.len();
-    if rest > 0 {
-        parts.push(format!("... and {rest} more"));
-    }
-    parts.push(String::new());
-    parts.push(totals(report));
-    parts.push(String::new());
-    parts.extend(report.events.iter().take(WRONG_SHOWN).map(|event| {
-        let finding = printable(&event.finding.detail);
-        format!(
-            "events of {}: {finding}",
-            printable(&event.target.to_string())
-        )
-    }));
-    parts.push(judgement(report));
-    parts.join("\n") + "\n"
-}
-
-/// The first rows, and those that do not fit.
-fn shown_rows(rows: &[Row]) -> Vec<&Row> {
-    let mut wrong = 0;
-    let is_shown = |(number, row): &(usize, &Row)| {
-        wrong += usize::from(!row.fits());
-        *number < ROWS_SHOWN || (!row.fits() && wrong <= WRONG_SHOWN)
+/// The whole report, in lines of so many columns; with `all`, also the spans that fit.
+pub(super) fn of(report: &Report, all: bool, width: usize) -> String {
+    let (wrong, fitting): (Vec<&Row>, _) = report.spans.iter().partition(|row| !row.fits());
+    let (noted, plain): (Vec<&Row>, _) = fitting
+        .into_iter()
+        .partition(|row| !row.findings.is_empty());
+    let mut text = Text {
+        width,
+        lines: Vec::new(),
     };
-    let rows = rows.iter().enumerate().filter(is_shown);
-    rows.map(|(_, row)| row).collect()
+    let title = format!(
+        "{} of {} spans do not fit:",
+        wrong.len(),
+        report.spans.len()
+    );
+    text.rows(&title, &wrong, WRONG_SHOWN);
+    text.events(&report.events);
+    let title = format!("{} spans fit, with something worth knowing:", noted.len());
+    text.rows(&title, &noted, if all { usize::MAX } else { NOTED_SHOWN });
+    if all && !plain.is_empty() {
+        text.lines.push(fitting_table(&plain, width));
+        text.lines.push(String::new());
+    }
+    text.lines.push(totals(report));
+    text.lines.push(String::new());
+    text.paragraph("", &judgement(report));
+    if !all && !plain.is_empty() {
+        text.paragraph("", "--all shows the spans that fit, too.");
+    }
+    let unknown = wrong.iter().filter(|row| is_unknown(row)).count();
+    if unknown > 0 {
+        let what = format!(
+            "{unknown} of the spans have no event in the file. If it has only some of the instances, add \
+             --known-only, or narrow the scope, as with --organization-id."
+        );
+        text.paragraph("", &what);
+    }
+    text.lines.join("\n") + "\n"
 }
 
-fn cells(row: &Row) -> [String; 9] {
-    let end = row
-        .end
-        .map_or_else(|| "open".to_owned(), |end| InWords(end).to_string());
+struct Text {
+    width: usize,
+    lines: Vec<String>,
+}
+
+impl Text {
+    /// A sentence over as many lines as it takes, each behind `indent`.
+    fn paragraph(&mut self, indent: &str, words: &str) {
+        let options = Options::new(self.width)
+            .initial_indent(indent)
+            .subsequent_indent(indent);
+        let lines = textwrap::wrap(words, options);
+        self.lines.extend(lines.into_iter().map(String::from));
+    }
+
+    fn rows(&mut self, title: &str, rows: &[&Row], most: usize) {
+        if rows.is_empty() {
+            return;
+        }
+        self.paragraph("", title);
+        self.lines.push(String::new());
+        for row in rows.iter().take(most) {
+            self.row(row);
+        }
+        self.rest(rows.len(), most);
+    }
+
+    fn rest(&mut self, count: usize, most: usize) {
+        if count > most {
+            let rest = count - most;
+            self.paragraph("", &format!("... and {rest} more; --json has all"));
+            self.lines.push(String::new());
+        }
+    }
+
+    fn row(&mut self, row: &Row) {
+        self.paragraph("", &printable(&row.target.to_string()));
+        for line in facts(row) {
+            self.paragraph("  ", &line);
+        }
+        for finding in row.findings.iter().take(FINDINGS_SHOWN) {
+            self.paragraph("  ", &words(finding));
+        }
+        let more = row.findings.len().saturating_sub(FINDINGS_SHOWN) + row.more_findings;
+        if more > 0 {
+            self.paragraph(
+                "  ",
+                &format!("... and {more} more findings; --json has them"),
+            );
+        }
+        self.lines.push(String::new());
+    }
+
+    fn events(&mut self, events: &[Contradiction]) {
+        if events.is_empty() {
+            return;
+        }
+        self.paragraph("", &format!("{} events contradict others:", events.len()));
+        self.lines.push(String::new());
+        for event in events.iter().take(WRONG_SHOWN) {
+            let target = printable(&event.target.to_string());
+            let detail = printable(&event.finding.detail);
+            self.paragraph("  ", &format!("{target}: {detail}"));
+        }
+        self.lines.push(String::new());
+        self.rest(events.len(), WRONG_SHOWN);
+    }
+}
+
+/// Spans of which there is nothing to say, a line for each.
+fn fitting_table(rows: &[&Row], width: usize) -> String {
+    let header = ["target", "start", "used", "billed", "usages"];
+    let rows = rows.iter().map(|row| {
+        [
+            printable(&row.target.to_string()),
+            InWords(row.start).to_string(),
+            length(row.used),
+            length(row.billed),
+            row.usages.to_string(),
+        ]
+    });
+    table_of_width(header, rows, &[0, 1], Some(width))
+}
+
+/// Where a span stands, and its amounts.
+fn facts(row: &Row) -> [String; 3] {
+    let organization = printable(&row.target.organization_id);
+    let span = row.span.as_deref().map(printable);
+    let span = span.map_or_else(|| "no span".to_owned(), |id| format!("span {id}"));
+    let line = row
+        .line
+        .map_or_else(String::new, |line| format!(", line {line} of the file"));
+    let start = InWords(row.start);
+    let end = row.end.map_or_else(
+        || "now: it is open".to_owned(),
+        |end| InWords(end).to_string(),
+    );
+    let [used, billed, skipped] = [row.used, row.billed, row.skipped].map(length);
+    let difference = match row.difference {
+        0 => "difference 0".to_owned(),
+        difference => format!("DIFFERENCE {} ({difference} ms)", length(difference)),
+    };
+    let skipped = match row.skipped {
+        0 => String::new(),
+        _ => format!(" + skipped {skipped}"),
+    };
     let usages = match row.expired {
         0 => row.usages.to_string(),
         expired => format!("{}+{expired}", row.usages),
     };
     [
-        printable(&row.target.to_string()),
-        InWords(row.start).to_string(),
-        end,
-        row.used.to_string(),
-        row.billed.to_string(),
-        row.skipped.to_string(),
-        row.difference.to_string(),
-        usages,
-        remark(row),
+        format!("{span} of the organization {organization}{line}"),
+        format!("{start} to {end}"),
+        format!("used {used}, billed {billed}{skipped}, {difference}; {usages} usages"),
     ]
 }
 
-/// The first thing that does not fit, or else all that is worth knowing.
-fn remark(row: &Row) -> String {
-    let text = |finding: &Finding| {
-        let detail = printable(&finding.detail);
-        match &finding.usage {
-            Some(usage) => format!(
-                "{}: usage {}: {detail}",
-                finding.kind.name(),
-                printable(usage)
-            ),
-            None => format!("{}: {detail}", finding.kind.name()),
-        }
-    };
-    let wrong = row.findings.iter().find(|finding| finding.kind.is_wrong());
-    if let Some(wrong) = wrong {
-        return text(wrong);
+fn length(millis: i128) -> String {
+    let bounded = millis.clamp(Millis::MIN.into(), Millis::MAX.into());
+    Millis::try_from(bounded).map_or_else(|_| millis.to_string(), length_in_words)
+}
+
+fn words(finding: &Finding) -> String {
+    let (kind, detail) = (finding.kind.name(), printable(&finding.detail));
+    match &finding.usage {
+        Some(usage) => format!("{kind}: usage {}: {detail}", printable(usage)),
+        None => format!("{kind}: {detail}"),
     }
-    let notes: Vec<String> = row.findings.iter().map(text).collect();
-    notes.join("; ")
+}
+
+fn is_unknown(row: &Row) -> bool {
+    let mut findings = row.findings.iter();
+    findings.any(|finding| finding.kind == Kind::SpanWithoutEvents)
 }
 
 fn totals(report: &Report) -> String {
@@ -108,7 +201,7 @@ fn totals(report: &Report) -> String {
     };
     let measures = report.totals.measures.iter();
     let measures = measures.map(|(name, total)| (name.as_str(), total));
-    let all = [("duration", &report.totals.duration)]
+    let all = [("duration (ms)", &report.totals.duration)]
         .into_iter()
         .chain(measures);
     table(header, all.map(row), &[0])

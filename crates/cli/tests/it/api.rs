@@ -161,6 +161,12 @@ async fn list_spans(State(world): Shared, uri: Uri, headers: HeaderMap) -> Respo
     ) {
         return response;
     }
+    let is_narrow = [IDS[0], IDS[3], IDS[5], "state"]
+        .iter()
+        .any(|id| query.contains_key(*id));
+    if !is_narrow {
+        return too_wide();
+    }
     let mut spans = world.spans.clone();
     spans.retain(|span| {
         IDS.iter().all(|id| {
@@ -186,8 +192,27 @@ async fn one_span(State(world): Shared, Path(id): Path<String>, headers: HeaderM
     }
     match world.spans.iter().find(|span| span["id"] == *id) {
         Some(span) => axum::Json(span.clone()).into_response(),
-        None => StatusCode::NOT_FOUND.into_response(),
+        None => no_such_span(),
     }
+}
+
+/// The answers of a receiver to what it does not have, and to what it does not want to read.
+fn no_such_span() -> Response {
+    let detail = "There is no span of this id, or the token does not allow reading its resource.";
+    problem(StatusCode::NOT_FOUND, "no-such-span", detail)
+}
+
+fn too_wide() -> Response {
+    let detail = "Too many spans would have to be read. Add organization_id, resource_id or \
+                  resource_instance_id, or state=suspended.";
+    problem(StatusCode::UNPROCESSABLE_ENTITY, "query-too-wide", detail)
+}
+
+fn problem(status: StatusCode, name: &str, detail: &str) -> Response {
+    let urn = format!("urn:sampler:problem:{name}");
+    let problem = json!({ "type": format!("/problems/{name}"), "urn": urn, "title": name,
+                          "status": status.as_u16(), "detail": detail });
+    (status, axum::Json(problem)).into_response()
 }
 
 async fn list_usages(
@@ -205,7 +230,7 @@ async fn list_usages(
         act(&mut world);
     }
     if !world.spans.iter().any(|span| span["id"] == *id) {
-        return StatusCode::NOT_FOUND.into_response();
+        return no_such_span();
     }
     let usages = world.usages.get(&id).cloned().unwrap_or_default();
     page(&world, usages, &path, &parameters(&uri))

@@ -74,10 +74,7 @@ fn a_file_is_sent_in_batches_and_what_is_refused_is_told_with_its_line() {
     );
     let lines: Vec<&str> = ended.output.lines().collect();
     assert_eq!(lines[0], "line 5: 409 open-span: It is open.");
-    assert!(
-        lines[1].starts_with("line 7: - no JSON object: "),
-        "{ended:?}"
-    );
+    assert!(lines[1].starts_with("line 7: not JSON: "), "{ended:?}");
     assert_eq!(lines[2], "6 events: 4 accepted, 0 replayed, 2 refused.");
     let seen = stub.seen();
     let sent: Vec<Vec<String>> = seen.iter().map(ids).collect();
@@ -370,6 +367,7 @@ fn a_dry_run_says_what_would_be() {
         &stub.url(),
         "--until",
         "9",
+        "--usages",
     ]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
@@ -384,13 +382,22 @@ fn a_dry_run_says_what_would_be() {
         ended.output.contains("1970-01-01T00:00:00.007Z  m 2"),
         "{ended:?}"
     );
-    assert!(
-        ended
-            .output
-            .ends_with("line 3: 409 open-span: It is open.\n"),
-        "{ended:?}"
-    );
-    assert_eq!(stub.whats(), ["POST /v1/events?dry_run=true&until=9"]);
+    let refused = "line 3: 409 open-span: It is open.\n";
+    assert!(ended.output.contains(refused), "{ended:?}");
+    // Without the option, only what would be refused, and the sum.
+    let short = run(&[
+        "events",
+        "dry-run",
+        &path,
+        "--url",
+        &stub.url(),
+        "--until",
+        "9",
+    ]);
+    let sum = "2 events: 1 would be kept (1 replayed), 1 refused; at least 0 usages of 0:00:00.000 together. \
+               Nothing was kept.\n";
+    assert_eq!(short.output, format!("{refused}{sum}"));
+    assert_eq!(stub.whats()[..1], ["POST /v1/events?dry_run=true&until=9"]);
     let (_folder, path) = file("events.ndjson", &events(1_001));
     assert_eq!(
         run(&["events", "dry-run", &path, "--url", &stub.url()]).code,

@@ -37,7 +37,7 @@ fn a_wrong_command_line_is_told() {
     let (_folder, events) = file("events.ndjson", "{}\n");
     for (option, value) in [
         ("--granularity", "week"),
-        ("--from", "yesterday"),
+        ("--from", "last week"),
         ("--kept", "5"),
         ("--concurrency", "0"),
         ("--url", "no address"),
@@ -81,6 +81,31 @@ fn a_wrong_file_is_told_with_its_line() {
             .errors
             .contains("organization_id")
     );
+}
+
+/// Each command shows how it is used, also the groups of commands.
+#[test]
+fn every_help_has_examples_that_begin_with_the_command() {
+    let mut all = Vec::new();
+    commands(&sampler_cli::command(), &mut Vec::new(), &mut all);
+    assert!(all.len() > 25, "{all:?}");
+    for words in all {
+        let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
+        let help = run(&[&arguments[..], &["--help"]].concat()).output;
+        let examples = help.split_once("\nExamples:\n");
+        let (_, examples) = examples.unwrap_or_else(|| panic!("{words:?} has no examples: {help}"));
+        let example = format!("sampler {}", words.join(" "));
+        assert!(examples.contains(&example), "{example:?} in {help}");
+    }
+}
+
+fn commands(command: &clap::Command, words: &mut Vec<String>, all: &mut Vec<Vec<String>>) {
+    all.push(words.clone());
+    for command in command.get_subcommands() {
+        words.push(command.get_name().to_owned());
+        commands(command, words, all);
+        words.pop();
+    }
 }
 
 #[test]

@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod api;
+mod cases;
 mod commands;
 mod events;
+mod habits;
 mod help;
 mod journal;
 mod login;
+mod single_events;
 mod snapshot;
 mod stub;
 mod verify;

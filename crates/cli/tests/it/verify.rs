@@ -24,7 +24,7 @@ pub(crate) fn three() -> (World, String) {
     (world, text)
 }
 
-fn verify_with(api: &Api, events: &str, more: &[&str]) -> Ended {
+pub(crate) fn verify_with(api: &Api, events: &str, more: &[&str]) -> Ended {
     let (_folder, path) = file("events.ndjson", events);
     let url = api.url();
     let mut arguments = vec!["verify", &path, "--url", &url, "--now", MOMENT];
@@ -32,7 +32,7 @@ fn verify_with(api: &Api, events: &str, more: &[&str]) -> Ended {
     run(&arguments)
 }
 
-fn json_of(api: &Api, events: &str, more: &[&str]) -> (Option<i32>, Value) {
+pub(crate) fn json_of(api: &Api, events: &str, more: &[&str]) -> (Option<i32>, Value) {
     let ended = verify_with(api, events, &[&["--json"], more].concat());
     let document = serde_json::from_str(&ended.output);
     (
@@ -42,7 +42,7 @@ fn json_of(api: &Api, events: &str, more: &[&str]) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn what_fits_is_said_in_a_table() {
+fn what_fits_is_said_and_shown_if_it_is_asked_for() {
     let (world, events) = three();
     let api = Api::start(world);
     let ended = verify_with(&api, &events, &["--granularity", "hour", "--strict"]);
@@ -51,31 +51,22 @@ fn what_fits_is_said_in_a_table() {
         (Some(0), ""),
         "{ended:?}"
     );
-    let lines: Vec<&str> = ended.output.lines().collect();
-    assert!(lines[0].starts_with("target"), "{}", ended.output);
-    let words: Vec<&str> = lines[1].split_whitespace().collect();
-    let expected = [
-        "postgres/large/orders",
-        "2026-11-20T11:00:00.000Z",
-        "2026-11-21T07:00:00.000Z",
-        "72000000",
-        "72000000",
-        "0",
-        "0",
-        "20",
-    ];
-    assert_eq!(words, expected);
-    assert!(lines[3].contains("open"), "{}", ended.output);
-    assert!(
-        ended
-            .output
-            .ends_with("Everything fits: 3 spans, 32 usages.\n"),
-        "{}",
-        ended.output
-    );
+    let end = "Everything fits: 3 spans, 32 usages.\n--all shows the spans that fit, too.\n";
+    assert!(ended.output.ends_with(end), "{}", ended.output);
+    assert!(!ended.output.contains("postgres/large"), "{}", ended.output);
     let requests = api.requests();
     assert_eq!(requests[0], "/v1/spans?limit=100&resource_id=postgres");
     assert_eq!(requests.len(), 4, "{requests:#?}");
+    let all = verify_with(&api, &events, &["--all"]).output;
+    let words: Vec<&str> = all.lines().nth(1).unwrap().split_whitespace().collect();
+    let expected = [
+        "postgres/large/orders",
+        "2026-11-20T11:00:00.000Z",
+        "20:00:00.000",
+        "20:00:00.000",
+        "20",
+    ];
+    assert_eq!(words, expected, "{all}");
 }
 
 #[test]
@@ -135,14 +126,18 @@ fn what_does_not_fit_is_named() {
     let api = Api::start(world);
     let ended = verify_with(&api, &events, &[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    let line = ended.output.lines().nth(1).unwrap();
-    assert!(line.contains(" 68400000 "), "{line}");
-    assert!(line.contains(" 3600000 "), "{line}");
-    assert!(line.contains("not-adjacent: usage orders-"), "{line}");
+    let text = &ended.output;
+    assert!(
+        text.starts_with("1 of 3 spans do not fit:\n\npostgres/large/orders\n"),
+        "{text}"
+    );
+    let amounts = "  used 20:00:00.000, billed 19:00:00.000, DIFFERENCE 1:00:00.000 (3600000 ms); 19 usages\n";
+    assert!(text.contains(amounts), "{text}");
+    assert!(text.contains("  not-adjacent: usage orders-"), "{text}");
     assert!(
         ended
             .output
-            .ends_with("Something does not fit: 1 of 3 spans.\n"),
+            .contains("Something does not fit: 1 of 3 spans.\n"),
         "{}",
         ended.output
     );

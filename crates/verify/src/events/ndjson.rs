@@ -103,7 +103,8 @@ impl CloudEvent {
         line.id = Some(format!("{}{ID_SEPARATOR}{}", self.source, self.id));
         // A number would be taken for milliseconds.
         let moment = DateTime::parse_from_rfc3339(&self.time);
-        let moment = moment.map_err(|_| Wrong::other("\"time\" is no moment of RFC 3339"))?;
+        let moment =
+            moment.map_err(|_| Wrong::other("\"time\" is not a valid time of RFC 3339"))?;
         Ok((line, moment.timestamp_millis()))
     }
 }
@@ -112,9 +113,15 @@ impl Line {
     fn moment(&self, now: Millis) -> Result<Millis, Wrong> {
         match (&self.timestamp, &self.at, self.day, &self.time) {
             (Some(timestamp), None, None, None) => {
+                // As RFC 3339 it is a text.
+                if let Ok(text) = serde_json::from_str::<String>(timestamp.get())
+                    && let Ok(moment) = DateTime::parse_from_rfc3339(&text)
+                {
+                    return Ok(moment.timestamp_millis());
+                }
                 let whole = Quantity::read(timestamp)?.whole();
-                let whole =
-                    whole.ok_or_else(|| Wrong::other("\"timestamp\" is no whole number"))?;
+                let what = "\"timestamp\" is neither a whole number nor RFC 3339";
+                let whole = whole.ok_or_else(|| Wrong::other(what))?;
                 Ok(i64::try_from(whole).map_err(|_| MomentError::TooFar)?)
             }
             (None, Some(at), None, None) => {

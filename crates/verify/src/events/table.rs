@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{Columns, Event, EventsError, Kind, Wrong};
 use crate::Target;
-use crate::moment::{Millis, MomentError};
+use crate::moment::{Millis, MomentError, parse_moment};
 use crate::quantity::{Measure, Quantity};
 
 /// Stands in front of the name of a measure in the first line.
@@ -56,6 +56,7 @@ pub(super) fn read(input: impl Read, named: &Columns) -> Result<Vec<Event>, Even
 
 impl Layout {
     fn new(headers: &StringRecord, named: &Columns) -> Result<Self, Wrong> {
+        check_separator(headers)?;
         let find = |name: &str| headers.iter().position(|header| header == name);
         let column = |name: &str| {
             find(name).ok_or_else(|| Wrong::other(format!("there is no column {name:?}")))
@@ -136,11 +137,28 @@ impl Layout {
         if text.is_empty() {
             return Ok(None);
         }
-        let number: Millis = text
-            .parse()
-            .map_err(|_| Wrong::other(format!("{text:?} is no whole number")))?;
+        let Ok(number) = text.parse::<Millis>() else {
+            let moment = parse_moment(text);
+            return Ok(Some(moment.map_err(|_| {
+                Wrong::other(format!("{text:?} is neither a whole number nor RFC 3339"))
+            })?));
+        };
         let moment = number.checked_mul(self.unit);
         Ok(Some(moment.ok_or(MomentError::TooFar)?))
+    }
+}
+
+/// A first line of one column that holds another separator is one of several columns.
+fn check_separator(headers: &StringRecord) -> Result<(), Wrong> {
+    let Some(line) = headers.get(0).filter(|_| headers.len() == 1) else {
+        return Ok(());
+    };
+    let known = [(';', "semicolons"), ('\t', "tabs"), ('|', "bars")];
+    match known.into_iter().find(|(sign, _)| line.contains(*sign)) {
+        Some((_, name)) => Err(Wrong::other(format!(
+            "its columns are separated by {name}: save it with commas, and with points in numbers"
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -188,7 +206,7 @@ fn quantity(name: &str, text: &str) -> Result<Quantity, Wrong> {
         }
         Ok(Quantity::Double(double)) if is_kept(double, text) => Ok(Quantity::Double(double)),
         _ => Err(Wrong::other(format!(
-            "the measure {name:?} is {text:?}: no number, or too large or too exact"
+            "the measure {name:?} is {text:?}: not a number, or too large or too exact"
         ))),
     }
 }
@@ -267,6 +285,28 @@ mod tests {
         assert_eq!((events[2].line, events[1].line), (3, 2));
         let other = "name,disk,creation_time,deletion_time\np,1,2,3\n";
         assert!(read_text(other).unwrap_err().to_string().contains("disk"));
+    }
+
+    #[test]
+    fn another_separator_is_told() {
+        for (sign, name) in [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")] {
+            let message = read_text(&TARGET.replace(',', sign))
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(name), "{message}");
+        }
+    }
+
+    #[test]
+    fn times_may_be_rfc_3339() {
+        let text =
+            format!("{TARGET}\no,s,c,r,p,1,1970-01-01T00:00:01Z,1970-01-01T01:00:02+01:00\n");
+        let moments: Vec<Millis> = read_text(&text)
+            .unwrap()
+            .iter()
+            .map(|it| it.moment)
+            .collect();
+        assert_eq!(moments, [1_000, 2_000]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Cli {
     pub(super) fn verify(&self, file: &Path, granularity: Granularity) -> Result<Vec<String>> {
         let mut words = vec!["verify".to_owned(), text(file)?];
         words.extend(self.common.iter().cloned());
-        words.extend(["--granularity", granularity.name(), "--strict"].map(str::to_owned));
+        words.extend(["--granularity", granularity.name(), "--strict", "--all"].map(str::to_owned));
         Ok(words)
     }
 
