@@ -8,7 +8,6 @@ use sampler_store::EntryKey;
 use sampler_testkit::rng::{Rng, mix};
 use uuid::Uuid;
 
-use super::mutant::Mutant;
 use super::world::World;
 
 impl World {
@@ -114,13 +113,12 @@ impl World {
     }
 
     /// What is skipped or set aside, and not being sent again. As the receiver has it, what takes such a usage
-    /// back is sent with it alone; with a planted bug, by itself.
+    /// back is sent with it alone.
     fn resendable(&self) -> Vec<Entry> {
-        let is_broken = self.setup.mutant == Mutant::ResendsWithheldFirst;
         self.store.with(|table| {
             let entries = table.entries().map(|kept| &kept.entry);
             let left = entries.filter(|entry| entry.is_resendable() && entry.resend.is_none());
-            let left = left.filter(|entry| is_broken || !entry.withheld);
+            let left = left.filter(|entry| !entry.withheld);
             left.cloned().collect()
         })
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::abacus::duration;
 use crate::confirm::confirming;
 use crate::skip::skip;
-use crate::world::{HOUR, MINUTE, NOON, World, options, run_with};
+use crate::world::{HOUR, MINUTE, NOON, Running, World, options, run_with};
 
 /// The usages that Abacus refuses or sets aside: those whose window begins so late after noon.
 type Windows = Arc<Mutex<BTreeSet<i64>>>;
@@ -256,9 +256,7 @@ async fn what_was_set_aside_is_not_taken_back_and_is_followed_by_that_when_it_is
 }
 
 /// What takes back a usage was skipped by itself; since then Abacus has set the usage aside.
-#[tokio::test(start_paused = true)]
-async fn what_takes_back_a_usage_that_does_not_count_waits_for_it() {
-    let world = World::new();
+async fn taken_back_and_set_aside(world: &World) -> (Running, Entry) {
     let (aside, counted) = (windows([]), world.abacus.usage_windows());
     let is_aside = Arc::clone(&aside);
     world.abacus.know(move |guid| {
@@ -283,12 +281,12 @@ async fn what_takes_back_a_usage_that_does_not_count_waits_for_it() {
     let is_suspended = || world.kept("a").span.processing.suspended.is_some();
     world.until("it is suspended", is_suspended).await;
     let span = world.kept("a").span;
-    assert_eq!(skip(&world, &span).await, Changed::Made);
+    assert_eq!(skip(world, &span).await, Changed::Made);
     world
         .until("it is complete", || world.is_complete("a"))
         .await;
     aside.lock().unwrap().insert(-HOUR);
-    let of = |state: EntryState| entries(&world).into_iter().find(|it| it.state == state);
+    let of = |state: EntryState| entries(world).into_iter().find(|it| it.state == state);
     world
         .until("the ledger knows it", || of(EntryState::SetAside).is_some())
         .await;
@@ -299,14 +297,47 @@ async fn what_takes_back_a_usage_that_does_not_count_waits_for_it() {
         (back.interval.duration(), back.withheld),
         (-HOUR / 2, false)
     );
+    (worker, back)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_back_a_usage_that_does_not_count_waits_for_it() {
+    let world = World::new();
+    let (worker, back) = taken_back_and_set_aside(&world).await;
     send_again(&world, &back).await;
     world.pass(10 * MINUTE).await;
     let before = counting(&world);
     assert!(before.values().all(|it| *it >= 0), "{before:?}");
-    send_again(&world, &of(EntryState::SetAside).unwrap()).await;
+    let is_aside = |it: &Entry| it.state == EntryState::SetAside;
+    let aside = entries(&world).into_iter().find(is_aside);
+    send_again(&world, &aside.unwrap()).await;
     until_settled(&world).await;
     worker.stop().await;
     assert_eq!(counting(&world)[&-HOUR], HOUR / 2);
+}
+
+/// What Abacus has is noted at once, whatever it takes back.
+#[tokio::test(start_paused = true)]
+async fn what_abacus_has_accepted_waits_for_nothing() {
+    let world = World::new();
+    let (worker, back) = taken_back_and_set_aside(&world).await;
+    let resend = Resend {
+        act: Uuid::from_u128(8),
+        from: back.state,
+        at: world.clock_now(),
+        due_at: back.planned_at,
+        acceptance: Some(Acceptance {
+            at: world.clock_now(),
+            status: Some(202),
+            location: None,
+        }),
+    };
+    let key = EntryKey::of(&back);
+    assert!(world.store.mark_resend(&key, &resend).await.unwrap());
+    let is_accepted = || entry(&world, &back.usage_guid).unwrap().is_billed();
+    world.until("the ledger says so", is_accepted).await;
+    worker.stop().await;
+    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
 }
 
 /// The usage is sent again while the piece that takes it back is planned, and withheld by then.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Action, Change, Contract, Driver, Failure, Granularity, Interval, NotCounted, Resent, Step,
-    UNCOUNTED_MAX, next_step,
+    Action, Change, Contract, Driver, Entry, Failure, Granularity, Interval, NotCounted, Resent,
+    Step, UNCOUNTED_MAX, next_step,
 };
 use uuid::Uuid;
 
@@ -179,6 +179,9 @@ fn what_may_count_is_a_part_of_what_is_skipped_and_leaves_with_it() {
     assert_eq!((totals.skipped, totals.unanswered), (HOUR, HOUR));
     assert!(!sampled.span.processing.unanswered);
     sampled.span.end = Some(moment(HOUR / 4));
+    assert!(sampled.step(moment(HOUR), &policy));
+    let withheld = Entry::of_withheld(&sampled.span, moment(HOUR)).unwrap();
+    assert!(withheld.unanswered, "as what it takes back");
     sample(&mut sampled, HOUR, Granularity::Hour, &[]);
     let totals = &sampled.span.processing.totals;
     assert_eq!((totals.skipped, totals.unanswered), (HOUR / 4, HOUR / 4));
