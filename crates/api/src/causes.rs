@@ -24,6 +24,14 @@ pub struct Cause {
     pub since: Timestamp,
     #[schema(value_type = Moment)]
     pub probe_at: Timestamp,
+    /// Its resource has so many more causes, which came later: `resource_id` lists them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// How many spans are resumed.

@@ -33,6 +33,7 @@ impl Counts {
         SuspendedCause {
             spans: count(&self.spans),
             set_aside: count(&self.set_aside),
+            more: 0,
             kept: kept.clone(),
         }
     }
@@ -47,16 +48,16 @@ pub(crate) async fn causes(
         let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
         filter.insert("resource_id", doc! { "$in": ids });
     }
-    if let Some(CauseKey { since, id }) = query.begin() {
-        let since = moment(since);
-        filter.insert(
-            "$or",
-            [
-                doc! { "since": { "$gt": since.clone() } },
-                doc! { "since": since, "_id": { "$gt": id.to_string() } },
-            ]
-            .to_vec(),
-        );
+    let folded = match query.fold {
+        Some(most) => store.folded(&filter, most.max(1)).await?,
+        None => Vec::new(),
+    };
+    if !folded.is_empty() {
+        let conditions = folded.iter().map(Folded::condition);
+        filter.insert("$nor", conditions.collect::<Vec<_>>());
+    }
+    if let Some(begin) = query.begin() {
+        filter.extend(behind(begin));
     }
     let kept = store.causes_where(filter, query.read_max()).await?;
     let block = query.block_of(kept);
@@ -64,7 +65,38 @@ pub(crate) async fn causes(
         Some(counts) => block.left.iter().map(|kept| counts.of(kept)).collect(),
         None => store.counted_apart(&block.left, block.count_max).await?,
     };
-    Ok(block.page(causes, query.limit))
+    let mut page = block.page(causes, query.limit);
+    for cause in &mut page.causes {
+        let last = folded.iter().find(|folded| folded.last.id == cause.kept.id);
+        cause.more = last.map_or(0, |folded| folded.more);
+    }
+    Ok(page)
+}
+
+/// A resource with more causes than are listed.
+struct Folded {
+    resource: String,
+    /// The last one that is listed.
+    last: CauseKey,
+    /// How many are not.
+    more: u64,
+}
+
+impl Folded {
+    /// The condition that a cause is one of those that are not listed.
+    fn condition(&self) -> Document {
+        let mut condition = doc! { "resource_id": &self.resource };
+        condition.extend(behind(self.last));
+        condition
+    }
+}
+
+/// The condition that a cause came later than another.
+fn behind(CauseKey { since, id }: CauseKey) -> Document {
+    let since = moment(since);
+    let later = doc! { "since": { "$gt": since.clone() } };
+    let same = doc! { "since": since, "_id": { "$gt": id.to_string() } };
+    doc! { "$or": [later, same] }
 }
 
 pub(crate) async fn cause(
@@ -82,6 +114,35 @@ pub(crate) async fn cause(
 }
 
 impl MongoStore {
+    /// The resources that have more causes than `most` each.
+    async fn folded(&self, filter: &Document, most: usize) -> Result<Vec<Folded>, CallError> {
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let crowded = vec![
+            doc! { "$match": filter },
+            doc! { "$group": { "_id": "$resource_id", "count": { "$sum": 1_i64 } } },
+            doc! { "$match": { "count": { "$gt": limit } } },
+            doc! { "$sort": { "count": -1, "_id": 1 } },
+        ];
+        let crowded = self.aggregate(self.causes.clone(), crowded, None).await?;
+        let mut folded = Vec::new();
+        for group in &crowded {
+            let (Ok(resource), Ok(count)) = (group.get_str("_id"), group.get_i64("count")) else {
+                continue;
+            };
+            let of_resource = doc! { "resource_id": resource };
+            let listed = self.causes_where(of_resource, most).await?;
+            let Some(last) = listed.last().map(CauseKey::of) else {
+                continue;
+            };
+            folded.push(Folded {
+                resource: resource.to_owned(),
+                last,
+                more: u64::try_from(count - limit).unwrap_or(0),
+            });
+        }
+        Ok(folded)
+    }
+
     /// The numbers of all these causes by two commands; none if there is more to count than an
     /// answer may cost. Then each cause has a part of that, and commands of its own.
     async fn counted_together(&self, causes: &[KeptCause]) -> Result<Option<Counts>, CallError> {
@@ -147,6 +208,7 @@ impl MongoStore {
         Ok(SuspendedCause {
             spans: self.count_of_cause(kept.id, bound).await?,
             set_aside: self.count_set_aside(kept.id, bound).await?,
+            more: 0,
             kept,
         })
     }

@@ -108,10 +108,7 @@ impl MongoStore {
         options.skip = Some(WINDOW as u64 - 1);
         options.projection = Some(doc! { "_id": 1, "start": 1 });
         let found = self.link.found(range.condition(), options, ODD_MAX).await?;
-        Ok(found
-            .documents
-            .iter()
-            .find_map(|raw| position(raw)))
+        Ok(found.documents.iter().find_map(|raw| position(raw)))
     }
 
     /// A page of the spans of an instance: few, as a rule. The server sorts them.

@@ -17,6 +17,9 @@ use crate::{KeptCause, SuspendedCause};
 pub struct CauseQuery {
     /// Only of these resources.
     pub resources: Option<Vec<Id>>,
+    /// How many causes of one resource are listed, those that have been there longest; all, where it is
+    /// left out. So one resource cannot hide the others.
+    pub fold: Option<usize>,
     /// Where the page begins; at the first one, where it is left out.
     pub after: Option<CausePosition>,
     /// How many causes are in a block.
@@ -167,7 +170,7 @@ impl CauseBlock {
 }
 
 impl CauseKey {
-    fn of(cause: &KeptCause) -> Self {
+    pub fn of(cause: &KeptCause) -> Self {
         Self {
             since: cause.since,
             id: cause.id,
@@ -214,12 +217,14 @@ mod tests {
             loop {
                 let query = CauseQuery {
                     resources: None,
+                    fold: None,
                     after,
                     block: 100,
                     limit,
                 };
                 let block = query.block_of(kept.clone());
                 let counted = block.left.iter().map(|kept| SuspendedCause {
+                    more: 0,
                     kept: kept.clone(),
                     spans: 1,
                     set_aside: 0,

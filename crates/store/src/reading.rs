@@ -144,6 +144,8 @@ pub struct SuspendedCause {
     pub spans: u64,
     /// How many usages, counted in the same way.
     pub set_aside: u64,
+    /// How many more causes its resource has that are folded, if it is the last one that is not.
+    pub more: u64,
 }
 
 impl SuspendedCause {

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{CauseId, Timestamp};
+use sampler_domain::{CauseId, Id, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{CauseQuery, KeptCause, SuspendedCause};
@@ -23,12 +23,15 @@ use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, readable_resources};
 use crate::{Receiver, problems};
 
+/// Causes of one resource in a list of all. Whoever invents plans makes many.
+const OF_RESOURCE: usize = 100;
+
 /// `GET /v1/suspended`.
 #[utoipa::path(
     get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
     summary = "The causes of suspended spans",
-    description = "The cause with the most spans comes first.",
-    params(Page),
+    description = "The cause with the most spans comes first. Of each resource the 100 oldest are listed; `more` of the last one says how many there are besides, and `resource_id` lists all of one resource.",
+    params(("resource_id" = Option<String>, Query, description = "Only causes of this resource.", example = "postgres"), Page),
     responses((status = 200, description = "A page of causes.", body = api::List<api::Cause>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
 )]
@@ -80,8 +83,11 @@ pub async fn resume(
 impl Receiver {
     async fn suspended(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
         let mut parameters = Parameters::of(uri);
+        let resource = parameters.id("resource_id");
         let query = CauseQuery {
-            resources: readable_resources(grant),
+            // One resource alone is listed to its end.
+            fold: resource.is_none().then_some(OF_RESOURCE),
+            resources: resources_of(grant, resource),
             after: parameters.cursor(),
             block: SuspendedCause::BLOCK,
             limit: parameters.limit(),
@@ -153,6 +159,16 @@ impl Receiver {
     }
 }
 
+/// The resources whose causes are listed; none where these are all.
+fn resources_of(grant: &Grant, resource: Option<Id>) -> Option<Vec<Id>> {
+    let readable = readable_resources(grant);
+    let Some(resource) = resource else {
+        return readable;
+    };
+    let is_readable = readable.is_none_or(|readable| readable.contains(&resource));
+    Some(is_readable.then_some(resource).into_iter().collect())
+}
+
 fn no_such_cause() -> Problem {
     let detail =
         "There is no cause of this id. It is removed some time after its last span resumed.";
@@ -172,5 +188,6 @@ fn shown(cause: &SuspendedCause) -> api::Cause {
         set_aside: cause.set_aside,
         since: cause.kept.since,
         probe_at: cause.kept.probe_at,
+        more: cause.more,
     }
 }

@@ -37,11 +37,12 @@ const OF_EVENTS: [&str; 15] = [
 
 /// What is about the request that carries events, and meets all of them alike: its head, its token, its
 /// body as a whole. A dry run is one, too.
-const OF_REQUESTS: [&str; 8] = [
+const OF_REQUESTS: [&str; 9] = [
     "dry-run-unavailable",
     "invalid-query",
     "method-not-allowed",
     "not-found",
+    "misdirected",
     "request-timeout",
     "token-server-unavailable",
     "unauthorized",

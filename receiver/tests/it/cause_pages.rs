@@ -111,3 +111,27 @@ async fn one_cause_is_shown_as_in_the_list() {
     let wide = world.shown(&format!("/v1/suspended/{cause}?limit=1")).await;
     wide.problem(400, "invalid-query");
 }
+
+#[tokio::test]
+async fn the_causes_of_one_resource_are_listed_by_themselves() {
+    let world = World::new();
+    for (instance, resource) in [("1", "postgres"), ("2", "mysql")] {
+        world.suspended(instance, resource).await;
+    }
+    for (resource, expected) in [
+        ("mysql", &["mysql"][..]),
+        ("postgres", &["postgres"]),
+        ("redis", &[]),
+    ] {
+        let (listed, next) = world
+            .causes(&format!("/v1/suspended?resource_id={resource}"))
+            .await;
+        assert_eq!(
+            (&listed[..], next),
+            (
+                &expected.iter().map(ToString::to_string).collect::<Vec<_>>()[..],
+                None
+            )
+        );
+    }
+}

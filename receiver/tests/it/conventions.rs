@@ -32,7 +32,7 @@ fn json_of(answer: &Answer) -> Value {
 #[tokio::test]
 async fn a_key_is_another_name_of_the_id() {
     let world = World::new();
-    let (event, bare) = (with(&start(NOW), "id", "a b"), without(&start(NOW), "id"));
+    let (event, bare) = (with(&start(NOW), "id", "a b"), start(NOW));
     let key = [("Idempotency-Key", "\"a b\"")];
     world.post_with(START, &key, &bare).await.is_created();
     world.post_with(START, &key, &bare).await.is_replayed();
@@ -45,7 +45,7 @@ async fn a_key_is_another_name_of_the_id() {
         .is_replayed();
     world.holds(&[(&event, None)]);
     let word = [("Idempotency-Key", "8e03978e-40d5-43e8-bc93-6894a57f9324")];
-    let stopped = without(&stop(NOW + HOUR), "id");
+    let stopped = stop(NOW + HOUR);
     world.post_with(STOP, &word, &stopped).await.is_created();
     world.post_with(STOP, &word, &stopped).await.is_replayed();
 }
@@ -54,7 +54,7 @@ async fn a_key_is_another_name_of_the_id() {
 async fn a_key_is_that_of_updates_and_cloud_events_too() {
     let world = World::new();
     world.start(&start(NOW)).await.is_created();
-    let update = without(&with(&start(NOW + HOUR), "plan_id", "other"), "id");
+    let update = with(&start(NOW + HOUR), "plan_id", "other");
     let update = with(
         &update,
         "previous",
@@ -63,7 +63,7 @@ async fn a_key_is_that_of_updates_and_cloud_events_too() {
     let key = [("Idempotency-Key", "key")];
     world.post_with(UPDATE, &key, &update).await.is_created();
     world.post_with(UPDATE, &key, &update).await.is_replayed();
-    let data = without(&without(&stop(NOW), "id"), "timestamp");
+    let data = without(&stop(NOW), "timestamp");
     let data = with(&data, "plan_id", "other");
     let headers = [
         ("Idempotency-Key", "key"),
@@ -110,33 +110,28 @@ async fn a_key_that_is_another_id_or_no_key_is_refused() {
 #[tokio::test]
 async fn moments_of_bodies_may_be_texts_with_an_offset() {
     let world = World::new();
-    let event = with(&start(NOW), "timestamp", "2018-08-03T02:00:00+02:00");
+    let plain = with(&start(NOW), "id", "a");
+    let event = with(&plain, "timestamp", "2018-08-03T02:00:00+02:00");
     world.start(&event).await.is_created();
-    world.start(&start(NOW)).await.is_replayed();
-    world.holds(&[(&start(NOW), None)]);
-    for wrong in [
-        NOW.to_string().as_str(),
-        "2018-08-03T02:00:00",
-        "yesterday",
-        "",
-    ] {
+    world.start(&plain).await.is_replayed();
+    world.holds(&[(&plain, None)]);
+    let number = NOW.to_string();
+    for wrong in [number.as_str(), "2018-08-03T02:00:00", "yesterday", ""] {
         let event = with(&stop(NOW), "timestamp", wrong);
-        world
-            .stop(&event)
-            .await
-            .names(400, "invalid-event", &["#/timestamp"]);
+        let answer = world.stop(&event).await;
+        answer.names(400, "invalid-event", &["#/timestamp"]);
     }
 }
 
 #[tokio::test]
 async fn moments_of_answers_are_texts_where_they_are_asked_for() {
     let world = World::new();
-    world.start(&start(NOW)).await.is_created();
-    let list =
-        "/v1/spans?organization_id=".to_owned() + start(NOW)["organization_id"].as_str().unwrap();
-    let plain = world.get_as(&list, "application/json").await;
+    let event = with(&start(NOW), "organization_id", "o");
+    world.start(&event).await.is_created();
+    let list = "/v1/spans?organization_id=o";
+    let plain = world.get_as(list, "application/json").await;
     let asked = "text/html, application/json; time=rfc3339;q=0.9";
-    let request = Request::get(&list).header("accept", asked);
+    let request = Request::get(list).header("accept", asked);
     let text = world.answer(request.body(Body::empty()).unwrap()).await;
     assert_eq!(
         text.header("content-type"),
@@ -172,8 +167,13 @@ async fn the_answer_has_the_span_where_that_is_preferred() {
         "previous",
         json!({ "plan_id": start(NOW)["plan_id"] }),
     );
-    let ended = with(&stop(NOW + 2 * HOUR), "plan_id", "other");
-    for (path, event) in [(START, start(NOW)), (UPDATE, update), (STOP, ended)] {
+    let ended = with(
+        &with(&stop(NOW + 2 * HOUR), "plan_id", "other"),
+        "id",
+        "stop",
+    );
+    let started = with(&start(NOW), "id", "start");
+    for (path, event) in [(START, started), (UPDATE, update), (STOP, ended)] {
         for _ in 0..2 {
             let answer = world.post_with(path, &prefer, &event).await;
             assert_eq!(answer.status, 201, "{path}");

@@ -106,7 +106,7 @@ pub(crate) async fn show(
     let grant = session.grant();
     // If the API refuses a part or cannot answer now, the page says so there and shows the rest.
     let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
-    let causes = suspended::causes_page(&console, grant, None).await;
+    let causes = suspended::causes_page(&console, grant, None, None).await;
     let has_more_causes = causes.as_ref().is_ok_and(|answer| answer.cursor.is_some());
     let causes = causes.map(|answer| answer.body.items);
     let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;

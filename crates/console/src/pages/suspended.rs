@@ -26,6 +26,9 @@ const CAUSES: &str = "1000";
 /// The parameter with the position in the list of causes. `cursor` is that in the list of spans.
 const CAUSES_FROM: &str = "causes";
 
+/// The parameter with the one resource whose causes are shown.
+const RESOURCE: &str = "resource_id";
+
 /// Spans of a cause on one page, where nothing else is asked for.
 const SPANS: &str = "50";
 
@@ -40,6 +43,8 @@ struct Page {
     causes: Vec<Cause>,
     /// The position of these causes in their list; none at its beginning.
     causes_from: Option<String>,
+    /// The resource whose causes these are; of all, where it is left out.
+    resource: Option<String>,
     /// The page with the causes behind these, which came later.
     more_causes: Option<String>,
     /// The cause whose spans are shown, and what is known of it.
@@ -60,8 +65,18 @@ impl Page {
     fn page_of(&self, cause: &Cause) -> String {
         let from = self.causes_from.iter();
         let from = from.map(|from| (CAUSES_FROM.to_owned(), from.clone()));
+        let resource = self.resource.iter();
+        let resource = resource.map(|id| (RESOURCE.to_owned(), id.clone()));
         let cause = ("cause".to_owned(), cause.cause.clone());
-        address(PAGE, &from.chain([cause]).collect::<Query>())
+        address(
+            PAGE,
+            &from.chain(resource).chain([cause]).collect::<Query>(),
+        )
+    }
+
+    /// The page with all causes of the resource of one.
+    fn page_of_resource(cause: &Cause) -> String {
+        address(PAGE, &[(RESOURCE.to_owned(), cause.resource_id.clone())])
     }
 
     fn behind(&self, span: &Span) -> String {
@@ -100,9 +115,14 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
     let (api, grant) = (&console.api, session.grant());
     let given = |name: &str| Some(parameters::value(&query, name)).filter(|it| !it.is_empty());
     let causes_from = given(CAUSES_FROM).map(str::to_owned);
-    let causes = causes_page(console, grant, causes_from.as_deref()).await?;
+    let resource = given(RESOURCE).map(str::to_owned);
+    let causes = causes_page(console, grant, causes_from.as_deref(), resource.as_deref()).await?;
     let more_causes = causes.cursor;
-    let more_causes = more_causes.map(|from| address(PAGE, &[(CAUSES_FROM.to_owned(), from)]));
+    let of_resource = resource.iter().map(|id| (RESOURCE.to_owned(), id.clone()));
+    let more_causes = more_causes.map(|from| {
+        let from = [(CAUSES_FROM.to_owned(), from)];
+        address(PAGE, &of_resource.chain(from).collect::<Query>())
+    });
     let causes = causes.body.items;
     let first = || causes.first().map(|cause| cause.cause.clone());
     let chosen = given("cause").map(str::to_owned).or_else(first);
@@ -127,6 +147,7 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
         chosen_cause,
         causes,
         causes_from,
+        resource,
         more_causes,
         spans,
         next,
@@ -140,8 +161,10 @@ pub(super) async fn causes_page(
     console: &Console,
     grant: &Grant,
     from: Option<&str>,
+    resource: Option<&str>,
 ) -> Result<Answer<List<Cause>>, Refusal> {
     let mut query = vec![("limit".to_owned(), CAUSES.to_owned())];
+    query.extend(resource.map(|id| (RESOURCE.to_owned(), id.to_owned())));
     query.extend(from.map(|from| ("cursor".to_owned(), from.to_owned())));
     console.api.get(grant, "/v1/suspended", &query).await
 }

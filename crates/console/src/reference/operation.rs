@@ -57,7 +57,7 @@ pub(super) fn operations(document: &Value) -> Vec<Operation> {
     let mut all = Vec::new();
     let paths = document["paths"].as_object().into_iter().flatten();
     for (path, item) in paths {
-        for method in ["get", "post", "put", "delete"] {
+        for method in ["get", "post", "put", "delete", "options"] {
             if let Some(described) = item.get(method) {
                 all.push(operation(document, path, method, described));
             }

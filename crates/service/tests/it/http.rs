@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::settings::file;
 
+mod differential;
 mod early;
 mod hosts;
 mod readers;

@@ -365,7 +365,8 @@ fn where_a_value_comes_from_can_be_asked() {
             reader.origin("http.port").unwrap(),
             "the environment variable PORT"
         );
-        assert_eq!(reader.origin("http.host").unwrap(), "the default");
+        assert_eq!(reader.origin("http.host"), None);
+        assert_eq!(reader.origin("log.level").unwrap(), "the default");
         assert_eq!(reader.origin("security.api"), None);
         Some(())
     })

@@ -290,7 +290,11 @@ async fn nothing_is_told_of_spans_of_other_resources() {
             _ => ObjectId::from_bytes(id).into(),
         };
         let mut span = of_original(id, start + (number / 3) as f64);
-        let resource = if number % 5_000 == 1 { "mine" } else { "theirs" };
+        let resource = if number % 5_000 == 1 {
+            "mine"
+        } else {
+            "theirs"
+        };
         let target = span.get_document_mut("target").unwrap();
         target.insert("resource_id", resource);
         target.insert("resource_instance_id", number.to_string());

@@ -40,6 +40,7 @@ async fn page(
 ) -> CausePage {
     let query = CauseQuery {
         resources: None,
+        fold: None,
         after,
         block,
         limit,
@@ -107,8 +108,22 @@ pub async fn causes_come_page_by_page_the_largest_first(store: &Shared) {
             ["b", "a", "c", "d"]
         );
     }
+    // A resource with more causes than it may list shows the oldest, and says how many more there are.
+    let folding = CauseQuery {
+        resources: None,
+        fold: Some(3),
+        limit: 10,
+        block: 10,
+        after: None,
+    };
+    let folded = store.causes(&folding).await.expect("the store answers");
+    let more = folded.causes.iter().map(|cause| cause.more);
+    assert_eq!(errors(&folded.causes), ["b", "a", "c"]);
+    assert_eq!(more.collect::<Vec<_>>(), [0, 0, 1]);
+    assert_eq!(folded.next, None);
     let of_other = CauseQuery {
         resources: Some(Vec::new()),
+        fold: None,
         limit: 10,
         block: 10,
         after: None,

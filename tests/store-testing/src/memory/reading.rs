@@ -1,5 +1,7 @@
 //! The store in memory as the reading API sees it.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
 use sampler_store::{
@@ -34,17 +36,19 @@ impl Reading for MemoryStore {
         let key = |kept: &KeptCause| (kept.since, kept.id);
         let begin = query.begin().map(|begin| (begin.since, begin.id));
         let resources = query.resources.as_ref();
-        let of = |kept: &&KeptCause| {
-            resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id))
-                && begin.is_none_or(|begin| key(kept) > begin)
-        };
+        let of =
+            |kept: &&KeptCause| resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id));
         let mut kept: Vec<_> = state.table.causes().filter(of).cloned().collect();
         kept.sort_by_key(key);
+        let folded = fold(&mut kept, query.fold.unwrap_or(usize::MAX));
+        kept.retain(|kept| begin.is_none_or(|begin| key(kept) > begin));
         kept.truncate(query.read_max());
         let block = query.block_of(kept);
+        let more = |kept: &KeptCause| folded.get(&kept.id).copied().unwrap_or(0);
         let counted = |kept: &KeptCause| SuspendedCause {
             spans: state.table.count_suspended(kept.id) as u64,
             set_aside: state.table.count_set_aside(kept.id) as u64,
+            more: more(kept),
             kept: kept.clone(),
         };
         let causes = block.left.iter().map(counted).collect();
@@ -58,6 +62,7 @@ impl Reading for MemoryStore {
         Ok(kept.map(|kept| SuspendedCause {
             spans: state.table.count_suspended(id) as u64,
             set_aside: state.table.count_set_aside(id) as u64,
+            more: 0,
             kept,
         }))
     }
@@ -136,4 +141,22 @@ impl Reading for MemoryStore {
             unreadable: 0,
         })
     }
+}
+
+/// Leaves so many causes of each resource. Says how many more there are, by the last one that is left.
+fn fold(causes: &mut Vec<KeptCause>, most: usize) -> HashMap<CauseId, u64> {
+    let mut last: HashMap<Id, (usize, CauseId)> = HashMap::new();
+    let mut folded = HashMap::new();
+    causes.retain(|kept| {
+        let entry = last.entry(kept.cause.resource_id.clone());
+        let (count, id) = entry.or_insert((0, kept.id));
+        let is_left = *count < most;
+        if is_left {
+            (*count, *id) = (*count + 1, kept.id);
+        } else {
+            *folded.entry(*id).or_insert(0) += 1;
+        }
+        is_left
+    });
+    folded
 }
