@@ -13,7 +13,7 @@ use super::workers::{Job, RunningWorkers};
 use crate::event::{Feed, Mix, Times};
 use crate::load::http::{BatchSender, HttpSender};
 use crate::load::{Outcome, Sender, Timing, closed, on_own_thread};
-use crate::mongo::{Server, Spans};
+use crate::mongo::Server;
 use crate::process::{WatchedProcesses, peak_memory_mb};
 use crate::programs::{self, Build, WorkerProgram};
 use crate::report::{Section, of_against};
