@@ -1,9 +1,10 @@
 //! A sharded collection, as far as it can be had without one: both programs through a stand-in for a
 //! router, which keeps every command, and a server that is no router.
 
-use bson::{Bson, Document, doc, oid::ObjectId};
-use sampler_domain::Target;
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc, oid::ObjectId};
 use sampler_domain::partition::partition_of;
+use sampler_domain::{Key, Target};
 use sampler_testkit::abacus::Fault;
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::program::Launch;
@@ -14,7 +15,15 @@ use serde_json::Value;
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
 /// Statements that need not say where a span is kept, and why.
-const EXCEPTIONS: [(&str, &str); 7] = [
+const EXCEPTIONS: [(&str, &str); 9] = [
+    (
+        "searches of workers",
+        "A worker has partitions on every shard: what is due, and what is complete.",
+    ),
+    (
+        "spans of an instance",
+        "They are of any target; every shard answers by its index on the instance.",
+    ),
     (
         "suspended spans",
         "A cause has spans in all partitions; one worker asks for them, a few times in a probe interval, and counts them. A receiver counts them when an operator asks.",
@@ -58,15 +67,15 @@ fn complaint(command: &Document) -> Option<String> {
     let name = command.keys().next()?.as_str();
     let are_placed = match name {
         "insert" => list("documents").all(is_placed_document),
-        "update" => list("updates").all(|one| one.get_document("q").is_ok_and(is_placed)),
-        "delete" => list("deletes").all(|one| one.get_document("q").is_ok_and(is_placed)),
+        "update" => list("updates").all(|one| one.get_document("q").is_ok_and(is_statement_placed)),
+        "delete" => list("deletes").all(|one| one.get_document("q").is_ok_and(is_statement_placed)),
         "find" => {
             let filter = command.get_document("filter").ok()?;
-            is_placed(filter) || is_search(filter) || is_exception(command, filter)
+            is_placed(filter) || is_exception(command, filter)
         }
         "aggregate" => {
             let filter = first_match(command);
-            filter.is_some_and(|filter| is_search(filter) || is_exception(command, filter))
+            filter.is_some_and(|filter| is_placed(filter) || is_exception(command, filter))
         }
         // A cursor goes on where it was opened; the others are about the collection.
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
@@ -108,11 +117,24 @@ fn complaint_of_ledger(command: &Document) -> Option<String> {
     (!are_placed).then(|| command.to_string())
 }
 
-/// Whether a condition has equality on partition and instance, or each of its branches does.
+/// Whether a condition has the key, a list or a range of keys, or each of its branches does.
 fn is_placed(filter: &Document) -> bool {
-    has_values(
-        filter,
-        ["processing.partition", "target.resource_instance_id"],
+    if let Ok(branches) = filter.get_array("$or") {
+        let is_placed = |branch: &Bson| branch.as_document().is_some_and(is_placed);
+        return branches.iter().all(is_placed);
+    }
+    match filter.get("processing.key") {
+        Some(Bson::Document(key)) => key.contains_key("$in") || key.contains_key("$gte"),
+        key => matches!(key, Some(Bson::Binary(_))),
+    }
+}
+
+/// Whether a statement that changes or removes a span has its key.
+fn is_statement_placed(filter: &Document) -> bool {
+    // A span of the original may have none yet, which is a key, too.
+    matches!(
+        filter.get("processing.key"),
+        Some(Bson::Binary(_) | Bson::Null)
     )
 }
 
@@ -132,23 +154,8 @@ fn has_values(filter: &Document, names: [&str; 2]) -> bool {
 }
 
 fn is_placed_document(document: &Document) -> bool {
-    let has = |object: &str, name: &str| {
-        let object = document.get_document(object);
-        object.is_ok_and(|object| object.contains_key(name))
-    };
-    has("processing", "partition") && has("target", "resource_instance_id")
-}
-
-/// Whether a condition, or each of its branches, names partitions: one, or a list.
-fn is_search(filter: &Document) -> bool {
-    if let Ok(branches) = filter.get_array("$or") {
-        let is_search = |branch: &Bson| branch.as_document().is_some_and(is_search);
-        return branches.iter().all(is_search);
-    }
-    match filter.get("processing.partition") {
-        Some(Bson::Document(partition)) => partition.contains_key("$in"),
-        partition => partition.is_some(),
-    }
+    let processing = document.get_document("processing");
+    processing.is_ok_and(|processing| processing.contains_key("key"))
 }
 
 /// Whether a condition is the id of a span, perhaps with the resources that the client may read.
@@ -168,6 +175,8 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
         "list_organization" | "list_resource" | "list_suspended" => {
             "lists of an organization or a resource"
         }
+        "list_instance" => "spans of an instance",
+        "search_due" | "search_failed" | "search_complete" => "searches of workers",
         "search_suspended" => "suspended spans",
         "resend" => "usages to be sent again",
         "sum_organization" | "sum_resource" | "sum_instance" => "sums of usages",
@@ -178,14 +187,14 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
 }
 
 #[test]
-fn a_statement_that_names_no_partition_is_complained_of() {
+fn a_statement_that_names_no_key_is_complained_of() {
     let update = |q: Document| doc! { "update": "spans", "updates": [{ "q": q, "u": {} }] };
-    let placed = doc! { "processing.partition": 1, "target.resource_instance_id": "i" };
+    let placed = doc! { "processing.key": key("i") };
     assert_eq!(complaint(&update(placed.clone())), None);
     for q in [
         doc! { "_id": 1 },
         doc! { "_id": 1, "processing.partition": 1 },
-        doc! { "processing.partition": { "$in": [1] }, "target.resource_instance_id": "i" },
+        doc! { "processing.key": { "$in": [key("i")] } },
     ] {
         assert!(complaint(&update(q.clone())).is_some(), "{q}");
     }
@@ -222,6 +231,14 @@ fn target(instance: &str) -> Target {
     Target::from_store(["o", "s", "c", "r", "p", instance])
 }
 
+/// The key of a target, as it is kept.
+fn key(instance: &str) -> Binary {
+    Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: Key::of(&target(instance)).bytes().to_vec(),
+    }
+}
+
 /// A complete span that ended long ago, one that cannot be read, and one of the original.
 async fn odd_spans(world: &Landscape) {
     let now = now_millis();
@@ -237,14 +254,19 @@ async fn odd_spans(world: &Landscape) {
         }
     };
     let last = doc! { "start": now - 191 * DAY, "end": now - 190 * DAY };
-    let old = doc! { "complete": true, "partition": 3, "version": 5, "last_interval": &last };
-    let unreadable = doc! { "complete": false, "partition": 4, "due_at": 0_i64 };
+    let old = doc! {
+        "complete": true, "partition": 3, "key": key("old"), "version": 5, "last_interval": &last,
+    };
+    let unreadable = doc! {
+        "complete": false, "partition": 4, "key": key("unreadable"), "due_at": 0_i64,
+    };
     let theirs = doc! { "complete": false, "version": 1, "last_interval": &last };
     // One that an earlier release went on with while it was suspended.
     let suspended =
         doc! { "cause": "7d0e4b52-93c1-5f0a-8a6b-1f2c60d59e37", "version": 4, "since": now };
     let stale = doc! {
-        "complete": false, "partition": i64::from(partition_of(&target("stale"))), "version": 5,
+        "complete": false, "partition": i64::from(partition_of(&target("stale"))),
+        "key": key("stale"), "version": 5,
         "due_at": 253_402_300_800_000_i64, "last_interval": &last, "suspended": suspended,
     };
     let spans = world.spans().await;

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bson::raw::{RawBson, RawDocument, RawDocumentBuf, cstr};
+use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc, rawdoc};
 use futures_util::TryStreamExt;
 use sampler_domain::{Key, Target};
@@ -154,8 +154,7 @@ impl Link {
 /// The statement that gives a span its key, unless somebody else did.
 fn keying(raw: &RawDocument) -> Option<Statement> {
     let key = Key::of(&target_in(raw)?);
-    let mut condition = condition_of(raw)?;
-    condition.append(cstr!("processing.key"), RawBson::Null);
+    let condition = condition_of(raw)?;
     let update = doc! { "$set": { "processing.key": key_to_bson(key) } };
     let update = RawDocumentBuf::try_from(&update).ok()?;
     Some(Statement {

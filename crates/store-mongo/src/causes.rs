@@ -23,13 +23,12 @@ use crate::unreadable::{Identity, Statement, change_each, condition_of, decoded,
 use crate::{MongoStore, index, missing_causes, stale_suspensions};
 
 /// The fields of suspended spans that are read, beside their ids. A span can have half a megabyte.
-const PROJECTED: [&str; 8] = [
-    "processing.partition",
+const PROJECTED: [&str; 7] = [
+    "processing.key",
     "processing.version",
     "processing.failed_version",
     "processing.last_error",
     "processing.suspended",
-    "target.resource_instance_id",
     "target.resource_id",
     "target.plan_id",
 ];

@@ -135,9 +135,12 @@ fn failed(error: CallError) -> MigrationError {
 
 /// The commands that split a collection where partitions begin, and spread these over the shards.
 fn division(namespace: &str, key: &Document, shards: &[String]) -> Vec<Document> {
-    let first = |partition| match *key == shard_key() {
-        true => key_to_bson(Key::first_of(partition)),
-        false => Bson::from(i64::from(partition)),
+    let first = |partition| {
+        if *key == shard_key() {
+            key_to_bson(Key::first_of(partition))
+        } else {
+            Bson::from(i64::from(partition))
+        }
     };
     let begin = |partition: u32| -> Document {
         let values = std::iter::once(first(partition)).chain(std::iter::repeat(Bson::MinKey));

@@ -9,8 +9,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bson::raw::{RawBinaryRef, RawDocument, RawDocumentBuf, cstr};
-use bson::spec::BinarySubtype;
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use sampler_domain::{Key, Span, Target, Timestamp};
 use sampler_store::StoreError;
@@ -88,12 +87,11 @@ impl Identity {
 /// A condition that only this document meets, with its key if that can be read.
 pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     let mut filter = Identity::of(raw)?.filter();
-    if let Some(key) = key_of(raw) {
-        let key = RawBinaryRef {
-            subtype: BinarySubtype::Generic,
-            bytes: key.bytes(),
-        };
-        filter.append(cstr!("processing.key"), key);
+    match raw_key(raw) {
+        Some(RawBsonRef::Binary(key)) => filter.append(cstr!("processing.key"), key),
+        // One that nobody has given a key yet.
+        None => filter.append(cstr!("processing.key"), RawBson::Null),
+        Some(_) => {}
     }
     Some(filter)
 }
@@ -106,9 +104,15 @@ pub(crate) fn target_in(raw: &RawDocument) -> Option<Target> {
 
 /// The key that a document is kept under, if it can be read.
 pub(crate) fn key_of(raw: &RawDocument) -> Option<Key> {
+    match raw_key(raw)? {
+        RawBsonRef::Binary(key) => Some(Key::from_bytes(key.bytes.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+fn raw_key(raw: &RawDocument) -> Option<RawBsonRef<'_>> {
     let processing = raw.get_document("processing").ok()?;
-    let binary = processing.get_binary("key").ok()?;
-    Some(Key::from_bytes(binary.bytes.try_into().ok()?))
+    processing.get("key").ok()?
 }
 
 impl fmt::Display for Identity {

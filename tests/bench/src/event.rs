@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sampler_domain::partition::partition_of;
-use sampler_domain::{Id, Target};
+use sampler_domain::{Id, Key, Target};
 use sampler_testkit::build::Kind;
 
 use crate::template::{START_TEXT, STOP_TEXT, Template, Values};
@@ -27,10 +26,10 @@ pub(crate) fn target() -> impl Iterator<Item = (&'static str, &'static str)> {
     Target::FIELDS.into_iter().zip(TARGET)
 }
 
-/// The partition of a target whose texts are filled in.
-pub(crate) fn partition(filled: impl Fn(&str) -> String) -> u32 {
+/// The key of a target whose texts are filled in.
+pub(crate) fn key(filled: impl Fn(&str) -> String) -> Key {
     let [organization, space, consumer, resource, plan, instance] = TARGET.map(filled);
-    partition_of(&Target {
+    Key::of(&Target {
         organization_id: Id::from_store(organization),
         space_id: Id::from_store(space),
         consumer_id: Id::from_store(consumer),
@@ -133,6 +132,14 @@ impl Times {
     pub(crate) fn beginning(now: i64) -> Self {
         Self {
             first: now - 3 * LENGTH,
+            now,
+        }
+    }
+
+    /// Of spans that are so many days behind.
+    pub(crate) fn behind(now: i64, days: i64) -> Self {
+        Self {
+            first: now.div_euclid(DAY) * DAY - days * DAY,
             now,
         }
     }

@@ -91,7 +91,7 @@ async fn measure(scale: Scale) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Vec<Section>> {
-    use scenario::{batches, fairness, ledger, midnight, receiver, worker};
+    use scenario::{against, batches, fairness, ledger, midnight, receiver, worker};
     let mut sections = Vec::new();
     for part in &scale.parts {
         eprintln!("{part:?}");
@@ -101,6 +101,7 @@ async fn run(server: &Server, scale: &Scale) -> Result<Vec<Section>> {
             Part::Batches => Box::pin(batches::run(server, scale)).await?,
             Part::Worker => Box::pin(worker::run(server, scale)).await?,
             Part::Midnight => Box::pin(midnight::run(server, scale)).await?,
+            Part::Against => Box::pin(against::run(server, scale)).await?,
             Part::Ledger => Box::pin(ledger::run(server, scale)).await?,
         });
     }

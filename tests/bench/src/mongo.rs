@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use bson::{Document, RawDocumentBuf, doc};
+use anyhow::{Context, Result, bail};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
 use mongodb::{Client, Collection, Database};
@@ -102,19 +102,28 @@ impl Server {
         self.collection(HIDDEN).await
     }
 
+    /// A database in which there is nothing, not even an index.
+    pub(crate) fn untouched(&self) -> Spans {
+        self.database(SPANS)
+    }
+
     async fn collection(&self, collection: &'static str) -> Result<Spans> {
+        let spans = self.database(collection);
+        let store = store(&spans.uri, spans.database.name(), collection).await?;
+        store.migrate().await.context("making the indexes")?;
+        Ok(spans)
+    }
+
+    fn database(&self, collection: &'static str) -> Spans {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = format!("bench_{number}");
-        let uri = self.set.uri_of(&name);
-        let store = store(&uri, &name, collection).await?;
-        store.migrate().await.context("making the indexes")?;
-        Ok(Spans {
+        Spans {
             client: self.client.clone(),
             database: self.client.database(&name),
             collection,
             open: Arc::clone(&self.open),
-            uri,
-        })
+            uri: self.set.uri_of(&name),
+        }
     }
 
     /// The least that the server can be asked.
@@ -255,6 +264,21 @@ impl Spans {
         spans.count_documents(filter).await.context("counting")
     }
 
+    /// The bytes of all indexes of the spans, as they lie on the disk.
+    pub(crate) async fn index_bytes(&self) -> Result<f64> {
+        let stats = self.database.run_command(doc! { "collStats": SPANS }).await;
+        let stats = stats.context("the sizes of indexes")?;
+        let total = stats
+            .get("totalIndexSize")
+            .context("no size of the indexes")?;
+        match total {
+            Bson::Int32(bytes) => Ok(f64::from(*bytes)),
+            Bson::Int64(bytes) => Ok(*bytes as f64),
+            Bson::Double(bytes) => Ok(*bytes),
+            _ => bail!("the size of the indexes is {total}"),
+        }
+    }
+
     /// Removes the database.
     pub(crate) async fn drop(self) -> Result<()> {
         self.database.drop().await.context("removing a database")
@@ -267,8 +291,6 @@ fn raw(bytes: Vec<u8>) -> Result<RawDocumentBuf> {
 
 #[cfg(test)]
 mod tests {
-    use bson::Bson;
-
     use super::*;
 
     #[test]

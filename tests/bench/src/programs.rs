@@ -14,6 +14,8 @@ pub(crate) const ONE_WRITE: &str = "one-write";
 /// The arguments that make it a worker, as it is or without what that writes to the ledger.
 pub(crate) const WITH_LEDGER: &str = "worker-with-ledger";
 pub(crate) const WITHOUT_LEDGER: &str = "worker-without-ledger";
+/// The folder with the programs of the commit that this one is compared with.
+const OTHER_BUILD_VARIABLE: &str = "SAMPLER_BENCH_OTHER";
 /// How long a program may take until it takes events.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Only what is wrong, and where a program listens: that is how it is found.
@@ -36,6 +38,39 @@ pub(crate) enum WorkerProgram {
     WithLedger,
     /// That code, but no entry of the ledger is written.
     WithoutLedger,
+    /// That of a build.
+    Of(Build),
+}
+
+/// Whose programs are run beside each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// Those of this commit.
+    Own,
+    /// Those of the commit that this one is compared with.
+    Other,
+}
+
+/// Starts a receiver of a build on that database, and waits until it takes events.
+pub(crate) async fn receiver_of(build: Build, uri: &str) -> Result<Program> {
+    let launch = of_build(build, RECEIVER, uri)?.env("SAMPLER_DIMENSION", "day");
+    // Earlier programs turn away what is beyond this, where later ones have a queue.
+    ready(match build {
+        Build::Own => launch,
+        Build::Other => launch.env("MAX_INFLIGHT", "5000"),
+    })
+    .await
+}
+
+fn of_build(build: Build, name: &str, uri: &str) -> Result<Launch> {
+    match build {
+        Build::Own => common(name, uri),
+        Build::Other => {
+            let folder = std::env::var_os(OTHER_BUILD_VARIABLE);
+            let folder = PathBuf::from(folder.context("no programs of another commit")?);
+            Ok(logging(name, folder.join(name), uri))
+        }
+    }
 }
 
 /// Our own program with one of these arguments.
@@ -55,6 +90,7 @@ pub(crate) async fn workers(
     for _ in 0..count {
         let launch = match program {
             WorkerProgram::Released => common(WORKER, uri)?,
+            WorkerProgram::Of(build) => of_build(build, WORKER, uri)?,
             WorkerProgram::WithLedger => own(WITH_LEDGER)?.env("DB_URI", uri),
             WorkerProgram::WithoutLedger => own(WITHOUT_LEDGER)?.env("DB_URI", uri),
         };
@@ -67,7 +103,7 @@ pub(crate) async fn workers(
         }
         // Our own serves nothing: what it does shows in what is posted.
         workers.push(match program {
-            WorkerProgram::Released => launch.start().await?,
+            WorkerProgram::Released | WorkerProgram::Of(_) => launch.start().await?,
             _ => launch.spawn().await?,
         });
     }
@@ -75,11 +111,15 @@ pub(crate) async fn workers(
 }
 
 fn common(name: &str, uri: &str) -> Result<Launch> {
-    let launch = Launch::new(name)
-        .path(path(name)?)
+    Ok(logging(name, path(name)?, uri))
+}
+
+fn logging(name: &str, path: PathBuf, uri: &str) -> Launch {
+    Launch::new(name)
+        .path(path)
         .log_file(target_dir().join("bench").join(format!("{name}.log")))
-        .env("LOG_LEVEL", LOG_LEVEL);
-    Ok(launch.env("DB_URI", uri))
+        .env("LOG_LEVEL", LOG_LEVEL)
+        .env("DB_URI", uri)
 }
 
 /// The program of that name: where the environment says, or beside our own.

@@ -1,5 +1,6 @@
 //! What is made of the figures: tables, and whether the targets are reached.
 
+mod against;
 mod batches;
 mod fairness;
 pub(crate) mod receiver;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use sampler_testkit::target_dir;
 
+pub(crate) use against::of_against;
 pub(crate) use batches::of_batches;
 pub(crate) use fairness::of_fairness;
 pub(crate) use receiver::of_receiver;

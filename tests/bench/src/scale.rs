@@ -21,6 +21,8 @@ pub(crate) enum Part {
     Midnight,
     /// What the ledger costs: the worker with and without it.
     Ledger,
+    /// Both programs beside those of another commit.
+    Against,
 }
 
 /// How much is measured.
@@ -48,6 +50,9 @@ pub(crate) struct ScaleArguments {
     /// Seconds that each rate is measured for.
     #[arg(long)]
     seconds: Option<f64>,
+    /// Compares the programs with those of another commit, and measures nothing else.
+    #[arg(long, value_name = "COMMIT")]
+    against: Option<String>,
     /// How often each run of events is made; the one in the middle counts.
     #[arg(long)]
     rounds: Option<usize>,
@@ -84,6 +89,9 @@ pub(crate) struct Scale {
     pub(crate) batch: usize,
     /// Spans that are due at a midnight with the ledger, and at one without.
     pub(crate) ledger_midnight: u64,
+    /// Starts, and as many stops, of each round beside another commit, and spans that are sampled in it.
+    pub(crate) against: u64,
+    pub(crate) against_spans: u64,
 }
 
 impl ScaleArguments {
@@ -100,7 +108,11 @@ impl ScaleArguments {
             },
             _ => usual(),
         };
-        if !self.only.is_empty() {
+        if self.against.is_some() {
+            scale.parts = vec![Part::Against];
+        } else if self.only.is_empty() {
+            scale.parts.retain(|part| *part != Part::Against);
+        } else {
             scale.parts.retain(|part| self.only.contains(part));
         }
         scale.again &= !self.once;
@@ -139,6 +151,8 @@ fn usual() -> Scale {
         flood: vec![30, 100, 300, 1_000, 3_000],
         batch: 500,
         ledger_midnight: 50_000,
+        against: 60_000,
+        against_spans: 5_000,
     }
 }
 
@@ -155,6 +169,8 @@ fn quick() -> Scale {
         catch_up: (1_000, 1),
         midnight: 20_000,
         flood: vec![30, 300, 3_000],
+        against: 30_000,
+        against_spans: 2_000,
         ledger_midnight: 10_000,
         ..usual()
     }

@@ -1,5 +1,6 @@
 //! What is measured.
 
+pub(crate) mod against;
 pub(crate) mod batches;
 pub(crate) mod events;
 pub(crate) mod fairness;

@@ -5,7 +5,7 @@
 
 use sampler_testkit::rng::mix;
 
-use crate::event::partition;
+use crate::event::key;
 
 /// Text that stands for the number of the target, as many digits as there are signs.
 pub(crate) const DIGIT: u8 = b'#';
@@ -26,6 +26,8 @@ pub(crate) const STOP: i64 = 0x77A5_5AA5_7754;
 pub(crate) const OBJECT_ID: [u8; 12] = [0xA5; 12];
 /// What comes before the partition in a document: its type and name.
 const PARTITION: &[u8] = b"\x10partition\0";
+/// The same before the key; then its length, and the kind of its bytes.
+const KEY: &[u8] = b"\x05key\0\x10\0\0\0\0";
 
 /// The multiplier that permutes numbers: consecutive numbers get texts without order, as real ids
 /// have, so that the indexes are filled in no order.
@@ -56,6 +58,7 @@ enum Hole {
     Binary(Moment),
     ObjectId,
     Partition,
+    Key,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +107,13 @@ impl Template {
                 Hole::Binary(moment) => room.copy_from_slice(&moment.of(values).to_le_bytes()),
                 Hole::ObjectId => write_object_id(room, values),
                 Hole::Partition => {
-                    let partition = partition(|text| with_digits(text, permuted));
+                    let partition = key(|text| with_digits(text, permuted)).partition();
                     let partition = i32::try_from(partition).expect("below 64");
                     room.copy_from_slice(&partition.to_le_bytes());
+                }
+                Hole::Key => {
+                    let key = key(|text| with_digits(text, permuted));
+                    room.copy_from_slice(key.bytes());
                 }
             }
         }
@@ -128,6 +135,7 @@ impl Hole {
             Self::Binary(_) => 8,
             Self::ObjectId => OBJECT_ID.len(),
             Self::Partition => 4,
+            Self::Key => 16,
         }
     }
 }
@@ -151,6 +159,9 @@ fn hole_at(bytes: &[u8]) -> Option<(usize, Hole)> {
     }
     if bytes.starts_with(PARTITION) {
         return Some((PARTITION.len(), Hole::Partition));
+    }
+    if bytes.starts_with(KEY) {
+        return Some((KEY.len(), Hole::Key));
     }
     let found = [
         (START_TEXT.as_bytes(), Hole::Text(Moment::Start)),
@@ -206,7 +217,8 @@ mod tests {
     use std::collections::HashSet;
 
     use bson::oid::ObjectId;
-    use bson::{Document, RawDocumentBuf, doc};
+    use bson::spec::BinarySubtype;
+    use bson::{Binary, Document, RawDocumentBuf, doc};
 
     use super::*;
 
@@ -226,23 +238,29 @@ mod tests {
         assert_eq!(filled, "a-1243 1700000000001|1700000000004 # 43");
     }
 
+    fn bytes(bytes: Vec<u8>) -> Binary {
+        let subtype = BinarySubtype::Generic;
+        Binary { subtype, bytes }
+    }
+
     #[test]
     fn fills_documents() {
         let document = doc! {
             "_id": ObjectId::from_bytes(OBJECT_ID), "id": "x-############", "start": START,
-            "end": STOP, "processing": { "due_at": DUE_AT, "at": NOW, "partition": 5, "other": 5 },
+            "end": STOP, "processing": { "due_at": DUE_AT, "at": NOW, "partition": 5, "other": 5, "key": bytes(vec![0; 16]) },
         };
         let raw = RawDocumentBuf::try_from(&document).unwrap();
         let filled = Template::new(raw.into_bytes()).filled(&VALUES);
         let filled = Document::try_from(RawDocumentBuf::from_bytes(filled).unwrap()).unwrap();
         let id = filled.get_object_id("_id").unwrap();
         assert_eq!(id.timestamp().timestamp_millis(), 1_700_000_000_000);
-        let expected = partition(|text| with_digits(text, permute(VALUES.number)));
-        let expected = i32::try_from(expected).unwrap();
+        let expected = key(|text| with_digits(text, permute(VALUES.number)));
+        let partition = i32::try_from(expected.partition()).unwrap();
         let expected = doc! {
             "_id": id, "id": "x-326237921243", "start": VALUES.start, "end": VALUES.stop,
             "processing": {
-                "due_at": VALUES.due_at, "at": VALUES.now, "partition": expected, "other": 5,
+                "due_at": VALUES.due_at, "at": VALUES.now, "partition": partition, "other": 5,
+                "key": bytes(expected.bytes().to_vec()),
             },
         };
         assert_eq!(filled, expected);

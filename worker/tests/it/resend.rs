@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sampler_domain::partition::{partition_of, partitions_of};
 use sampler_domain::{
     Change, Changed, Entry, EntryState, Id, Measure, Measures, Quantity, Resend, Timestamp, Usage,
 };
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::skip::{skip, suspended};
-use crate::world::{DAY, HOUR, MINUTE, World, options, run_with};
+use crate::world::{DAY, HOUR, MINUTE, World, options, run_with, target};
 
 mod crashes;
 
@@ -401,6 +402,14 @@ async fn a_usage_that_is_posted_after_it_was_given_up_is_accepted() {
     assert_right(&world);
 }
 
+/// The name of a worker that owns the span beside this other one.
+fn successor_of(other: &str) -> String {
+    let (partition, others) = (partition_of(&target("a")), [other.to_owned()]);
+    let owns = |name: &String| partitions_of(name, &others).contains(&partition);
+    let mut names = (0..).map(|number| format!("w{number}"));
+    names.find(owns).expect("one of them does")
+}
+
 async fn skipped_while_one_sleeps(world: &World) -> Entry {
     let guid = world.kept("a").span.processing.planned.unwrap().usage_guid;
     let refused = guid.clone();
@@ -409,7 +418,7 @@ async fn skipped_while_one_sleeps(world: &World) -> Entry {
             error: "Abacus answered 400".into(),
         })
     });
-    let worker = world.run("w");
+    let worker = world.run(&successor_of("a sleeper"));
     let is_suspended = || world.kept("a").span.processing.suspended.is_some();
     world.until("it is suspended", is_suspended).await;
     let span = world.kept("a").span;

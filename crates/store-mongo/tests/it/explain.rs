@@ -274,6 +274,27 @@ async fn targets_of_others_that_name_the_same_instance_cost_a_start_nothing() {
     look_at_what_the_victim_costs(&store, &spans).await;
 }
 
+/// What it needs to know of a span is in its index.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_search_before_starts_reads_the_index_alone() {
+    let (store, spans) = store_and_spans("covered").await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(start(&store, None, name, 0).await, StartOutcome::Opened);
+        assert_eq!(stop(&store, None, name, 10).await, StopOutcome::Ended);
+    }
+    examined(&spans).await;
+    let overlaps = || StartOutcome::Overlaps { until: at(10) };
+    let together = tokio::join!(
+        start(&store, None, "a", 5),
+        start(&store, None, "b", 5),
+        start(&store, None, "c", 5),
+    );
+    assert_eq!(together, (overlaps(), overlaps(), overlaps()));
+    let operations = examined(&spans).await;
+    let is_covered = |(_, documents, returned): &(i64, i64, i64)| *returned > 0 && *documents == 0;
+    assert!(operations.iter().any(is_covered), "{operations:?}");
+}
+
 fn policy() -> sampler_domain::Policy {
     let granularities = sampler_domain::Granularities::all(Granularity::Day);
     sampler_domain::Policy {

@@ -9,11 +9,11 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bson::oid::ObjectId;
-use bson::{Bson, Document, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc};
 use mongodb::Collection;
 use mongodb::options::Hint;
-use sampler_domain::partition::partition_of;
-use sampler_domain::{Id, Target};
+use sampler_domain::{Id, Key, Target};
 use sampler_testkit::now_millis;
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -55,17 +55,17 @@ pub(crate) async fn one_write() -> Result<()> {
 }
 
 impl Event {
-    /// The partition of its target, as the receiver works it out, too.
-    fn partition(&self) -> i64 {
+    /// The key of its target, as the receiver works it out, too.
+    fn key(&self) -> Key {
         let id = |text: &String| Id::from_store(text.clone());
-        i64::from(partition_of(&Target {
+        Key::of(&Target {
             organization_id: id(&self.organization_id),
             space_id: id(&self.space_id),
             consumer_id: id(&self.consumer_id),
             resource_id: id(&self.resource_id),
             plan_id: id(&self.plan_id),
             resource_instance_id: id(&self.resource_instance_id),
-        }))
+        })
     }
 }
 
@@ -95,13 +95,7 @@ async fn end(
     Json(event): Json<Event>,
 ) -> StatusCode {
     let filter = doc! {
-        "processing.partition": event.partition(),
-        "target.organization_id": event.organization_id,
-        "target.space_id": event.space_id,
-        "target.consumer_id": event.consumer_id,
-        "target.resource_id": event.resource_id,
-        "target.plan_id": event.plan_id,
-        "target.resource_instance_id": event.resource_instance_id,
+        "processing.key": binary(event.key()),
         "target.correlation_id": OPEN,
         "end": Bson::Null,
     };
@@ -132,8 +126,15 @@ async fn stop(spans: &Collection<Document>, filter: Document, update: Document) 
     Ok(())
 }
 
+fn binary(key: Key) -> Binary {
+    Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: key.bytes().to_vec(),
+    }
+}
+
 fn span(event: Event) -> Document {
-    let (at, partition) = (event.timestamp, event.partition());
+    let (at, key) = (event.timestamp, event.key());
     let measures: Vec<Document> = event
         .measured_usage
         .into_iter()
@@ -160,7 +161,8 @@ fn span(event: Event) -> Document {
             "last_change_at": now_millis(),
             "version": 1,
             "due_at": (at.div_euclid(DAY) + 1) * DAY,
-            "partition": partition,
+            "partition": key.partition(),
+            "key": binary(key),
         },
         "start_dedup_id": event.id,
     }

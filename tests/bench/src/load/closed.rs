@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use futures_util::future::join_all;
 
 use super::{Outcome, Record, Sender, Span, Timing, observe};
 use crate::event::{Event, Feed};
@@ -20,6 +21,18 @@ pub(crate) async fn run<S: Sender>(
     let start = |sender| tokio::spawn(drive(sender, Arc::clone(&feed), span));
     let tasks = senders.into_iter().map(start).collect();
     observe(tasks, watch, span).await
+}
+
+/// Has everything sent, and measures nothing.
+pub(crate) async fn fill<S: Sender>(senders: Vec<S>, feed: Arc<Feed>) -> Result<()> {
+    let span = Span::beginning_now(Timing::millis(0, 600_000));
+    let start = |sender| tokio::spawn(drive(sender, Arc::clone(&feed), span));
+    for record in join_all(senders.into_iter().map(start)).await {
+        if let Some(error) = record.context("a sender has ended early")?.refused {
+            return Err(error.context("an event was not kept"));
+        }
+    }
+    Ok(())
 }
 
 async fn drive<S: Sender>(mut sender: S, feed: Arc<Feed>, span: Span) -> Record {
