@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use bson::doc;
 use sampler_testkit::abacus::{Options, StandInAbacus};
 use sampler_testkit::build::{start_event, stop_event};
-use sampler_testkit::meter::{MeterFault, MeterOptions, StandInMeter};
+use sampler_testkit::meter::{MeterFault, MeterOptions, Posted, StandInMeter};
 use sampler_testkit::program::Launch;
-use sampler_testkit::{Program, TestDatabase, now_millis, wait_until};
+use sampler_testkit::{Program, TestDatabase, now_millis, sdks, wait_until};
 use serde_json::Value;
 
 use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
@@ -121,6 +121,7 @@ async fn each_usage_is_one_event_in_structured_mode_and_nothing_is_asked() {
         assert_eq!(duration, length);
     }
     assert_eq!(world.meter.finds().len(), 0);
+    assert_sdks_agree(&posts).await;
     // Probes of the time ask for the root.
     assert!(world.meter.others().iter().all(|path| path == "/"));
     assert!(worker.lines().iter().all(|line| !line.contains("t0k3n")));
@@ -128,6 +129,33 @@ async fn each_usage_is_one_event_in_structured_mode_and_nothing_is_asked() {
     let entry = entry.find_one(doc! {}).await.unwrap().unwrap();
     assert_eq!(entry.get_i32("status"), Ok(204));
     assert!(!entry.contains_key("location"));
+}
+
+/// The official SDKs read what was sent.
+async fn assert_sdks_agree(posts: &[Posted]) {
+    let request = |post: &Posted| {
+        serde_json::json!({
+            "headers": { "content-type": post.content_type }, "body": post.body,
+        })
+    };
+    let requests: Value = posts.iter().map(request).collect();
+    let parse = move || {
+        [
+            sdks::parsed_by_node(&requests),
+            sdks::parsed_by_python(&requests),
+        ]
+    };
+    let parsed = tokio::task::spawn_blocking(parse).await.unwrap();
+    for events in parsed {
+        let events = events.unwrap();
+        assert_eq!(events.as_array().unwrap().len(), posts.len());
+        for (event, post) in events.as_array().unwrap().iter().zip(posts) {
+            let sent: Value = serde_json::from_str(&post.body).unwrap();
+            for name in ["id", "source", "type", "subject", "data"] {
+                assert_eq!(event[name], sent[name], "{name}");
+            }
+        }
+    }
 }
 
 /// The usage counts, its answer is lost, and the worker is killed. Another one comes when the upstream has
