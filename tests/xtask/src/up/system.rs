@@ -141,9 +141,9 @@ impl System {
     }
 
     /// How many usages count upstream.
-    pub(super) fn counted(&self) -> usize {
+    pub(super) fn counted(&self) -> u64 {
         match &self.meter {
-            Some(meter) => meter.counted().len(),
+            Some(meter) => meter.counted().len() as u64,
             None => self.abacus.counted_count(),
         }
     }
