@@ -249,7 +249,7 @@ impl Scenario {
     /// up before each post. Two workers, of which either may sleep or die anywhere.
     pub fn forgets() -> Self {
         Self {
-            moments: [30, 80, 130, 190].map(at).to_vec(),
+            moments: [30, 80, 190].map(at).to_vec(),
             retention: 90_000,
             failures_max: 1,
             forgets: true,
