@@ -86,8 +86,12 @@ pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
 
 fn failure(scenario: &Scenario, state: &State) -> Failure {
     Failure {
-        // When exactly plays no role; states that differ in it alone are one.
-        at: Timestamp::MIN,
+        // When exactly plays no role, unless the upstream forgets; states that differ in it alone are one.
+        at: if scenario.forgets {
+            state.now
+        } else {
+            Timestamp::MIN
+        },
         retry_at: state.now.plus(scenario.retry),
         error: String::new(),
         status: None,
