@@ -1,10 +1,14 @@
 //! The simulation finds planted bugs. One that found none would prove nothing.
 
-use sampler_tests::sim::{Mutant, run, shrink};
+use sampler_tests::sim::{FORGETFUL, Mutant, run, shrink};
 
 /// Runs seeds until one fails; what is wrong then must be said with one of these words.
 fn assert_found(mutant: Mutant, seeds: u64, words: &[&str]) {
-    for seed in 0..seeds {
+    assert_found_from(0, mutant, seeds, words);
+}
+
+fn assert_found_from(from: u64, mutant: Mutant, seeds: u64, words: &[&str]) {
+    for seed in from..from + seeds {
         let violations = run(seed, mutant).violations;
         if violations.is_empty() {
             continue;
@@ -210,4 +214,34 @@ fn a_failing_seed_is_made_short() {
     assert!(!shrunk.outcome.violations.is_empty());
     assert!(shrunk.operations.len() <= 3, "{:#?}", shrunk.operations);
     assert!(shrunk.before > 10);
+}
+
+#[test]
+fn posting_without_asking_is_found() {
+    assert_found_from(
+        FORGETFUL,
+        Mutant::PostsWithoutAsking,
+        100,
+        &["counts for the second time"],
+    );
+}
+
+#[test]
+fn believing_at_once_that_a_usage_is_not_there_is_found() {
+    assert_found_from(
+        FORGETFUL,
+        Mutant::BelievesAtOnce,
+        300,
+        &["counts for the second time"],
+    );
+}
+
+#[test]
+fn an_unclear_answer_that_is_believed_is_found() {
+    assert_found_from(
+        FORGETFUL,
+        Mutant::BelievesNoAnswer,
+        300,
+        &["counts for the second time"],
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sampler_tests::sim::{Mutant, run, run_with_log, shrink};
+use sampler_tests::sim::{FORGETFUL, Mutant, run, run_with_log, shrink};
 
 /// Runs seeds; fails with the first that fails, made short.
 fn run_all(seeds: impl Iterator<Item = u64>) {
@@ -27,6 +27,12 @@ fn the_law_holds_on_these_seeds() {
 #[test]
 fn the_law_holds_on_these_seeds_too() {
     run_all(150..300);
+}
+
+/// The same with upstreams that forget.
+#[test]
+fn the_law_holds_where_the_upstream_forgets() {
+    run_all(FORGETFUL..FORGETFUL + 150);
 }
 
 /// Seeds that have failed once: the last four for faults of resends, the others for faults of the

@@ -286,6 +286,7 @@ impl Worker {
     /// The change of the entry that follows from an answer.
     fn confirmation(&self, usage: &Unconfirmed, asked: &Asked) -> Confirmation {
         let at = self.now();
+        let is_clear = matches!(self.promises.finds, Finds::ById { .. });
         match asked {
             Asked::Counts => Confirmation::Counted { at },
             Asked::SetAside { error } => Confirmation::SetAside {
@@ -293,10 +294,11 @@ impl Worker {
                 error: error.clone(),
                 cause: set_aside_cause(usage, error).id(),
             },
-            Asked::Unknown | Asked::Mismatch { .. } if usage.ask.until <= at => {
+            Asked::Unknown | Asked::Mismatch { .. } if usage.ask.until <= at && !is_clear => {
                 Confirmation::GivenUp
             }
-            // While Abacus is away nothing is known, so nothing is given up.
+            // While the upstream is away nothing is known, so nothing is given up. Where it knows each
+            // usage, one that is not there is set aside by the next find.
             _ => self.ask_again(),
         }
     }

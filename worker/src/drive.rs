@@ -10,7 +10,7 @@ use sampler_domain::{
 };
 use sampler_settings::millis;
 use sampler_store::{EntryKey, Finished, StoreError};
-use sampler_upstream::{Answer, Details, Load, Posted};
+use sampler_upstream::{Answer, Details, Finds, Load, Posted};
 use tokio::time::Instant;
 use tracing::{Instrument, error, warn};
 
@@ -188,18 +188,28 @@ impl Worker {
         let entry = self.to_confirm(entry);
         let kept = self.parts.ledger.write_entry(entry, lifetime).await;
         self.parts.processing_progress.report();
-        if let (Some(acceptance), Ok(EntryState::Skipped)) = (acceptance, &kept) {
-            error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
-                "Abacus accepted a usage that an operator had skipped: it counts as billed");
+        let from = kept.as_ref().copied().unwrap_or(EntryState::Accepted);
+        if let Some(acceptance) = acceptance.filter(|_| self.counts_after(from)) {
+            if from == EntryState::Skipped {
+                error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
+                    "Abacus accepted a usage that an operator had skipped: it counts as billed");
+            }
             let key = EntryKey {
                 usage_guid,
                 span: span.id.clone(),
                 target: span.target.clone(),
             };
-            self.note_accepted(&key, EntryState::Skipped, acceptance)
-                .await?;
+            self.note_accepted(&key, from, acceptance).await?;
         }
         kept
+    }
+
+    /// Whether a usage counts that was accepted while its entry is in this state, and says that it does not.
+    /// Where the upstream knows each usage, one that was set aside was not there, and is there now. Abacus
+    /// passes over a repeat of what it has set aside a moment ago, and says nothing about it.
+    fn counts_after(&self, from: EntryState) -> bool {
+        let is_known = matches!(self.promises.finds, Finds::ById { .. });
+        from == EntryState::Skipped || from == EntryState::SetAside && is_known
     }
 
     /// Lets the entries of a complete span expire. If that fails, or the worker dies before, the

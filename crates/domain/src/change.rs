@@ -107,6 +107,10 @@ pub enum Next {
 }
 
 /// Why the usage of a planned interval could not be delivered.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a thing of its own that may be so"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Failure {
     /// When it failed.

@@ -72,16 +72,8 @@ impl UpstreamSettings {
     ) -> Option<CloudEventsSettings> {
         let url = self.read_url(reader);
         self.check_attributes(reader);
-        let horizon = self.read_horizon(reader);
+        let contract = self.read_contract(post_timeout, reader);
         let find_url = self.read_find_url(reader);
-        let contract = horizon.map(|horizon| match horizon {
-            None => Contract::Forever,
-            Some(horizon) => Contract::Forgets(Memory {
-                horizon: millis(horizon),
-                settles: millis(self.settles),
-                post_timeout: millis(post_timeout),
-            }),
-        });
         let (key, horizon_key) = ("upstream.find_url", "upstream.horizon");
         if self.find_url.is_none() {
             if matches!(contract, Some(Contract::Forgets(_))) {
@@ -127,25 +119,27 @@ impl UpstreamSettings {
         url
     }
 
-    /// The horizon; none within for one that has no end.
-    fn read_horizon(&self, reader: &mut Reader<'_>) -> Option<Option<Duration>> {
+    /// What the upstream promises about repeats.
+    fn read_contract(&self, post_timeout: Duration, reader: &mut Reader<'_>) -> Option<Contract> {
         let text = self.horizon.as_deref();
-        let horizon = match text {
-            Some("forever") => Some(None),
-            Some(text) => Kind::time(Duration::ZERO, Duration::from_millis(HORIZON_MAX))
-                .duration(text)
-                .map(Some),
-            None => None,
-        };
-        if horizon.is_none() {
+        if text == Some("forever") {
+            return Some(Contract::Forever);
+        }
+        let kind = Kind::time(Duration::ZERO, Duration::from_millis(HORIZON_MAX));
+        let Some(horizon) = text.and_then(|text| kind.duration(text)) else {
             reader.complain(format!(
                 "{} {}: expected forever, or a duration up to ten years (milliseconds, or a number with \
                  ms, s, m, h or d). How long does the upstream recognise a repeat?",
                 reader.described("upstream.horizon"),
                 stated(text),
             ));
-        }
-        horizon
+            return None;
+        };
+        Some(Contract::Forgets(Memory {
+            horizon: millis(horizon),
+            settles: millis(self.settles),
+            post_timeout: millis(post_timeout),
+        }))
     }
 
     fn read_find_url(&self, reader: &mut Reader<'_>) -> Option<FindUrl> {

@@ -21,7 +21,7 @@ use crate::document::{
 };
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
-use crate::suspension_document::{skip_mark, suspension, under};
+use crate::suspension_document::{skip_mark, suspension};
 use crate::totals::{resent_mark, totals};
 use crate::uncounted;
 
@@ -289,17 +289,15 @@ impl Update {
         if is.attempts > 0 || is.refusals > 0 {
             self.set.insert("processing.failed_version", is.version);
         }
-        if let Some(cause) = is.probe {
-            self.set
-                .insert("processing.probe", under(cause, is.version));
-        }
-        if let Some(suspended) = is.suspended {
-            let suspended = suspension(suspended, is.version);
-            self.set.insert("processing.suspended", suspended);
-        }
-        if let Some(skip) = &is.skip {
-            self.set
-                .insert("processing.skip", skip_mark(skip, is.version));
+        for (name, is_there) in [
+            ("probe", is.probe.is_some()),
+            ("suspended", is.suspended.is_some()),
+            ("skip", is.skip.is_some()),
+        ] {
+            if is_there {
+                self.set
+                    .insert(format!("processing.{name}.version"), is.version);
+            }
         }
         self.unset.insert("processing.unanswered", "");
     }

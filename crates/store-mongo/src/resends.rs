@@ -136,6 +136,7 @@ pub(crate) async fn claim_resend(
 ) -> Result<bool, StoreError> {
     let mut filter = marked(key, read.act);
     filter.insert("resend.due_at", moment(read.due_at));
+    filter.insert("resend.accepted_at", doc! { "$exists": false });
     let update = doc! { "$set": { "resend.due_at": moment(due_at) } };
     store.change_entry(filter, vec![update]).await
 }

@@ -117,7 +117,7 @@ impl MongoStore {
         let group = query.after.as_ref().and_then(|after| after.group.as_ref());
         // The first window is asked for alone.
         let after = group.filter(|group| is_first && !group.is_empty());
-        let spans = self.spans.collection.name();
+        let spans = self.link.collection.name();
         let pipeline = pipeline(query, &windows, after.map(Vec::as_slice), spans);
         let options = AggregateOptions::builder()
             .hint(hint(index_on(field)))

@@ -90,7 +90,7 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> Result<(), StoreError>;
 
     /// Sets when a marked entry is tried next, if it still has this mark as it was read, with the same
-    /// `due_at`. Returns whether it had. So of several workers that have read it one alone sends it.
+    /// `due_at` and without an acceptance. Returns whether it had. So of several workers that have read it one alone sends it.
     async fn claim_resend(
         &self,
         entry: &EntryKey,

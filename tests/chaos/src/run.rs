@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sampler_testkit::abacus::{Dates, Options as ClientOptions, StandInAbacus};
+use sampler_testkit::abacus::{Dates, Options as AbacusOptions, StandInAbacus};
 use sampler_testkit::mongod::find;
 use sampler_testkit::rng::Rng;
 use sampler_testkit::{now_millis, target_dir};
@@ -138,7 +138,7 @@ impl Run {
         view.say("starting three servers");
         let cluster = Cluster::start(&folder.join("mongod")).await?;
         let uri = cluster.uri();
-        let abacus = StandInAbacus::start(ClientOptions::default()).await?;
+        let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
         let fast = i64::try_from((options.length + FAST_AFTER).as_millis())?;
         let behind = fast.saturating_mul(CLOCK_TIMES - 1);
         abacus.date_answers(Dates::Fast {

@@ -23,6 +23,7 @@ pub mod oidc;
 pub mod program;
 pub mod rng;
 pub mod router;
+pub mod sdks;
 pub mod tls;
 pub mod uaa;
 mod unique;

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -253,16 +254,10 @@ async fn faulty(fault: MeterFault) -> Response {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct Filter {
-    filter: String,
-}
-
-async fn find(
-    State(shared): State<Arc<Shared>>,
-    uri: Uri,
-    Query(Filter { filter }): Query<Filter>,
-) -> Response {
+async fn find(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
+    let filter = uri.query().unwrap_or_default();
+    let filter = filter.strip_prefix("filter=").unwrap_or_default();
+    let filter = percent_decode_str(filter).decode_utf8_lossy();
     let filter: Value = serde_json::from_str(&filter).unwrap_or_default();
     let id = filter["id"]["$eq"].as_str().unwrap_or_default().to_owned();
     let (fault, items) = {

@@ -90,7 +90,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             state.history.kept.iter().all(|times| *times <= 1)
         }),
         Property::always(COUNTED_ONCE, |_, state: &State| {
-            counts_intervals_once(state)
+            !state.history.counted_twice && counts_intervals_once(state)
         }),
         Property::always(AS_PLANNED, |_, state: &State| {
             counts_what_was_planned(state)

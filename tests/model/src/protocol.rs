@@ -240,7 +240,7 @@ impl Protocol {
             Action::RefuseResend => resend::refuse(state),
             Action::ResenderDies => state.resender = Resender::Idle,
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
-            Action::Arrive(message) => worker::arrive(state, &message),
+            Action::Arrive(message) => worker::arrive(&self.0, state, &message),
             Action::SetAside(message) => confirm::set_aside(state, &message),
             Action::Ask(usage) => state.confirmer = Confirmer::Told(usage),
             Action::StepConfirm => confirm::step(&self.0, state),
@@ -251,6 +251,11 @@ impl Protocol {
 
     fn tick(&self, state: &mut State, now: Timestamp) {
         state.now = now;
+        if self.0.forgets {
+            // By now a post has taken effect, or never will.
+            state.in_flight.clear();
+            state.fresh.clear();
+        }
         for sent in &mut state.provider.sent {
             if *sent <= now.plus(-self.0.request_limit) {
                 *sent = Timestamp::MIN;
@@ -276,6 +281,7 @@ impl Protocol {
             self.run(&mut state, worker);
         }
         state.now = self.0.moments[self.0.moments.len() - 1].plus(self.0.retry.max(60_000));
+        state.fresh.clear();
         for _ in 0..ROUNDS_MAX {
             self.drive_all(&mut state);
             // Those of a worker that slept between keeping its cause and suspending its span.
@@ -311,9 +317,11 @@ impl Protocol {
     fn run(&self, state: &mut State, worker: usize) {
         for _ in 0..STEPS_MAX {
             while let Some(message) = state.in_flight.pop_first() {
-                worker::arrive(state, &message);
+                worker::arrive(&self.0, state, &message);
             }
-            if state.workers[worker] == Worker::Idle {
+            if !worker::can_step(state, &state.workers[worker]) {
+                // Its post has taken no effect, and never will.
+                state.workers[worker] = Worker::Idle;
                 return;
             }
             worker::step(&self.0, state, worker);

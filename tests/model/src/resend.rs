@@ -253,7 +253,7 @@ fn act_of(entry: &Entry) -> Option<Uuid> {
 pub(crate) fn run(scenario: &Scenario, state: &mut State) {
     for _ in 0..RUN_MAX {
         while let Some(message) = state.in_flight.pop_first() {
-            arrive(state, &message);
+            arrive(scenario, state, &message);
         }
         if state.resender != Resender::Idle {
             step(scenario, state);

@@ -1,8 +1,8 @@
 //! A scenario of the model: the events, the clock, the settings, and the planted bug.
 
 use sampler_domain::{
-    EventId, Granularities, Granularity, Id, Measures, Policy, Slack, StartEvent, StopEvent,
-    Target, Timestamp,
+    Contract, EventId, Granularities, Granularity, Id, Measures, Memory, Policy, Slack, StartEvent,
+    StopEvent, Target, Timestamp,
 };
 
 /// The moment that the seconds of a scenario count from: 2026-03-10T12:00:00 UTC.
@@ -73,6 +73,10 @@ pub enum Mutant {
     ResendsWithheldFirst,
     /// That Abacus has set a usage aside is noted on its entry alone, not on its span.
     SetAsideUnknownToSpan,
+    /// A usage is posted without asking, though the upstream may have forgotten an earlier post.
+    PostsWithoutAsking,
+    /// That a usage is not there is not noted on its span before it is posted.
+    NotThereUnnoted,
 }
 
 /// What happens in a model.
@@ -108,13 +112,16 @@ pub struct Scenario {
     pub asides_max: u8,
     /// How often an operator has a usage sent again that was skipped or set aside.
     pub resends_max: u8,
+    /// Whether the upstream remembers nothing: each post that arrives counts. A usage is found from the next
+    /// moment on.
+    pub forgets: bool,
     /// What is broken.
     pub mutant: Option<Mutant>,
 }
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 7] {
+    pub fn all() -> [(&'static str, Self); 8] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
@@ -123,6 +130,7 @@ impl Scenario {
             ("skip", Self::skip()),
             ("resend", Self::resend()),
             ("aside", Self::aside()),
+            ("forgets", Self::forgets()),
         ]
     }
 
@@ -156,6 +164,7 @@ impl Scenario {
             may_skip: false,
             asides_max: 0,
             resends_max: 0,
+            forgets: false,
             mutant: None,
         }
     }
@@ -234,6 +243,31 @@ impl Scenario {
             resends_max: 1,
             ..Self::outage()
         }
+    }
+
+    /// One target that is started and stopped, and an upstream that remembers nothing: each usage is looked
+    /// up before each post. Two workers, of which either may sleep or die anywhere.
+    pub fn forgets() -> Self {
+        Self {
+            moments: [30, 80, 190].map(at).to_vec(),
+            retention: 90_000,
+            failures_max: 1,
+            forgets: true,
+            ..Self::outage()
+        }
+    }
+
+    /// What the upstream promises: a post takes effect, and is found, within less than the time from one
+    /// moment to the next.
+    pub(crate) fn contract(&self) -> Contract {
+        if !self.forgets || self.is_broken(Mutant::PostsWithoutAsking) {
+            return Contract::Forever;
+        }
+        Contract::Forgets(Memory {
+            horizon: 0,
+            settles: 1_000,
+            post_timeout: 1_000,
+        })
     }
 
     /// The same with something broken.

@@ -37,6 +37,8 @@ pub struct State {
     pub counted: BTreeSet<Arc<Message>>,
     /// Usages that Abacus has accepted and set aside. One that comes again counts.
     pub aside: BTreeSet<Arc<Message>>,
+    /// Usages that count since this moment, and are not found yet by an upstream that forgets.
+    pub fresh: BTreeSet<Arc<Message>>,
     /// The worker that asks whether usages count.
     pub confirmer: Confirmer,
     /// What happened so far, for the properties alone.
@@ -97,6 +99,8 @@ pub struct History {
     pub passed_an_end: bool,
     /// A usage was posted again, and said something else.
     pub resent_otherwise: bool,
+    /// A usage counted for the second time.
+    pub counted_twice: bool,
     pub removed: BTreeMap<SpanId, Removed>,
     /// How many spans were opened: documents get their ids by it.
     pub opened: u64,
@@ -131,6 +135,7 @@ impl State {
             in_flight: BTreeSet::new(),
             counted: BTreeSet::new(),
             aside: BTreeSet::new(),
+            fresh: BTreeSet::new(),
             confirmer: Confirmer::Idle,
             history: History {
                 kept: vec![0; scenario.events.len()],

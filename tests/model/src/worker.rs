@@ -33,7 +33,11 @@ pub(crate) fn read(scenario: &Scenario, state: &mut State, worker: usize, id: &S
         span.processing.planned.is_some() && scenario.is_broken(Mutant::IgnoresPlansOfOthers)
     };
     if let Some(span) = state.table.find(id).filter(|span| !is_ignored(span)) {
-        state.workers[worker] = Worker::Holding(Arc::new(Driver::new(span.clone())));
+        state.workers[worker] = Worker::Holding(Arc::new(Driver::new(
+            span.clone(),
+            scenario.contract(),
+            Timestamp::MIN,
+        )));
     }
 }
 
@@ -82,8 +86,12 @@ pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
 
 fn failure(scenario: &Scenario, state: &State) -> Failure {
     Failure {
-        // When exactly plays no role; states that differ in it alone are one.
-        at: Timestamp::MIN,
+        // When exactly plays no role, unless the upstream forgets; states that differ in it alone are one.
+        at: if scenario.forgets {
+            state.now
+        } else {
+            Timestamp::MIN
+        },
         retry_at: state.now.plus(scenario.retry),
         error: String::new(),
         status: None,
@@ -138,11 +146,16 @@ pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
 }
 
 /// A usage arrives at Abacus, which counts it unless it is a repeat. One that was set aside counts now.
-pub(crate) fn arrive(state: &mut State, message: &Arc<Message>) {
+pub(crate) fn arrive(scenario: &Scenario, state: &mut State, message: &Arc<Message>) {
     state.in_flight.remove(message);
-    if !is_counted(state, message) {
+    if is_counted(state, message) {
+        state.history.counted_twice |= scenario.forgets;
+    } else {
         state.aside.retain(|usage| !usage.repeats(message));
         state.counted.insert(Arc::clone(message));
+        if scenario.forgets {
+            state.fresh.insert(Arc::clone(message));
+        }
     }
 }
 
@@ -162,7 +175,8 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
     let action = driver.next(state.now, &scenario.policy);
     match broken(scenario, driver.span(), action) {
         Action::Done => Worker::Idle,
-        Action::Post(planned) => {
+        Action::Find(planned) => find(scenario, state, driver, &planned),
+        Action::Post { planned, .. } => {
             let message = post(scenario, state, driver.span(), &planned);
             Worker::Posting(driver, message)
         }
@@ -249,6 +263,25 @@ fn broken(scenario: &Scenario, span: &Span, action: Action) -> Action {
     }
 }
 
+/// The upstream says whether it has the usage of a planned interval. Anything may happen before the worker
+/// goes on.
+fn find(scenario: &Scenario, state: &State, mut driver: Arc<Driver>, planned: &Planned) -> Worker {
+    let message = Message::new(driver.span(), planned);
+    let is_fresh = state.fresh.iter().any(|usage| usage.repeats(&message));
+    let asked = Arc::make_mut(&mut driver);
+    if is_counted(state, &message) && !is_fresh {
+        asked.on_found(ACCEPTANCE);
+    } else {
+        let failure = Failure {
+            at: state.now,
+            is_post: false,
+            ..failure(scenario, state)
+        };
+        asked.on_not_there(state.now, failure);
+    }
+    Worker::Holding(driver)
+}
+
 /// Sends the usage of a planned interval on its way.
 fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) -> Arc<Message> {
     let mut message = Message::new(span, planned);
@@ -268,7 +301,7 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
     }
     state.history.resent_otherwise |= sent.iter().any(|sent| **sent != message);
     let message = Arc::new(message);
-    if !is_counted(state, &message) {
+    if scenario.forgets || !is_counted(state, &message) {
         state.in_flight.insert(Arc::clone(&message));
     }
     message
@@ -373,7 +406,9 @@ fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Chan
 fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Change) -> Option<Span> {
     let mut span = span.clone();
     let kept = table.find(&span.id)?;
-    if scenario.is_broken(Mutant::IgnoresVersion) {
+    let is_unnoted =
+        matches!(change, Change::NotThere { .. }) && scenario.is_broken(Mutant::NotThereUnnoted);
+    if scenario.is_broken(Mutant::IgnoresVersion) || is_unnoted {
         span.processing.version = kept.processing.version;
         if matches!(change, Change::Executed { .. }) {
             kept.processing.planned.as_ref()?;

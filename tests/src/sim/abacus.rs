@@ -207,15 +207,12 @@ impl Upstream for SimUpstream {
             // What refuses usages knows those that it has.
             PostOutcome::Accepted | PostOutcome::Sent | PostOutcome::Refused => {
                 let now = self.world.now();
-                match self.world.setup.memory {
-                    Some(memory) => {
-                        let lag = rng.between(0, memory.lag);
-                        self.world.abacus.find(sought.usage_guid, now.plus(-lag))
-                    }
-                    None => {
-                        let (location, guid) = (sought.location, sought.usage_guid);
-                        self.world.abacus.ask(location, guid, now)
-                    }
+                if let Some(memory) = self.world.setup.memory {
+                    let lag = rng.between(0, memory.lag);
+                    self.world.abacus.find(sought.usage_guid, now.plus(-lag))
+                } else {
+                    let (location, guid) = (sought.location, sought.usage_guid);
+                    self.world.abacus.ask(location, guid, now)
                 }
             }
             // An answer that is not clear.

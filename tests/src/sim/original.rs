@@ -33,6 +33,8 @@ impl World {
         }
         if let (Some((_, true)), Some(planned)) = (original.planned, &span.processing.planned)
             && !planned.interval.is_empty()
+            // The original posts to Abacus alone.
+            && self.setup.memory.is_none()
         {
             self.take(&Usage::new(&span, planned));
         }

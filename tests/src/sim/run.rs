@@ -290,7 +290,10 @@ impl Run {
     /// for.
     async fn await_resends(&self) {
         let step = self.world.setup.scale.tick.max(SKIP_DELAY);
-        for round in 0..60 {
+        // Where it is asked first, a resend waits until the post before has settled.
+        let memory = self.world.setup.memory.map(|memory| memory.told);
+        let waits = memory.map_or(0, |it| 12 * (2 * it.post_timeout + it.settles) / step);
+        for round in 0..60 + waits.unsigned_abs() {
             if self.world.resend_what_counts(round) {
                 return;
             }

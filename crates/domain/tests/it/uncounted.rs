@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sampler_domain::{
     Action, Change, Contract, Driver, Entry, Failure, Granularity, Interval, NotCounted, Resent,
-    Step, UNCOUNTED_MAX, next_step,
+    Step, Timestamp, UNCOUNTED_MAX, next_step,
 };
 use uuid::Uuid;
 

@@ -83,6 +83,7 @@ async fn counted(store: &MongoStore, entry: &Entry, as_of: Timestamp) -> (u64, u
     assert!(target.set("resource_instance_id", Id::from_store("a")));
     let all = WindowLength::All.windows(Timestamp::MIN, Timestamp::MAX, 1);
     let query = SumQuery {
+        states: SumQuery::BILLED.to_vec(),
         target,
         resources: None,
         length: WindowLength::All,

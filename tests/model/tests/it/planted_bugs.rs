@@ -187,3 +187,16 @@ fn a_resend_before_the_skip_is_noted_is_found() {
     let broken = Scenario::resend().broken(Mutant::ResendsBeforeTheNote);
     assert_breaks(broken, &[LEDGER]);
 }
+
+#[test]
+fn posting_without_asking_is_found() {
+    let broken = Scenario::forgets().broken(Mutant::PostsWithoutAsking);
+    assert_breaks(broken, &[COUNTED_ONCE]);
+}
+
+/// Two workers find that a usage is not there, and both post it.
+#[test]
+fn posting_what_is_not_there_without_a_note_is_found() {
+    let broken = Scenario::forgets().broken(Mutant::NotThereUnnoted);
+    assert_breaks(broken, &[COUNTED_ONCE]);
+}

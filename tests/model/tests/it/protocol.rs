@@ -64,3 +64,8 @@ fn what_was_given_up_is_sent_again() {
 fn what_abacus_sets_aside_is_sent_again() {
     assert_holds(Scenario::aside(), 120_000);
 }
+
+#[test]
+fn an_upstream_that_remembers_nothing() {
+    assert_holds(Scenario::forgets(), 10_000);
+}

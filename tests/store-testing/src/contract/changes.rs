@@ -95,6 +95,11 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
     match kind % 16 {
         9 => return resent(read, millis),
         5 | 13 => return set_aside(read, millis),
+        7 if read.processing.planned.is_some() => {
+            return Change::NotThere {
+                posts_end_by: due_at,
+            };
+        }
         _ => {}
     }
     match (&read.processing.planned, kind % 5) {

@@ -94,6 +94,7 @@ async fn said(store: &dyn Store, entry: &Entry, as_of: Timestamp) -> (Option<Ent
     let mut target = TargetFilter::default();
     assert!(target.set("resource_instance_id", id("a")));
     let query = SumQuery {
+        states: SumQuery::BILLED.to_vec(),
         target,
         resources: None,
         length: WindowLength::All,

@@ -9,13 +9,14 @@ use chrono::DateTime;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{CollectionOptions, ReadConcern};
 use mongodb::{Client, Collection, Database};
-use sampler_testkit::abacus::{Options as ClientOptions, StandInAbacus};
+use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
+use sampler_testkit::meter::{MeterOptions, StandInMeter};
 use sampler_testkit::mongod::{Options as SetOptions, ReplicaSet, find};
 use sampler_testkit::program::{Launch, RECEIVER, WORKER};
 use sampler_testkit::{Program, now_millis, target_dir};
 use sampler_verify::Target;
 
-use super::Arguments;
+use super::{Arguments, Upstream};
 
 /// The database on a server of our own.
 const DATABASE: &str = "sampler";
@@ -58,11 +59,31 @@ impl ExtendedLimits {
     }
 }
 
+/// What the stand-in for a metering system promises.
+const METER: MeterOptions = MeterOptions {
+    horizon: Duration::from_mins(5),
+    settles: Duration::from_secs(1),
+};
+
+/// The settings of a worker for the stand-in.
+fn upstream_settings(meter: &StandInMeter) -> Vec<(&'static str, String)> {
+    let seconds = |length: Duration| format!("{}s", length.as_secs());
+    vec![
+        ("SAMPLER_UPSTREAM", "cloudevents".to_owned()),
+        ("SAMPLER_UPSTREAM_URL", meter.post_url()),
+        ("SAMPLER_UPSTREAM_FIND_URL", meter.find_url()),
+        ("SAMPLER_UPSTREAM_HORIZON", seconds(METER.horizon)),
+        ("SAMPLER_UPSTREAM_SETTLES", seconds(METER.settles)),
+    ]
+}
+
 /// What is up.
 pub(super) struct System {
     /// Held for as long as everything is up.
     _lock: File,
     pub(super) abacus: StandInAbacus,
+    /// The upstream, where it is not Abacus.
+    meter: Option<StandInMeter>,
     pub(super) database: Database,
     pub(super) receiver: Program,
     workers: Vec<Program>,
@@ -78,7 +99,11 @@ impl System {
         let (server, uri) = database_server(&folder).await?;
         let database = open_database(&uri).await?;
         prepare_database(&database, server.is_some(), arguments.keep).await?;
-        let abacus = StandInAbacus::start(ClientOptions::default()).await?;
+        let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
+        let meter = match arguments.upstream {
+            Upstream::Abacus => None,
+            Upstream::Cloudevents => Some(StandInMeter::start(METER).await?),
+        };
         eprintln!("building the programs (the first time takes a few minutes)");
         let common = |name: &str, log: PathBuf, port: u16| {
             let mut launch = Launch::new(name)
@@ -89,8 +114,8 @@ impl System {
             launch = launch.env("PROVISIONING_URL", abacus.base_url());
             launch = launch.env("SAMPLER_DIMENSION", arguments.granularity.name());
             launch = launch.env("PROCESS_SCHEDULE_INTERVAL", "100");
-            let more = limits.environment();
-            more.into_iter()
+            let more = limits.environment().into_iter();
+            more.chain(meter.iter().flat_map(upstream_settings))
                 .fold(launch, |launch, (name, value)| launch.env(name, value))
         };
         let log = folder.join("receiver.log");
@@ -106,12 +131,21 @@ impl System {
         Ok(Self {
             _lock: lock,
             abacus,
+            meter,
             database,
             receiver,
             workers,
             uri,
             server,
         })
+    }
+
+    /// How many usages count upstream.
+    pub(super) fn counted(&self) -> u64 {
+        match &self.meter {
+            Some(meter) => meter.counted().len() as u64,
+            None => self.abacus.counted_count(),
+        }
     }
 
     /// Fails when a program has ended by itself.

@@ -80,7 +80,9 @@ impl Table {
     pub fn claim_resend(&mut self, key: &EntryKey, read: &Resend, due_at: Timestamp) -> bool {
         let kept = self.marked_entry(key, read.act);
         let mark = kept.and_then(|kept| kept.entry.resend.as_mut());
-        let Some(mark) = mark.filter(|mark| mark.due_at == read.due_at) else {
+        let Some(mark) =
+            mark.filter(|mark| mark.due_at == read.due_at && mark.acceptance.is_none())
+        else {
             return false;
         };
         mark.due_at = due_at;
