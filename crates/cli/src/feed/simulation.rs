@@ -1,6 +1,12 @@
 //! A foundation, its feed and a receiver in virtual time: 100,000 usage events with late inserts, clocks
 //! that differ, repeats, kills at every step and a reseed, against an oracle that only knows what was done.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "its numbers are small"
+)]
+
 mod receiver;
 
 use std::collections::{BTreeMap, HashSet};
@@ -161,7 +167,7 @@ impl Foundation {
         for row in self.rows.iter().filter(|row| row.seen_at <= now) {
             match &row.event.says {
                 Says::Runs { running: it, .. } => {
-                    _ = running.insert(it.guid.clone(), it.quantities)
+                    _ = running.insert(it.guid.clone(), it.quantities);
                 }
                 Says::Ended(key) => _ = running.remove(key),
                 Says::Nothing => {}
