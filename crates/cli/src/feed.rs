@@ -57,6 +57,7 @@ What the receiver refuses for good is appended to refused.ndjson beside the stat
 Exit codes: 0 stopped, or all events are kept, 1 with --once: some were refused, 2 the command line, the
 mapping or the state is wrong and nothing was sent, 3 one of the two APIs gives no answer, 4 the state or the
 output failed midway.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 struct CloudFoundryArguments {
     /// The client of the platform
     #[arg(

@@ -96,12 +96,15 @@ impl Feed {
     /// Runs until it has caught up, or for ever.
     pub(super) async fn run(&mut self) -> Result<(), Failure> {
         self.platform.check().await?;
-        // What an earlier command has sent without an answer.
-        self.settle().await?;
+        let mut has_worked = false;
         loop {
-            self.round().await?;
-            if self.how.is_once {
-                return Ok(());
+            match self.round().await {
+                Ok(()) if self.how.is_once => return Ok(()),
+                Ok(()) => has_worked = true,
+                Err(failure @ Failure::Unanswered(_)) if has_worked => {
+                    warn(&format!("{failure}; it is asked again"));
+                }
+                Err(failure) => return Err(failure),
             }
             self.platform.patience.be_endless();
             self.tell()?;
@@ -112,6 +115,8 @@ impl Feed {
     }
 
     async fn round(&mut self) -> Result<(), Failure> {
+        // What an earlier round, or an earlier command, has sent without an answer.
+        self.settle().await?;
         for record in self.how.records.clone() {
             self.read(record).await?;
         }

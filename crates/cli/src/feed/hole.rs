@@ -2,6 +2,7 @@
 //! of the receiver, and what cannot be known is said. Pure: no clock, no I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Write;
 
 use sampler_api::{Event, EventType, SnapshotReport};
 use sampler_verify::Target;
@@ -77,7 +78,7 @@ impl Hole<'_> {
             .collect();
         for (tracked, _) in expected.values() {
             if let Some(body) = bodies.get_mut(&tracked.target.resource_id) {
-                body.push_str(&format!("{}\n", instance(tracked)));
+                let _ = writeln!(body, "{}", instance(tracked));
             }
         }
         bodies
@@ -94,10 +95,10 @@ impl Hole<'_> {
         for answer in answers {
             self.ended(answer, &mut step);
             for found in &answer.instance_without_span {
-                step.events.extend(self.planned(&found.proposal, &expected));
+                step.events.extend(planned(&found.proposal, &expected));
             }
             for found in &answer.differs {
-                step.events.extend(self.planned(&found.proposal, &expected));
+                step.events.extend(planned(&found.proposal, &expected));
             }
         }
         // What continues under another resource stops first.
@@ -178,37 +179,33 @@ impl Hole<'_> {
             && (self.listed.organizations.contains(organization)
                 || known.any(|known| known == organization))
     }
+}
 
-    /// A start or an update of what runs.
-    fn planned(
-        &self,
-        proposal: &Event,
-        expected: &HashMap<&str, (Tracked, Millis)>,
-    ) -> Option<Planned> {
-        let (tracked, made) = expected.get(proposal.resource_instance_id.as_str())?;
-        let at = proposal.timestamp.as_millis();
-        let is_start = proposal.r#type == EventType::Start;
-        let unknown = is_start.then(|| Unknown {
-            target: tracked.target.clone(),
-            what: Bound::Start,
-            from: Some((*made).min(at)),
-            to: at,
-        });
-        let mut now = tracked.clone();
-        now.last = at;
-        Some(Planned {
-            body: body_of(proposal),
-            state: None,
-            outcome: if is_start {
-                Outcome::Started
-            } else {
-                Outcome::Updated
-            },
-            key: now.target.resource_instance_id.clone(),
-            fate: Fate::Started(now),
-            unknown,
-        })
-    }
+/// A start or an update of what runs.
+fn planned(proposal: &Event, expected: &HashMap<&str, (Tracked, Millis)>) -> Option<Planned> {
+    let (tracked, made) = expected.get(proposal.resource_instance_id.as_str())?;
+    let at = proposal.timestamp.as_millis();
+    let is_start = proposal.r#type == EventType::Start;
+    let unknown = is_start.then(|| Unknown {
+        target: tracked.target.clone(),
+        what: Bound::Start,
+        from: Some((*made).min(at)),
+        to: at,
+    });
+    let mut now = tracked.clone();
+    now.last = at;
+    Some(Planned {
+        body: body_of(proposal),
+        state: None,
+        outcome: if is_start {
+            Outcome::Started
+        } else {
+            Outcome::Updated
+        },
+        key: now.target.resource_instance_id.clone(),
+        fate: Fate::Started(now),
+        unknown,
+    })
 }
 
 fn is_same_plan(before: &Tracked, running: &Running) -> bool {

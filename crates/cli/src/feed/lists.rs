@@ -1,15 +1,16 @@
 //! The lists of the platform: usage events, and what runs now.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use sampler_verify::moment::{Millis, parse_moment};
 use serde_json::Value;
 
 use super::hole::Listed;
-use super::platform::Platform;
+use super::platform::{Answer, Platform};
 use super::rules::Mark;
 use super::usage_event::{Kind, Quantities, Record, Running, UsageEvent, old_enough};
 use crate::failure::Failure;
+use crate::output::printable;
 
 /// How many rows a page has: the most that the platform gives.
 const PER_PAGE: usize = 5_000;
@@ -94,18 +95,17 @@ impl Platform {
         }
     }
 
-    fn page(&self, record: Record, answer: super::platform::Answer) -> Result<Page, Failure> {
+    fn page(&self, record: Record, mut answer: Answer) -> Result<Page, Failure> {
         let path = path_of(record);
-        let rows = self.rows(path, &answer)?;
+        let rows = self.rows(path, &mut answer)?;
         let events: Result<Vec<UsageEvent>, String> = rows
             .iter()
             .map(|row| UsageEvent::read(record, row))
             .collect();
         let events = events.map_err(|why| self.fatal(&format!("GET {path}: {why}")).failure)?;
         let number = |pointer: &str| answer.document.pointer(pointer).and_then(Value::as_u64);
-        let next = answer.document.pointer("/pagination/next");
         Ok(Page {
-            is_last: events.is_empty() || next.is_none_or(Value::is_null),
+            is_last: events.is_empty() || is_last(&answer),
             total: number("/pagination/total_results").unwrap_or_default(),
             pages: number("/pagination/total_pages")
                 .and_then(|pages| usize::try_from(pages).ok())
@@ -115,12 +115,12 @@ impl Platform {
     }
 
     /// The rows of an answer, which is a list.
-    fn rows(&self, path: &str, answer: &super::platform::Answer) -> Result<Vec<Value>, Failure> {
-        let rows = answer.document.pointer("/resources");
-        match (answer.status, rows.and_then(Value::as_array)) {
-            (200, Some(rows)) => Ok(rows.clone()),
+    fn rows(&self, path: &str, answer: &mut Answer) -> Result<Vec<Value>, Failure> {
+        let rows = answer.document.pointer_mut("/resources").map(Value::take);
+        match (answer.status, rows) {
+            (200, Some(Value::Array(rows))) => Ok(rows),
             (status, _) => {
-                let said = crate::output::printable(answer.detail());
+                let said = printable(answer.detail());
                 let words = format!("GET {path} is answered {status}, not with a list: {said}");
                 Err(self.fatal(&words).failure)
             }
@@ -203,8 +203,8 @@ impl Platform {
                 let mut query = query.to_vec();
                 query.push(("per_page", PER_PAGE.to_string()));
                 query.push(("page", number.to_string()));
-                let answer = self.get(path, &query).await?;
-                for row in self.rows(path, &answer)? {
+                let mut answer = self.get(path, &query).await?;
+                for row in self.rows(path, &mut answer)? {
                     each(&row);
                 }
                 for key in ["service_plans", "service_offerings", "spaces"] {
@@ -213,8 +213,7 @@ impl Platform {
                         each(row);
                     }
                 }
-                let next = answer.document.pointer("/pagination/next");
-                if next.is_none_or(Value::is_null) {
+                if is_last(&answer) {
                     if number == 1 && pass == 0 {
                         return Ok(());
                     }
@@ -250,66 +249,70 @@ impl Platform {
                 "guid,relationships.organization".to_owned(),
             ),
         ];
-        // Instances, and what is included: plans, offerings and spaces.
-        let mut rows: BTreeMap<String, Value> = BTreeMap::new();
-        let mut instances = HashSet::new();
+        let (mut catalogue, mut instances) = (Catalogue::default(), HashMap::new());
         self.all("/v3/service_instances", &query, |row| {
-            if let Some(guid) = text(row, "/guid") {
-                if row.pointer("/relationships/service_plan").is_some() {
-                    instances.insert(guid.to_owned());
-                }
-                rows.insert(guid.to_owned(), row.clone());
+            let Some(guid) = text(row, "/guid") else {
+                return;
+            };
+            if row.pointer("/relationships/service_plan").is_some() {
+                instances.insert(guid.to_owned(), Instance::read(row));
+            } else {
+                catalogue.add(guid, row);
             }
         })
         .await?;
-        let mut listed = Listed {
-            organizations: spaces.values().cloned().collect(),
-            ..Listed::default()
-        };
-        for guid in instances {
-            match service(&guid, &rows, &spaces) {
+        let mut listed = Listed::default();
+        for (guid, instance) in instances {
+            let found = instance.and_then(|instance| catalogue.place(&guid, instance, &spaces));
+            match found {
                 Some(found) => listed.running.push(found),
                 None => _ = listed.unplaced.insert(guid),
             }
         }
+        listed.organizations.extend(spaces.into_values());
         Ok(listed)
     }
 
     async fn apps(&self) -> Result<Listed, Failure> {
-        let mut listed = Listed::default();
-        let mut processes: HashMap<String, Value> = HashMap::new();
-        self.all("/v3/processes", &[], |row| add(&mut processes, row))
-            .await?;
-        let mut tasks: HashMap<String, Value> = HashMap::new();
+        let mut parts: HashMap<String, Option<Part>> = HashMap::new();
+        self.all("/v3/processes", &[], |row| {
+            let guid = text(row, "/guid").unwrap_or_default().to_owned();
+            parts.insert(guid, Part::of_process(row));
+        })
+        .await?;
         let running = [("states", "RUNNING".to_owned())];
-        self.all("/v3/tasks", &running, |row| add(&mut tasks, row))
-            .await?;
-        let mut apps: HashMap<String, Value> = HashMap::new();
-        self.all("/v3/apps", &[], |row| add(&mut apps, row)).await?;
+        self.all("/v3/tasks", &running, |row| {
+            let guid = text(row, "/guid").unwrap_or_default().to_owned();
+            parts.insert(guid, Part::of_task(row));
+        })
+        .await?;
+        let mut apps: HashMap<String, App> = HashMap::new();
+        self.all("/v3/apps", &[], |row| {
+            let space = text(row, "/relationships/space/data/guid");
+            if let (Some(guid), Some(space)) = (text(row, "/guid"), space) {
+                let is_started = text(row, "/state") == Some("STARTED");
+                let space = space.to_owned();
+                apps.insert(guid.to_owned(), App { is_started, space });
+            }
+        })
+        .await?;
         let spaces = self.spaces().await?;
-        listed.organizations.extend(spaces.values().cloned());
-        let is_task = [(false, &processes), (true, &tasks)];
-        let rows = is_task.iter().flat_map(|(is_task, rows)| {
-            let rows = rows.iter();
-            rows.map(move |(guid, row)| (*is_task, guid, row))
-        });
-        for (is_task, guid, row) in rows {
-            let app = text(row, "/relationships/app/data/guid");
-            let found = app.and_then(|guid| Some((guid, apps.get(guid)?)));
-            let is_started =
-                found.is_none_or(|(_, app)| is_task || text(app, "/state") == Some("STARTED"));
-            if !is_started {
+        let mut listed = Listed::default();
+        for (guid, part) in parts {
+            let app = part.as_ref().and_then(|part| apps.get(&part.app));
+            let is_process = part.as_ref().is_some_and(|part| part.kind != Kind::Task);
+            if is_process && app.is_some_and(|app| !app.is_started) {
                 continue;
             }
-            let placed = found.and_then(|(app_guid, app)| {
-                let place = Place::of(app, &spaces)?;
-                of_app(is_task, guid, row, app_guid, place)
-            });
-            match placed {
+            let found = part
+                .zip(app)
+                .and_then(|(part, app)| part.place(&guid, app, &spaces));
+            match found {
                 Some(found) => listed.running.push(found),
-                None => _ = listed.unplaced.insert(guid.clone()),
+                None => _ = listed.unplaced.insert(guid),
             }
         }
+        listed.organizations.extend(spaces.into_values());
         Ok(listed)
     }
 
@@ -353,86 +356,127 @@ impl Platform {
     }
 }
 
-fn add(rows: &mut HashMap<String, Value>, row: &Value) {
-    if let Some(guid) = text(row, "/guid") {
-        rows.insert(guid.to_owned(), row.clone());
-    }
-}
-
-/// Where an app is.
-struct Place {
-    space_id: String,
-    organization_id: String,
-}
-
-impl Place {
-    fn of(row: &Value, spaces: &HashMap<String, String>) -> Option<Self> {
-        let space = text(row, "/relationships/space/data/guid")?;
-        Some(Self {
-            space_id: space.to_owned(),
-            organization_id: spaces.get(space)?.clone(),
-        })
-    }
+fn is_last(answer: &Answer) -> bool {
+    let next = answer.document.pointer("/pagination/next");
+    next.is_none_or(Value::is_null)
 }
 
 fn made(row: &Value) -> Option<Millis> {
     parse_moment(text(row, "/created_at")?).ok()
 }
 
-fn service(
-    guid: &str,
-    rows: &BTreeMap<String, Value>,
-    spaces: &HashMap<String, String>,
-) -> Option<(Running, Millis)> {
-    let row = rows.get(guid)?;
-    let plan_guid = text(row, "/relationships/service_plan/data/guid")?;
-    let plan = rows.get(plan_guid)?;
-    let offering = text(plan, "/relationships/service_offering/data/guid")?;
-    let offering = rows.get(offering)?;
-    let space_id = text(row, "/relationships/space/data/guid")?;
-    let organization_id = rows
-        .get(space_id)
-        .and_then(|space| text(space, "/relationships/organization/data/guid"))
-        .or_else(|| spaces.get(space_id).map(String::as_str))?;
-    let running = Running {
-        kind: Kind::Service {
-            offering: text(offering, "/name")?.to_owned(),
-            plan: text(plan, "/name")?.to_owned(),
-            plan_guid: plan_guid.to_owned(),
-        },
-        guid: guid.to_owned(),
-        organization_id: organization_id.to_owned(),
-        space_id: space_id.to_owned(),
-        consumer_id: format!("service:{guid}"),
-        quantities: Quantities::SERVICE,
-    };
-    Some((running, made(row)?))
+/// A service instance of a list.
+struct Instance {
+    plan: String,
+    space: String,
+    made: Millis,
 }
 
-fn of_app(
-    is_task: bool,
-    guid: &str,
-    row: &Value,
-    app: &str,
-    place: Place,
-) -> Option<(Running, Millis)> {
-    let memory = row.pointer("/memory_in_mb")?.as_i64()?;
-    let (kind, instances) = if is_task {
-        (Kind::Task, 1)
-    } else {
+impl Instance {
+    fn read(row: &Value) -> Option<Self> {
+        Some(Self {
+            plan: text(row, "/relationships/service_plan/data/guid")?.to_owned(),
+            space: text(row, "/relationships/space/data/guid")?.to_owned(),
+            made: made(row)?,
+        })
+    }
+}
+
+/// The plans and offerings that come along with instances, by GUID.
+#[derive(Default)]
+struct Catalogue {
+    /// With the offering of each.
+    plans: HashMap<String, (String, String)>,
+    offerings: HashMap<String, String>,
+}
+
+impl Catalogue {
+    fn add(&mut self, guid: &str, row: &Value) {
+        let Some(name) = text(row, "/name").map(str::to_owned) else {
+            return;
+        };
+        let offering = text(row, "/relationships/service_offering/data/guid");
+        match offering {
+            Some(offering) => {
+                let plan = (offering.to_owned(), name);
+                self.plans.insert(guid.to_owned(), plan);
+            }
+            None => _ = self.offerings.insert(guid.to_owned(), name),
+        }
+    }
+
+    fn place(
+        &self,
+        guid: &str,
+        instance: Instance,
+        spaces: &HashMap<String, String>,
+    ) -> Option<(Running, Millis)> {
+        let (offering, plan) = self.plans.get(&instance.plan)?;
+        let running = Running {
+            kind: Kind::Service {
+                offering: self.offerings.get(offering)?.clone(),
+                plan: plan.clone(),
+                plan_guid: instance.plan,
+            },
+            guid: guid.to_owned(),
+            organization_id: spaces.get(&instance.space)?.clone(),
+            space_id: instance.space,
+            consumer_id: format!("service:{guid}"),
+            quantities: Quantities::SERVICE,
+        };
+        Some((running, instance.made))
+    }
+}
+
+/// An app of a list.
+struct App {
+    is_started: bool,
+    space: String,
+}
+
+/// A process or a task of a list.
+struct Part {
+    app: String,
+    kind: Kind,
+    quantities: Quantities,
+    made: Millis,
+}
+
+impl Part {
+    fn of_process(row: &Value) -> Option<Self> {
         let r#type = text(row, "/type").map(str::to_owned);
-        (
-            Kind::Process { r#type },
-            row.pointer("/instances")?.as_i64()?,
-        )
-    };
-    let running = Running {
-        kind,
-        guid: guid.to_owned(),
-        organization_id: place.organization_id,
-        space_id: place.space_id,
-        consumer_id: format!("app:{app}"),
-        quantities: Quantities::of(memory, instances),
-    };
-    Some((running, made(row)?))
+        let instances = row.pointer("/instances")?.as_i64()?;
+        Self::read(row, Kind::Process { r#type }, instances)
+    }
+
+    fn of_task(row: &Value) -> Option<Self> {
+        Self::read(row, Kind::Task, 1)
+    }
+
+    fn read(row: &Value, kind: Kind, instances: i64) -> Option<Self> {
+        let memory = row.pointer("/memory_in_mb")?.as_i64()?;
+        Some(Self {
+            app: text(row, "/relationships/app/data/guid")?.to_owned(),
+            kind,
+            quantities: Quantities::of(memory, instances),
+            made: made(row)?,
+        })
+    }
+
+    fn place(
+        self,
+        guid: &str,
+        app: &App,
+        spaces: &HashMap<String, String>,
+    ) -> Option<(Running, Millis)> {
+        let running = Running {
+            consumer_id: format!("app:{}", self.app),
+            kind: self.kind,
+            guid: guid.to_owned(),
+            organization_id: spaces.get(&app.space)?.clone(),
+            space_id: app.space.clone(),
+            quantities: self.quantities,
+        };
+        Some((running, self.made))
+    }
 }

@@ -258,7 +258,6 @@ impl<'a> Batch<'a> {
 /// The event for the receiver that follows from a usage event, if one does.
 fn translate(event: &UsageEvent, before: Option<&Fate>, mapping: &Mapping) -> Option<Planned> {
     let (outcome, body, fate, unknown, key) = match (&event.says, before) {
-        (Says::Nothing, _) => return None,
         (Says::Runs { running, .. }, Some(Fate::Started(tracked))) => {
             let now = changed(running, tracked, event.at, mapping)?;
             let body = update(&event.id(), tracked, &now);
@@ -288,8 +287,8 @@ fn translate(event: &UsageEvent, before: Option<&Fate>, mapping: &Mapping) -> Op
             let body = stop(&event.id(), tracked, at);
             (Outcome::Stopped, body, Fate::Ended(at), None, key)
         }
-        // Of what was never started, or has ended.
-        (Says::Ended(_), None | Some(Fate::Ended(_))) => return None,
+        // The last is of what was never started, or has ended.
+        (Says::Nothing, _) | (Says::Ended(_), None | Some(Fate::Ended(_))) => return None,
     };
     Some(Planned {
         body,

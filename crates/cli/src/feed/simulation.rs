@@ -1,12 +1,18 @@
 //! A foundation, its feed and a receiver in virtual time: 100,000 usage events with late inserts, clocks
 //! that differ, repeats, kills at every step and a reseed, against an oracle that only knows what was done.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "its numbers are small"
+)]
+
+mod receiver;
+
+use std::collections::{BTreeMap, HashSet};
 
 use sampler_api::SnapshotReport;
-use sampler_verify::Target;
 use sampler_verify::moment::Millis;
-use serde_json::{Value, json};
 use url::Url;
 
 use super::hole::{Hole, Listed};
@@ -14,6 +20,7 @@ use super::mapping::Mapping;
 use super::rules::{Batch, Bound, Fate, Mark, Refused, Step};
 use super::store::Store;
 use super::usage_event::{Kind, Quantities, Record, Running, Says, UsageEvent, old_enough};
+use receiver::Receiver;
 
 const EVENTS: usize = 100_000;
 const PROCESSES: u64 = 400;
@@ -146,9 +153,11 @@ impl Foundation {
     }
 
     fn position(&self, mark: &Mark) -> Option<usize> {
-        let is_it =
-            |event: &UsageEvent| event.guid == mark.guid && event.created_at == mark.created_at;
-        self.rows.iter().rposition(|row| is_it(&row.event))
+        let mut marks = self
+            .rows
+            .iter()
+            .map(|row| (&row.event.guid, &row.event.created_at));
+        marks.rposition(|found| found == (&mark.guid, &mark.created_at))
     }
 
     /// What is listed: a change that is not committed is in no list. Every process has a row, because
@@ -158,7 +167,7 @@ impl Foundation {
         for row in self.rows.iter().filter(|row| row.seen_at <= now) {
             match &row.event.says {
                 Says::Runs { running: it, .. } => {
-                    _ = running.insert(it.guid.clone(), it.quantities)
+                    _ = running.insert(it.guid.clone(), it.quantities);
                 }
                 Says::Ended(key) => _ = running.remove(key),
                 Says::Nothing => {}
@@ -177,114 +186,6 @@ impl Foundation {
         let seen = rows.filter(|row| row.seen_at <= now);
         Some(seen.map(|row| row.event.clone()).collect())
     }
-}
-
-/// A span: since when, how much, and until when.
-type Span = (Millis, Value, Option<Millis>);
-
-/// A receiver: it knows repeats, and refuses what does not fit.
-#[derive(Default)]
-struct Receiver {
-    ids: HashMap<String, Value>,
-    spans: BTreeMap<String, Vec<Span>>,
-    refused: u64,
-}
-
-impl Receiver {
-    fn take(&mut self, event: &Value) -> bool {
-        let id = event["id"].as_str().unwrap_or_default();
-        if let Some(before) = self.ids.get(id) {
-            assert_eq!(before, event, "an id says one thing");
-            return true;
-        }
-        let key = event["resource_instance_id"].as_str().unwrap_or_default();
-        let at = event["timestamp"].as_i64().unwrap_or_default();
-        let spans = self.spans.entry(key.to_owned()).or_default();
-        let is_open = spans.last().is_some_and(|span| span.2.is_none());
-        let starts = event["type"] != "stop";
-        let stops = event["type"] != "start";
-        let last = spans.last().map_or(at, |span| span.2.unwrap_or(span.0));
-        if is_open != stops || at < last {
-            self.refused += 1;
-            return false;
-        }
-        if let (true, Some(span)) = (stops, spans.last_mut()) {
-            span.2 = Some(at);
-        }
-        if starts {
-            spans.push((at, event["measured_usage"].clone(), None));
-        }
-        self.ids.insert(id.to_owned(), event.clone());
-        true
-    }
-
-    fn compare(&self, body: &str) -> SnapshotReport {
-        let mut lines = body
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let head = lines.next().unwrap();
-        let instances: BTreeMap<String, Value> = lines
-            .map(|line| {
-                (
-                    line["resource_instance_id"].as_str().unwrap().to_owned(),
-                    line,
-                )
-            })
-            .collect();
-        let at = head["at"].as_i64().unwrap();
-        let (mut ended, mut missing, mut differs) = (Vec::new(), Vec::new(), Vec::new());
-        let proposal = |kind: &str, key: &str, measures: Option<&Value>| {
-            let mut event = target(key);
-            event["type"] = json!(kind);
-            event["id"] = json!(format!("snapshot-{kind}-{key}-{at}"));
-            event["timestamp"] = json!(at);
-            if let Some(measures) = measures {
-                event["measured_usage"] = measures.clone();
-            }
-            event
-        };
-        for (key, spans) in &self.spans {
-            let Some(span) = spans.last().filter(|span| span.2.is_none()) else {
-                continue;
-            };
-            match instances.get(key) {
-                None => ended.push(json!({
-                    "span": "1", "target": target(key), "start": span.0,
-                    "proposal": proposal("stop", key, None),
-                })),
-                Some(instance) if instance["measured_usage"] != span.1 => {
-                    let measures = &instance["measured_usage"];
-                    let said = json!({});
-                    differs.push(json!({
-                        "span": "1", "expected": said, "kept": said,
-                        "proposal": proposal("update", key, Some(measures)),
-                    }));
-                }
-                Some(_) => {}
-            }
-        }
-        for (key, instance) in &instances {
-            let spans = self.spans.get(key).and_then(|spans| spans.last());
-            if spans.is_none_or(|span| span.2.is_some()) {
-                let measures = &instance["measured_usage"];
-                missing.push(json!({
-                    "target": target(key), "proposal": proposal("start", key, Some(measures)),
-                }));
-            }
-        }
-        serde_json::from_value(json!({
-            "at": at, "checked": instances.len(), "open_without_instance": ended,
-            "instance_without_span": missing, "differs": differs,
-        }))
-        .unwrap()
-    }
-}
-
-fn target(key: &str) -> Value {
-    json!({
-        "organization_id": "o", "space_id": "s", "consumer_id": format!("app:{key}"),
-        "resource_id": "linux-container", "plan_id": "basic", "resource_instance_id": key,
-    })
 }
 
 /// The feed, with its real state on the disk.
@@ -328,10 +229,10 @@ impl Feed {
             let Some(step) = self.store.pending().cloned() else {
                 return;
             };
-            let until = match numbers.is_one_of(20) {
-                true => numbers.below(step.events.len() as u64 + 1) as usize,
-                false => step.events.len(),
-            };
+            let mut until = step.events.len();
+            if numbers.is_one_of(20) {
+                until = numbers.below(until as u64 + 1) as usize;
+            }
             let is_killed = numbers.is_one_of(20);
             let mut refused = Vec::new();
             for (index, event) in step.events[..until].iter().enumerate() {
@@ -501,11 +402,5 @@ fn a_hundred_thousand_events_are_billed_as_they_happened() {
     for (key, _) in &feed.unknown {
         assert!(lost.contains(key), "{key} is recorded");
     }
-    let names: Vec<Target> = feed
-        .store
-        .state
-        .tracked()
-        .map(|(_, it)| it.target.clone())
-        .collect();
-    assert_eq!(names.len(), world.runs.len());
+    assert_eq!(feed.store.state.tracked().count(), world.runs.len());
 }
