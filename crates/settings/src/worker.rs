@@ -8,8 +8,8 @@ use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSet
 use url::Url;
 
 use crate::{
-    DAY, DatabaseSettings, DistressSettings, HOUR, LedgerRetention, MonthSettings, SECOND, SamplingSettings,
-    SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, millis,
+    DAY, DatabaseSettings, DistressSettings, HOUR, LedgerRetention, MonthSettings, SECOND,
+    SamplingSettings, SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, millis,
 };
 
 /// The longest post that has ended when its usage can be skipped. It was begun by a read of the span

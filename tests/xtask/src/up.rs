@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "AGO", num_args = 0..=1, default_missing_value = "1h")]
     shift: Option<String>,
     /// The unit of time that no usage crosses a boundary of.
-    #[arg(long, default_value = "day", value_enum)]
+    #[arg(long, default_value = "hour", value_enum)]
     granularity: Granularity,
     /// Goes on with the data of an earlier run.
     #[arg(long)]
@@ -103,9 +103,6 @@ fn read_events(arguments: &Arguments, now: i64) -> Result<Option<Events>> {
 
 /// Replays, shows the table, and then stays unless it is not to.
 async fn show(arguments: &Arguments, system: &System, events: Option<Events>) -> Result<()> {
-    if !arguments.once {
-        println!("console   {}/console\n", system.receiver.base_url());
-    }
     let mut again = None;
     if let Some(events) = events {
         let cli = Cli::new(&system.receiver.base_url(), &events).await?;
@@ -126,16 +123,15 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
         return Ok(());
     }
     let is_fresh = !arguments.keep && arguments.replay.is_none();
-    if is_fresh {
-        showcase::begin(system, arguments.granularity).await?;
-    }
-    println!("{}", system.addresses(again.as_deref()));
+    let late = if is_fresh {
+        Some(showcase::begin(system, arguments.granularity).await?.late)
+    } else {
+        None
+    };
     if is_fresh {
         showcase::fall_behind(system).await?;
-        println!(
-            "\nSpans that are behind were sent just now: the console shows how the backlog drains."
-        );
     }
+    println!("{}", system.addresses(again.as_deref(), late.as_deref()));
     // Until Ctrl-C, which the caller waits for.
     std::future::pending().await
 }

@@ -45,8 +45,8 @@ use header_timer::HeaderTimer;
 use wire::{Wire, WireLimits};
 
 pub use measure::HttpMetrics;
-pub use router::{answer, with_fallbacks};
-pub(crate) use router::{method_not_allowed, not_found};
+pub(crate) use router::method_not_allowed;
+pub use router::{answer, not_found, with_fallbacks};
 pub use tls::{FileError, Tls, TlsError, TlsFiles};
 pub(crate) use trace::REQUEST_SPAN;
 
