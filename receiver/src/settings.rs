@@ -123,7 +123,11 @@ fn note(
     if provisioning.url.is_some() {
         common.security.note_client(reader);
     }
-    let shown = if console.enabled { "at /console" } else { "off" };
+    let shown = if console.enabled {
+        "at /console"
+    } else {
+        "off"
+    };
     reader.note("console", shown);
     let granularity = match sampling.dimension {
         Some(_) => {

@@ -36,6 +36,69 @@ async fn secrets_are_never_printed() {
         assert!(text.contains("<hidden>"));
         let checked = run(program, &["--check-config"], &environment).await;
         assert!(checked.status.success());
+        let text = String::from_utf8(checked.stdout).unwrap();
+        assert!(!text.contains("hush"), "{text}");
+        let database = "database      localhost, database db, collection spans (the environment \
+                        variable DB_URI)";
+        assert!(collapsed(&text).contains(&collapsed(database)), "{text}");
+    }
+}
+
+/// A text with single spaces.
+fn collapsed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Nothing is set, and both would start: so they say what they would do without.
+#[tokio::test]
+async fn a_check_says_what_will_be_used_and_what_is_missing() {
+    let checked = run("sampler-receiver", &["--check-config"], &[]).await;
+    let receiver = collapsed(&String::from_utf8(checked.stdout).unwrap());
+    let collector = [("COLLECTOR_URL", "http://abacus.example/")];
+    let checked = run("sampler-worker", &["--check-config"], &collector).await;
+    let worker = collapsed(&String::from_utf8(checked.stdout).unwrap());
+    let database = "database localhost:27017, database sampler, collection spans (the default)";
+    for (text, lines) in [
+        (
+            &receiver,
+            [
+                "sampler-receiver: the settings are fine listens on 0.0.0.0, port 7070 (the default)",
+                database,
+                "callers no tokens: everybody who reaches it may send events; SECURED is false",
+                "mappings are answered 502: PROVISIONING_URL is not set",
+                "granularity not known, so no dry runs: SAMPLER_DIMENSION is not set",
+            ],
+        ),
+        (
+            &worker,
+            [
+                "sampler-worker: the settings are fine listens on 0.0.0.0, port 7071 (the default)",
+                database,
+                "collector http://abacus.example/ calls no tokens: SECURED is false",
+                "granularity day (the default) month closes 10m into the next one (the default)",
+                "confirmation Abacus is not asked whether accepted usages count",
+            ],
+        ),
+    ] {
+        for line in lines {
+            assert!(text.contains(line), "{line}\nis not in\n{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_setting_is_told_which_one_was_meant() {
+    for (name, meant) in [
+        ("SAMPLER_DIMENSON", "SAMPLER_DIMENSION"),
+        ("SAMPLER_LEDGER_RETENTION_HOURS", "SAMPLER_LEDGER_RETENTION"),
+        ("SAMPLER_DB_URI", "DB_URI"),
+    ] {
+        let environment = [("COLLECTOR_URL", "http://localhost:1"), (name, "1")];
+        let refused = run("sampler-worker", &["--check-config"], &environment).await;
+        assert_eq!(refused.status.code(), Some(64), "{name}");
+        let text = String::from_utf8(refused.stderr).unwrap();
+        let expected = format!("{name} is an unknown setting; did you mean {meant}?");
+        assert!(text.contains(&expected), "{text}");
     }
 }
 

@@ -35,6 +35,14 @@ impl Progress {
         Self { bar, begun: None }
     }
 
+    /// Nothing is drawn.
+    pub(crate) fn hidden() -> Self {
+        Self {
+            bar: ProgressBar::hidden(),
+            begun: None,
+        }
+    }
+
     /// Shows `at` of the total, and how many `things` that is, as in `1,203 events`; `more` stands behind.
     pub(crate) fn show(&mut self, at: u64, count: u64, things: &str, more: &str) {
         let Some((begun, before)) = self.begun else {

@@ -25,9 +25,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use http::HeaderMap;
+use http::header::VARY;
 use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
+use sampler_service::http::not_found;
+use sampler_service::problem::help::prefers_page;
 use sampler_service::security::Authenticator;
 
 use api::Api;
@@ -91,7 +96,7 @@ impl Console {
         }
     }
 
-    /// The routes of the console, all below [`PATH`].
+    /// The routes of the console, all below [`PATH`], and the way to it from the root.
     pub fn routes(self) -> Router {
         let console = Arc::new(self);
         let pages = Router::new()
@@ -130,6 +135,7 @@ impl Console {
             ));
         // Without a session: it begins and ends here.
         let around = Router::new()
+            .route("/", get(root))
             .route("/console/sign-in", get(sign_in::begin))
             .route("/console/callback", get(sign_in::complete))
             .route("/console/signed-out", get(sign_in::ended))
@@ -144,4 +150,14 @@ impl Console {
     fn is_open(&self) -> bool {
         self.sign_in.is_none()
     }
+}
+
+/// Leads a browser to the console. For others there is nothing at the root.
+async fn root(headers: HeaderMap) -> Response {
+    let answer = if prefers_page(&headers) {
+        Redirect::to(PATH).into_response()
+    } else {
+        not_found().await.into_response()
+    };
+    ([(VARY, "accept")], answer).into_response()
 }

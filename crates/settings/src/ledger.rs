@@ -96,10 +96,20 @@ mod tests {
     #[test]
     fn what_is_not_meant_is_refused() {
         for text in [
-            "30d", "hours=30d", "hour=", "hour=30d,", "hour=59m", "hour=3661d", "hour=1d,hour=2d",
+            "30d",
+            "hours=30d",
+            "hour=",
+            "hour=30d,",
+            "hour=59m",
+            "hour=3661d",
+            "hour=1d,hour=2d",
             "hour=30d day=1d",
         ] {
-            assert_eq!(LedgerRetention::parse(text), Err(EXPECTED.to_owned()), "{text}");
+            assert_eq!(
+                LedgerRetention::parse(text),
+                Err(EXPECTED.to_owned()),
+                "{text}"
+            );
         }
     }
 }

@@ -9,6 +9,7 @@ use sampler_testkit::workspace_dir;
 
 use crate::audit::{self, Unreachable};
 use crate::docs;
+use crate::kubernetes;
 use crate::shell::{cargo, run, run_named};
 use crate::tools::CHECKING;
 
@@ -33,6 +34,7 @@ pub(crate) async fn ci() -> Result<()> {
     run(&mut cargo(&clippy))?;
     audit::run_audit(Unreachable::Passes)?;
     docs::run(true)?;
+    kubernetes::check()?;
     test(&[]).await
 }
 

@@ -9,6 +9,8 @@ use sampler_testkit::program::{CLI, RECEIVER, WORKER, build};
 use sampler_testkit::workspace_dir;
 use similar::TextDiff;
 
+use crate::kubernetes;
+
 /// Documents: the path of each, and the program and arguments whose output it is.
 const GENERATED: [(&str, &str, &str); 7] = [
     ("docs/settings-receiver.md", RECEIVER, "--help-settings"),
@@ -40,7 +42,8 @@ pub(crate) fn run(check: bool) -> Result<()> {
         "docs/metrics.md".to_owned(),
         Ok(sampler_metrics::document()),
     );
-    for (document, text) in of_programs.chain(of_cli).chain([metrics]) {
+    let rules = (kubernetes::RULES.to_owned(), kubernetes::rules());
+    for (document, text) in of_programs.chain(of_cli).chain([metrics, rules]) {
         let text = text.with_context(|| format!("making {document}"))?;
         let path = workspace_dir().join(&document);
         if !check {
@@ -247,5 +250,19 @@ mod tests {
             }
         }
         message.map(|message| Event { code, message })
+    }
+
+    #[test]
+    fn each_setting_has_advice() {
+        let advice = include_str!("../../../docs/settings.md");
+        let tables = [
+            include_str!("../../../docs/settings-receiver.md"),
+            include_str!("../../../docs/settings-worker.md"),
+        ];
+        let rows = tables.iter().flat_map(|table| table.lines().skip(2));
+        for row in rows {
+            let name = row.split('`').nth(1).unwrap();
+            assert!(advice.contains(&format!("`{name}`")), "{name}");
+        }
     }
 }

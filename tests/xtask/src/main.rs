@@ -5,7 +5,10 @@ mod bench;
 mod chaos;
 mod checks;
 mod docs;
+mod images;
+mod kubernetes;
 mod package;
+mod release;
 mod shell;
 mod tools;
 mod up;
@@ -64,6 +67,10 @@ enum Command {
         #[arg(long)]
         unchecked: bool,
     },
+    /// Makes what is published of a version: programs, manual, completions, bills of materials, checksums.
+    Release(release::Arguments),
+    /// Builds the container images with buildah, starts all services from them and replays the example.
+    Images,
     /// Writes the documents that are made from the programs.
     Docs {
         /// Changes nothing, and fails where a document is not up to date.
@@ -84,6 +91,8 @@ async fn main() -> ExitCode {
         Command::Pictures => up::pictures::run().await,
         Command::Audit => audit::run_audit(Unreachable::Passes),
         Command::Package { unchecked } => package::run(unchecked),
+        Command::Release(arguments) => release::run(&arguments),
+        Command::Images => images::run().await,
         Command::Docs { check } => docs::run(check),
     };
     match result {

@@ -30,6 +30,12 @@ pub(crate) const LINKING: Tools = Tools {
     requirements: include_str!("tools/linking.txt"),
 };
 
+/// `kubernetes-validate`, with the schemas of Kubernetes.
+pub(crate) const KUBERNETES: Tools = Tools {
+    name: "kubernetes",
+    requirements: include_str!("tools/kubernetes.txt"),
+};
+
 impl Tools {
     /// The folder of the tools, which are fetched once for each list of them.
     pub(crate) fn folder(&self) -> Result<PathBuf> {
@@ -87,6 +93,7 @@ mod tests {
         for (list, count) in [
             (CHECKING.requirements, 2),
             (LINKING.requirements, 2),
+            (KUBERNETES.requirements, 10),
             (mongod, 1),
         ] {
             let requirements = requirements(list);

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "once")]
     feed: bool,
     /// The unit of time that no usage crosses a boundary of.
-    #[arg(long, default_value = "day", value_enum)]
+    #[arg(long, default_value = "hour", value_enum)]
     granularity: Granularity,
     /// What takes the usages: a stand-in for Abacus, or one for a metering system that takes CloudEvents,
     /// recognises repeats for a while, forgets, and answers finds.
@@ -117,9 +117,6 @@ fn read_events(arguments: &Arguments, now: i64) -> Result<Option<Events>> {
 
 /// Replays, shows the table, and then stays unless it is not to.
 async fn show(arguments: &Arguments, system: &System, events: Option<Events>) -> Result<()> {
-    if !arguments.once {
-        println!("console   {}/console\n", system.receiver.base_url());
-    }
     let mut again = None;
     if let Some(events) = events {
         let cli = Cli::new(&system.receiver.base_url(), &events).await?;
@@ -142,19 +139,19 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
     // What is shown goes wrong in the stand-in for Abacus.
     let is_fresh =
         !arguments.keep && arguments.replay.is_none() && arguments.upstream == Upstream::Abacus;
-    if is_fresh {
-        showcase::begin(system, arguments.granularity).await?;
-    }
-    println!("{}", system.addresses(again.as_deref()));
+    let late = if is_fresh {
+        Some(showcase::begin(system, arguments.granularity).await?.late)
+    } else {
+        None
+    };
     if arguments.feed {
+        println!("{}", system.addresses(again.as_deref(), late.as_deref()));
         return feed::run(&system.receiver.base_url()).await;
     }
     if is_fresh {
         showcase::fall_behind(system).await?;
-        println!(
-            "\nSpans that are behind were sent just now: the console shows how the backlog drains."
-        );
     }
+    println!("{}", system.addresses(again.as_deref(), late.as_deref()));
     // Until Ctrl-C, which the caller waits for.
     std::future::pending().await
 }

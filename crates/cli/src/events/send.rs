@@ -87,7 +87,7 @@ impl<'a> Sender<'a> {
     /// Without a line on a terminal.
     pub(crate) fn quiet(self) -> Self {
         Self {
-            is_shown: false,
+            progress: Progress::hidden(),
             ..self
         }
     }

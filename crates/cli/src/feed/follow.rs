@@ -379,7 +379,7 @@ impl Feed {
             .collect();
         let mut wait = Wait::begin();
         let report = loop {
-            let mut sender = Sender::unjournaled(&self.api, BATCH).quiet();
+            let mut sender = Sender::unjournaled(&self.api, BATCH, events.len() as u64).quiet();
             let failure = match sender.send_events(events.iter().cloned()).await {
                 Ok(()) => break sender.finish()?,
                 Err(failure) => failure,

@@ -288,3 +288,29 @@ async fn control_is_confirmed_in_numbers_and_then_set() {
         (303, "/console/control")
     );
 }
+
+#[tokio::test]
+async fn the_root_leads_a_browser_to_the_console() {
+    let console = Ledger::default().console();
+    let asked = |accept: &str| {
+        let request = Request::get("/").header("host", "127.0.0.1:7070");
+        request
+            .header("accept", accept)
+            .body(Body::empty())
+            .unwrap()
+    };
+    let led = console
+        .send(asked("text/html,application/xhtml+xml,*/*;q=0.8"))
+        .await;
+    assert_eq!((led.status, led.header("location")), (303, "/console"));
+    assert_eq!(led.header("vary"), "accept");
+    for accept in ["*/*", "application/json"] {
+        let nothing = console.send(asked(accept)).await;
+        assert_eq!(nothing.status, 404, "{accept}");
+        assert!(
+            nothing.text.contains("urn:sampler:problem:not-found"),
+            "{}",
+            nothing.text
+        );
+    }
+}

@@ -47,8 +47,8 @@ use linger::linger;
 use wire::{Wire, WireLimits};
 
 pub use measure::HttpMetrics;
-pub use router::{answer, with_fallbacks};
-pub(crate) use router::{method_not_allowed, not_found};
+pub(crate) use router::method_not_allowed;
+pub use router::{answer, not_found, with_fallbacks};
 pub use tls::{FileError, Tls, TlsError, TlsFiles};
 pub(crate) use trace::REQUEST_SPAN;
 

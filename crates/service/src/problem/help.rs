@@ -64,6 +64,11 @@ fn document(kind: &ProblemType) -> sampler_api::ProblemType {
     }
 }
 
+/// Whether a client prefers a page to JSON, as browsers do.
+pub fn prefers_page(headers: &HeaderMap) -> bool {
+    preferred(headers, true) == Form::Html
+}
+
 /// The form that `Accept` rates highest; JSON where it does not matter.
 fn preferred(headers: &HeaderMap, has_pages: bool) -> Form {
     let forms = [

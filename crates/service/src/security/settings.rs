@@ -219,7 +219,10 @@ impl SecuritySettings {
         };
         reader.note("calls", text);
         if self.skip_ssl_validation {
-            reader.note("TLS", "any certificate is trusted: SKIP_SSL_VALIDATION is true");
+            reader.note(
+                "TLS",
+                "any certificate is trusted: SKIP_SSL_VALIDATION is true",
+            );
         }
     }
 

@@ -41,7 +41,10 @@ mod tests {
         for (name, meant) in [
             ("SAMPLER_DIMENSON", Some("SAMPLER_DIMENSION")),
             ("SAMPLER_DIEMNSION", Some("SAMPLER_DIMENSION")),
-            ("SAMPLER_LEDGER_RETENTION_HOURS", Some("SAMPLER_LEDGER_RETENTION")),
+            (
+                "SAMPLER_LEDGER_RETENTION_HOURS",
+                Some("SAMPLER_LEDGER_RETENTION"),
+            ),
             ("SAMPLER_PORT", Some("PORT")),
             ("SAMPLER_OF_NOBODY", None),
             ("SAMPLER_X", None),

@@ -153,7 +153,9 @@ async fn a_replica_set_that_was_not_initiated_is_waited_for_and_says_what_to_do(
         assert!(!error.is_misconfiguration());
         assert!(error.to_string().contains("rs.initiate()"), "{error}");
     }
-    set.command(0, doc! { "replSetInitiate": {} }).await.unwrap();
+    set.command(0, doc! { "replSetInitiate": {} })
+        .await
+        .unwrap();
     let store = MongoStore::connect(options).await.unwrap();
     let migrated = store.migrate_when_possible(std::future::pending()).await;
     assert!(migrated.unwrap());

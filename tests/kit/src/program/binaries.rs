@@ -1,5 +1,6 @@
 //! Where the programs are.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -42,7 +43,11 @@ async fn folder() -> Result<PathBuf> {
 pub fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--workspace"]);
+    command.args(["build", "--workspace"]);
+    // On a terminal cargo shows how far it is: the first time takes minutes.
+    if !std::io::stderr().is_terminal() {
+        command.arg("--quiet");
+    }
     for program in [RECEIVER, WORKER, CLI] {
         command.args(["--bin", program]);
     }

@@ -10,7 +10,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 const FILE: &str = "SHA256SUMS";
 
 /// Writes the checksums of all files of a folder, and of the folders in it, into it.
-pub(super) fn write(folder: &Path) -> Result<()> {
+pub(crate) fn write(folder: &Path) -> Result<()> {
     let mut names = Vec::new();
     add_names(&mut names, folder, Path::new("")).context("reading the package")?;
     names.sort();

@@ -104,7 +104,6 @@ impl System {
             Upstream::Abacus => None,
             Upstream::Cloudevents => Some(StandInMeter::start(METER).await?),
         };
-        eprintln!("building the programs (the first time takes a few minutes)");
         let common = |name: &str, log: PathBuf, port: u16| {
             let mut launch = Launch::new(name)
                 .log_file(log)
@@ -188,32 +187,42 @@ impl System {
         self.workers.iter().chain([&self.receiver])
     }
 
-    /// The addresses of everything that runs, and requests to try.
-    pub(super) fn addresses(&self, verification: Option<&str>) -> String {
+    /// What to look at, in the order in which one would: the console, the proof, requests to try, and
+    /// the addresses of everything that runs. `late` is the span with a late stop.
+    pub(super) fn addresses(&self, verification: Option<&str>, late: Option<&str>) -> String {
         let receiver = self.receiver.base_url();
+        let late = late.map(|span| {
+            format!(
+                "   A late stop that was billed too far, and taken back:\n   \
+                 {receiver}/console/spans/{span}\n   \
+                 The backlog drains just now: spans that are behind were sent.\n"
+            )
+        });
         let verification = verification.map(|line| {
             format!(
-                "Whether all of this is billed to the millisecond, worked out again:\n{line}\n\n"
+                "2. Work out again whether all of this is billed to the millisecond:\n   {line}\n\n"
             )
         });
         let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
         format!(
-            "console   {receiver}/console\nreceiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
-             logs      target/up/*.log\n\n{}\n{}\
-             curl -i {receiver}/healthcheck\n\n\
-             The same with the command line (docs/cli.md), and what was billed:\n\
+            "\n1. Look at the console in a browser:\n   {receiver}/console\n{}\n{}\
+             3. Send events:\n{}\n\
+             4. Ask with the command line (docs/cli.md):\n\
              export SAMPLER_URL={receiver}\n\
              cargo run -q -p sampler-cli -- spans --resource-id postgres\n\
-             cargo run -q -p sampler-cli -- span SPAN\n\
              cargo run -q -p sampler-cli -- usages --resource-id postgres --group-by plan_id\n\
              cargo run -q -p sampler-cli -- backlog\n\
              cargo run -q -p sampler-cli -- suspended\n\n\
+             What runs:\n\
+             receiver  {receiver} (API: {receiver}/docs)\nworkers   {}\nabacus    {} (a stand-in)\n\
+             mongodb   {}\nlogs      target/up/*.log\n\n\
              Ctrl-C stops everything.",
+            late.unwrap_or_default(),
+            verification.unwrap_or_default(),
+            example(&receiver, now_millis()),
             workers.join(" "),
             self.abacus.base_url(),
             self.uri,
-            example(&receiver, now_millis()),
-            verification.unwrap_or_default(),
         )
     }
 
