@@ -65,10 +65,7 @@ async fn works(label: &str, command: &[&str]) {
     world.take(&receiver, "/v1/events/start", &other).await;
     let (code, text) = run(&receiver, &[command, &["db-2"]].concat()).await;
     assert_eq!(code, Some(1), "{text}");
-    assert!(
-        text.contains("0: 409 /problems/open-span"),
-        "{text}"
-    );
+    assert!(text.contains("0: 409 /problems/open-span"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,7 +62,7 @@ async fn a_check_says_what_will_be_used_and_what_is_missing() {
         (
             &receiver,
             [
-                "sampler-receiver: the settings are fine listens on 0.0.0.0, port 7070 (the default)",
+                "sampler-receiver: the settings are fine listens on 127.0.0.1, port 7070 (the default)",
                 database,
                 "callers no tokens: everybody who reaches it may send events; SECURED is false",
                 "mappings are answered 502: PROVISIONING_URL is not set",
@@ -72,11 +72,11 @@ async fn a_check_says_what_will_be_used_and_what_is_missing() {
         (
             &worker,
             [
-                "sampler-worker: the settings are fine listens on 0.0.0.0, port 7071 (the default)",
+                "sampler-worker: the settings are fine listens on 127.0.0.1, port 7071 (the default)",
                 database,
                 "collector http://abacus.example/ calls no tokens: SECURED is false",
                 "granularity day (the default) month closes 10m into the next one (the default)",
-                "confirmation Abacus is not asked whether accepted usages count",
+                "confirmation the upstream is not asked whether accepted usages count",
             ],
         ),
     ] {

@@ -149,8 +149,16 @@ impl Settings {
     /// Notes what the worker uses, and what it does without.
     fn note(&self, reader: &mut Reader<'_>) {
         self.common.note(reader);
-        let collector = &self.abacus.collector_url;
-        reader.note("collector", collector.to_string());
+        match &self.upstream {
+            Destination::Abacus(url) => reader.note("collector", url.to_string()),
+            Destination::CloudEvents(upstream) => {
+                // Path and query may hold a secret.
+                let host = upstream.url.host_str().unwrap_or_default();
+                let horizon = reader.shown("upstream.horizon");
+                let text = format!("CloudEvents to {host}, which recognises repeats for {horizon}");
+                reader.note("upstream", text);
+            }
+        }
         self.common.security.note_client(reader);
         let source = reader.source("sampling.dimension");
         let granularity = reader.shown("sampling.dimension");
@@ -159,9 +167,9 @@ impl Settings {
         let source = reader.source("abacus.month_slack");
         reader.note("month closes", format!("{slack} into the next one{source}"));
         let confirmed = if self.confirm.enabled {
-            "Abacus is asked whether each accepted usage counts"
+            "the upstream is asked whether each accepted usage counts"
         } else {
-            "Abacus is not asked whether accepted usages count: SAMPLER_CONFIRM is false"
+            "the upstream is not asked whether accepted usages count: SAMPLER_CONFIRM is false"
         };
         reader.note("confirmation", confirmed);
         if self.shadow.enabled {

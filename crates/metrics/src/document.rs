@@ -97,7 +97,10 @@ mod tests {
         for metric in ALL {
             let name = metric.name;
             assert!(seen.insert(name), "{name} is there twice");
-            assert!(name.starts_with("sampler_") || name.starts_with("process_"), "{name}");
+            assert!(
+                name.starts_with("sampler_") || name.starts_with("process_"),
+                "{name}"
+            );
             let is_word = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
             assert!(name.bytes().all(is_word), "{name}");
             assert_eq!(

@@ -1,5 +1,6 @@
 //! The settings that both programs read.
 
+use sampler_service::platform::Identity;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, LogSettings, Reader, TraceSettings};
 
@@ -34,15 +35,18 @@ impl CommonSettings {
 
     /// Notes where the program listens, and which database it uses.
     pub fn note(&self, reader: &mut Reader<'_>) {
-        let HttpSettings {
-            host,
-            port,
-            metrics_port,
-        } = &self.http;
-        let apart = metrics_port.map(|port| format!("; metrics also on port {port}"));
-        let source = reader.source("http.port");
-        let apart = apart.unwrap_or_default();
-        reader.note("listens on", format!("{host}, port {port}{source}{apart}"));
+        let http = &self.http;
+        let is_on_platform = Identity::of_this_process().is_on_platform();
+        let interface = http.interface(!self.security.secured, is_on_platform);
+        let apart = match http.metrics_port {
+            Some(port) => format!("; metrics also on port {port}"),
+            None => String::new(),
+        };
+        let (port, source) = (http.port, reader.source("http.port"));
+        reader.note(
+            "listens on",
+            format!("{interface}, port {port}{source}{apart}"),
+        );
         self.database.note(reader);
     }
 }

@@ -475,6 +475,7 @@ impl Setup {
                 // It answers 201 to what was not kept, which is its purpose.
                 lenient_repeats: false,
                 allow_overlap: self.allow_overlap,
+                webhook_origins: None,
             },
             slack: self.slack,
             policy: self.policy(rng),

@@ -87,7 +87,7 @@ impl Owners {
             world.space(organization, space);
         }
         let mut owners = Self {
-            rng: Rng::new(7),
+            rng: Rng::new(7, 0),
             apps: Vec::new(),
             services: Vec::new(),
             made: 0,

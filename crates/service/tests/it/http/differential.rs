@@ -156,7 +156,9 @@ async fn told(request: Request<Body>) -> String {
 }
 
 fn router() -> Router {
-    Router::new().route("/", any(told)).route("/{*path}", any(told))
+    Router::new()
+        .route("/", any(told))
+        .route("/{*path}", any(told))
 }
 
 async fn the_library_alone() -> SocketAddr {
