@@ -25,7 +25,6 @@ Examples:
 
 Exit codes: 0 the plan is mapped now, 1 it was mapped before, 2 the command line is wrong, 3 the API gives no
 answer.")]
-#[expect(clippy::struct_field_names, reason = "so the API calls them")]
 pub(crate) struct Arguments {
     /// The resource
     #[arg(long, value_name = "ID")]

@@ -26,12 +26,10 @@ pub(crate) fn time(text: &str) -> Result<Millis, String> {
 
 fn time_at(text: &str, now: Millis) -> Result<Millis, String> {
     if let Ok(moment) = parse_moment(text) {
-        // Beyond that a date is meant, as in 20261120.
-        let is_date = text.len() == 8 && text.starts_with("20");
-        return match is_date {
-            true => Err(format!("{text:?} could be a date: write it with hyphens")),
-            false => Ok(moment),
-        };
+        if text.len() == 8 && text.starts_with("20") {
+            return Err(format!("{text:?} could be a date: write it with hyphens"));
+        }
+        return Ok(moment);
     }
     let found = match text {
         "now" => Some(now),

@@ -1,7 +1,7 @@
 //! Ctrl-C while a file is sent.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use indicatif::HumanCount;
@@ -26,10 +26,11 @@ pub(crate) struct Done {
 /// Says how to go on if the user or the system ends this command. A thread of its own waits for that: the
 /// command may be waiting for its input. It may be ended at any time without harm.
 pub(super) fn tell_how_to_go_on(name: String, done: Done) {
+    let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
         let runtime = Builder::new_current_thread().enable_io().build();
         let Ok(runtime) = runtime else { return };
-        let number = runtime.block_on(interrupted());
+        let number = runtime.block_on(interrupted(&ready));
         let Some(number) = number else { return };
         let exit_code = EXIT_SIGNAL + number;
         let message = done.words(&name);
@@ -39,13 +40,16 @@ pub(super) fn tell_how_to_go_on(name: String, done: Done) {
         );
         std::process::exit(exit_code);
     });
+    // From now on, or never.
+    let _ = is_ready.recv();
 }
 
 /// The number of the signal; none if signals cannot be waited for.
-async fn interrupted() -> Option<i32> {
+async fn interrupted(ready: &mpsc::Sender<()>) -> Option<i32> {
     let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
     let mut interrupts = signal(interrupt).ok()?;
     let mut terminations = signal(terminate).ok()?;
+    ready.send(()).ok()?;
     let kind = tokio::select! {
         _ = interrupts.recv() => interrupt,
         _ = terminations.recv() => terminate,

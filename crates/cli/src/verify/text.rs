@@ -4,11 +4,11 @@ use sampler_verify::Report;
 use sampler_verify::finding::{Finding, Kind};
 use sampler_verify::moment::{InWords, Millis};
 use sampler_verify::report::{Contradiction, Row, Total};
-use textwrap::Options;
+use textwrap::{Options, WordSplitter};
 
 use crate::output::printable;
 use crate::show::length_in_words;
-use crate::table::{table, table_of_width};
+use crate::table::table_of_width;
 
 /// How many rows that do not fit, and events that contradict others, are shown.
 const WRONG_SHOWN: usize = 50;
@@ -40,7 +40,7 @@ pub(super) fn of(report: &Report, all: bool, width: usize) -> String {
         text.lines.push(fitting_table(&plain, width));
         text.lines.push(String::new());
     }
-    text.lines.push(totals(report));
+    text.lines.push(totals(report, width));
     text.lines.push(String::new());
     text.paragraph("", &judgement(report));
     if !all && !plain.is_empty() {
@@ -65,7 +65,9 @@ struct Text {
 impl Text {
     /// A sentence over as many lines as it takes, each behind `indent`.
     fn paragraph(&mut self, indent: &str, words: &str) {
+        // A time has hyphens, and stays whole.
         let options = Options::new(self.width)
+            .word_splitter(WordSplitter::NoHyphenation)
             .initial_indent(indent)
             .subsequent_indent(indent);
         let lines = textwrap::wrap(words, options);
@@ -192,7 +194,7 @@ fn is_unknown(row: &Row) -> bool {
     findings.any(|finding| finding.kind == Kind::SpanWithoutEvents)
 }
 
-fn totals(report: &Report) -> String {
+fn totals(report: &Report, width: usize) -> String {
     let header = ["over all spans", "used", "billed", "skipped", "difference"];
     let row = |(name, total): (&str, &Total)| {
         let numbers = [total.used, total.billed, total.skipped, total.difference];
@@ -204,7 +206,7 @@ fn totals(report: &Report) -> String {
     let all = [("duration (ms)", &report.totals.duration)]
         .into_iter()
         .chain(measures);
-    table(header, all.map(row), &[0])
+    table_of_width(header, all.map(row), &[0], Some(width))
 }
 
 fn judgement(report: &Report) -> String {

@@ -179,12 +179,8 @@ fn instances_are_listed_with_their_state() {
     let ended = run(&["instances", "--url", &stub.url()]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.output.contains(" 1464:00:00.000"), "{ended:?}");
-    assert!(
-        ended
-            .output
-            .contains("64         -  fails database\u{fffd}; paused by operator\n"),
-        "{ended:?}"
-    );
+    let remarks = "  fails database\u{fffd}; paused by operator\n";
+    assert!(ended.output.ends_with(remarks), "{ended:?}");
     assert_eq!(stub.whats(), ["GET /v1/instances"]);
 }
 

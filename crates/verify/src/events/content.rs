@@ -25,7 +25,7 @@ const KNOWN: [(&[u8], &str); 6] = [
     (b"\xfe\xff", "its text is UTF-16: save it as UTF-8"),
 ];
 
-/// Looks at the first bytes, and takes none of them.
+/// Looks at the first line, or as much of it as is there, and takes nothing.
 ///
 /// # Errors
 /// If it cannot be read, or they are not those of a text.
@@ -35,7 +35,9 @@ pub fn check_text(input: &mut impl BufRead) -> Result<(), Wrong> {
     if let Some((_, what)) = known {
         return Err(Wrong::other(*what));
     }
-    if first.contains(&0) || is_broken(first) {
+    // What is wrong further on has a line to be named with.
+    let line = first.split(|byte| *byte == b'\n').next().unwrap_or(first);
+    if line.contains(&0) || is_broken(line) {
         return Err(Wrong::other("it is not text: events are UTF-8"));
     }
     Ok(())
