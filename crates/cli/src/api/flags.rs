@@ -29,7 +29,8 @@ fn word_in_flags(word: &str) -> String {
     let end = rest.find(|it: char| !(it.is_ascii_lowercase() || it == '_'));
     let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
     let is_given = after.starts_with('=') || (before == "[" && after.starts_with(':'));
-    if !LONG.contains(&name) && !(is_given && SHORT.contains(&name)) {
+    let is_parameter = LONG.contains(&name) || (is_given && SHORT.contains(&name));
+    if !is_parameter {
         return word.to_owned();
     }
     let after = match after.strip_prefix('=') {

@@ -52,12 +52,11 @@ impl Foreseen {
 
     fn put(&mut self, part: &Event, sum: Sum) {
         let newest = self.newest.get(&part.target).copied();
-        match newest.filter(|_| matches!(part.kind, Kind::Stop)) {
-            Some(place) => self.spans[place] = sum,
-            None => {
-                self.newest.insert(part.target.clone(), self.spans.len());
-                self.spans.push(sum);
-            }
+        if let (Some(place), Kind::Stop) = (newest, &part.kind) {
+            self.spans[place] = sum;
+        } else {
+            self.newest.insert(part.target.clone(), self.spans.len());
+            self.spans.push(sum);
         }
     }
 

@@ -92,7 +92,7 @@ impl Input {
         } else {
             let opened = File::open(&file.file).map_err(|error| wrong(&error))?;
             let metadata = opened.metadata().map_err(|error| wrong(&error))?;
-            length = metadata.is_file().then(|| metadata.len());
+            length = metadata.is_file().then_some(metadata.len());
             Box::new(BufReader::new(opened))
         };
         let mut measures = None;
