@@ -31,6 +31,8 @@ pub(crate) struct Asked {
 pub(crate) struct Keyed {
     form: Form,
     key: Option<String>,
+    /// As in [`Asked`].
+    pub(crate) wants_span: bool,
 }
 
 impl Asked {
@@ -50,7 +52,11 @@ impl Asked {
     /// 400 where the key cannot be read.
     pub(crate) fn keyed(self, form: Form) -> Result<Keyed, Problem> {
         let key = self.key.map_err(wrong)?;
-        Ok(Keyed { form, key })
+        Ok(Keyed {
+            form,
+            key,
+            wants_span: self.wants_span,
+        })
     }
 }
 
@@ -64,7 +70,11 @@ fn is_representation(preference: &str) -> bool {
 
 impl From<Form> for Keyed {
     fn from(form: Form) -> Self {
-        Self { form, key: None }
+        Self {
+            form,
+            key: None,
+            wants_span: false,
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 //! twice. Other conditions are compared span by span, within a window of the index that limits the
 //! cost of a page. The next page goes on behind the window.
 
+use std::cmp::Reverse;
+
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
@@ -317,7 +319,7 @@ fn merged(pages: Vec<SpanPage>, limit: usize) -> SpanPage {
     if let Some(end) = &end {
         spans.retain(|listed| rank(&listed.position()) >= rank(end));
     }
-    spans.sort_by(|one, other| rank(&other.position()).cmp(&rank(&one.position())));
+    spans.sort_by_key(|listed| Reverse(rank(&listed.position())));
     let has_more = spans.len() > limit;
     spans.truncate(limit);
     let last = spans.last().filter(|_| has_more);

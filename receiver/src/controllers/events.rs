@@ -14,10 +14,10 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::SpanId;
+use sampler_domain::{SpanId, Target, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::Arrival;
+use sampler_store::{Arrival, Lookup, ReadConcern};
 
 pub(super) use decision::Accepted;
 pub(super) use view::View;
@@ -212,9 +212,30 @@ impl Receiver {
         form: impl Into<Keyed>,
         arrival: Arrival,
     ) -> Result<Accepted, Problem> {
-        let admitted = self.admit(grant, body, form.into(), |event| self.turns(event, arrival));
+        let form = form.into();
+        let wants_span = form.wants_span;
+        let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
         let Admitted { event, _permits } = admitted.await?;
-        self.keep(event, grant, arrival).await
+        // Which span a stop ends takes another read, so that is looked for where somebody wants it.
+        let stop = match &event {
+            Event::Stop(stop) if wants_span => Some((stop.target.clone(), stop.timestamp)),
+            _ => None,
+        };
+        let mut kept = self.keep(event, grant, arrival).await?;
+        if let (Some((target, end)), None) = (stop, &kept.ended) {
+            kept.ended = self.ended_at(&target, end).await;
+        }
+        Ok(kept)
+    }
+
+    async fn ended_at(&self, target: &Target, end: Timestamp) -> Option<SpanId> {
+        let by = Lookup::NotEndedBy(end.plus(-1));
+        let found = self
+            .look_up(target, &by, ReadConcern::Majority)
+            .await
+            .ok()?;
+        let mut ended = found.into_iter().filter(|span| span.end == Some(end));
+        ended.next().map(|span| span.id)
     }
 
     fn turns(&self, event: &Event, arrival: Arrival) -> Vec<(RequestKind, ShardRange)> {

@@ -437,7 +437,7 @@ fn serve_request(
         } else {
             answer
         };
-        Ok(if shutdown.is_stopping() || wire.leaves_body() {
+        Ok(if shutdown.is_stopping() || wire.is_body_left() {
             last(answer)
         } else {
             answer

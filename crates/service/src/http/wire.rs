@@ -65,8 +65,6 @@ struct State {
     reading: Reading,
     /// Whether the last thing that the library could have is a body, and not a head.
     is_body: bool,
-    /// Whether the last answer came before the end of its request's body.
-    is_body_left: bool,
     is_parked: bool,
     /// The bytes that have arrived and may not be handed on yet.
     ahead: Vec<u8>,
@@ -107,7 +105,6 @@ impl Wire {
             head: Head::default(),
             reading: Reading::Head(0),
             is_body: false,
-            is_body_left: false,
             is_parked: false,
             ahead: Vec::new(),
             kept: connection.kept_bytes(),
@@ -169,21 +166,15 @@ impl Wire {
         state.note(&self.activity);
     }
 
-    /// Whether a request is answered while its body has not arrived to its end. Then the connection
-    /// ends with this answer.
-    pub(super) fn leaves_body(&self) -> bool {
-        let mut state = self.state();
-        state.is_body_left = match state.reading {
+    /// Whether the body of the last request has not arrived to its end. If the request is answered now,
+    /// the connection ends with this answer.
+    pub(super) fn is_body_left(&self) -> bool {
+        let state = self.state();
+        match state.reading {
             Reading::Bytes(left) => state.is_body && left > state.ahead.len() as u64,
             Reading::Chunks(_) => true,
             Reading::Nothing | Reading::Head(_) | Reading::Broken => false,
-        };
-        state.is_body_left
-    }
-
-    /// Whether the connection has ended with such an answer.
-    pub(super) fn is_body_left(&self) -> bool {
-        self.state().is_body_left
+        }
     }
 
     /// Whether the library has waited for long enough: the head took too long, or the connection is to
