@@ -133,8 +133,7 @@ fn value(json: &[u8]) -> usize {
         match byte {
             b'"' => length += string(&json[length..]) - 1,
             b'{' | b'[' => depth += 1,
-            b',' if depth == 0 => return length,
-            b'}' | b']' if depth == 0 => return length,
+            b',' | b'}' | b']' if depth == 0 => return length,
             b'}' | b']' => depth -= 1,
             _ => {}
         }

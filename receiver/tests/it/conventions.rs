@@ -44,10 +44,16 @@ async fn a_key_is_another_name_of_the_id() {
         .await
         .is_replayed();
     world.holds(&[(&event, None)]);
-    let word = [("Idempotency-Key", "8e03978e-40d5-43e8-bc93-6894a57f9324")];
+    let one_word = [("Idempotency-Key", "8e03978e-40d5-43e8-bc93-6894a57f9324")];
     let stopped = stop(NOW + HOUR);
-    world.post_with(STOP, &word, &stopped).await.is_created();
-    world.post_with(STOP, &word, &stopped).await.is_replayed();
+    world
+        .post_with(STOP, &one_word, &stopped)
+        .await
+        .is_created();
+    world
+        .post_with(STOP, &one_word, &stopped)
+        .await
+        .is_replayed();
 }
 
 #[tokio::test]

@@ -163,8 +163,9 @@ async fn initiate(port: u16) -> Result<()> {
 async fn until_ready(port: u16) -> Result<()> {
     let address = format!("http://127.0.0.1:{port}/healthz/ready");
     let begin = Instant::now();
+    let http = reqwest::Client::builder().timeout(LIMIT).build()?;
     loop {
-        let answer = reqwest::get(&address).await;
+        let answer = http.get(&address).send().await;
         if answer.is_ok_and(|answer| answer.status().is_success()) {
             return Ok(());
         }

@@ -316,7 +316,7 @@ async fn nothing_is_told_of_spans_of_other_resources() {
     }
     let all = query("organization_id", "o", |query| query.limit = 1_000);
     let (expected, _) = ids(&store, all.clone()).await;
-    assert_eq!(expected.len() as i64, last);
+    assert_eq!(expected.len(), usize::try_from(last).unwrap());
     for limit in [7, 1_000] {
         let both = SpanQuery {
             resources: Some(["theirs", "mine"].map(Id::from_store).to_vec()),

@@ -92,9 +92,9 @@ const ENDS: [&str; 8] = ["\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", "\r
 const LAST: &[u8] = b"GET /last HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
 
 /// `SplitMix64`: the same cases for the same seed, on every machine.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -113,32 +113,32 @@ impl Dice {
 }
 
 /// Some requests, one behind the other.
-fn case(dice: &mut Dice) -> Vec<u8> {
+fn case(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..=dice.below(3) {
-        let line = if dice.below(3) == 0 {
-            dice.one_of(&LINES)
+    for _ in 0..=random.below(3) {
+        let line = if random.below(3) == 0 {
+            random.one_of(&LINES)
         } else {
-            LINES[dice.below(2)]
+            LINES[random.below(2)]
         };
         bytes.extend_from_slice(line.as_bytes());
-        bytes.extend_from_slice(dice.one_of(&ENDS).as_bytes());
-        if dice.below(8) != 0 {
+        bytes.extend_from_slice(random.one_of(&ENDS).as_bytes());
+        if random.below(8) != 0 {
             bytes.extend_from_slice(b"host: test\r\n");
         }
-        for _ in 0..dice.below(4) {
-            bytes.extend_from_slice(dice.one_of(&HEADERS).as_bytes());
-            bytes.extend_from_slice(dice.one_of(&ENDS).as_bytes());
+        for _ in 0..random.below(4) {
+            bytes.extend_from_slice(random.one_of(&HEADERS).as_bytes());
+            bytes.extend_from_slice(random.one_of(&ENDS).as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");
-        bytes.extend_from_slice(dice.one_of(&BODIES).as_bytes());
+        bytes.extend_from_slice(random.one_of(&BODIES).as_bytes());
     }
-    for _ in 0..dice.below(3) {
-        let place = dice.below(bytes.len());
-        match dice.below(3) {
-            0 => bytes[place] = dice.next().to_le_bytes()[0],
+    for _ in 0..random.below(3) {
+        let place = random.below(bytes.len());
+        match random.below(3) {
+            0 => bytes[place] = random.next().to_le_bytes()[0],
             1 => drop(bytes.remove(place)),
-            _ => bytes.insert(place, b"\r\n\0 \t:,;0x\x80"[dice.below(11)]),
+            _ => bytes.insert(place, b"\r\n\0 \t:,;0x\x80"[random.below(11)]),
         }
     }
     bytes.extend_from_slice(LAST);
@@ -207,20 +207,20 @@ async fn we_serve_nothing_that_the_library_alone_would_not() {
     let (began, mut equal, mut stricter, mut served) = (Instant::now(), 0_u64, 0_u64, 0_usize);
     let mut seed = 0;
     while time.map_or(seed < CASES, |time| began.elapsed() < time) {
-        let mut dice = Dice(seed);
-        let bytes = case(&mut dice);
-        let cut = dice.below(bytes.len());
-        let mut seen = tokio::join!(
+        let mut random = Random(seed);
+        let bytes = case(&mut random);
+        let cut = random.below(bytes.len());
+        let mut both = tokio::join!(
             understood(ours, &bytes, cut, QUIET),
             understood(theirs, &bytes, cut, QUIET)
         );
-        if seen.0 != seen.1 {
-            seen = tokio::join!(
+        if both.0 != both.1 {
+            both = tokio::join!(
                 understood(ours, &bytes, cut, QUIET_SURELY),
                 understood(theirs, &bytes, cut, QUIET_SURELY)
             );
         }
-        let (ours, theirs) = seen;
+        let (ours, theirs) = both;
         assert!(
             theirs.starts_with(&ours),
             "seed {seed}: we served {ours:?}, the library alone {theirs:?} of {}",
@@ -228,9 +228,9 @@ async fn we_serve_nothing_that_the_library_alone_would_not() {
         );
         served += ours.len();
         if ours == theirs {
-            equal += 1
+            equal += 1;
         } else {
-            stricter += 1
+            stricter += 1;
         }
         seed += 1;
     }
