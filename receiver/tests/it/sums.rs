@@ -140,8 +140,8 @@ async fn all_parameters_of_sums_that_are_wrong_are_named() {
                  &cursor=AAAA&limit=0&state=open";
     let answer = world.ask(&format!("{SUMS}&{wrong}")).await;
     let names = [
-        "space_id", "plan_id", "window", "from", "to", "group_by", "cursor", "as_of", "limit",
-        "state",
+        "space_id", "plan_id", "window", "from", "to", "group_by", "cursor", "state", "as_of",
+        "limit",
     ];
     answer.names(400, "invalid-query", &names);
     for group_by in [
@@ -269,4 +269,38 @@ async fn what_cannot_be_added_up_is_told() {
         .ask(SUMS)
         .await
         .names(503, "database-unavailable", &[]);
+}
+
+#[tokio::test]
+async fn sums_are_of_the_states_that_are_asked_for() {
+    let world = World::new();
+    world.billed("postgres", "large", 20, json!(512)).await;
+    let skipped = Entry {
+        usage_guid: "skipped".to_owned(),
+        state: EntryState::Skipped,
+        accepted_at: None,
+        skipped_at: Some(Timestamp::clamped(NOW)),
+        ..world.store.memory.with(|table| {
+            let mut entries = table.entries();
+            entries.next().unwrap().entry.clone()
+        })
+    };
+    world.store.memory.write_entry(skipped, DAY).await.unwrap();
+    for (states, usages) in [
+        ("", 1),
+        ("&state=accepted,counted", 1),
+        ("&state=set_aside,skipped", 1),
+        ("&state=accepted,skipped", 2),
+        ("&state=refused", 0),
+    ] {
+        let (items, _) = world.all_sums(&format!("{SUMS}{states}")).await;
+        let count: i64 = items.iter().map(|it| it["usages"].as_i64().unwrap()).sum();
+        assert_eq!(count, usages, "{states}");
+    }
+    for states in ["planned", "owed", "accepted,", "accepted,owed"] {
+        let answer = world.ask(&format!("{SUMS}&state={states}")).await;
+        let problem: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(answer.status, 400, "{states}: {problem}");
+        assert!(problem.to_string().contains("invalid-query"), "{problem}");
+    }
 }

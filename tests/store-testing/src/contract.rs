@@ -168,6 +168,7 @@ macro_rules! contract_cases {
                 sums_go_on_behind_any_row
                 sums_are_exact
                 sums_count_what_abacus_has_now_or_had_then
+                sums_of_refused_usages_are_those_that_spans_have_planned
             }
         }
     };

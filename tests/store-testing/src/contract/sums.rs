@@ -7,7 +7,9 @@ use sampler_domain::{
 use sampler_store::{SumPosition, SumQuery, SumRow, TargetFilter};
 use serde_json::{Value, json};
 
-use crate::support::{Shared, Store, at, id, target, unique};
+use crate::support::{
+    Changing, Shared, Store, at, done, failure, id, plan_to, refusal, started, target, unique,
+};
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -436,6 +438,15 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
         let expected = entries.iter().filter(|entry| query.counts(entry)).count();
         assert_eq!(counted(&query).await, expected as u64, "{millis}");
     }
+    for states in SumQuery::STATES.map(|state| vec![state]) {
+        query.states = states;
+        for as_of in (0..=51).map(|millis| Some(at(millis))).chain([None]) {
+            query.as_of = as_of;
+            let expected = entries.iter().filter(|entry| query.counts(entry)).count();
+            assert_eq!(counted(&query).await, expected as u64, "{query:?}");
+        }
+    }
+    query.states = SumQuery::BILLED.to_vec();
     query.as_of = Some(at(25));
     assert_eq!(counted(&query).await, 15, "one was set aside at 21");
     query.as_of = Some(at(DAY));
@@ -443,4 +454,39 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
     for entry in &entries {
         assert_eq!(entry.as_of(at(DAY)), Some(entry.state), "{entry:?}");
     }
+}
+
+/// A refused usage has no entry: its span has it planned.
+pub async fn sums_of_refused_usages_are_those_that_spans_have_planned(store: &Shared) {
+    let store = &**store;
+    let refused = started(store, "refused", "a", 0).await;
+    let planned = plan_to(&refused, HOUR);
+    let refused = done(store.plan(&refused, planned, at(HOUR), at(HOUR)).await);
+    done(
+        store
+            .failed(&refused, refusal("full", HOUR, at(2 * HOUR)))
+            .await,
+    );
+    // One that only waits is not refused.
+    let waits = started(store, "waits", "b", 0).await;
+    let planned = plan_to(&waits, HOUR);
+    let waits = done(store.plan(&waits, planned, at(HOUR), at(HOUR)).await);
+    done(store.failed(&waits, failure("away", at(2 * HOUR))).await);
+    let organization = refused.target.organization_id.as_str().to_owned();
+    let mut query = query(
+        &[("organization_id", &organization)],
+        WindowLength::Hour,
+        (0, 2 * HOUR),
+        &["resource_instance_id"],
+    );
+    assert_eq!(sums(store, &query).await, Vec::<Value>::new());
+    query.states = vec![EntryState::Refused, EntryState::Skipped];
+    let rows = sums(store, &query).await;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0][1], json!(["a"]));
+    assert_eq!((&rows[0][2], &rows[0][3]), (&json!(1), &json!(HOUR)));
+    query.as_of = Some(at(HOUR - 1));
+    assert_eq!(sums(store, &query).await, Vec::<Value>::new());
+    query.as_of = Some(at(HOUR));
+    assert_eq!(sums(store, &query).await, rows);
 }
