@@ -140,8 +140,8 @@ async fn all_parameters_of_sums_that_are_wrong_are_named() {
                  &cursor=AAAA&limit=0&state=open";
     let answer = world.ask(&format!("{SUMS}&{wrong}")).await;
     let names = [
-        "space_id", "plan_id", "window", "from", "to", "group_by", "cursor", "as_of", "limit",
-        "state",
+        "space_id", "plan_id", "window", "from", "to", "group_by", "cursor", "state", "as_of",
+        "limit",
     ];
     answer.names(400, "invalid-query", &names);
     for group_by in [
