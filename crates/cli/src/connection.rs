@@ -19,6 +19,7 @@ use crate::token::{TOKEN_VARIABLE, Token};
 const URL_DEFAULT: &str = "http://localhost:7070";
 /// The variables beside the options of the same names.
 const URL_VARIABLE: &str = "SAMPLER_URL";
+const CF_API_VARIABLE: &str = "SAMPLER_CF_API";
 const TOKEN_FILE_VARIABLE: &str = "SAMPLER_TOKEN_FILE";
 /// Holds the secret of a client. It is no argument, for the same reason as a token.
 pub(crate) const SECRET_VARIABLE: &str = "SAMPLER_CLIENT_SECRET";
@@ -52,7 +53,7 @@ pub(crate) struct ClientArguments {
     #[arg(long, global = true, value_name = "URL")]
     cf_api: Option<Url>,
     /// The issuer (OIDC) of the client, if it is not the UAA of a Cloud Foundry [env: `SAMPLER_OIDC_ISSUER`]
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "cf_api")]
+    #[arg(long, global = true, value_name = "URL")]
     oidc_issuer: Option<Url>,
 }
 
@@ -67,12 +68,12 @@ impl Connection {
 
     /// The platform that is read, for the one command that reads one. It names the token server of the
     /// client for the receiver, too, unless an issuer does.
-    pub(crate) fn platform(&mut self) -> Option<Url> {
-        let api = self.client.cf_api.clone();
+    pub(crate) fn platform(&mut self) -> Result<Option<Url>, Failure> {
+        let api = address(self.client.cf_api.as_ref(), CF_API_VARIABLE)?;
         if self.client.oidc_issuer.is_some() {
             self.client.cf_api = None;
         }
-        api
+        Ok(api)
     }
 
     /// The address, and the source of the token. Says so where a token would be sent in clear text.
@@ -148,10 +149,15 @@ impl ClientArguments {
 
     fn server(&self) -> Result<TokenServer, Failure> {
         // An option for the one comes before the variable of the other.
-        if let Some(issuer) = &self.oidc_issuer {
-            return Ok(TokenServer::Oidc(issuer.clone()));
+        match (&self.cf_api, &self.oidc_issuer) {
+            (Some(_), Some(_)) => {
+                let what = "a client has one token server: --cf-api or --oidc-issuer";
+                return Err(Failure::Input(what.to_owned()));
+            }
+            (None, Some(issuer)) => return Ok(TokenServer::Oidc(issuer.clone())),
+            (_, None) => {}
         }
-        if let Some(api) = address(self.cf_api.as_ref(), "SAMPLER_CF_API")? {
+        if let Some(api) = address(self.cf_api.as_ref(), CF_API_VARIABLE)? {
             return Ok(TokenServer::CloudFoundry(api));
         }
         let issuer = address(None, "SAMPLER_OIDC_ISSUER")?;

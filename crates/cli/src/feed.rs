@@ -34,6 +34,9 @@ use store::Store;
 
 /// Turns a platform's own record of what runs into events
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler feed cloud-foundry --once --dry-run --cf-api https://api.example.com --cf-client-id usage")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: FeedCommand,
@@ -53,6 +56,11 @@ scope cloud_controller.global_auditor; SAMPLER_CF_CLIENT_SECRET or a file holds 
 what is metered as what.
 
 What the receiver refuses for good is appended to refused.ndjson beside the state.
+
+Examples:
+  sampler feed cloud-foundry --cf-api https://api.example.com --cf-client-id usage \\
+      --url https://sampler.example.com --state /var/lib/sampler/feed.json
+  sampler feed cloud-foundry --once --apps --state feed.json
 
 Exit codes: 0 stopped, or all events are kept, 1 with --once: some were refused, 2 the command line, the
 mapping or the state is wrong and nothing was sent, 3 one of the two APIs gives no answer, 4 the state or the
@@ -138,7 +146,7 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
         let what = "--min-age is not negative";
         return Err(Failure::Input(what.to_owned()));
     }
-    let cf_api = arguments.common.connection.platform();
+    let cf_api = arguments.common.connection.platform()?;
     let cf_api = cf_api
         .ok_or_else(|| Failure::Input("--cf-api is the address of the platform".to_owned()))?;
     let api = Api::new(&arguments.common.connection)?;
