@@ -79,17 +79,25 @@ impl Sum {
     fn of<'a>(usages: impl Iterator<Item = &'a PostedUsage>) -> Self {
         let add = |sum: Self, usage: &PostedUsage| Self {
             usages: sum.usages + 1,
-            duration: sum.duration.saturating_add(usage.end.since(usage.start)),
+            duration: sum.duration.saturating_add(duration_of(usage)),
         };
         usages.fold(Self::default(), add)
     }
 }
 
 /// Whether a usage is of the span that an update ends: that has no time behind the update but what goes
-/// backwards, and the new one has nothing else.
+/// backwards, and the new one has nothing else. A usage is dated in the middle of its interval.
 fn is_of_before(usage: &PostedUsage, update: Millis) -> bool {
-    let (start, end) = (usage.start.as_millis(), usage.end.as_millis());
-    end < start || start < update
+    duration_of(usage) < 0 || usage.end.as_millis() < update
+}
+
+/// Its measure `duration`, ms.
+fn duration_of(usage: &PostedUsage) -> Millis {
+    let mut measures = usage.measured_usage.iter();
+    let duration = measures.find(|it| it.measure == "duration");
+    duration
+        .and_then(|it| it.quantity.as_i64())
+        .unwrap_or_default()
 }
 
 fn parts_of(event: &FileEvent) -> Vec<Event> {
