@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Output;
 
 use sampler_testkit::program::{CLI, binary};
-use sampler_testkit::{Program, now_millis};
+use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::landscape::{HOUR, Landscape, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
 
 /// The command line, as somebody uses it who has set the address of a receiver.
 pub(crate) struct Cli {
@@ -215,6 +215,13 @@ async fn one_instance_is_metered_by_hand() {
     let text = cli.run(0, &mapping).await;
     assert_eq!(text, "The plan large of postgres is mapped.\n");
     cli.run(1, &mapping).await;
+    wait_until("the receiver reports that it is up", PATIENCE, async || {
+        let url = format!("{}/v1/instances", receiver.base_url());
+        let answer = world.http.get(url).send().await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        answer["items"][0]["state"] == "up"
+    })
+    .await;
     let text = cli.run(0, &["instances"]).await;
     assert!(text.contains("receiver") && text.contains(" up "), "{text}");
 

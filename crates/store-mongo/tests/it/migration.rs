@@ -153,7 +153,11 @@ async fn a_replica_set_that_was_not_initiated_is_waited_for_and_says_what_to_do(
         assert!(!error.is_misconfiguration());
         assert!(error.to_string().contains("rs.initiate()"), "{error}");
     }
-    set.command(0, doc! { "replSetInitiate": {} })
+    let (_, address) = server.split_once("//").unwrap();
+    let address = address.trim_end_matches("/sampler");
+    let members = [doc! { "_id": 0, "host": address }];
+    let config = doc! { "_id": "rs0", "members": members.to_vec() };
+    set.command(0, doc! { "replSetInitiate": config })
         .await
         .unwrap();
     let store = MongoStore::connect(options).await.unwrap();
