@@ -224,7 +224,7 @@ fn meaning(status: u64, is_replayed: bool, problem: &Value) -> Reply {
     let text = format!("{status} {kind}");
     let detail = problem["detail"].as_str().unwrap_or_default();
     match status {
-        409 if kind.ends_with(":update-incomplete") => Reply::Incomplete(detail.to_owned()),
+        409 if kind.ends_with("/update-incomplete") => Reply::Incomplete(detail.to_owned()),
         400..=499 => Reply::Refused(text),
         503 if detail.ends_with("Nothing was kept.") => Reply::NothingKept(text),
         _ => Reply::Unknown(text),
