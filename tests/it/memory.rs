@@ -115,7 +115,10 @@ async fn never_without_long_texts(program: &Program, clients: u64) {
                 stream.write_all(head(body.len()).as_bytes()).await.unwrap();
                 // A body that is turned away need not be read.
                 let _ = stream.write_all(body.as_bytes()).await;
-                assert!(matches!(status(&mut stream).await, Some(201 | 429 | 503) | None));
+                assert!(matches!(
+                    status(&mut stream).await,
+                    Some(201 | 429 | 503) | None
+                ));
             }
         });
     }
@@ -184,7 +187,10 @@ async fn never_without_batches(program: &Program, clients: u64) -> u64 {
                 // A body that is turned away need not be read.
                 let _ = stream.write_all(body.as_bytes()).await;
                 let status = status(&mut stream).await;
-                assert!(matches!(status, Some(200 | 408 | 429 | 503) | None), "{status:?}");
+                assert!(
+                    matches!(status, Some(200 | 408 | 429 | 503) | None),
+                    "{status:?}"
+                );
                 taken += u64::from(status == Some(200));
             }
             taken
