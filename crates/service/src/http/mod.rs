@@ -428,20 +428,17 @@ fn serve_request(
         Err(refusal)
     };
     async move {
-        let answer = match answering {
-            Ok(answering) => answering.await,
-            Err(refusal) => return Ok(last(refusal)),
+        let (answer, is_refused) = match answering {
+            Ok(answering) => (answering.await, false),
+            Err(refusal) => (browser::protect(refusal), true),
         };
         let answer = if is_https {
             browser::keep_https(answer)
         } else {
             answer
         };
-        Ok(if shutdown.is_stopping() || wire.is_body_left() {
-            last(answer)
-        } else {
-            answer
-        })
+        let is_last = is_refused || shutdown.is_stopping() || wire.is_body_left();
+        Ok(if is_last { last(answer) } else { answer })
     }
 }
 

@@ -70,4 +70,14 @@ mod tests {
             assert!(image.contains("@sha256:"), "{image}");
         }
     }
+
+    /// Without tokens a program listens on its loopback alone, which no published port reaches.
+    #[test]
+    fn what_compose_starts_listens_where_its_ports_lead() {
+        let compose = include_str!("../../../../compose.yaml");
+        let (_, programs) = compose.split_once("  abacus:").unwrap();
+        let published = programs.matches("ports: ").count();
+        let shared = programs.matches("environment: *settings").count();
+        assert_eq!(published, programs.matches("HOST: ").count() + shared);
+    }
 }
