@@ -61,16 +61,15 @@ pub(crate) async fn causes(
     }
     let kept = store.causes_where(filter, query.read_max()).await?;
     let block = query.block_of(kept);
-    let causes = match store.counted_together(&block.left).await? {
+    let mut causes = match store.counted_together(&block.left).await? {
         Some(counts) => block.left.iter().map(|kept| counts.of(kept)).collect(),
         None => store.counted_apart(&block.left, block.count_max).await?,
     };
-    let mut page = block.page(causes, query.limit);
-    for cause in &mut page.causes {
+    for cause in &mut causes {
         let last = folded.iter().find(|folded| folded.last.id == cause.kept.id);
         cause.more = last.map_or(0, |folded| folded.more);
     }
-    Ok(page)
+    Ok(block.page(causes, query.limit))
 }
 
 /// A resource with more causes than are listed.

@@ -155,9 +155,9 @@ impl SuspendedCause {
     /// Causes of a block, in which the largest comes first.
     pub const BLOCK: usize = 1_000;
 
-    /// Whether the cause is to be shown: something is left of it.
+    /// Whether the cause is to be shown: something is left of it, or it stands for those that are folded.
     pub fn is_needed(&self) -> bool {
-        self.spans > 0 || self.set_aside > 0
+        self.spans > 0 || self.set_aside > 0 || self.more > 0
     }
 
     /// Its position in a list: the largest comes first.

@@ -1,5 +1,6 @@
 //! The causes of suspended spans, and the spans of a cause.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -123,7 +124,7 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
         let from = [(CAUSES_FROM.to_owned(), from)];
         address(PAGE, &of_resource.chain(from).collect::<Query>())
     });
-    let causes = causes.body.items;
+    let causes = by_resource(causes.body.items);
     let first = || causes.first().map(|cause| cause.cause.clone());
     let chosen = given("cause").map(str::to_owned).or_else(first);
     let chosen_cause = match &chosen {
@@ -169,6 +170,18 @@ pub(super) async fn causes_page(
     console.api.get(grant, "/v1/suspended", &query).await
 }
 
+/// The causes of one resource together, so that many of one do not hide another. The resource of the
+/// largest cause comes first.
+fn by_resource(mut causes: Vec<Cause>) -> Vec<Cause> {
+    let mut ranks = HashMap::new();
+    for cause in &causes {
+        let rank = ranks.len();
+        ranks.entry(cause.resource_id.clone()).or_insert(rank);
+    }
+    causes.sort_by_key(|cause| ranks.get(&cause.resource_id).copied());
+    causes
+}
+
 /// What is known of a cause, which may be on another page, or gone.
 async fn cause(console: &Console, grant: &Grant, shown: &[Cause], id: &str) -> Option<Cause> {
     if let Some(cause) = shown.iter().find(|cause| cause.cause == id) {
@@ -204,4 +217,26 @@ async fn history(console: &Console, session: &Session) -> Vec<Act> {
     let of_page = acts.body.items.into_iter();
     let of_page = of_page.filter(|act| names.contains(&act.act.as_str()));
     of_page.take(HISTORY).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn many_causes_of_one_resource_do_not_hide_another() {
+        let cause = |resource: &str, spans: u64| -> Cause {
+            let cause = json!({
+                "cause": format!("{resource}-{spans}"), "status": 422, "error": "e", "plan_id": "p",
+                "resource_id": resource, "spans": spans, "set_aside": 0, "since": 0, "probe_at": 0,
+            });
+            serde_json::from_value(cause).unwrap()
+        };
+        let causes = [("a", 9), ("b", 8), ("a", 7), ("c", 6), ("b", 5)];
+        let shown = by_resource(causes.map(|(id, spans)| cause(id, spans)).to_vec());
+        let shown: Vec<&str> = shown.iter().map(|cause| cause.cause.as_str()).collect();
+        assert_eq!(shown, ["a-9", "a-7", "b-8", "b-5", "c-6"]);
+    }
 }

@@ -121,6 +121,12 @@ pub async fn causes_come_page_by_page_the_largest_first(store: &Shared) {
     assert_eq!(errors(&folded.causes), ["b", "a", "c"]);
     assert_eq!(more.collect::<Vec<_>>(), [0, 0, 1]);
     assert_eq!(folded.next, None);
+    // It says so where nothing else is left of the last one that is shown.
+    end(store, "c1").await;
+    let folded = store.causes(&folding).await.expect("the store answers");
+    let shown = folded.causes.iter().map(|cause| (cause.spans, cause.more));
+    assert_eq!(errors(&folded.causes), ["b", "a", "c"]);
+    assert_eq!(shown.collect::<Vec<_>>(), [(3, 0), (1, 0), (0, 1)]);
     let of_other = CauseQuery {
         resources: Some(Vec::new()),
         fold: None,
