@@ -62,7 +62,7 @@ pub enum Change {
         /// Its suspension. If that has changed, the change is rejected.
         suspension: Suspension,
     },
-    /// An operator resumes a suspended span: it is tried again, and its refusals are counted anew.
+    /// An operator resumes a suspended span: it is tried again, and its refusals are counted from zero.
     Resume {
         /// Its suspension. If that has changed, the change is rejected.
         suspension: Suspension,

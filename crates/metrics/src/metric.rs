@@ -69,7 +69,7 @@ impl Metric {
             Kind::Histogram(bounds) => bounds,
             Kind::Counter | Kind::Gauge | Kind::Info => &[],
         };
-        debug_assert!(!bounds.is_empty(), "{} is no histogram", self.name);
+        debug_assert!(!bounds.is_empty(), "{} is not a histogram", self.name);
         Histogram::new(bounds.iter().copied())
     }
 

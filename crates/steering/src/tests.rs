@@ -31,7 +31,7 @@ fn world() -> World {
         let error = if is_away.load(Ordering::Relaxed) {
             StoreError::Unavailable("nobody answers".into())
         } else if method == "control" && is_broken.load(Ordering::Relaxed) {
-            StoreError::Refused("it is no document".into())
+            StoreError::Refused("it is not a document".into())
         } else {
             return None;
         };

@@ -17,8 +17,8 @@ use crate::unreadable::{
 };
 
 /// The name in the log of documents that cannot be adopted.
-const STARTS: &str = "starts of an original";
-const STOPS: &str = "stops of an original";
+const STARTS: &str = "starts of the original Sampler";
+const STOPS: &str = "stops of the original Sampler";
 
 pub(crate) async fn adopt(
     store: &MongoStore,

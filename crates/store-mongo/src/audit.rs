@@ -137,7 +137,8 @@ fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
         value.map_err(|_| unreadable(name, "is not JSON"))
     };
     let outcome = ActOutcome::from_name(&text("outcome")?);
-    let AuditPosition { at, id } = position(raw).ok_or_else(|| unreadable("at", "is no moment"))?;
+    let AuditPosition { at, id } =
+        position(raw).ok_or_else(|| unreadable("at", "is not a time"))?;
     Ok(AuditRecord {
         id,
         at,
@@ -148,7 +149,7 @@ fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
         reason: text("reason")?,
         before: value("before")?,
         after: value("after")?,
-        outcome: outcome.ok_or_else(|| unreadable("outcome", "is no outcome of an act"))?,
+        outcome: outcome.ok_or_else(|| unreadable("outcome", "is not the outcome of an action"))?,
     })
 }
 

@@ -370,7 +370,7 @@ fn named(id: CauseId) -> Document {
 fn resuming_as(cause: &KeptCause) -> Option<Document> {
     let mut filter = named(cause.id);
     filter.insert("resuming", moment(cause.resuming?));
-    // Where it was removed meanwhile, and came again, they are counted anew.
+    // Where it was removed meanwhile, and came again, they are counted from zero.
     filter.insert("since", moment(cause.since));
     let never = doc! { "$in": [Bson::Null, 0] };
     match cause.resumes {

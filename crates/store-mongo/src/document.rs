@@ -407,7 +407,7 @@ pub(crate) fn read_measures(document: &Document) -> Result<Measures, Unreadable>
     let measures: Option<Vec<Measure>> = list.iter().map(read).collect();
     measures
         .map(Measures::from_store)
-        .ok_or_else(|| unreadable("measured_usage", "holds something that is no measure"))
+        .ok_or_else(|| unreadable("measured_usage", "holds something that is not a measure"))
 }
 
 pub(crate) fn read_event_id(document: &Document, name: &str) -> Option<Id> {
@@ -464,7 +464,7 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
 
 pub(crate) fn read_moment(document: &Document, name: &str) -> Result<Timestamp, Unreadable> {
     let millis = read_integer(document, name)?;
-    Timestamp::new(millis).map_err(|error| unreadable(name, format!("is no moment: {error}")))
+    Timestamp::new(millis).map_err(|error| unreadable(name, format!("is not a time: {error}")))
 }
 
 pub(crate) fn read_optional_moment(

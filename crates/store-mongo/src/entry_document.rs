@@ -205,7 +205,7 @@ pub(crate) fn ask_again_in(document: &Document) -> Option<AskAgain> {
 pub(crate) fn state_in(document: &Document) -> Result<EntryState, Unreadable> {
     let name = document.get_str("state").ok();
     let state = name.and_then(EntryState::from_name);
-    state.ok_or_else(|| unreadable("state", "is no state of an entry"))
+    state.ok_or_else(|| unreadable("state", "is not the state of an entry"))
 }
 
 /// The status of an answer that is kept.

@@ -139,7 +139,7 @@ fn read_instance(found: &Document) -> Result<SeenInstance, Unreadable> {
     let document = member(found, "document")?;
     let program = document.get_str("program").unwrap_or_default();
     let program = program.parse::<InstanceProgram>();
-    let program = program.map_err(|_| unreadable("program", "is no program"))?;
+    let program = program.map_err(|_| unreadable("program", "is not a program"))?;
     let instance = Instance {
         index: optional_text(document, "index")?,
         version: optional_text(document, "version")?,
@@ -150,7 +150,7 @@ fn read_instance(found: &Document) -> Result<SeenInstance, Unreadable> {
         partitions: optional_integer(document, "partitions")?
             .map(u32::try_from)
             .transpose()
-            .map_err(|_| unreadable("partitions", "is no count"))?,
+            .map_err(|_| unreadable("partitions", "is not a count"))?,
         paused_by: texts(document, "paused_by")?,
         slack: optional_integer(document, "slack")?,
         ..Instance::new(name_of(document)?, program)
@@ -170,7 +170,7 @@ fn dated(
     instance: Instance,
 ) -> Result<SeenInstance, Unreadable> {
     let seen_at = document.get_datetime("seen_at");
-    let seen_at = seen_at.map_err(|_| unreadable("seen_at", "is no date"))?;
+    let seen_at = seen_at.map_err(|_| unreadable("seen_at", "is not a date"))?;
     Ok(SeenInstance {
         instance,
         seen_at: Timestamp::clamped(seen_at.timestamp_millis()),

@@ -85,7 +85,7 @@ pub enum MigrationError {
     NoRouter,
     /// The collection has indexes that a sharded one cannot have.
     #[error(
-        "SAMPLER_SHARDED is true, but the collection has unique indexes of an original Sampler, which \
+        "SAMPLER_SHARDED is true, but the collection has unique indexes of the original Sampler, which \
          cannot be kept exact across shards. Take the step \"Ids within their target\" of the \
          migration first (SAMPLER_ORIGINAL_GONE), through the replica set as it is"
     )]

@@ -76,7 +76,7 @@ impl MongoStore {
                 page.unreadable += 1;
                 if self.is_news("page", raw) {
                     let name = name_of(raw);
-                    error!(code = "page.unreadable", span.id = %name, error = %problem, "a document is no span that can be read");
+                    error!(code = "page.unreadable", span.id = %name, error = %problem, "a document cannot be read as a span");
                 }
             }
         }

@@ -42,7 +42,7 @@ impl fmt::Display for InstanceProgram {
 
 /// There is no program of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is no program of Sampler")]
+#[error("it is not a program of Sampler")]
 pub struct UnknownProgram;
 
 impl FromStr for InstanceProgram {

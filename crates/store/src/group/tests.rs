@@ -422,7 +422,7 @@ async fn what_waited_while_the_program_was_frozen_does_not_go_out() {
         span: Span::none(),
     };
     assert!(company.group.join(frozen));
-    assert!(answer.await.is_err(), "nobody says what became of it");
+    assert!(answer.await.is_err(), "nobody tells the outcome");
     assert_eq!(company.submit(1, 1).await.unwrap().unwrap(), 1);
     assert_eq!(script.commands(), [vec![1]]);
 }

@@ -57,7 +57,7 @@ pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) 
         },
         Answer::Accepted | Answer::Refused { .. } => Asked::Mismatch {
             error: format!(
-                "{}, and that is no clear answer: SAMPLER_UPSTREAM_FIND_URL may be wrong",
+                "{}, which is not a clear answer: SAMPLER_UPSTREAM_FIND_URL may be wrong",
                 CLOUD_EVENTS.describe(status, None)
             ),
         },

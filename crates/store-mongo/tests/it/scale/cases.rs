@@ -373,7 +373,7 @@ pub(crate) fn of_operators() -> Vec<Case> {
         ),
         // It reads up to some 20,000 spans, and estimates the others.
         case(
-            "/v1/backlog, counted anew",
+            "/v1/backlog, counted again",
             Question::Backlog,
             45_000,
             45_000,
