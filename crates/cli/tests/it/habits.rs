@@ -297,6 +297,93 @@ fn a_terminal_sees_how_far_it_is() {
     assert_eq!(piped.errors, "");
 }
 
+/// Nobody's words command a terminal: neither as JSON, nor where the terminal is one, nor in what a server
+/// says is wrong.
+#[test]
+fn no_answer_of_a_server_commands_a_terminal() {
+    const HOSTILE: &str =
+        "\u{1b}]0;x\u{7}\u{9b}31m\u{9d}0;y\u{9c}\u{202e}\u{2066}\u{200b}\u{e0041}";
+    let whole = |kind: &'static str| {
+        Stub::start(move |seen, _| {
+            let word = |name: &str| json!({ name: HOSTILE });
+            let mut item = json!({
+                "id": HOSTILE, "cause": HOSTILE, "at": NOW, "since": NOW, "probe_at": NOW,
+                "who": HOSTILE, "act": HOSTILE, "subject": HOSTILE, "reason": HOSTILE,
+                "before": word("b"), "after": word("a"), "outcome": HOSTILE, "error": HOSTILE,
+                "resource_id": HOSTILE, "plan_id": HOSTILE, "spans": 1, "set_aside": 1,
+            });
+            item[HOSTILE] = json!(HOSTILE);
+            let problem = json!({
+                "type": "urn:sampler:problem:overloaded", "title": HOSTILE, "status": 400,
+                "detail": HOSTILE, "errors": [{ "pointer": HOSTILE, "detail": HOSTILE }],
+            });
+            match kind {
+                "problem" => Reply(400, problem, None),
+                "text" => Reply(500, json!(HOSTILE), None),
+                _ if seen.what.contains("snapshots") => {
+                    let proposal = json!({
+                        "type": "stop", "id": HOSTILE, "timestamp": 5, "organization_id": HOSTILE,
+                        "space_id": HOSTILE, "consumer_id": HOSTILE, "resource_id": HOSTILE,
+                        "plan_id": HOSTILE, "resource_instance_id": HOSTILE,
+                    });
+                    json!({ "at": 5, "checked": 1, "instance_without_span": [], "differs": [],
+                            "open_without_instance": [{ "span": HOSTILE, "proposal": proposal }] })
+                    .into()
+                }
+                _ => json!({ "items": [item], "rate": HOSTILE }).into(),
+            }
+        })
+    };
+    let (_folder, now) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n");
+    let commands = [
+        &["audit"][..],
+        &["suspended"],
+        &["backlog"],
+        &["instances"],
+        &["control"],
+        &["span", "s"],
+        &["snapshot", "diff", &now],
+        &["snapshot", "apply", &now, "--most", "0"],
+    ];
+    for kind in ["documents", "problem", "text"] {
+        let stub = whole(kind);
+        let url = stub.url();
+        for command in commands {
+            for more in [&[][..], &["--json"]] {
+                let arguments = [command, more, &["--url", &url]].concat();
+                let ended = run(&arguments);
+                assert_is_safe(&ended.output, &arguments);
+                assert_is_safe(&ended.errors, &arguments);
+            }
+        }
+    }
+    // On a terminal, which shows both.
+    let stub = whole("documents");
+    for command in ["audit --json", "snapshot diff FILE --json"] {
+        let line = format!(
+            "{} {} --url {}",
+            env!("CARGO_BIN_EXE_sampler"),
+            command.replace("FILE", &now),
+            stub.url()
+        );
+        let output = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::null())
+            .output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(text.contains("\\u202e"), "{text:?}");
+        assert_is_safe(&text.replace('\r', ""), &[command]);
+    }
+}
+
+#[track_caller]
+fn assert_is_safe(text: &str, arguments: &[&str]) {
+    let is_safe = text
+        .chars()
+        .all(|it| it == '\n' || !sampler_api::text::is_invisible(it));
+    assert!(is_safe, "{arguments:?}: {text:?}");
+}
+
 /// What others write reaches a terminal as text, wherever it stands.
 #[test]
 fn no_text_of_others_commands_a_terminal() {
@@ -333,11 +420,7 @@ fn no_text_of_others_commands_a_terminal() {
         &["spans", "--from", HOSTILE],
     ] {
         let ended = run(&[arguments, &["--url", &url]].concat());
-        for text in [&ended.output, &ended.errors] {
-            let is_safe = text
-                .chars()
-                .all(|it| it == '\n' || !sampler_api::text::is_invisible(it));
-            assert!(is_safe, "{arguments:?}: {text:?}");
-        }
+        assert_is_safe(&ended.output, arguments);
+        assert_is_safe(&ended.errors, arguments);
     }
 }
