@@ -79,6 +79,9 @@ async fn a_session_of_one_installation_is_none_of_another_with_the_same_key() {
     let launch = |provider| with_key(secured(world.receiver(), provider));
     let first = launch(&own).start().await.unwrap();
     let second = launch(&own).start().await.unwrap();
+    for receiver in [&first, &second] {
+        until_ready(&world.http, receiver).await;
+    }
     let mut alice = Visitor::new();
     let page = format!("{}/console", first.base_url());
     let (_, status, text) = alice.sign_in(&page, "alice").await;
