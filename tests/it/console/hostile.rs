@@ -72,7 +72,8 @@ async fn a_form_that_a_page_of_another_site_sends_is_refused() {
 async fn a_session_of_one_installation_is_none_of_another_with_the_same_key() {
     let world = Landscape::new("console_installations").await;
     let provider = async || {
-        let provider = OidcProvider::for_people((CLIENT, SECRET, SCOPE), &json!({}), 300);
+        let people = json!({});
+        let provider = OidcProvider::for_people((CLIENT, SECRET, SCOPE), &people, 300);
         provider.await.unwrap()
     };
     let (own, staging) = (provider().await, provider().await);
