@@ -297,43 +297,46 @@ fn a_terminal_sees_how_far_it_is() {
     assert_eq!(piped.errors, "");
 }
 
+/// What a terminal would take for commands, and marks of direction.
+const COMMANDS: &str = "\u{1b}]0;x\u{7}\u{9b}31m\u{9d}0;y\u{9c}\u{202e}\u{2066}\u{200b}\u{e0041}";
+
+/// A server that answers with commands to a terminal wherever there is a text.
+fn hostile_server(kind: &'static str) -> Stub {
+    Stub::start(move |seen, _| {
+        let word = |name: &str| json!({ name: COMMANDS });
+        let mut item = json!({
+            "id": COMMANDS, "cause": COMMANDS, "at": NOW, "since": NOW, "probe_at": NOW,
+            "who": COMMANDS, "act": COMMANDS, "subject": COMMANDS, "reason": COMMANDS,
+            "before": word("b"), "after": word("a"), "outcome": COMMANDS, "error": COMMANDS,
+            "resource_id": COMMANDS, "plan_id": COMMANDS, "spans": 1, "set_aside": 1,
+        });
+        item[COMMANDS] = json!(COMMANDS);
+        let problem = json!({
+            "type": "urn:sampler:problem:overloaded", "title": COMMANDS, "status": 400,
+            "detail": COMMANDS, "errors": [{ "pointer": COMMANDS, "detail": COMMANDS }],
+        });
+        match kind {
+            "problem" => Reply(400, problem, None),
+            "text" => Reply(500, json!(COMMANDS), None),
+            _ if seen.what.contains("snapshots") => {
+                let proposal = json!({
+                    "type": "stop", "id": COMMANDS, "timestamp": 5, "organization_id": COMMANDS,
+                    "space_id": COMMANDS, "consumer_id": COMMANDS, "resource_id": COMMANDS,
+                    "plan_id": COMMANDS, "resource_instance_id": COMMANDS,
+                });
+                json!({ "at": 5, "checked": 1, "instance_without_span": [], "differs": [],
+                        "open_without_instance": [{ "span": COMMANDS, "proposal": proposal }] })
+                .into()
+            }
+            _ => json!({ "items": [item], "rate": COMMANDS }).into(),
+        }
+    })
+}
+
 /// Nobody's words command a terminal: neither as JSON, nor where the terminal is one, nor in what a server
 /// says is wrong.
 #[test]
 fn no_answer_of_a_server_commands_a_terminal() {
-    const HOSTILE: &str =
-        "\u{1b}]0;x\u{7}\u{9b}31m\u{9d}0;y\u{9c}\u{202e}\u{2066}\u{200b}\u{e0041}";
-    let whole = |kind: &'static str| {
-        Stub::start(move |seen, _| {
-            let word = |name: &str| json!({ name: HOSTILE });
-            let mut item = json!({
-                "id": HOSTILE, "cause": HOSTILE, "at": NOW, "since": NOW, "probe_at": NOW,
-                "who": HOSTILE, "act": HOSTILE, "subject": HOSTILE, "reason": HOSTILE,
-                "before": word("b"), "after": word("a"), "outcome": HOSTILE, "error": HOSTILE,
-                "resource_id": HOSTILE, "plan_id": HOSTILE, "spans": 1, "set_aside": 1,
-            });
-            item[HOSTILE] = json!(HOSTILE);
-            let problem = json!({
-                "type": "urn:sampler:problem:overloaded", "title": HOSTILE, "status": 400,
-                "detail": HOSTILE, "errors": [{ "pointer": HOSTILE, "detail": HOSTILE }],
-            });
-            match kind {
-                "problem" => Reply(400, problem, None),
-                "text" => Reply(500, json!(HOSTILE), None),
-                _ if seen.what.contains("snapshots") => {
-                    let proposal = json!({
-                        "type": "stop", "id": HOSTILE, "timestamp": 5, "organization_id": HOSTILE,
-                        "space_id": HOSTILE, "consumer_id": HOSTILE, "resource_id": HOSTILE,
-                        "plan_id": HOSTILE, "resource_instance_id": HOSTILE,
-                    });
-                    json!({ "at": 5, "checked": 1, "instance_without_span": [], "differs": [],
-                            "open_without_instance": [{ "span": HOSTILE, "proposal": proposal }] })
-                    .into()
-                }
-                _ => json!({ "items": [item], "rate": HOSTILE }).into(),
-            }
-        })
-    };
     let (_folder, now) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n");
     let commands = [
         &["audit"][..],
@@ -346,7 +349,7 @@ fn no_answer_of_a_server_commands_a_terminal() {
         &["snapshot", "apply", &now, "--most", "0"],
     ];
     for kind in ["documents", "problem", "text"] {
-        let stub = whole(kind);
+        let stub = hostile_server(kind);
         let url = stub.url();
         for command in commands {
             for more in [&[][..], &["--json"]] {
@@ -358,7 +361,7 @@ fn no_answer_of_a_server_commands_a_terminal() {
         }
     }
     // On a terminal, which shows both.
-    let stub = whole("documents");
+    let stub = hostile_server("documents");
     for command in ["audit --json", "snapshot diff FILE --json"] {
         let line = format!(
             "{} {} --url {}",
