@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 
-use crate::landscape::{HOUR, Landscape, client, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
 use crate::secured::{secured, uaa};
 
 /// How long each sum takes in the database.
@@ -69,18 +69,13 @@ async fn one_client_that_adds_up_without_end_takes_no_sums_away_from_others() {
             }
         });
     }
-    // The first sums of the other client run by now.
-    assert_eq!(
-        add_up(&http, &receiver, &evil, "evilres").await,
-        StatusCode::OK
-    );
-    for _ in 0..3 {
+    for _ in 0..4 {
         let began = Instant::now();
         let status = add_up(&http, &receiver, &honest, "postgres").await;
         let took = began.elapsed();
         assert_eq!(status, StatusCode::OK, "{took:?}");
-        // That of another, and its own.
-        assert!(took < 3 * SUM, "{took:?}");
+        // Its own, and at the most those of another that has not used more yet.
+        assert!(took < 4 * SUM, "{took:?}");
     }
     hostile.shutdown().await;
 }
@@ -183,8 +178,8 @@ async fn snapshots_that_stand_still_or_trickle_keep_others_waiting_for_a_moment_
     let (status, took) = honest(&world, &receiver).await;
     assert_eq!(status, StatusCode::OK);
     assert!(took < BODY_TIMEOUT + AT_ONCE, "{took:?}");
-    // It was cut off.
-    timeout(AT_ONCE, trickling).await.expect("an end").unwrap();
+    // It is cut off, once a little more has been read so that its client may see the answer.
+    timeout(PATIENCE, trickling).await.expect("an end").unwrap();
     drop((silent, stalled));
 }
 
