@@ -351,11 +351,12 @@ async fn what_is_accepted_and_not_there_is_set_aside_and_owed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_would_count_twice_are_refused_by_name() {
-    let (url, horizon, find) = (
+async fn settings_that_would_count_twice_or_show_a_token_are_refused_by_name() {
+    let (url, horizon, find, token) = (
         "SAMPLER_UPSTREAM_URL",
         "SAMPLER_UPSTREAM_HORIZON",
         "SAMPLER_UPSTREAM_FIND_URL",
+        "SAMPLER_UPSTREAM_TOKEN",
     );
     let fit = (url, "http://localhost:1/events?x=y");
     for (settings, named) in [
@@ -379,6 +380,17 @@ async fn settings_that_would_count_twice_are_refused_by_name() {
                 ("SAMPLER_UPSTREAM_SOURCE", "a b"),
             ],
             &["SAMPLER_UPSTREAM_SOURCE"],
+        ),
+        // Tokens that would not be sent, or be sent in the clear.
+        (&[fit, (horizon, "forever"), (token, "a token")], &[token]),
+        (
+            &[
+                (url, "https://meter.example.com/events"),
+                (horizon, "1d"),
+                (find, "http://meter.example.com/events/{id}"),
+                (token, "a.token"),
+            ],
+            &[find],
         ),
     ] {
         let mut environment = vec![("SAMPLER_UPSTREAM", "cloudevents")];

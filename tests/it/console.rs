@@ -1,5 +1,7 @@
 //! The console of a real receiver, in a real browser and without one.
 
+mod hostile;
+
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};

@@ -1,5 +1,7 @@
 //! The feed of a Cloud Foundry, from its usage events to the usages at Abacus, with the real programs.
 
+mod hostile;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +38,18 @@ impl Ended {
     fn document(&self) -> Value {
         let parsed = serde_json::from_str(&self.output);
         parsed.unwrap_or_else(|error| panic!("{error}: {} {}", self.output, self.errors))
+    }
+}
+
+async fn run_with(arguments: &[String], secret: &str) -> Ended {
+    let mut command = Command::new(binary(CLI).await.unwrap());
+    command.args(arguments).env_clear();
+    command.env("SAMPLER_CF_CLIENT_SECRET", secret);
+    let output = command.output().await.unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        output: String::from_utf8(output.stdout).unwrap(),
+        errors: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
@@ -85,15 +99,17 @@ impl Foundation {
     }
 
     async fn run_as(&self, secret: &str, more: &[&str]) -> Ended {
-        let mut command = Command::new(binary(CLI).await.unwrap());
-        command.args(self.arguments(more)).env_clear();
-        command.env("SAMPLER_CF_CLIENT_SECRET", secret);
-        let output = command.output().await.unwrap();
-        Ended {
-            code: output.status.code().unwrap(),
-            output: String::from_utf8(output.stdout).unwrap(),
-            errors: String::from_utf8(output.stderr).unwrap(),
-        }
+        run_with(&self.arguments(more), secret).await
+    }
+
+    /// With another platform.
+    async fn run_at(&self, api: &str, more: &[&str]) -> Ended {
+        let mut arguments = self.arguments(more);
+        let own = arguments
+            .iter()
+            .position(|word| *word == self.platform.api());
+        api.clone_into(&mut arguments[own.unwrap()]);
+        run_with(&arguments, CLIENT.1).await
     }
 
     /// Runs the feed until it has caught up; it ends like this.

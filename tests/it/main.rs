@@ -21,6 +21,7 @@ mod documented;
 mod examples;
 mod examples_amiss;
 mod feed;
+mod hostile;
 mod instances;
 mod intake;
 mod landscape;

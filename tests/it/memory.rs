@@ -4,13 +4,18 @@
 
 use std::fs;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::post;
 use sampler_testkit::build::start_event;
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -36,7 +41,7 @@ fn peak(program: &Program) -> u64 {
 }
 
 #[track_caller]
-fn assert_fits(program: &Program, what: &str) {
+pub(crate) fn assert_fits(program: &Program, what: &str) {
     let peak = peak(program);
     eprintln!("{what}: {peak} KB at the most");
     assert!(peak < MANIFEST, "{what}: {peak} KB");
@@ -422,4 +427,54 @@ async fn large_spans_fit_into_what_the_manifest_gives_the_worker() {
     .await;
     assert_fits(&worker, "160 open spans of up to half a megabyte");
     assert_fits(&receiver, "160 starts of up to half a megabyte, one by one");
+}
+
+/// An upstream that fails each post, and answers each find with as much as it likes.
+async fn hostile_upstream() -> (String, Arc<AtomicUsize>) {
+    let finds = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&finds);
+    // Values that take many times their bytes where they are kept.
+    let answer = format!("[{}{{}}]", "{\"id\":[{}]},".repeat(160_000));
+    assert!(answer.len() < 2 << 20, "{}", answer.len());
+    let router = Router::new()
+        .route("/events", post(async || StatusCode::SERVICE_UNAVAILABLE))
+        .fallback(async move || {
+            seen.fetch_add(1, Ordering::Relaxed);
+            answer
+        });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (address, finds)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_a_hostile_upstream_fit_into_what_the_manifest_gives_the_worker() {
+    const FINDS: usize = 200;
+    let world = Landscape::new("hostile_upstream").await;
+    let receiver = receiver(&world).await;
+    for target in 0..100 {
+        let event = start_event(target, now_millis() - 2 * HOUR);
+        world.take(&receiver, "/v1/events/start", &event).await;
+    }
+    let (upstream, finds) = hostile_upstream().await;
+    let worker = world
+        .worker()
+        .env("COLLECTOR_URL", "")
+        .env("SAMPLER_UPSTREAM", "cloudevents")
+        .env("SAMPLER_UPSTREAM_URL", format!("{upstream}/events"))
+        .env(
+            "SAMPLER_UPSTREAM_FIND_URL",
+            format!("{upstream}/find?id={{id}}"),
+        )
+        .env("SAMPLER_UPSTREAM_HORIZON", "3s")
+        .env("SAMPLER_UPSTREAM_SETTLES", "0ms")
+        .env("SAMPLER_POST_TIMEOUT", "1s")
+        .env("SAMPLER_RETRY_FIRST", "100ms");
+    let worker = worker.start().await.unwrap();
+    wait_until("many finds are answered", 2 * PATIENCE, async || {
+        finds.load(Ordering::Relaxed) >= FINDS
+    })
+    .await;
+    assert_fits(&worker, "200 answers of 2 MB to finds");
 }

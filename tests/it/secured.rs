@@ -125,6 +125,23 @@ async fn secured_programs_bill_with_tokens_of_uaa_and_say_nothing_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_takes_tokens_for_any_audience_warns_of_it() {
+    let (world, uaa) = (Landscape::new("audience").await, uaa().await);
+    let warned = async |launch: Launch| {
+        let receiver = launch.start().await.unwrap();
+        receiver.sigterm().unwrap();
+        receiver.until_logged("stopped", 1).await;
+        let code = |line: &Value| line["code"] == "security.audience_unbound";
+        let lines = receiver.logs();
+        lines.into_iter().filter(code).count()
+    };
+    assert_eq!(warned(secured(world.receiver(), &uaa)).await, 1);
+    let named = secured(world.receiver(), &uaa);
+    let named = named.env("SAMPLER_TOKEN_AUDIENCE", "abacus.sampler,abacus.sampler.*");
+    assert_eq!(warned(named).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_health_check_is_for_those_with_credentials_and_the_other_two_say_nothing_else() {
     let (world, uaa) = (Landscape::new("health_secured").await, uaa().await);
     let receiver = secured(world.receiver(), &uaa).start().await.unwrap();

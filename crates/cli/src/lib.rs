@@ -103,7 +103,7 @@ struct CompletionsArguments {
 fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     generate(arguments.shell, &mut command(), "sampler", &mut text);
-    output::print(&String::from_utf8_lossy(&text))?;
+    output::print_as_is(&[&String::from_utf8_lossy(&text)])?;
     Ok(ExitCode::SUCCESS)
 }
 

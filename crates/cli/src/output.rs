@@ -68,14 +68,34 @@ fn tell(kind: &str, text: &str, document: &Value) {
     }
 }
 
-/// Prints a text. A reader that has seen enough, like `head`, is no failure. What is printed is often
-/// what was done.
+/// Prints a text for people. Whoever wrote parts of it, a terminal takes none of it for a command.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    if has_invisible(text) {
+        return print_as_is(&[&printable_lines(text)]);
+    }
+    print_as_is(&[text])
+}
+
+/// Prints JSON, with a line end behind it. The same holds.
+pub(crate) fn print_json_text(json: &str) -> Result<(), Failure> {
+    if has_invisible(json) {
+        return print_as_is(&[&escape_json(json), "\n"]);
+    }
+    print_as_is(&[json, "\n"])
+}
+
+/// Prints texts as they are, which must be our own. A reader that has seen enough, like `head`, is no
+/// failure. What is printed is often what was done.
+pub(crate) fn print_as_is(texts: &[&str]) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
-    match output
-        .write_all(text.as_bytes())
-        .and_then(|()| output.flush())
-    {
+    let mut written = texts
+        .iter()
+        .map(|text| output.write_all(text.as_bytes()))
+        .collect::<io::Result<()>>();
+    if written.is_ok() {
+        written = output.flush();
+    }
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Interrupted(format!("standard output: {error}")))
         }

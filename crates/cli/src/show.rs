@@ -2,13 +2,12 @@
 
 use std::fmt::Display;
 
-use sampler_api::text::escape_json;
 use sampler_api::{Measure, Target};
 use sampler_verify::moment::Millis;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{print, printable};
+use crate::output::{print_json_text, printable};
 
 /// Shown for an absent value.
 const NOTHING: &str = "-";
@@ -17,7 +16,7 @@ const NOTHING: &str = "-";
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document);
     let text = text.map_err(|error| Failure::Input(error.to_string()))?;
-    print(&format!("{}\n", escape_json(&text)))
+    print_json_text(&text)
 }
 
 pub(crate) fn text(value: Option<impl Display>) -> String {

@@ -16,7 +16,7 @@ use crate::api::{Answer, Api, Request};
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::{print, printable, warn};
+use crate::output::{print, print_json_text, printable, warn};
 use crate::show::text;
 use crate::table::table;
 
@@ -130,7 +130,7 @@ async fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
     let difference: Difference<'_> = answer.read(&PATH)?;
     if arguments.common.json {
         let document: &RawValue = answer.read(&PATH)?;
-        print(&format!("{document}\n"))?;
+        print_json_text(document.get())?;
     } else {
         print(&difference.words())?;
     }
@@ -157,8 +157,8 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
     let report = sender.finish()?;
     if arguments.common.json {
         let (document, report): (&RawValue, _) = (answer.read(&PATH)?, report.document());
-        print(&format!(
-            "{{\"difference\":{document},\"report\":{report}}}\n"
+        print_json_text(&format!(
+            "{{\"difference\":{document},\"report\":{report}}}"
         ))?;
     } else {
         print(&format!("{}{}", difference.words(), report.words()))?;

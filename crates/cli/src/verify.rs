@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::listing::Common;
 use crate::moment::{FORMS, time};
 use crate::output::print;
+use crate::show::print_json;
 use crate::terminal::width;
 
 /// The end of the text of `--help`.
@@ -157,9 +158,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let run = reading::Run::new(&api, policy, spans_at_once, history.used, report);
     let report = run.read(&arguments.scope).await?.finish(arguments.strict);
     if arguments.common.json {
-        let json = serde_json::to_string_pretty(&report);
-        let json = json.map_err(|error| Failure::Input(error.to_string()))?;
-        print(&format!("{json}\n"))?;
+        print_json(&report)?;
     } else {
         print(&text::of(&report, arguments.all, width()))?;
     }

@@ -16,6 +16,11 @@ pub fn is_invisible(character: char) -> bool {
 pub fn escape_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
+        // A text of JSON has neither as it is: they stand between its parts.
+        if matches!(character, '\t' | '\r') {
+            escaped.push(' ');
+            continue;
+        }
         if character == '\n' || !is_invisible(character) {
             escaped.push(character);
             continue;
@@ -35,6 +40,7 @@ mod tests {
     fn escaped_json_is_the_same_document_and_commands_no_terminal() {
         let text = "a\u{1b}[2J\u{9b}2J\u{9d}0;x\u{202e}\u{200b}\u{e0041}é\u{1f600}";
         let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let json = format!("\t\r\n{json}");
         let escaped = escape_json(&json);
         assert!(
             escaped.chars().all(|it| it == '\n' || !is_invisible(it)),

@@ -27,7 +27,8 @@ sampler_service::settings! {
         /// The largest body of a snapshot, before and after decompression. 500,000 instances with GUIDs
         /// as ids have some 170 MB; a receiver needs some 60 MB of memory for them.
         snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::size(1 << 10, 1 << 30), or("200mb");
-        /// How long a client may take to send a body; for a snapshot a second more for each MB.
+        /// How long a client may take to send a body, and to take the answer to a snapshot; for a
+        /// snapshot a second more for each MB.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sampler_domain::{Contract, Memory};
 use sampler_service::settings::{Kind, Reader};
 use sampler_upstream::{EventAttributes, FindUrl};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::{DAY, millis};
@@ -74,6 +74,7 @@ impl UpstreamSettings {
         self.check_attributes(reader);
         let contract = self.read_contract(post_timeout, reader);
         let find_url = self.read_find_url(reader);
+        self.check_token(url.as_ref(), find_url.as_ref(), reader);
         let (key, horizon_key) = ("upstream.find_url", "upstream.horizon");
         if self.find_url.is_none() {
             if matches!(contract, Some(Contract::Forgets(_))) {
@@ -149,6 +150,27 @@ impl UpstreamSettings {
                 reader.complain(format!("{} {error}", reader.described("upstream.find_url")));
                 None
             }
+        }
+    }
+
+    /// A token that is no word would not be sent, and one that is sent over https is not sent in the clear
+    /// besides.
+    fn check_token(&self, url: Option<&Url>, find_url: Option<&FindUrl>, reader: &mut Reader<'_>) {
+        let token = self.token.as_ref().map(ExposeSecret::expose_secret);
+        if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+            reader.complain(format!(
+                "{} must be visible ASCII without spaces",
+                reader.described("upstream.token")
+            ));
+        }
+        let find_host = find_url.and_then(FindUrl::host);
+        let is_private = |url: &Url| url.scheme() == "https";
+        if url.is_some_and(is_private) && find_host.is_some_and(|url| !is_private(&url)) {
+            reader.complain(format!(
+                "{} must be an https address, as {} is: tokens could be read on the way",
+                reader.described("upstream.find_url"),
+                reader.described("upstream.url"),
+            ));
         }
     }
 

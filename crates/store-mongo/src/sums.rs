@@ -25,9 +25,6 @@ use crate::document::{has_failed, moment, to_json};
 use crate::unreadable::decoded;
 use crate::{MongoStore, codes, index, rounds};
 
-/// How long a page goes on to ask for more windows.
-const PAGE_TIME: Duration = Duration::from_secs(1);
-
 /// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
 const QUICK: Duration = Duration::from_millis(50);
 const GROWTH: usize = 4;
@@ -70,7 +67,7 @@ pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage
     let (began, start) = (Instant::now(), query.first_window());
     let (mut first, mut count) = (start, 1);
     while let Some(next) = query.windows.get(first) {
-        let is_late = first > start && began.elapsed() > PAGE_TIME;
+        let is_late = first > start && began.elapsed() > SumQuery::PAGE_TIME;
         if is_late || page.rows.len() >= query.limit || bytes > PAGE_BYTES {
             page.next = Some(start_of(*next));
             break;

@@ -1,6 +1,7 @@
 //! The sums of the ledger, by windows and groups.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sampler_domain::{
     Amount, Entry, EntryState, Id, Measures, Target, Timestamp, Window, WindowLength,
@@ -77,6 +78,9 @@ pub struct SumPage {
 }
 
 impl SumQuery {
+    /// How long a page goes on to ask for more windows.
+    pub const PAGE_TIME: Duration = Duration::from_secs(1);
+
     /// The states of usages that are billed.
     pub const BILLED: [EntryState; 2] = [EntryState::Accepted, EntryState::Counted];
 

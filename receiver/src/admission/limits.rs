@@ -31,10 +31,14 @@ pub(super) const MAPPING_PERMITS: usize = 32;
 /// Acts of operators that are served at a time.
 pub(super) const ACT_PERMITS: usize = 8;
 
-/// For requests that read: the longest wait for a turn, longer than another one may take, and what all
-/// that wait may weigh together. Each weighs [`REQUEST_WEIGHT`].
-pub(super) const READ_WAIT_MAX: Duration =
-    reading::TIME_LIMIT.saturating_add(Duration::from_secs(1));
+/// For requests that read: the longest wait for a turn, as long as the slowest of them, a sum, may take;
+/// and what all that wait may weigh together. Each weighs [`REQUEST_WEIGHT`].
+pub(super) const READ_WAIT_MAX: Duration = reading::SUM_TIME_MAX;
+
+/// The longest wait to add up: as long as the sum of another client may take, which has waited for its
+/// turn to read. Then it is the turn of the client that has used the least time.
+pub(super) const SUM_WAIT_MAX: Duration = READ_WAIT_MAX.saturating_add(reading::SUM_TIME_MAX);
+
 pub(super) const READ_QUEUE_WEIGHT: usize = 64 << 10;
 
 /// Snapshots that are in memory at a time, until they are answered.
@@ -114,25 +118,25 @@ pub(super) const fn at_once(permits: usize) -> PermitLimits {
 }
 
 /// So many requests at a time that read. Their clients are charged for the time that they take.
-pub(super) const fn reads_at_once(permits: usize) -> PermitLimits {
+const fn reads_at_once(permits: usize, wait: Duration) -> PermitLimits {
     PermitLimits {
-        wait: READ_WAIT_MAX,
+        wait,
         charges_time: true,
         queue: QueueLimits {
             weight: READ_QUEUE_WEIGHT,
-            target: READ_WAIT_MAX,
-            interval: READ_WAIT_MAX,
+            // Who waits for longer is not there any more.
+            target: wait,
+            interval: wait,
             ..QUEUE
         },
         ..at_once(permits)
     }
 }
 
-/// Snapshots.
-pub(super) const SNAPSHOTS: PermitLimits = PermitLimits {
-    wait: SNAPSHOT_WAIT_MAX,
-    ..reads_at_once(SNAPSHOTS_AT_ONCE)
-};
+/// All requests that read, those among them that add up, and snapshots.
+pub(super) const READS: PermitLimits = reads_at_once(reading::AT_ONCE as usize, READ_WAIT_MAX);
+pub(super) const SUMS: PermitLimits = reads_at_once(reading::SUMS_AT_ONCE, SUM_WAIT_MAX);
+pub(super) const SNAPSHOTS: PermitLimits = reads_at_once(SNAPSHOTS_AT_ONCE, SNAPSHOT_WAIT_MAX);
 
 /// The share of each range in what large events may take, which are parsed already.
 pub(super) fn large_of_each(ranges: usize) -> PermitLimits {

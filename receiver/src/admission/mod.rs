@@ -26,8 +26,6 @@ pub(crate) use limits::SMALL_BODY;
 use limits::{LARGE_REQUEST, QUEUES_WITHOUT_TOKENS, REQUEST_WEIGHT, STORE_PERMITS, VALUE_WEIGHT};
 use permits::{FairPermit, FairPermits, NoPermit};
 
-use crate::reading;
-
 /// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
@@ -106,8 +104,8 @@ impl Admission {
             ranges: (0..ranges).map(|_| EventPermits::new(ranges)).collect(),
             mappings: FairPermits::new(limits::at_once(limits::MAPPING_PERMITS)),
             large: FairPermits::new(limits::LARGE),
-            reads: FairPermits::new(limits::reads_at_once(reading::AT_ONCE as usize)),
-            sums: FairPermits::new(limits::reads_at_once(reading::SUMS_AT_ONCE)),
+            reads: FairPermits::new(limits::READS),
+            sums: FairPermits::new(limits::SUMS),
             snapshots: FairPermits::new(limits::SNAPSHOTS),
             acts: FairPermits::new(limits::at_once(limits::ACT_PERMITS)),
             bodies: Budget::new(limits::BODY_BYTES),

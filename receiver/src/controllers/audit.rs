@@ -53,9 +53,8 @@ impl Receiver {
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
-        let _permit = self.admit_reading(grant).await?;
-        let page = self.parts.reading.audit(&query).await;
-        let page = page.map_err(|failure| self.not_read(&failure))?;
+        let page = self.read_store(grant, |store| async move { store.audit(&query).await });
+        let page = page.await?;
         let next = page.next.map(|last| next.page(&last));
         let items = page.records.into_iter().map(shown).collect();
         Ok(Paged { items, next })

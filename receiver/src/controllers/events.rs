@@ -186,9 +186,9 @@ impl Receiver {
     }
 
     async fn span_of(&self, id: &SpanId, grant: &Grant) -> Option<api::Span> {
-        let _permit = self.admit_reading(grant).await.ok()?;
-        let listed = self.parts.reading.span(&id.to_string(), None).await;
-        listed.ok()?.map(|listed| spans::shown(&listed))
+        let id = id.to_string();
+        let listed = self.read_store(grant, |store| async move { store.span(&id, None).await });
+        listed.await.ok()?.map(|listed| spans::shown(&listed))
     }
 
     async fn read_body(

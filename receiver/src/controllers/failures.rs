@@ -45,7 +45,7 @@ impl Receiver {
     }
 
     /// The same for a request that only reads.
-    pub(super) fn not_read(&self, failure: &StoreError) -> Problem {
+    pub(crate) fn not_read(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
             StoreError::Unavailable(_) => self.unavailable("The database cannot be reached."),

@@ -33,10 +33,8 @@ impl Receiver {
     async fn instances(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
         grant.require_read_everything()?;
         Parameters::of(uri).finish()?;
-        let _permit = self.admit_reading(grant).await?;
-        let seen = self.parts.reading.instances().await;
-        let seen = seen.map_err(|failure| self.not_read(&failure))?;
-        let items = seen.into_iter().map(shown).collect();
+        let seen = self.read_store(grant, |store| async move { store.instances().await });
+        let items = seen.await?.into_iter().map(shown).collect();
         Ok(Paged { items, next: None })
     }
 }

@@ -23,7 +23,7 @@ use super::answer;
 use crate::Receiver;
 use crate::admission::ServingPermit;
 use crate::openapi::problem_answers;
-use crate::reading::Parameters;
+use crate::reading::{Parameters, to_its_end};
 use crate::snapshot::{self, Compared, Comparison};
 
 /// How long a proposed start can still be applied, at least, ms; where the slack is short, half of it.
@@ -73,7 +73,7 @@ impl Receiver {
         Ok(in_pieces(
             compared,
             permit,
-            self.options.snapshots.answer_time,
+            self.options.limits.body_timeout,
         ))
     }
 
@@ -92,7 +92,6 @@ impl Receiver {
         grant: &Grant,
         snapshot: snapshot::Snapshot,
     ) -> Result<Compared, Problem> {
-        let _permits = self.turn_to_compare(grant).await?;
         let limits = self.options.snapshots.clone();
         let deadline = Instant::now() + limits.compare_time;
         let resource = snapshot.resource.clone();
@@ -100,7 +99,9 @@ impl Receiver {
         let (from, to) = (Some(snapshot.at), None);
         let mut comparison = Comparison::new(snapshot, limits);
         let add = |span| comparison.add(span).map_err(not_written);
-        self.each_span(&resource, (from, to), deadline, add).await?;
+        let time = (from, to);
+        self.each_span(grant, &resource, time, deadline, add)
+            .await?;
         let compared = comparison.finish(self.earliest_start());
         let mut compared = compared.map_err(not_written)?;
         if let Some(before) = compared.before() {
@@ -110,7 +111,8 @@ impl Receiver {
             };
             let (from, to) = before;
             let time = (Some(from), Some(to));
-            self.each_span(&resource, time, deadline, add).await?;
+            self.each_span(grant, &resource, time, deadline, add)
+                .await?;
         }
         Ok(compared)
     }
@@ -122,9 +124,11 @@ impl Receiver {
         now.plus(TIME_TO_APPLY.min(slack / 2) - slack)
     }
 
-    /// Reads all spans of a resource that ran in this time.
+    /// Reads all spans of a resource that ran in this time. Each page waits for its turn, so that others
+    /// come between.
     async fn each_span(
         &self,
+        grant: &Grant,
         resource: &Id,
         (from, to): (Option<Timestamp>, Option<Timestamp>),
         deadline: Instant,
@@ -138,8 +142,10 @@ impl Receiver {
         };
         query.target.set("resource_id", resource.clone());
         while Instant::now() < deadline {
-            let page = self.parts.reading.spans(&query).await;
-            let page = page.map_err(|failure| self.not_read(&failure))?;
+            let permits = self.turn_to_compare(grant).await?;
+            let (store, asked) = (Arc::clone(&self.parts.reading), query.clone());
+            let page = to_its_end(permits, async move { store.spans(&asked).await });
+            let page = page.await.map_err(|failure| self.not_read(&failure))?;
             for record in page.spans {
                 add(record.span)?;
             }
@@ -169,13 +175,13 @@ fn not_written(error: io::Error) -> Problem {
     Problem::internal()
 }
 
-/// The answer, made as the client takes it, for so long at the most. It may be as large as the snapshot.
-fn in_pieces(compared: Compared, permit: ServingPermit, time: Duration) -> Response {
+/// The answer, made as the client takes it: within `first` and a second for each MB, as the body came. It may be as large as the snapshot.
+fn in_pieces(compared: Compared, permit: ServingPermit, first: Duration) -> Response {
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let mut pieces = Pieces {
         sender,
         buffer: Vec::with_capacity(CHUNK),
-        deadline: Instant::now() + time,
+        deadline: Instant::now() + first,
         runtime: Handle::current(),
     };
     tokio::task::spawn_blocking(move || {
@@ -202,7 +208,7 @@ struct Pieces {
     /// None comes behind the last piece. Where it does not, the answer is not whole.
     sender: mpsc::Sender<Option<Bytes>>,
     buffer: Vec<u8>,
-    /// When all of it must be taken. A client that takes little by little keeps others waiting.
+    /// When what was made so far must be taken. A client that takes little by little keeps others waiting.
     deadline: Instant,
     runtime: Handle,
 }
@@ -214,13 +220,16 @@ impl Pieces {
     }
 
     /// Waits until the client takes what was made before, but not for longer than the deadline.
-    fn send(&self, piece: Option<Bytes>) -> io::Result<()> {
+    fn send(&mut self, piece: Option<Bytes>) -> io::Result<()> {
         if Instant::now() >= self.deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
+        let length = piece.as_ref().map_or(0, Bytes::len);
         let sending = async { timeout_at(self.deadline, self.sender.send(piece)).await };
         let sent = self.runtime.block_on(sending)?;
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        self.deadline += snapshot::time_for(length);
+        Ok(())
     }
 }
 

@@ -69,7 +69,6 @@ pub async fn get(
 ) -> Response {
     let shown = async {
         Parameters::of(&uri).finish()?;
-        let _permit = receiver.admit_reading(&grant).await?;
         let listed = receiver.span(&grant, id).await?;
         Ok(shown_span(&listed, &headers))
     };
@@ -83,9 +82,8 @@ impl Receiver {
         let next = parameters.finish()?;
         require_narrow(&query)?;
         let page = if restrict(&mut query, grant) {
-            let _permit = self.admit_reading(grant).await?;
-            let page = self.parts.reading.spans(&query).await;
-            page.map_err(|failure| self.not_read(&failure))?
+            let page = self.read_store(grant, |store| async move { store.spans(&query).await });
+            page.await?
         } else {
             SpanPage::default()
         };
@@ -101,9 +99,10 @@ impl Receiver {
             return Err(no_such_span());
         };
         let resources = readable_resources(grant);
-        let found = self.parts.reading.span(&id, resources.as_deref()).await;
-        let found = found.map_err(|failure| self.not_read(&failure))?;
-        found.ok_or_else(no_such_span)
+        let found = self.read_store(grant, |store| async move {
+            store.span(&id, resources.as_deref()).await
+        });
+        found.await?.ok_or_else(no_such_span)
     }
 }
 

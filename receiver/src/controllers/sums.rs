@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::answer;
 use crate::openapi::params::{AsOf, OfTarget, Page, Time};
 use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters, readable_resources};
+use crate::reading::{Paged, Parameters, readable_resources, to_its_end};
 use crate::{Receiver, problems};
 
 /// Windows of one query.
@@ -59,20 +59,11 @@ impl Receiver {
         Ok(Paged { items, next })
     }
 
-    /// The database goes on with what it adds up, also where the client goes away. So this runs to
-    /// its end, and keeps its permits so long.
     async fn add_up(&self, grant: &Grant, query: SumQuery) -> Result<SumPage, Problem> {
         let permits = self.admit_sums(grant).await?;
         let queries = Arc::clone(&self.parts.reading);
-        let added = tokio::spawn(async move {
-            let page = queries.sums(&query).await;
-            drop(permits);
-            page
-        });
-        let page = added
-            .await
-            .unwrap_or_else(|ended| Err(StoreError::Unknown(Box::new(ended))));
-        page.map_err(|failure| match failure {
+        let page = to_its_end(permits, async move { queries.sums(&query).await });
+        page.await.map_err(|failure| match failure {
             // Not 503: the same query again would take as long.
             StoreError::Overloaded => Problem::new(
                 &problems::QUERY_TOO_WIDE,

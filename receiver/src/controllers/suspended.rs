@@ -93,9 +93,8 @@ impl Receiver {
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
-        let _permit = self.admit_reading(grant).await?;
-        let page = self.parts.reading.causes(&query).await;
-        let page = page.map_err(|failure| self.not_read(&failure))?;
+        let page = self.read_store(grant, |store| async move { store.causes(&query).await });
+        let page = page.await?;
         let next = page.next.map(|last| next.page(&last));
         let items = page.causes.iter().map(shown).collect();
         Ok(Paged { items, next })
@@ -152,10 +151,8 @@ impl Receiver {
     async fn cause(&self, grant: &Grant, cause: SpanPath) -> Result<SuspendedCause, Problem> {
         let id = cause.ok().and_then(|Path(id)| id.parse::<CauseId>().ok());
         let id = id.ok_or_else(no_such_cause)?;
-        let _permit = self.admit_reading(grant).await?;
-        let found = self.parts.reading.cause(id).await;
-        let found = found.map_err(|failure| self.not_read(&failure))?;
-        found.ok_or_else(no_such_cause)
+        let found = self.read_store(grant, |store| async move { store.cause(id).await });
+        found.await?.ok_or_else(no_such_cause)
     }
 }
 

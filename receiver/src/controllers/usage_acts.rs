@@ -95,29 +95,29 @@ impl Receiver {
         let id = id.ok().map(|Path(id)| id);
         let id = id.filter(|id| id.chars().count() <= ID_MAX);
         let id = id.ok_or_else(no_such_usage)?;
-        let _permit = self.admit_reading(grant).await?;
-        let entry = self.parts.reading.usage(&id).await;
-        let entry = entry.map_err(|failure| self.not_read(&failure))?;
-        match entry {
+        let usage = id.clone();
+        let entry = self.read_store(grant, |store| async move { store.usage(&usage).await });
+        match entry.await? {
             Some(entry) if entry.withheld => Err(withheld()),
             Some(entry) if entry.is_resendable() => Ok(entry),
             Some(_) => Err(not_resendable()),
-            None if self.is_planned_while_suspended(&id).await? => Err(not_resendable()),
+            None if self.is_planned_while_suspended(grant, &id).await? => Err(not_resendable()),
             None => Err(no_such_usage()),
         }
     }
 
     /// Whether the usage is planned on a suspended span: Abacus refuses it, and it is listed without
     /// being in the ledger. Of the suspended spans the newest are looked at.
-    async fn is_planned_while_suspended(&self, id: &str) -> Result<bool, Problem> {
+    async fn is_planned_while_suspended(&self, grant: &Grant, id: &str) -> Result<bool, Problem> {
         let mut query = SpanQuery {
             state: Some(SpanState::Suspended),
             limit: PAGE,
             ..SpanQuery::default()
         };
         for _ in 0..PAGES {
-            let page = self.parts.reading.spans(&query).await;
-            let page = page.map_err(|failure| self.not_read(&failure))?;
+            let asked = query.clone();
+            let page = self.read_store(grant, |store| async move { store.spans(&asked).await });
+            let page = page.await?;
             let mut plans = page
                 .spans
                 .iter()

@@ -83,10 +83,9 @@ impl Receiver {
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
-        let _permit = self.admit_reading(grant).await?;
         // The span comes first: what is planned on it and is executed meanwhile is in the ledger.
         let span = self.span(grant, id).await?.span;
-        let usages = self.usages_of(&span, &query).await?;
+        let usages = self.usages_of(grant, &span, &query).await?;
         let next = usages.next.map(|last| next.page(&last));
         let items = usages.shown.iter().map(|entry| shown(entry, query.as_of));
         let items = items.collect();
@@ -94,7 +93,12 @@ impl Receiver {
     }
 
     /// The entries of the ledger, and behind them the one that is planned and not answered.
-    async fn usages_of(&self, span: &Span, query: &UsageQuery) -> Result<Usages, Problem> {
+    async fn usages_of(
+        &self,
+        grant: &Grant,
+        span: &Span,
+        query: &UsageQuery,
+    ) -> Result<Usages, Problem> {
         // Each entry has the measures of its span.
         let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
         let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
@@ -102,11 +106,11 @@ impl Receiver {
         let (mut after, mut read) = (query.after, 0);
         let chunk = query.chunk().min(chunk_max);
         while read < WINDOW.min(CHUNKS * chunk_max) {
-            let entries = self
-                .parts
-                .reading
-                .usages(&span.id, &span.target, after, chunk);
-            let entries = entries.await.map_err(|failure| self.not_read(&failure))?;
+            let (id, target) = (span.id.clone(), span.target.clone());
+            let entries = self.read_store(grant, |store| async move {
+                store.usages(&id, &target, after, chunk).await
+            });
+            let entries = entries.await?;
             read += chunk;
             for entry in entries.entries {
                 after = Some(entry.version);

@@ -9,11 +9,13 @@ mod answer;
 mod cursor;
 mod parameters;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_domain::{ClientId, Id};
 use sampler_service::problem::Problem;
 use sampler_service::security::{Grant, Reach};
+use sampler_store::{Reading, StoreError, SumQuery};
 
 use crate::Receiver;
 use crate::admission::ServingPermit;
@@ -28,8 +30,14 @@ pub const AT_ONCE: u32 = 2;
 /// done.
 pub const SUMS_AT_ONCE: usize = 1;
 
-/// How long the server may work on one of them.
+/// How long the server may work on one command of one of them.
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a page of sums may take: the last of its commands begins when the time of a page is over, and
+/// its answer may be a second late.
+pub const SUM_TIME_MAX: Duration = SumQuery::PAGE_TIME
+    .saturating_add(TIME_LIMIT)
+    .saturating_add(Duration::from_secs(1));
 
 impl Receiver {
     /// Waits until a request may read.
@@ -55,6 +63,41 @@ impl Receiver {
             .map_err(|_| self.overloaded("Too many requests add up usages at the same time."))?;
         Ok([permit, self.admit_reading(grant).await?])
     }
+
+    /// Reads from the store, once it is the client's turn.
+    ///
+    /// # Errors
+    /// 503 where there is no turn in time, or the store does not answer.
+    pub(crate) async fn read_store<T, F>(
+        &self,
+        grant: &Grant,
+        call: impl FnOnce(Arc<dyn Reading>) -> F,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let permit = self.admit_reading(grant).await?;
+        let read = to_its_end(permit, call(Arc::clone(&self.parts.reading))).await;
+        read.map_err(|failure| self.not_read(&failure))
+    }
+}
+
+/// Makes a call of the store to its end, and holds its permits so long. The database goes on with a call
+/// whose client has gone: without this, a client that leaves and comes again would have it work on any
+/// number of them.
+pub(crate) async fn to_its_end<T, F>(permits: impl Send + 'static, call: F) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, StoreError>> + Send + 'static,
+{
+    let made = tokio::spawn(async move {
+        let outcome = call.await;
+        drop(permits);
+        outcome
+    });
+    made.await
+        .unwrap_or_else(|ended| Err(StoreError::Unknown(Box::new(ended))))
 }
 
 /// The resources to which reading is limited; none where it is not.

@@ -26,6 +26,15 @@ pub(crate) use instances::Snapshot;
 pub(crate) use report::write as write_report;
 pub(crate) use take::take;
 
+/// Bytes for which a client has a second, in each direction: others wait for it.
+const RATE: u32 = 1 << 20;
+
+/// How long a client may take for so many bytes on an average.
+pub(crate) fn time_for(bytes: usize) -> Duration {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    Duration::from_secs(1) * bytes / RATE
+}
+
 /// The limits of a snapshot that are no settings.
 #[derive(Clone, Debug)]
 pub struct SnapshotLimits {
@@ -45,8 +54,6 @@ pub struct SnapshotLimits {
     pub ends: usize,
     /// How long the spans may take to be read.
     pub compare_time: Duration,
-    /// How long the client may take to read the answer. Another snapshot has to wait for that.
-    pub answer_time: Duration,
 }
 
 impl Default for SnapshotLimits {
@@ -60,7 +67,6 @@ impl Default for SnapshotLimits {
             differing_memory: 16 << 20,
             ends: 200_000,
             compare_time: Duration::from_mins(10),
-            answer_time: Duration::from_mins(10),
         }
     }
 }

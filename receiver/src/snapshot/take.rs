@@ -15,13 +15,11 @@ use tokio::time::{Instant, timeout_at};
 use super::instance::{self, Instance, Unfit};
 use super::instances::{Gathering, Snapshot, Twice};
 use super::pieces::{Form, Piece, Pieces, TooLong};
+use super::time_for;
 use crate::admission::ServingPermit;
 use crate::fields::{self, Fields};
 use crate::json::{self, Json};
 use crate::{Receiver, body, problems};
-
-/// Bytes that give a body a second more than `SAMPLER_BODY_TIMEOUT`: others wait.
-const RATE: usize = 1 << 20;
 
 /// Bytes that may arrive without a permit: those of a head, and of what little comes with it.
 const HEAD_MAX: usize = 16 << 10;
@@ -104,7 +102,7 @@ pub(crate) async fn take(
     Ok((arriving.finish()?, permit))
 }
 
-/// A body that must arrive within `first` and a second for each [`RATE`] bytes.
+/// A body that must arrive within `first` and a second for each MB.
 struct TimedBody {
     body: Body,
     /// When it began to arrive, and later by as long as it waited for its permit.
@@ -128,9 +126,8 @@ impl TimedBody {
     /// `allowed` at all, only the first time counts, however much comes.
     async fn next(&mut self, allowed: bool) -> Result<Option<Bytes>, Problem> {
         loop {
-            let earned = if allowed { self.arrived / RATE } else { 0 };
-            let earned = Duration::from_secs(earned as u64);
-            let deadline = self.began + self.first + earned;
+            let earned = if allowed { self.arrived } else { 0 };
+            let deadline = self.began + self.first + time_for(earned);
             let frame = timeout_at(deadline, self.body.frame()).await;
             let Some(frame) = frame.map_err(|_| too_slow())? else {
                 return Ok(None);

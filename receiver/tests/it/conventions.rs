@@ -1,7 +1,7 @@
 //! Habits of HTTP APIs: keys of requests, preferences, moments as texts, webhooks, one client's excess.
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{HeaderValue, Request};
 use sampler_receiver::problems;
 use serde_json::{Value, json};
 
@@ -85,6 +85,32 @@ async fn a_key_is_that_of_updates_and_cloud_events_too() {
         .post_with(EVENTS, &other, &data)
         .await
         .problem(400, "invalid-event");
+}
+
+/// Headers of what a client would like are no way to what it may not have.
+#[tokio::test]
+async fn hostile_keys_and_preferences_are_refused_or_mean_nothing() {
+    let world = World::new();
+    let long = "k".repeat(8_000);
+    for key in [
+        long.as_bytes(),
+        b"\"\xc2\x9b31m\"",
+        b"\xe2\x80\xae",
+        b"\"\t\"",
+        b"\"$ne\" , \"x\"",
+    ] {
+        let mut request = request(START, start(NOW).to_string());
+        let key = HeaderValue::from_bytes(key).unwrap();
+        request.headers_mut().append("Idempotency-Key", key);
+        world.send(request).await.problem(400, "invalid-event");
+    }
+    world.holds(&[]);
+    let commas = ",;=\"".repeat(2_000);
+    let mut preferences = vec![("Prefer", commas.as_str())];
+    preferences.extend(vec![("Prefer", "return=representation;x"); 50]);
+    let answer = world.post_with(START, &preferences, &start(NOW)).await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(json_of(&answer)["state"], "open");
 }
 
 #[tokio::test]
@@ -228,6 +254,16 @@ async fn an_origin_that_is_named_may_send_webhooks() {
         .send(ask(None))
         .await
         .problem(405, "method-not-allowed");
+    // An end that is a comma names no origin, so neither does what is no text.
+    let world = World::with(|options| {
+        options.events.webhook_origins = Some("a.example,".to_owned());
+    });
+    for nothing in [&b""[..], b"\xff", b"a.example\xff"] {
+        let request = Request::builder().method("OPTIONS").uri(EVENTS);
+        let request = request.header("WebHook-Request-Origin", nothing);
+        let answer = world.send(request.body(Body::empty()).unwrap()).await;
+        answer.problem(405, "method-not-allowed");
+    }
     let any = World::with(|options| options.events.webhook_origins = Some("*".to_owned()));
     assert_eq!(any.send(ask(Some("x.example"))).await.status, 200);
     let closed = World::new();

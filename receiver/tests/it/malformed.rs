@@ -1,10 +1,12 @@
 //! Bodies that are no JSON, or no JSON that can be read in one way only.
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 
-use crate::event::{mapping, start, stop};
+use crate::event::{mapping, start, stop, with};
 use crate::log::Log;
-use crate::world::{ALL, NOW, START, STOP, World, request};
+use crate::world::{ALL, MAPPINGS, NOW, START, STOP, World, request};
 
 fn valid(path: &str) -> String {
     let body = match path {
@@ -195,4 +197,45 @@ async fn fault_17_what_a_body_holds_is_neither_answered_nor_logged() {
     let text = log.text();
     assert_eq!(text.matches("\"message\":\"refused\"").count(), 6, "{text}");
     assert!(!text.contains("hush"), "{text}");
+}
+
+/// No id is an operator of the database: neither in an event nor in a query.
+#[tokio::test]
+async fn an_operator_in_the_place_of_an_id_is_refused() {
+    let world = World::new();
+    for operator in [
+        json!({ "$ne": "" }),
+        json!({ "$gt": "" }),
+        json!({ "$where": "1" }),
+        json!(["$ne"]),
+    ] {
+        for (path, field) in [
+            (START, "resource_id"),
+            (START, "id"),
+            (STOP, "resource_instance_id"),
+            (STOP, "id"),
+            (MAPPINGS, "plan_id"),
+        ] {
+            let mut body: Value = serde_json::from_str(&valid(path)).unwrap();
+            body[field] = operator.clone();
+            let answer = world.post(path, &body).await;
+            assert_eq!(answer.status, 400, "{path} {body}: {answer:?}");
+        }
+    }
+    for query in [
+        "resource_id[$ne]=x",
+        "organization_id=o&plan_id[$gt]=",
+        "$where=1",
+    ] {
+        let request = Request::get(format!("/v1/spans?{query}")).body(Body::empty());
+        world
+            .send(request.unwrap())
+            .await
+            .problem(400, "invalid-query");
+    }
+    assert_eq!(world.store.calls(), 0);
+    // What begins like one is an id like others.
+    let event = with(&start(NOW), "resource_id", "$ne");
+    world.start(&event).await.is_created();
+    world.holds(&[(&event, None)]);
 }

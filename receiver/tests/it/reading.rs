@@ -2,12 +2,16 @@
 
 mod usages;
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::{Acceptance, Entry, Interval, Next, Planned, Span, Timestamp};
+use sampler_receiver::reading::AT_ONCE;
 use sampler_store::Ledger;
 use sampler_store_testing::support::{Changing, done, refusal};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::event::{start, stop, with};
@@ -54,6 +58,24 @@ impl World {
         }
         (items, pages)
     }
+}
+
+/// The database goes on with what a client does not wait for any more.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
+    let world = World::new();
+    world.starts("an instance", NOW).await;
+    world.store.meets(Fate::Held);
+    let second = Duration::from_secs(1);
+    for _ in 0..10 {
+        assert!(
+            timeout(second, world.get(LIST)).await.is_err(),
+            "it is held"
+        );
+    }
+    world.store.holds(AT_ONCE as usize).await;
+    world.store.release();
+    assert_eq!(world.read(LIST).await["items"].as_array().unwrap().len(), 1);
 }
 
 fn at(millis: i64) -> Timestamp {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http_body_util::BodyExt;
-use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span};
+use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span, Timestamp};
 use sampler_oauth::Algorithm;
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_store::{Causes, Ledger};
@@ -73,6 +75,22 @@ impl Two {
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    /// The items of a page, and the cursor of the next.
+    async fn list(&self, path: &str, scope: &str) -> (Vec<Value>, Option<String>) {
+        let request = Request::get(path).header("authorization", self.bearer(&[scope]));
+        let request = request.body(Body::empty()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200, "{path}");
+        let link = response.headers().get("link");
+        let next = link.map(|link| {
+            let (_, cursor) = link.to_str().unwrap().split_once("cursor=").unwrap();
+            cursor.split('>').next().unwrap().to_owned()
+        });
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let page: Value = serde_json::from_slice(&bytes).unwrap();
+        (page["items"].as_array().unwrap().clone(), next)
     }
 
     /// The resources whose usages are in a sum.
@@ -162,6 +180,87 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
 }
 
 /// What is not there and what may not be read are answered alike, byte for byte.
+/// The position in a cursor: it is not sealed.
+fn position(cursor: &str) -> Value {
+    let json = URL_SAFE_NO_PAD.decode(cursor).unwrap();
+    serde_json::from_slice::<Value>(&json).unwrap()["after"].clone()
+}
+
+/// A cursor says where a list begins. What is in the list, the query and the token say, on each page.
+#[tokio::test]
+async fn a_cursor_of_another_query_or_another_client_lists_nothing_more() {
+    let two = Two::new().await;
+    let (all, own) = ("abacus.sampler.read", "abacus.sampler.postgres.read");
+    let list = async |query: &str, scope: &str| -> (Vec<String>, Option<String>) {
+        let (items, next) = two.list(&format!("/v1/spans?{query}"), scope).await;
+        let id = |item: &Value| format!("/v1/spans/{}", item["id"].as_str().unwrap());
+        (items.iter().map(id).collect(), next)
+    };
+    // With the scope for everything there is a page behind each of the two.
+    let (first, cursor) = list("organization_id=organization-1&limit=1", all).await;
+    let (first, cursor) = (first[0].clone(), cursor.expect("there are two"));
+    assert_eq!(format!("/v1/spans/{}", span_id(&position(&cursor))), first);
+    let (second, _) = list(
+        &format!("organization_id=organization-1&cursor={cursor}"),
+        all,
+    )
+    .await;
+    let [mine, theirs] = &two.spans;
+    assert!(
+        second.len() == 1 && second[0] != first,
+        "{first} {second:?}"
+    );
+    // What may not be read does not come, whoever has made the cursor, and wherever it begins.
+    let begin = made_up_cursor();
+    for cursor in [&cursor, &begin] {
+        for query in [
+            "organization_id=organization-1",
+            "resource_instance_id=instance-1",
+            "state=suspended",
+        ] {
+            let (listed, next) = list(&format!("{query}&limit=1&cursor={cursor}"), own).await;
+            assert!(
+                listed.iter().all(|span| span == mine),
+                "{query}: {listed:?}"
+            );
+            assert_eq!(next, None, "{query}");
+        }
+        let theirs_by_name = format!("resource_id=redis&cursor={cursor}");
+        assert_eq!(list(&theirs_by_name, own).await, (Vec::new(), None));
+        let (listed, _) = list(&format!("resource_id=redis&cursor={cursor}"), all).await;
+        assert!(listed.iter().all(|span| span == theirs), "{listed:?}");
+    }
+    let (listed, _) = list(
+        &format!("organization_id=organization-1&cursor={begin}"),
+        own,
+    )
+    .await;
+    assert_eq!(listed, [mine.as_str()]);
+    // A list of another kind does not take it.
+    for path in ["/v1/suspended", "/v1/usages"] {
+        let path = format!("{path}?organization_id=organization-1&cursor={cursor}");
+        let path = path.replace("suspended?organization_id=organization-1&", "suspended?");
+        assert_eq!(two.get(&path, &[all]).await.0, 400, "{path}");
+    }
+}
+
+fn span_id(position: &Value) -> String {
+    let bytes = position["id"]["ObjectId"]
+        .as_array()
+        .expect("the id of a span");
+    bytes
+        .iter()
+        .map(|byte| format!("{:02x}", byte.as_u64().unwrap()))
+        .collect()
+}
+
+/// One that begins a list with its first item.
+fn made_up_cursor() -> String {
+    let id = json!({ "ObjectId": vec![255; 12] });
+    let after = json!({ "start": Timestamp::MAX, "id": id });
+    URL_SAFE_NO_PAD.encode(json!({ "version": 1, "after": after }).to_string())
+}
+
 #[tokio::test]
 async fn nobody_learns_which_spans_of_others_exist() {
     let two = Two::new().await;

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use futures_util::{StreamExt, stream};
-use http_body_util::BodyExt;
 use sampler_store_testing::support::{Changing, done};
 use serde_json::{Value, json};
 
@@ -23,6 +20,7 @@ mod quantities;
 mod refused;
 mod scopes;
 mod starts;
+mod time;
 
 const SNAPSHOTS: &str = "/v1/snapshots";
 
@@ -437,48 +435,4 @@ fn lines(count: usize) -> String {
     let instances = (0..count).map(|number| instance(&format!("instance-{number}"), "large"));
     let lines = [head].into_iter().chain(instances);
     lines.map(|line| format!("{line}\n")).collect()
-}
-
-/// One snapshot is in memory at a time: a client that goes away must leave room for the next one.
-#[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_leaves_room_for_the_next() {
-    let world = World::new();
-    let is_room = async || {
-        let answer = world.send(posted(lines(1).into())).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-    };
-    // While it sends.
-    let begun = stream::iter([Ok::<_, std::io::Error>(lines(5))]).chain(stream::pending());
-    let sending = world.send(posted(Body::from_stream(begun)));
-    let sending = tokio::time::timeout(Duration::from_millis(50), sending);
-    assert!(sending.await.is_err(), "its body has no end");
-    is_room().await;
-    // While it reads.
-    let mut answer = world.respond(posted(lines(3_000).into())).await.into_body();
-    assert!(answer.frame().await.unwrap().unwrap().is_data());
-    drop(answer);
-    is_room().await;
-}
-
-/// A client that reads little by little keeps others waiting, but not for ever.
-#[tokio::test]
-async fn the_time_to_read_an_answer_has_a_limit() {
-    let world = World::with(|options| options.snapshots.answer_time = Duration::ZERO);
-    let answer = world.respond(posted(lines(3_000).into())).await;
-    assert_eq!(answer.status(), 200);
-    // A client must see that it is not whole.
-    assert!(answer.into_body().collect().await.is_err());
-}
-
-/// The next snapshot waits no longer than that, also where nothing of the answer is taken.
-#[tokio::test]
-async fn a_client_that_stops_reading_its_answer_leaves_room_for_the_next() {
-    let world = World::with(|options| {
-        options.snapshots.answer_time = Duration::from_millis(500);
-    });
-    let unread = world.respond(posted(lines(3_000).into())).await;
-    assert_eq!(unread.status(), 200);
-    let next = world.send(posted(lines(1).into())).await;
-    assert_eq!(next.status, 200, "{next:?}");
-    assert!(unread.into_body().collect().await.is_err());
 }

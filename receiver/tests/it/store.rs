@@ -132,6 +132,11 @@ impl Store {
         held.wait_for(|now| *now == count).await.unwrap();
     }
 
+    /// Lets go the call that was held first.
+    pub(crate) fn release_one(&self) {
+        self.gate.add_permits(1);
+    }
+
     /// Lets go what is held, and holds nothing more.
     pub(crate) fn release(&self) {
         self.meets(Fate::Served);
@@ -200,7 +205,10 @@ impl Store {
             Fate::Served | Fate::TakenElsewhere | Fate::Paced | Fate::ReadOnly => call.await,
             Fate::Held => {
                 self.held.send_modify(|held| *held += 1);
-                let _ = self.gate.acquire().await;
+                // Closed, it lets all go.
+                if let Ok(permit) = self.gate.acquire().await {
+                    permit.forget();
+                }
                 call.await
             }
             Fate::Unavailable => Err(StoreError::Unavailable(SECRET.into())),

@@ -5,8 +5,10 @@ use axum::http::Request;
 use sampler_domain::{
     Entry, EntryState, Id, Interval, Measure, Measures, Quantity, SpanId, Target, Timestamp,
 };
+use sampler_receiver::reading::SUM_TIME_MAX;
 use sampler_store::Ledger;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::store::Fate;
@@ -74,6 +76,22 @@ impl World {
         };
         self.store.memory.write_entry(entry, DAY).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_to_add_up_waits_for_as_long_as_another_sum_may_take() {
+    let world = World::new();
+    world.store.meets(Fate::Held);
+    let second = async {
+        world.store.holds(1).await;
+        let mut second = Box::pin(world.ask(SUMS));
+        let early = timeout(SUM_TIME_MAX, &mut second).await;
+        assert!(early.is_err(), "{early:?}");
+        world.store.release();
+        second.await
+    };
+    let (first, second) = tokio::join!(world.ask(SUMS), second);
+    assert_eq!((first.status, second.status), (200, 200));
 }
 
 #[tokio::test]

@@ -182,7 +182,7 @@ impl World {
     /// The answer whose body is still to be read.
     pub(crate) async fn respond(&self, request: Request<Body>) -> Response {
         let answer = answer(self.router.clone(), request);
-        let answer = timeout(Duration::from_mins(1), answer).await;
+        let answer = timeout(Duration::from_mins(2), answer).await;
         answer.expect("an answer")
     }
 

@@ -129,6 +129,67 @@ mod tests {
         message: String,
     }
 
+    /// Threats that no test can show to be met.
+    const BY_CONSTRUCTION_MAX: usize = 2;
+
+    /// Each threat has tests that are in the sources, so that no promise outlives what shows it.
+    #[test]
+    fn each_threat_names_tests_that_are_there() {
+        let document = fs::read_to_string(workspace_dir().join("docs/security.md")).unwrap();
+        let (_, table) = document
+            .split_once("| Threat | Countermeasure | Shown by |\n| --- | --- | --- |\n")
+            .unwrap();
+        let rows: Vec<&str> = table.lines().take_while(|line| !line.is_empty()).collect();
+        assert!(rows.len() > 40, "{}", rows.len());
+        let (mut by_construction, mut wrong) = (0, Vec::new());
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+            let shown = cells.last().unwrap().trim();
+            if shown.starts_with("By construction: ") {
+                by_construction += 1;
+                continue;
+            }
+            let tests: Vec<&str> = shown.split(", ").collect();
+            let is_right = cells.len() == 3 && tests.iter().all(|test| is_test(test));
+            wrong.extend((!is_right).then(|| format!("{}: {shown}", cells[0])));
+        }
+        assert_eq!(wrong, Vec::<String>::new());
+        assert!(by_construction <= BY_CONSTRUCTION_MAX, "{by_construction}");
+    }
+
+    /// Whether `file::test` in backticks is a test of that file; one of the stores' contract is a test of
+    /// both stores.
+    fn is_test(named: &str) -> bool {
+        let named = named.strip_prefix('`').and_then(|it| it.strip_suffix('`'));
+        let Some((file, name)) = named.and_then(|it| it.split_once("::")) else {
+            return false;
+        };
+        let source = fs::read_to_string(workspace_dir().join(file)).unwrap_or_default();
+        let Some((before, _)) = source.split_once(&format!("fn {name}(")) else {
+            return false;
+        };
+        let attributes = before.rsplit("\n\n").next().unwrap_or_default();
+        attributes.contains("#[test]")
+            || attributes.contains("#[tokio::test")
+            || file.starts_with("tests/store-testing/src/contract/")
+    }
+
+    #[test]
+    fn a_test_is_known_by_its_attribute() {
+        let own = "tests/xtask/src/docs.rs";
+        assert!(is_test(&format!(
+            "`{own}::a_test_is_known_by_its_attribute`"
+        )));
+        for other in [
+            format!("`{own}::is_test`"),
+            format!("`{own}::nothing_of_the_kind`"),
+            format!("{own}::a_test_is_known_by_its_attribute"),
+            "`nowhere.rs::a_test`".to_owned(),
+        ] {
+            assert!(!is_test(&other), "{other}");
+        }
+    }
+
     /// Each line that may wake an operator is in the document for operators, on the same line as its
     /// code, so that an alarm on the code leads to the text.
     #[test]

@@ -23,7 +23,7 @@ use crate::api::{Api, ApiError, Request};
 use crate::clock;
 use crate::events::{FileEvent, Sender, Why};
 use crate::failure::Failure;
-use crate::output::{print, wants_json, warn};
+use crate::output::{print, print_json_text, wants_json, warn};
 
 /// How many events are sent at once, and in one step.
 const BATCH: usize = 500;
@@ -347,7 +347,7 @@ impl Feed {
         let mut refused = Vec::new();
         if self.how.is_dry {
             for event in &step.events {
-                print(&format!("{}\n", event.body))?;
+                print_json_text(&event.body.to_string())?;
             }
         } else {
             for (number, part) in step.events.chunks(BATCH).enumerate() {
@@ -428,11 +428,10 @@ impl Feed {
             return Ok(());
         }
         self.told_at = Instant::now();
-        let line = if wants_json() {
-            self.report.document().to_string()
-        } else {
-            self.report.line(self.metrics.lag_seconds())
-        };
+        if wants_json() {
+            return print_json_text(&self.report.document().to_string());
+        }
+        let line = self.report.line(self.metrics.lag_seconds());
         print(&format!("{line}\n"))
     }
 }

@@ -297,6 +297,96 @@ fn a_terminal_sees_how_far_it_is() {
     assert_eq!(piped.errors, "");
 }
 
+/// What a terminal would take for commands, and marks of direction.
+const COMMANDS: &str = "\u{1b}]0;x\u{7}\u{9b}31m\u{9d}0;y\u{9c}\u{202e}\u{2066}\u{200b}\u{e0041}";
+
+/// A server that answers with commands to a terminal wherever there is a text.
+fn hostile_server(kind: &'static str) -> Stub {
+    Stub::start(move |seen, _| {
+        let word = |name: &str| json!({ name: COMMANDS });
+        let mut item = json!({
+            "id": COMMANDS, "cause": COMMANDS, "at": NOW, "since": NOW, "probe_at": NOW,
+            "who": COMMANDS, "act": COMMANDS, "subject": COMMANDS, "reason": COMMANDS,
+            "before": word("b"), "after": word("a"), "outcome": COMMANDS, "error": COMMANDS,
+            "resource_id": COMMANDS, "plan_id": COMMANDS, "spans": 1, "set_aside": 1,
+        });
+        item[COMMANDS] = json!(COMMANDS);
+        let problem = json!({
+            "type": "urn:sampler:problem:overloaded", "title": COMMANDS, "status": 400,
+            "detail": COMMANDS, "errors": [{ "pointer": COMMANDS, "detail": COMMANDS }],
+        });
+        match kind {
+            "problem" => Reply(400, problem, None),
+            "text" => Reply(500, json!(COMMANDS), None),
+            _ if seen.what.contains("snapshots") => {
+                let proposal = json!({
+                    "type": "stop", "id": COMMANDS, "timestamp": 5, "organization_id": COMMANDS,
+                    "space_id": COMMANDS, "consumer_id": COMMANDS, "resource_id": COMMANDS,
+                    "plan_id": COMMANDS, "resource_instance_id": COMMANDS,
+                });
+                json!({ "at": 5, "checked": 1, "instance_without_span": [], "differs": [],
+                        "open_without_instance": [{ "span": COMMANDS, "proposal": proposal }] })
+                .into()
+            }
+            _ => json!({ "items": [item], "rate": COMMANDS }).into(),
+        }
+    })
+}
+
+/// Nobody's words command a terminal: neither as JSON, nor where the terminal is one, nor in what a server
+/// says is wrong.
+#[test]
+fn no_answer_of_a_server_commands_a_terminal() {
+    let (_folder, now) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n");
+    let commands = [
+        &["audit"][..],
+        &["suspended"],
+        &["backlog"],
+        &["instances"],
+        &["control"],
+        &["span", "s"],
+        &["snapshot", "diff", &now],
+        &["snapshot", "apply", &now, "--most", "0"],
+    ];
+    for kind in ["documents", "problem", "text"] {
+        let stub = hostile_server(kind);
+        let url = stub.url();
+        for command in commands {
+            for more in [&[][..], &["--json"]] {
+                let arguments = [command, more, &["--url", &url]].concat();
+                let ended = run(&arguments);
+                assert_is_safe(&ended.output, &arguments);
+                assert_is_safe(&ended.errors, &arguments);
+            }
+        }
+    }
+    // On a terminal, which shows both.
+    let stub = hostile_server("documents");
+    for command in ["audit --json", "snapshot diff FILE --json"] {
+        let line = format!(
+            "{} {} --url {}",
+            env!("CARGO_BIN_EXE_sampler"),
+            command.replace("FILE", &now),
+            stub.url()
+        );
+        let output = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::null())
+            .output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(text.contains("\\u202e"), "{text:?}");
+        assert_is_safe(&text.replace('\r', ""), &[command]);
+    }
+}
+
+#[track_caller]
+fn assert_is_safe(text: &str, arguments: &[&str]) {
+    let is_safe = text
+        .chars()
+        .all(|it| it == '\n' || !sampler_api::text::is_invisible(it));
+    assert!(is_safe, "{arguments:?}: {text:?}");
+}
+
 /// What others write reaches a terminal as text, wherever it stands.
 #[test]
 fn no_text_of_others_commands_a_terminal() {
@@ -333,11 +423,7 @@ fn no_text_of_others_commands_a_terminal() {
         &["spans", "--from", HOSTILE],
     ] {
         let ended = run(&[arguments, &["--url", &url]].concat());
-        for text in [&ended.output, &ended.errors] {
-            let is_safe = text
-                .chars()
-                .all(|it| it == '\n' || !sampler_api::text::is_invisible(it));
-            assert!(is_safe, "{arguments:?}: {text:?}");
-        }
+        assert_is_safe(&ended.output, arguments);
+        assert_is_safe(&ended.errors, arguments);
     }
 }

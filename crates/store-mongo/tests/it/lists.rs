@@ -10,6 +10,7 @@ use sampler_store::{Reading, SpanPage, SpanPosition, SpanQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
+use crate::explain::examined;
 use crate::support::{beside_original, store_and_spans};
 
 /// Spans that are compared for one page.
@@ -306,6 +307,7 @@ async fn nothing_is_told_of_spans_of_other_resources() {
     // More than a window, mine in between.
     let last = WINDOW + WINDOW / 4;
     spans.insert_many((1..=last).map(of)).await.unwrap();
+    examined(&spans).await;
     for (state, mine) in [(None, 3), (Some(SpanState::Suspended), 0)] {
         let query = query("organization_id", "o", |query| {
             query.resources = Some(vec![Id::from_store("mine")]);
@@ -313,6 +315,15 @@ async fn nothing_is_told_of_spans_of_other_resources() {
         });
         let page = store.spans(&query).await.unwrap();
         assert_eq!((page.spans.len(), page.next), (mine, None));
+        // Nothing of the others is even looked at, so time tells nothing either.
+        let commands = examined(&spans).await;
+        assert!(!commands.is_empty());
+        for (keys, documents, _) in commands {
+            assert!(
+                keys <= 4 && documents <= 3,
+                "{keys} keys, {documents} documents"
+            );
+        }
     }
     let all = query("organization_id", "o", |query| query.limit = 1_000);
     let (expected, _) = ids(&store, all.clone()).await;

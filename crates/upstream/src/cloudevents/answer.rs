@@ -1,45 +1,26 @@
 //! What an answer to a find means. Only a clear one means anything.
 
 use sampler_domain::Timestamp;
-use serde_json::Value;
 
+use super::found::Seen;
 use crate::answer::{Answer, AnswerParts, CLOUD_EVENTS, interpret};
 use crate::port::Asked;
 
 /// The meaning of an answer to a find for the event of this id and source; none where it is not clear.
-pub(super) fn meaning(status: u16, body: &[u8], (id, source): (&str, &str)) -> Option<Asked> {
-    let body: Value = serde_json::from_slice(body).ok()?;
+pub(super) fn meaning(status: u16, body: &[u8], sought: (&str, &str)) -> Option<Asked> {
+    let body = Seen::in_body(body, sought)?;
     match status {
         200 => {
-            let elements = elements(&body)?;
-            let is_it = |event: &Value| event["id"] == *id && event["source"] == *source;
-            if elements
-                .iter()
-                .any(|element| is_it(element) || is_it(&element["event"]))
-            {
+            let elements = body.elements()?;
+            if elements.has_it {
                 return Some(Asked::Counts);
             }
-            let are_events = elements.iter().all(|element| is_event(element));
-            are_events.then_some(Asked::Unknown)
+            elements.are_events.then_some(Asked::Unknown)
         }
         // A gateway's 404 for a wrong path is a page or plain text, which may be a number.
-        404 if body.is_object() || body.is_array() => Some(Asked::Unknown),
+        404 if body.is_object || body.list.is_some() => Some(Asked::Unknown),
         _ => None,
     }
-}
-
-/// The events that an answer holds: a list, or the list under `items` or `data`, or one event.
-fn elements(body: &Value) -> Option<Vec<&Value>> {
-    let lists = [Some(body), body.get("items"), body.get("data")];
-    let list = lists.into_iter().flatten().find_map(Value::as_array);
-    match list {
-        Some(list) => Some(list.iter().collect()),
-        None => is_event(body).then(|| vec![body]),
-    }
-}
-
-fn is_event(element: &Value) -> bool {
-    element.get("id").is_some() || element.get("event").is_some()
 }
 
 /// An answer that is not clear: nothing follows from it.
@@ -104,6 +85,10 @@ mod tests {
             r#"[{"id":"u-10","source":"sampler"}]"#,
             r#"{"items":[{"event":{"id":"u-1","source":"other"}}]}"#,
             r#"{"id":"u-1","source":"Sampler"}"#,
+            // Within something else it is not what was asked for.
+            r#"[{"id":"x","data":{"id":"u-1","source":"sampler"}}]"#,
+            r#"[{"event":{"event":{"id":"u-1","source":"sampler"}}}]"#,
+            r#"[{"id":1,"source":{}},{"id":null}]"#,
             r#"{"event":{"id":"u-1"}}"#,
         ] {
             assert_eq!(of(200, body), Some(Asked::Unknown), "{body}");

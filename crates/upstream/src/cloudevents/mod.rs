@@ -8,6 +8,7 @@ mod answer;
 mod decimal;
 mod event;
 mod find_url;
+mod found;
 
 use std::time::Duration;
 
@@ -32,9 +33,9 @@ use answer::{is_page, meaning};
 /// The media type of an event. Nothing may follow it: OpenMeter compares it byte by byte.
 const EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json");
 
-/// The longest answer to a find that is read, in bytes: a page of events of half a megabyte each is longer
-/// than anybody should answer for one id.
-const ANSWER_LEN_MAX: usize = 8 << 20;
+/// The longest answer to a find that is read, in bytes. An event has half a megabyte at the most; answers to
+/// several finds are in memory at a time.
+const ANSWER_LEN_MAX: usize = 2 << 20;
 
 /// A receiver of CloudEvents.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod confirm;
+mod hostile;
 mod tokens;
 
 use std::sync::Arc;

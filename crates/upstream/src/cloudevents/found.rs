@@ -1,0 +1,252 @@
+//! What an answer to a find holds, looked at as it is read: nothing of it is kept, so it takes no more
+//! memory than its bytes, whatever they are.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A value of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) is_object: bool,
+    /// Its elements, where it is a list.
+    pub(super) list: Option<Elements>,
+    items: Option<Elements>,
+    data: Option<Elements>,
+    /// Whether its `id` and its `source` are those of the event that is sought; none where it has none.
+    id: Option<bool>,
+    source: Option<bool>,
+    /// Whether its `event` is the one.
+    event: Option<bool>,
+}
+
+/// The elements of a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Elements {
+    /// Whether the event that is sought is among them.
+    pub(super) has_it: bool,
+    /// Whether they all are events.
+    pub(super) are_events: bool,
+}
+
+impl Default for Elements {
+    /// Those of an empty list.
+    fn default() -> Self {
+        Self {
+            has_it: false,
+            are_events: true,
+        }
+    }
+}
+
+impl Elements {
+    fn add(&mut self, element: &Seen) {
+        self.has_it |= element.is_it();
+        self.are_events &= element.is_event();
+    }
+}
+
+impl Seen {
+    /// What is seen of a body; none where it is no JSON.
+    pub(super) fn in_body(body: &[u8], (id, source): (&str, &str)) -> Option<Self> {
+        let mut reader = serde_json::Deserializer::from_slice(body);
+        let look = Look {
+            id,
+            source,
+            place: Place::Body,
+        };
+        let seen = look.deserialize(&mut reader).ok()?;
+        reader.end().ok()?;
+        Some(seen)
+    }
+
+    /// The events that an answer holds: a list, or the list under `items` or `data`, or one event.
+    pub(super) fn elements(&self) -> Option<Elements> {
+        let list = self.list.or(self.items).or(self.data);
+        let alone = || {
+            let mut alone = Elements::default();
+            alone.add(self);
+            alone
+        };
+        list.or_else(|| self.is_event().then(alone))
+    }
+
+    fn is_it(&self) -> bool {
+        let is_itself = self.id == Some(true) && self.source == Some(true);
+        is_itself || self.event == Some(true)
+    }
+
+    fn is_event(&self) -> bool {
+        self.id.is_some() || self.event.is_some()
+    }
+}
+
+/// Where a value stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Body,
+    /// It is an element of a list.
+    Element,
+    /// It is an `event`.
+    Event,
+}
+
+/// Looks at a value.
+#[derive(Clone, Copy)]
+struct Look<'a> {
+    id: &'a str,
+    source: &'a str,
+    place: Place,
+}
+
+impl<'a> Look<'a> {
+    fn at(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+
+    fn member<'de, A: MapAccess<'de>>(
+        self,
+        name: &str,
+        members: &mut A,
+        seen: &mut Seen,
+    ) -> Result<(), A::Error> {
+        match name {
+            "id" => seen.id = Some(members.next_value_seed(Is(self.id))?),
+            "source" => seen.source = Some(members.next_value_seed(Is(self.source))?),
+            "event" if self.place != Place::Event => {
+                let event = members.next_value_seed(self.at(Place::Event))?;
+                seen.event = Some(event.is_it());
+            }
+            "items" if self.place == Place::Body => seen.items = self.list(members)?,
+            "data" if self.place == Place::Body => seen.data = self.list(members)?,
+            _ => {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list<'de, A: MapAccess<'de>>(self, members: &mut A) -> Result<Option<Elements>, A::Error> {
+        let seen = members.next_value_seed(self.at(Place::Body))?;
+        Ok(seen.list)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Look<'_> {
+    type Value = Seen;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Seen, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Look<'_> {
+    type Value = Seen;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Seen, A::Error> {
+        if self.place != Place::Body {
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Seen::default());
+        }
+        let mut elements = Elements::default();
+        while let Some(element) = list.next_element_seed(self.at(Place::Element))? {
+            elements.add(&element);
+        }
+        Ok(Seen {
+            list: Some(elements),
+            ..Seen::default()
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Seen, A::Error> {
+        let mut seen = Seen {
+            is_object: true,
+            ..Seen::default()
+        };
+        while let Some(name) = members.next_key::<String>()? {
+            self.member(&name, &mut members, &mut seen)?;
+        }
+        Ok(seen)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+}
+
+/// Whether a value is this text.
+struct Is<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Is<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<bool, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Is<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        Ok(text == self.0)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(false)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<bool, A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(false)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,222 @@
+//! What clients with a token of one resource, or with slow connections, can do to others.
+
+use std::time::Duration;
+
+use bson::doc;
+use reqwest::{Client, StatusCode};
+use sampler_testkit::build::{start_event, stop_event, with};
+use sampler_testkit::mongod::{Options, ReplicaSet};
+use sampler_testkit::program::Launch;
+use sampler_testkit::uaa::StandInUaa;
+use sampler_testkit::{Program, now_millis};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, timeout};
+
+use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
+use crate::secured::{secured, uaa};
+
+/// How long each sum takes in the database.
+const SUM: Duration = Duration::from_secs(3);
+
+/// How long others may wait for what slow clients do not keep from them.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// The token of a client with this name.
+fn token(uaa: &StandInUaa, name: &str, scope: &str) -> String {
+    uaa.sign(&json!({
+        "client_id": name, "scope": [scope], "aud": ["abacus.sampler.any"],
+        "iss": uaa.issuer(), "exp": now_millis() / 1_000 + 300,
+    }))
+}
+
+async fn add_up(http: &Client, receiver: &Program, token: &str, resource: &str) -> StatusCode {
+    let url = format!("{}/v1/usages?resource_id={resource}", receiver.base_url());
+    let answer = http.get(url).bearer_auth(token).send().await.unwrap();
+    answer.status()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_client_that_adds_up_without_end_takes_no_sums_away_from_others() {
+    let (set, uaa) = (
+        ReplicaSet::start(Options::single()).await.unwrap(),
+        uaa().await,
+    );
+    let receiver = Launch::new("sampler-receiver").env("DB_URI", set.uri_of("sampler"));
+    let receiver = secured(receiver, &uaa).start().await.unwrap();
+    let http = client();
+    until_ready(&http, &receiver).await;
+    let slow = doc! {
+        "configureFailPoint": "failCommand", "mode": "alwaysOn",
+        "data": {
+            "failCommands": ["aggregate"], "namespace": "sampler.spans_usages",
+            "blockConnection": true, "blockTimeMS": i64::try_from(SUM.as_millis()).unwrap(),
+        },
+    };
+    set.command(0, slow).await.unwrap();
+    let evil = token(&uaa, "evil", "abacus.sampler.evilres.read");
+    let honest = token(&uaa, "honest", "abacus.sampler.postgres.read");
+    let mut hostile = JoinSet::new();
+    let address = receiver.base_url();
+    for _ in 0..16 {
+        let (http, evil, address) = (http.clone(), evil.clone(), address.clone());
+        hostile.spawn(async move {
+            loop {
+                let url = format!("{address}/v1/usages?resource_id=evilres");
+                let _ = http.get(url).bearer_auth(&evil).send().await;
+            }
+        });
+    }
+    for _ in 0..4 {
+        let began = Instant::now();
+        let status = add_up(&http, &receiver, &honest, "postgres").await;
+        let took = began.elapsed();
+        assert_eq!(status, StatusCode::OK, "{took:?}");
+        // Its own, and at the most those of another that has not used more yet.
+        assert!(took < 4 * SUM, "{took:?}");
+    }
+    hostile.shutdown().await;
+}
+
+fn head(path: &str, media_type: &str, length: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {media_type}\r\n\
+         content-length: {length}\r\n\r\n"
+    )
+}
+
+async fn begun(receiver: &Program, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(receiver.address()).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_stand_still_keep_no_stops_out_where_max_inflight_is_set() {
+    let world = Landscape::new("stalled_bodies").await;
+    let receiver = world.receiver().env("MAX_INFLIGHT", "8");
+    let receiver = receiver.start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let start = now_millis() - HOUR;
+    for target in 0..6 {
+        let event = start_event(target, start);
+        world.take(&receiver, "/v1/events/start", &event).await;
+    }
+    let mut slow = Vec::new();
+    for path in ["/v1/events/start", "/v1/events/stop", "/v1/events"] {
+        for _ in 0..16 {
+            let text = format!("{}{{\"id\":", head(path, "application/json", 400));
+            slow.push(begun(&receiver, &text).await);
+        }
+    }
+    for target in 0..6 {
+        let event = stop_event(target, start + 1);
+        let stop = world.post(&receiver, "/v1/events/stop", &event);
+        let stopped = timeout(AT_ONCE, stop).await.expect("an answer");
+        assert_eq!(stopped.status(), StatusCode::CREATED);
+    }
+    drop(slow);
+}
+
+const SNAPSHOTS: &str = "/v1/snapshots";
+const NDJSON: &str = "application/x-ndjson";
+
+/// How long a body, and an answer, may take beside a second for each MB.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+
+fn head_line() -> String {
+    format!(
+        "{{\"resource_id\":\"evilres\",\"at\":{}}}\n",
+        now_millis() - HOUR
+    )
+}
+
+/// The snapshot of another client: its status, and how long it took.
+async fn honest(world: &Landscape, receiver: &Program) -> (StatusCode, Duration) {
+    let began = Instant::now();
+    let snapshot = json!({ "resource_id": "postgres", "at": now_millis() - HOUR, "instances": [] });
+    let answer = world.post(receiver, SNAPSHOTS, &snapshot).await;
+    (answer.status(), began.elapsed())
+}
+
+async fn receiver_with_short_times(world: &Landscape) -> Program {
+    let receiver = world.receiver().env("SAMPLER_BODY_TIMEOUT", "2s");
+    let receiver = receiver.start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    receiver
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_that_stand_still_or_trickle_keep_others_waiting_for_a_moment_at_most() {
+    let world = Landscape::new("stalled_snapshots").await;
+    let receiver = receiver_with_short_times(&world).await;
+    let large = head(SNAPSHOTS, NDJSON, 150_000_000);
+    // Heads of requests, and nothing of the bodies.
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(begun(&receiver, &large).await);
+    }
+    let (status, took) = honest(&world, &receiver).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(took < AT_ONCE, "{took:?}");
+    // Lines that say for which resource, and no more.
+    let named = format!("{large}{}", head_line());
+    let stalled = begun(&receiver, &named).await;
+    let (status, took) = honest(&world, &receiver).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(took < BODY_TIMEOUT + AT_ONCE, "{took:?}");
+    // And blank lines behind, 50 KB a second.
+    let mut trickle = begun(&receiver, &named).await;
+    let trickling = tokio::spawn(async move {
+        let (mut ticks, blank) = (interval(Duration::from_millis(100)), "\n".repeat(5_000));
+        while trickle.write_all(blank.as_bytes()).await.is_ok() {
+            ticks.tick().await;
+        }
+    });
+    let (status, took) = honest(&world, &receiver).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(took < BODY_TIMEOUT + AT_ONCE, "{took:?}");
+    // It is cut off, once a little more has been read so that its client may see the answer.
+    timeout(PATIENCE, trickling).await.expect("an end").unwrap();
+    drop((silent, stalled));
+}
+
+/// An answer of some 20 MB: more than lies in buffers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_whose_answer_is_not_taken_keeps_others_waiting_for_a_moment_at_most() {
+    let world = Landscape::new("untaken_snapshots").await;
+    let receiver = receiver_with_short_times(&world).await;
+    let instance = |number: u64| -> Value {
+        let event = start_event(number, 0);
+        let event = with(event, "resource_instance_id", format!("instance {number}"));
+        let mut event = with(event, "resource_id", "evilres");
+        for name in ["id", "timestamp"] {
+            event.as_object_mut().unwrap().remove(name);
+        }
+        event
+    };
+    let instances = (0..40_000).map(|number| format!("{}\n", instance(number)));
+    let body: String = [head_line()].into_iter().chain(instances).collect();
+    let request = format!("{}{body}", head(SNAPSHOTS, NDJSON, body.len()));
+    // What the system keeps for a client that reads nothing is little.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let address = receiver.address().parse().unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let (status, took) = honest(&world, &receiver).await;
+    assert_eq!(status, StatusCode::OK);
+    // What lies in buffers has earned some seconds.
+    assert!(took < 3 * BODY_TIMEOUT + AT_ONCE, "{took:?}");
+    // What was not taken does not come any more.
+    let mut rest = Vec::new();
+    let _ = timeout(AT_ONCE, stream.read_to_end(&mut rest))
+        .await
+        .expect("an end");
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "the answer is whole");
+}
