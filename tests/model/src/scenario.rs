@@ -121,7 +121,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 8] {
+    pub fn all() -> [(&'static str, Self); 9] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
@@ -130,6 +130,7 @@ impl Scenario {
             ("skip", Self::skip()),
             ("resend", Self::resend()),
             ("aside", Self::aside()),
+            ("rounds", Self::rounds()),
             ("forgets", Self::forgets()),
         ]
     }
@@ -242,6 +243,14 @@ impl Scenario {
             asides_max: 1,
             resends_max: 1,
             ..Self::outage()
+        }
+    }
+
+    /// The same, and Abacus sets the usage aside again after it was sent again, or another one.
+    pub fn rounds() -> Self {
+        Self {
+            asides_max: 2,
+            ..Self::aside()
         }
     }
 
