@@ -246,9 +246,18 @@ impl Scenario {
         }
     }
 
-    /// The same, and Abacus sets the usage aside again after it was sent again, or another one.
+    /// The same with one interval, and Abacus sets its usage aside again after it was sent again, or that which
+    /// takes a part of it back.
     pub fn rounds() -> Self {
         Self {
+            events: vec![start("start", 30), stop("stop", 50)],
+            moments: [30, 70].map(at).to_vec(),
+            slack: Slack {
+                past: 30_000,
+                future: 10_000,
+            },
+            request_limit: 30_000,
+            retention: 10_000,
             asides_max: 2,
             ..Self::aside()
         }

@@ -70,7 +70,7 @@ fn what_abacus_sets_aside_is_sent_again() {
 
 #[test]
 fn what_abacus_sets_aside_again_is_sent_again() {
-    assert_holds(Scenario::rounds(), 140_000);
+    assert_holds(Scenario::rounds(), 10_000);
 }
 
 #[test]
