@@ -46,8 +46,9 @@ mod snapshot;
 mod steered;
 mod throttle;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -165,6 +166,19 @@ impl Receiver {
     /// The routes of the API. `authenticator` checks the token of a request before its body is read.
     pub fn routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
         let (routes, document) = described().split_for_parts();
+        let reference = Reference::new(&document, &problems::all());
+        self.served(routes, authenticator)
+            .merge(openapi::routes(&document))
+            .merge(reference.routes())
+    }
+
+    /// The same without what describes it: where many receivers are made, that takes most of the time.
+    pub fn undescribed_routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
+        let (routes, _) = described().split_for_parts();
+        self.served(routes, authenticator)
+    }
+
+    fn served(self: Arc<Self>, routes: Router<Api>, authenticator: Authenticator) -> Router {
         // The original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = routes
@@ -174,21 +188,21 @@ impl Receiver {
             .route("/v1/events/update/", post(events::update))
             .route("/v1/mappings/", post(mappings::map));
         let receiver = self;
-        let api = Authenticator::protect(routes).with_state(Api {
+        Authenticator::protect(routes).with_state(Api {
             receiver,
             authenticator,
-        });
-        let reference = Reference::new(&document, &problems::all());
-        api.merge(openapi::routes(&document))
-            .merge(reference.routes())
+        })
     }
 }
 
+/// The names of the members that are moments.
+static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
+    LazyLock::new(|| Arc::new(moments::names(reading().get_openapi())));
+
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
-    let read = reading();
-    let names = Arc::new(moments::names(read.get_openapi()));
-    let read = read.layer(from_fn_with_state(names, moments::render));
+    let names = Arc::clone(&MOMENTS);
+    let read = reading().layer(from_fn_with_state(names, moments::render));
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(batches::post, webhook::allow))
         .routes(routes!(events::start))

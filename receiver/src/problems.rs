@@ -91,8 +91,8 @@ sampler_service::problem_types! {
         slug: "no-such-usage",
         status: NOT_FOUND,
         title: "There is no such usage",
-        when: "No entry of the ledger has this id, and no suspended span has it planned: the usage is \
-            planned and not answered yet, or its entry has expired, or there never was one.",
+        when: "No entry of the ledger has this id, and Abacus refuses no usage of it: the usage is planned \
+            and not answered yet, or its entry has expired, or there never was one.",
         provider: NOTHING,
         operator: "Compare the id with `GET /v1/spans/{id}/usages`.",
     }
@@ -148,7 +148,7 @@ sampler_service::problem_types! {
         status: CONFLICT,
         title: "The usage cannot be sent again",
         when: "An operator has a usage sent again that was neither skipped nor set aside. Abacus has it \
-            already, or refuses it while its span is suspended.",
+            already, or refuses it.",
         provider: NOTHING,
         operator: "Read the usage again. No action is needed if it is `accepted` by now. If it is \
             `refused`, resume its span or its cause.",

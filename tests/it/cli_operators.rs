@@ -186,6 +186,92 @@ async fn an_operator_ends_what_abacus_refuses() {
     drop(worker);
 }
 
+/// Abacus counts the first post, whose answer is lost, and refuses the usage from then on. An operator who
+/// skips it, and would bill it by hand, is told so in each place.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_abacus_may_count_although_it_is_skipped_is_told() {
+    let world = Landscape::new("cli-unanswered").await;
+    world.abacus.fault(Fault::lose_answer().times(1));
+    world.abacus.fault(Fault::status(400));
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let cli = Cli::of(&receiver).await;
+    let folder = tempfile::tempdir().unwrap();
+    let began = (now_millis() / HOUR - 5) * HOUR;
+    let events = [
+        event("start", "lost", began),
+        event("stop", "lost", began + HOUR / 2),
+    ];
+    let file = write(&folder.path().join("events.ndjson"), &events);
+    cli.run(0, &["events", "send", &file]).await;
+    let worker = world.worker().env("SAMPLER_SUSPEND_AFTER", "1");
+    let worker = worker.start().await.unwrap();
+    wait_until("the span is suspended", PATIENCE, async || {
+        let causes = cli.json(0, &["suspended"]).await;
+        causes["items"][0]["spans"] == 1
+    })
+    .await;
+    world.age_suspensions().await;
+    assert_eq!(world.billed("lost"), i128::from(HOUR / 2));
+
+    let span = span_of(&cli, "lost").await;
+    let usage = planned(&cli, &span).await;
+    let skip = ["skip", &span, &usage, "--reason", "Billed by hand."];
+    let answer = cli.json(0, &skip).await;
+    assert_eq!(answer["delivery"]["unanswered"], true, "{answer:#}");
+    wait_until("the span is complete", PATIENCE, async || {
+        state(&cli, &span).await == "complete"
+    })
+    .await;
+    let trail = cli.json(0, &["audit", "--span", &span]).await;
+    let act = &trail["items"][0];
+    for side in ["before", "after"] {
+        assert_eq!(act[side]["unanswered"], true, "{trail:#}");
+    }
+    let shown = cli.json(0, &["span", &span]).await;
+    assert_eq!(shown["span"]["proof"]["skipped"], HOUR / 2, "{shown:#}");
+    assert_eq!(shown["span"]["proof"]["unanswered"], HOUR / 2, "{shown:#}");
+    assert_eq!(shown["usages"][0]["state"], "skipped", "{shown:#}");
+    assert_eq!(shown["usages"][0]["unanswered"], true, "{shown:#}");
+    let text = cli.run(0, &["span", &span]).await;
+    let doubt = "(Abacus may count 0:30:00.000 of it: a post had no answer)";
+    assert!(text.contains(doubt), "{text}");
+
+    // The verifier reads both sums, compares them, and tells what is in doubt.
+    let verified = cli.json(0, &["verify", &file]).await;
+    let duration = &verified["totals"]["duration"];
+    assert_eq!(
+        (&duration["skipped"], &duration["unanswered"]),
+        (&json!(HOUR / 2), &json!(HOUR / 2)),
+        "{verified:#}"
+    );
+    let finding = &verified["spans"][0]["findings"][0];
+    assert_eq!(
+        (&finding["kind"], &finding["usage"]),
+        (&json!("unanswered"), &json!(usage)),
+        "{verified:#}"
+    );
+    let text = cli.run(0, &["verify", &file]).await;
+    let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    let advice = "Abacus may count 0:30:00.000 of what was skipped";
+    assert!(text.contains(advice), "{text}");
+
+    // Abacus recognises the repeat, which settles it.
+    world.abacus.clear_faults();
+    let resend = ["resend", &usage, "--reason", "Abacus counts it."];
+    cli.run(0, &resend).await;
+    wait_until("it is settled", PATIENCE, async || {
+        let shown = cli.json(0, &["span", &span]).await;
+        let proof = &shown["span"]["proof"];
+        proof["billed"] == HOUR / 2 && proof["skipped"] == 0 && proof["unanswered"] == 0
+    })
+    .await;
+    assert_eq!(world.billed("lost"), i128::from(HOUR / 2));
+    let verified = cli.json(0, &["verify", &file]).await;
+    assert_eq!(verified["totals"]["noted"], 0, "{verified:#}");
+    drop(worker);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_says_how_many_starts_are_let_in() {
     let world = Landscape::new("cli-control").await;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
 /// Statements that need not say where a span is kept, and why.
-const EXCEPTIONS: [(&str, &str); 9] = [
+const EXCEPTIONS: [(&str, &str); 10] = [
     (
         "searches of workers",
         "A worker has partitions on every shard: what is due, and what is complete.",
@@ -43,6 +43,10 @@ const EXCEPTIONS: [(&str, &str); 9] = [
     (
         "usages to be sent again",
         "They are in all partitions; one worker asks for them every 5 s. The index holds nothing else.",
+    ),
+    (
+        "a usage that is refused",
+        "The id of a usage names no partition. A receiver asks for it when an operator sends again what is not in the ledger. The index holds nothing else.",
     ),
     (
         "usages that were set aside",
@@ -178,6 +182,7 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
         "list_instance" => "spans of an instance",
         "search_due" | "search_failed" | "search_complete" => "searches of workers",
         "search_suspended" => "suspended spans",
+        "search_refused" => "a usage that is refused",
         "resend" => "usages to be sent again",
         "sum_organization" | "sum_resource" | "sum_instance" => "sums of usages",
         "set_aside" => "usages that were set aside",

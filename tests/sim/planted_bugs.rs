@@ -46,6 +46,15 @@ fn an_entry_that_learns_before_its_span_that_a_usage_was_set_aside_is_found() {
 }
 
 #[test]
+fn a_lost_answer_that_is_not_noted_is_found() {
+    assert_found(
+        Mutant::ForgetsLostAnswers,
+        300,
+        &["no undecidable case explains that"],
+    );
+}
+
+#[test]
 fn executing_without_the_version_is_found() {
     assert_found(
         Mutant::ExecutedIgnoresVersion,

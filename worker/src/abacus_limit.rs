@@ -12,9 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ReportProgress;
 
-/// How often a waiting post reports progress: a worker that waits as Abacus asked is not stuck.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-
 /// After this many overloads in a row all posts pause.
 const PAUSE_AFTER: u32 = 8;
 
@@ -95,7 +92,7 @@ impl AbacusLimit {
             .await?;
         let permit = permit.expect("the semaphore is never closed");
         while let Some(remaining) = self.remaining_pause() {
-            let wait = tokio::time::sleep(remaining.min(PROGRESS_INTERVAL));
+            let wait = tokio::time::sleep(remaining.min(progress.interval()));
             stop.run_until_cancelled(wait).await?;
             progress.report();
         }

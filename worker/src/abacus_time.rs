@@ -27,10 +27,6 @@ const UNDATED_MOST: u32 = 3;
 /// How often the log says that Abacus does not answer.
 const NO_ANSWER_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How often a waiting loop reports progress: a worker that waits for an unreachable Abacus is not
-/// stuck.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-
 /// The current time, by Abacus's clock as far as it is known.
 pub struct AbacusTime {
     clock: Arc<dyn Clock>,
@@ -295,7 +291,7 @@ impl Worker {
             if !self.time.state().is_far_ahead {
                 progress.report();
             }
-            let wait = timeout(PROGRESS_INTERVAL, known);
+            let wait = timeout(progress.interval(), known);
             let _ = self.stop.run_until_cancelled(wait).await;
         }
         false

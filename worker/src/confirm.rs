@@ -255,18 +255,12 @@ impl Worker {
     /// this usage.
     async fn note_set_aside(&self, usage: &Unconfirmed) -> Result<bool, StoreError> {
         let interval = usage.interval;
-        if interval.duration() <= 0 {
-            return Ok(true);
-        }
         for _ in 0..TRIES {
             let span = self.parts.work.find(&usage.span, &usage.target).await?;
-            let is_open = |span: &Span| !span.processing.complete;
-            let Some(span) = span.filter(is_open) else {
+            let is_to_learn = |span: &Span| span.is_to_learn(interval);
+            let Some(span) = span.filter(is_to_learn) else {
                 return Ok(true);
             };
-            if span.knows_uncounted(interval) {
-                return Ok(true);
-            }
             let change = Change::SetAside { interval };
             let changed = self.parts.work.change(&span, &change, self.now()).await?;
             if changed == Changed::Made {

@@ -8,8 +8,7 @@
 use std::time::Duration;
 
 use sampler_domain::{
-    Acceptance, Change, Changed, Entry, EntryState, LastError, NotCounted, Resend, Resent, Span,
-    Timestamp, Usage,
+    Acceptance, Changed, Correction, Entry, EntryState, LastError, Resend, Resent, Timestamp, Usage,
 };
 use sampler_store::{EntryKey, StoreError};
 use sampler_upstream::{Answer, Finds};
@@ -98,7 +97,7 @@ impl Worker {
         };
         if entry.is_resendable() {
             let span = self.parts.work.find(&entry.span, &entry.target).await?;
-            if !is_noted(entry, span.as_ref()) {
+            if !entry.is_noted_on(span.as_ref()) {
                 self.postpone(entry, NOT_NOTED_WAIT).await;
                 return Ok(true);
             }
@@ -292,36 +291,19 @@ impl Worker {
     /// Corrects the span: the usage counts. Returns whether it is right now, also if there was nothing to
     /// correct.
     async fn correct_span(&self, entry: &Entry, resend: &Resend) -> Result<bool, StoreError> {
-        let (key, act) = (EntryKey::of(entry), resend.act);
-        let Some(reason) = entry.marked_from() else {
-            return Ok(true);
-        };
-        let change = Change::Resent {
-            resent: Resent {
-                usage_guid: entry.usage_guid.clone(),
-                act,
-            },
-            interval: entry.interval,
-            reason,
-        };
+        let key = EntryKey::of(entry);
         for _ in 0..TRIES {
             let span = self.parts.work.find(&entry.span, &entry.target).await?;
-            let Some(span) = span.filter(|span| is_to_correct(span, entry, reason)) else {
+            let correction = entry.correction(span.as_ref());
+            let (Correction::Make { after, change }, Some(span)) = (correction, span) else {
                 return Ok(true);
             };
-            let last = span.processing.resent.as_ref();
-            if last.is_some_and(|last| last.act == act) {
-                return Ok(true);
-            }
-            // The change overwrites the resend that the span names. So that one ends first. If our own mark
-            // is gone after the span was read, another worker has removed it: then the totals count this
-            // resend already.
-            if let Some(last) = last
+            if let Some(last) = &after
                 && !self.has_ended(&key, last).await?
             {
                 return Ok(false);
             }
-            if !self.parts.ledger.has_resend(&key, act).await? {
+            if !self.parts.ledger.has_resend(&key, resend.act).await? {
                 return Ok(true);
             }
             let now = self.now();
@@ -356,20 +338,6 @@ impl Worker {
         };
         let has_mark = self.parts.ledger.has_resend(&counted, last.act).await?;
         Ok(!has_mark)
-    }
-}
-
-/// Whether the span has noted the skip. Until then a worker may be about to note what the ledger says, so
-/// the entry must stay `skipped`.
-fn is_noted(entry: &Entry, span: Option<&Span>) -> bool {
-    span.is_none_or(|span| span.processing.version > entry.version)
-}
-
-/// Whether the span still says that the usage does not count.
-fn is_to_correct(span: &Span, entry: &Entry, reason: NotCounted) -> bool {
-    match reason {
-        NotCounted::Skipped { .. } => span.counts(entry.version),
-        NotCounted::SetAside => span.knows_uncounted(entry.interval),
     }
 }
 

@@ -195,8 +195,8 @@ pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure
     add(&mut query, "who", arguments.who.as_ref());
     add(&mut query, "span", span_of(&arguments).await?);
     let columns = Columns {
-        header: ["at", "who", "act", "subject", "reason"],
-        left: &[0, 1, 2, 3, 4],
+        header: ["at", "who", "act", "subject", "outcome", "reason"],
+        left: &[0, 1, 2, 3, 4, 5],
         nothing: "No actions.",
     };
     let (common, length) = (&arguments.common, &arguments.length);
@@ -216,12 +216,13 @@ async fn span_of(arguments: &AuditArguments) -> Result<Option<String>, Failure> 
     }
 }
 
-fn act_row(act: &sampler_api::Act) -> [String; 5] {
+fn act_row(act: &sampler_api::Act) -> [String; 6] {
     [
         act.at.to_string(),
         text(act.who.as_ref()),
         printable(&act.act),
         printable(&act.subject),
+        printable(&act.outcome),
         printable(&act.reason),
     ]
 }

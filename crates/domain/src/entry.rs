@@ -138,6 +138,13 @@ impl Entry {
         })
     }
 
+    /// Whether a span has planned this usage, and Abacus has refused it.
+    pub fn is_refused_on(span: &Span, usage_guid: &str) -> bool {
+        Self::of_planned(span).is_some_and(|entry| {
+            entry.usage_guid == usage_guid && entry.state == EntryState::Refused
+        })
+    }
+
     /// The entry of what is planned for a span, once Abacus has it.
     pub fn of_accepted(span: &Span, acceptance: Acceptance) -> Option<Self> {
         let planned = Self::of_planned(span)?;

@@ -69,7 +69,7 @@ pub use key::Key;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
 pub use percent::{Percent, PercentError, plain};
 pub use policy::Policy;
-pub use resend::{Resend, Resent};
+pub use resend::{Correction, Resend, Resent};
 pub use slack::Slack;
 pub use span::{Planned, Processing, SKIP_DELAY, Skip, Span, SpanId, Totals};
 pub use state::SpanState;

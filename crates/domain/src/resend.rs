@@ -8,7 +8,8 @@
 use uuid::Uuid;
 
 use crate::{
-    Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Interval, NotCounted, Round, Span, Timestamp,
+    Acceptance, Change, EARLIER_ROUNDS_MAX, Entry, EntryState, Interval, NotCounted, Round, Span,
+    Timestamp,
 };
 
 /// The mark on an entry whose usage a worker must post again. Or Abacus has accepted the usage although
@@ -33,6 +34,21 @@ pub struct Resent {
     pub usage_guid: String,
     /// Its [`Resend::act`].
     pub act: Uuid,
+}
+
+/// What is to be done to a span whose usage is sent again, and counts by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Correction {
+    /// Nothing: the span says so already, or says nothing of that usage, or is gone.
+    Nothing,
+    /// This change, if the mark of the usage is still there after the span was read. If it is gone, another
+    /// worker has removed it: then the totals count this resend already.
+    Make {
+        /// The last resend that the span names, which the change overwrites: its mark must be gone first.
+        after: Option<Resent>,
+        /// A [`Change::Resent`].
+        change: Change,
+    },
 }
 
 impl Resend {
@@ -80,6 +96,39 @@ impl Entry {
             resend: Some(mark),
             ..self.clone()
         })
+    }
+
+    /// Whether its span has noted the skip. Until then a worker may be about to note what the ledger says, so
+    /// the entry must stay `skipped`.
+    pub fn is_noted_on(&self, span: Option<&Span>) -> bool {
+        span.is_none_or(|span| span.processing.version > self.version)
+    }
+
+    /// What is to be done to the span of a marked entry, now that the usage counts.
+    pub fn correction(&self, span: Option<&Span>) -> Correction {
+        let (Some(span), Some(mark), Some(reason)) = (span, &self.resend, self.marked_from())
+        else {
+            return Correction::Nothing;
+        };
+        let is_missing = match reason {
+            NotCounted::Skipped { .. } => span.counts(self.version),
+            NotCounted::SetAside => span.knows_uncounted(self.interval),
+        };
+        let after = span.processing.resent.clone();
+        if !is_missing || after.as_ref().is_some_and(|last| last.act == mark.act) {
+            return Correction::Nothing;
+        }
+        let resent = Resent {
+            usage_guid: self.usage_guid.clone(),
+            act: mark.act,
+        };
+        let interval = self.interval;
+        let change = Change::Resent {
+            resent,
+            interval,
+            reason,
+        };
+        Correction::Make { after, change }
     }
 
     /// Why the usage did not count when it was marked; none if it is not marked.

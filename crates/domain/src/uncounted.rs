@@ -140,6 +140,12 @@ impl Span {
         known.any(|it| it.covers(interval))
     }
 
+    /// Whether the span is to know that a usage of this interval was set aside, so that a late stop does not
+    /// take it back.
+    pub fn is_to_learn(&self, interval: Interval) -> bool {
+        interval.duration() > 0 && !self.processing.complete && !self.knows_uncounted(interval)
+    }
+
     /// Whether the planned interval is withheld, and takes back a part of `interval`.
     pub fn plans_to_withhold(&self, interval: Interval) -> bool {
         let planned = self.processing.planned.as_ref();

@@ -24,6 +24,8 @@ pub(crate) const FAILED: &str = "search_failed";
 pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
 /// Suspended spans by cause; the one that has been suspended for longest comes first.
 pub(crate) const SUSPENDED: &str = "search_suspended";
+/// The usages that Abacus refuses, on the spans that have planned them.
+pub(crate) const REFUSED: &str = "search_refused";
 /// Complete spans, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
 
@@ -100,7 +102,7 @@ pub(crate) struct Index {
 }
 
 /// The indexes of this release.
-pub(crate) fn indexes() -> [Index; 11] {
+pub(crate) fn indexes() -> [Index; 12] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -153,6 +155,12 @@ pub(crate) fn indexes() -> [Index; 11] {
             name: SUSPENDED,
             keys: doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 },
             options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
+        },
+        // Empty as a rule. A usage is searched in all partitions at once.
+        Index {
+            name: REFUSED,
+            keys: doc! { "processing.planned_interval.usage_guid": 1 },
+            options: partial(doc! { "processing.refused_at": { "$exists": true } }),
         },
         Index {
             name: COMPLETE,

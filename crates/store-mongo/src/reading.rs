@@ -16,7 +16,8 @@ use crate::document::{Unreadable, member, read, read_optional_moment};
 use crate::entry_document::entry_in;
 use crate::unreadable::decoded;
 use crate::{
-    ConnectError, MongoOptions, MongoStore, audit, cause_list, instances, span_list, spans, sums,
+    ConnectError, MongoOptions, MongoStore, audit, cause_list, index, instances, span_list, spans,
+    sums,
 };
 
 /// The most bytes of documents on one page; a single document may have more.
@@ -148,6 +149,22 @@ impl Reading for MongoStore {
         let found = self.usages.found(doc! { "_id": id }, options, 1).await?;
         let entry = found.documents.first().map(|raw| entry_in(raw)).transpose();
         entry.map_err(|problem| StoreError::Refused(Box::new(problem)))
+    }
+
+    async fn is_refused(&self, usage: &str) -> Result<bool, StoreError> {
+        let filter = doc! {
+            "processing.planned_interval.usage_guid": usage,
+            "processing.refused_at": { "$exists": true },
+        };
+        let options = self.link.find_options(1, doc! {}, index::REFUSED);
+        let found = self.link.found(filter, options, 1).await?;
+        let spans = found
+            .documents
+            .iter()
+            .filter_map(|raw| listed_span(raw).ok());
+        Ok(spans
+            .into_iter()
+            .any(|it| Entry::is_refused_on(&it.span, usage)))
     }
 
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {

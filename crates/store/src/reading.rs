@@ -224,6 +224,10 @@ pub trait Reading: Send + Sync + 'static {
     /// The entry of a usage, by the id of the usage.
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
 
+    /// Whether a span has planned this usage, and Abacus has refused it: it is listed, and not in the
+    /// ledger.
+    async fn is_refused(&self, usage: &str) -> Result<bool, StoreError>;
+
     /// The sums of usages of the ledger. A page may hold fewer rows than its limit, or none, and
     /// still have a next one. [`StoreError::Overloaded`] where even one window has too many usages
     /// to be added up in time.

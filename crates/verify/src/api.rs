@@ -50,6 +50,8 @@ pub struct Proof {
     pub billed: Millis,
     /// Signed durations that an operator skipped.
     pub skipped: Millis,
+    /// The part of `skipped` that Abacus may count, because a post had no answer.
+    pub unanswered: Millis,
     /// Time that is neither billed nor skipped.
     pub difference: Millis,
     /// How many usages.

@@ -71,6 +71,8 @@ pub struct Amounts {
     pub billed: i128,
     /// The amount that an operator skipped.
     pub skipped: i128,
+    /// The part of `skipped` that Abacus may count, because a post had no answer.
+    pub unanswered: i128,
     /// Used, and neither billed nor skipped; negative where too much is billed.
     pub difference: i128,
     /// How many usages were read that are answered for good.
@@ -103,6 +105,8 @@ impl Verdict {
 struct Sums {
     billed: i128,
     skipped: i128,
+    /// What of `skipped` had a post without an answer.
+    unanswered: i128,
     set_aside: i128,
     /// How many Abacus accepted, also where it set them aside later; those that were skipped do not
     /// count.
@@ -393,13 +397,15 @@ impl<'a> SpanCheck<'a> {
             }
             Outcome::Skipped => {
                 one.skipped = duration;
-                let doubt = if entry.unanswered {
-                    "; a post had no answer, so Abacus may count them"
+                let mut detail = format!("an operator skipped {duration} ms");
+                let kind = if entry.unanswered {
+                    one.unanswered = duration;
+                    detail += "; a post had no answer, so Abacus may count them";
+                    Kind::Unanswered
                 } else {
-                    ""
+                    Kind::Skipped
                 };
-                let detail = format!("an operator skipped {duration} ms{doubt}");
-                self.push(Finding::about(&entry.id, Kind::Skipped, detail));
+                self.push(Finding::about(&entry.id, kind, detail));
             }
         }
         self.since.add(&one);
@@ -438,6 +444,7 @@ impl Sums {
     fn add(&mut self, other: &Self) {
         self.billed += other.billed;
         self.skipped += other.skipped;
+        self.unanswered += other.unanswered;
         self.set_aside += other.set_aside;
         self.accepted += other.accepted;
     }
@@ -446,6 +453,7 @@ impl Sums {
         Self {
             billed: self.billed - other.billed,
             skipped: self.skipped - other.skipped,
+            unanswered: self.unanswered - other.unanswered,
             set_aside: self.set_aside - other.set_aside,
             accepted: self.accepted.saturating_sub(other.accepted),
         }

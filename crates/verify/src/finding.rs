@@ -65,6 +65,8 @@ pub enum Kind {
     TakenOver,
     /// A usage that an operator skipped.
     Skipped,
+    /// The same after a post that had no answer: Abacus may count it.
+    Unanswered,
     /// A usage that Abacus refuses.
     Refused,
     /// A span that waits for an operator.

@@ -33,6 +33,8 @@ pub struct Row {
     pub billed: i128,
     /// How much an operator skipped, in ms.
     pub skipped: i128,
+    /// How much of that Abacus may count, because a post had no answer, in ms.
+    pub unanswered: i128,
     /// Used, and neither billed nor skipped, in ms.
     pub difference: i128,
     /// How many usages were read.
@@ -70,6 +72,8 @@ pub struct Total {
     pub billed: i128,
     /// Given up.
     pub skipped: i128,
+    /// The part of that which Abacus may count, because a post had no answer.
+    pub unanswered: i128,
     /// Used, and neither billed nor skipped.
     pub difference: i128,
 }
@@ -129,6 +133,7 @@ impl Report {
             used: amounts.used,
             billed: amounts.billed,
             skipped: amounts.skipped,
+            unanswered: amounts.unanswered,
             difference: amounts.difference,
             usages: amounts.usages,
             expired: amounts.expired,
@@ -159,6 +164,7 @@ impl Report {
             used: amounts.used,
             billed: 0,
             skipped: 0,
+            unanswered: 0,
             difference: amounts.difference,
             usages: 0,
             expired: 0,
@@ -191,6 +197,7 @@ impl Report {
         duration.used += amounts.used;
         duration.billed += amounts.billed;
         duration.skipped += amounts.skipped;
+        duration.unanswered += amounts.unanswered;
         duration.difference += amounts.difference;
         for (name, quantity) in integers(used) {
             let total = self.measure(name);
@@ -200,6 +207,7 @@ impl Report {
             let total = self.measure(name);
             total.billed += quantity.saturating_mul(amounts.billed);
             total.skipped += quantity.saturating_mul(amounts.skipped);
+            total.unanswered += quantity.saturating_mul(amounts.unanswered);
         }
     }
 

@@ -8,10 +8,10 @@ use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{Entry, EntryState, Resend, SpanState};
+use sampler_domain::{Entry, EntryState, Resend};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{EntryKey, SpanQuery};
+use sampler_store::EntryKey;
 use serde_json::{Value, json};
 
 use super::answer;
@@ -24,10 +24,6 @@ use crate::{Receiver, problems};
 
 /// The longest id of a usage that is searched for, in characters. Sampler's and the original's are UUIDs.
 const ID_MAX: usize = 256;
-
-/// Suspended spans that are read at a time, and how often, to find a usage that is not in the ledger.
-const PAGE: usize = 1_000;
-const PAGES: usize = 20;
 
 /// `POST /v1/usages/{id}/resend`.
 #[utoipa::path(
@@ -101,50 +97,29 @@ impl Receiver {
             Some(entry) if entry.withheld => Err(withheld()),
             Some(entry) if entry.is_resendable() => Ok(entry),
             Some(_) => Err(not_resendable()),
-            None if self.is_planned_while_suspended(grant, &id).await? => Err(not_resendable()),
+            None if self.is_refused(grant, &id).await? => Err(not_resendable()),
             None => Err(no_such_usage()),
         }
     }
 
-    /// Whether the usage is planned on a suspended span: Abacus refuses it, and it is listed without
-    /// being in the ledger. Of the suspended spans the newest are looked at.
-    async fn is_planned_while_suspended(&self, grant: &Grant, id: &str) -> Result<bool, Problem> {
-        let mut query = SpanQuery {
-            state: Some(SpanState::Suspended),
-            limit: PAGE,
-            ..SpanQuery::default()
-        };
-        for _ in 0..PAGES {
-            let asked = query.clone();
-            let page = self.read_store(grant, |store| async move { store.spans(&asked).await });
-            let page = page.await?;
-            let mut plans = page
-                .spans
-                .iter()
-                .filter_map(|listed| listed.span.processing.planned.as_ref());
-            if plans.any(|planned| planned.usage_guid == id) {
-                return Ok(true);
-            }
-            query.after = page.next;
-            if query.after.is_none() {
-                break;
-            }
-        }
-        Ok(false)
+    async fn is_refused(&self, grant: &Grant, id: &str) -> Result<bool, Problem> {
+        let id = id.to_owned();
+        let is_refused = self.read_store(grant, |store| async move { store.is_refused(&id).await });
+        is_refused.await
     }
 }
 
 fn no_such_usage() -> Problem {
-    let detail = "Neither the ledger nor a suspended span has a usage of this id. What is planned \
-                  on other spans is sent by workers.";
+    let detail = "The ledger has no usage of this id, and Abacus refuses none. What is planned is sent by \
+                  workers.";
     Problem::new(&problems::NO_SUCH_USAGE, detail)
 }
 
 fn not_resendable() -> Problem {
     let states = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
     let detail = format!(
-        "Only a usage that is {} can be sent again. One that is refused is tried again when its span is \
-         resumed. Nothing was done.",
+        "Only a usage that is {} can be sent again. One that is refused is tried again by \
+         itself, or once its span is resumed. Nothing was done.",
         states.join(" or ")
     );
     Problem::new(&problems::NOT_RESENDABLE, detail)

@@ -1,6 +1,6 @@
 //! `POST /v1/usages/{id}/resend`.
 
-use sampler_domain::{Acceptance, Entry, EntryState, Timestamp};
+use sampler_domain::{Acceptance, Change, Changed, Entry, EntryState, Timestamp};
 use sampler_store::Ledger;
 use serde_json::json;
 
@@ -96,6 +96,20 @@ async fn what_abacus_has_is_not_sent_again_and_what_nobody_knows_is_not_found() 
     assert_eq!(listed["items"][0]["state"], "refused", "{listed}");
     let id = listed["items"][0]["id"].as_str().unwrap();
     let path = format!("/v1/usages/{id}/resend");
+    let answer = world.act(&path, None, &body).await;
+    answer.problem(409, "not-resendable");
+    // Its span is resumed, and the usage is listed as refused until it has another answer.
+    let span = world.span_at(&location);
+    let suspension = span.processing.suspended.unwrap();
+    let due_at = suspension.since;
+    let resumed = Change::Resume { suspension, due_at };
+    let memory = &world.store.memory;
+    assert_eq!(
+        memory.with(|table| table.change(&span, &resumed)),
+        Changed::Made
+    );
+    let listed = json_of(&world.shown(&format!("{location}/usages")).await);
+    assert_eq!(listed["items"][0]["state"], "refused", "{listed}");
     let answer = world.act(&path, None, &body).await;
     answer.problem(409, "not-resendable");
     let long = "x".repeat(5_000);

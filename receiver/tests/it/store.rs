@@ -265,6 +265,10 @@ impl Reading for Store {
         self.met(self.memory.usage(id)).await
     }
 
+    async fn is_refused(&self, usage: &str) -> Result<bool, StoreError> {
+        self.met(self.memory.is_refused(usage)).await
+    }
+
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         self.met(self.memory.sums(query)).await
     }

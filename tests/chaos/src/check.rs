@@ -47,6 +47,8 @@ pub struct Verdict {
     pub skipped: usize,
     /// How many are set aside.
     pub set_aside: usize,
+    /// How many were set aside, sent again, and set aside again.
+    pub rounds: usize,
     /// How many were not posted, because they take back what is on no bill.
     pub withheld: usize,
     /// How many are known to count.
@@ -138,6 +140,12 @@ pub fn check(evidence: &Evidence) -> Verdict {
             .count(),
         skipped: in_state("skipped"),
         set_aside: in_state("set_aside"),
+        rounds: evidence
+            .ledger
+            .iter()
+            .flatten()
+            .filter(|entry| entry.rounds > 0)
+            .count(),
         withheld: evidence
             .ledger
             .iter()

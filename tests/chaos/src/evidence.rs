@@ -99,6 +99,8 @@ pub struct Proof {
     pub billed: i64,
     /// How much an operator skipped.
     pub skipped: i64,
+    /// How much of that Abacus may count.
+    pub unanswered: i64,
     /// What is neither.
     pub difference: i64,
 }
@@ -146,6 +148,8 @@ pub struct Entry {
     pub planned_at: i64,
     /// When a worker learnt that Abacus has set it aside, by the same clock.
     pub set_aside_at: Option<i64>,
+    /// How often it was set aside, and sent again, before the last time.
+    pub rounds: usize,
     /// Whether it was not posted, because it takes back what is on no bill.
     pub withheld: bool,
     /// Whether it says that its usage may count all the same, because a post of it had no answer.
@@ -219,6 +223,7 @@ pub(crate) fn write_answers(folder: &Path, spans: &[Value], trail: &[Value]) -> 
             used: of("used")?,
             billed: of("billed")?,
             skipped: of("skipped")?,
+            unanswered: of("unanswered")?,
             difference: of("difference")?,
         })
     });
@@ -295,6 +300,7 @@ fn entry(document: &Document) -> Result<Entry> {
         planned_at: document.get_i64("planned_at")?,
         set_aside_at: document.get_i64("set_aside_at").ok(),
         start: document.get_document("interval")?.get_i64("start")?,
+        rounds: document.get_array("earlier_rounds").map_or(0, Vec::len),
         withheld: document.get_bool("withheld").unwrap_or_default(),
         unanswered: document.get_bool("unanswered").unwrap_or_default(),
         pending: document.contains_key("resend") || document.contains_key("ask_again"),

@@ -12,6 +12,18 @@ use crate::stats::Stats;
 /// How many violations are shown.
 const SHOWN: usize = 20;
 
+/// Of the counts, those of what a run must meet: a run in which nothing of it happens proves nothing.
+const ESSENTIAL: [&str; 8] = [
+    "batches broken in their middle",
+    "of them completed by a repeat",
+    "causes of suspensions",
+    "skips asked for",
+    "usages skipped in the end",
+    "spans and causes resumed",
+    "resends asked for",
+    "usages confirmed",
+];
+
 /// What is counted outside of the clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Totals {
@@ -69,6 +81,7 @@ impl Report {
             ("acts without final answer", stats.unknown_acts.get()),
             ("usages skipped in the end", verdict.skipped as u64),
             ("usages set aside in the end", verdict.set_aside as u64),
+            ("usages set aside repeatedly", verdict.rounds as u64),
             ("usages withheld", verdict.withheld as u64),
             ("usages confirmed", verdict.confirmed as u64),
             ("skipped, and counted late", verdict.undecidable.late as u64),
@@ -100,6 +113,13 @@ impl Report {
             counts,
             longest_outage: stats.longest_outage(),
         }
+    }
+
+    /// What did not happen, of all that a run must meet.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let count = |wanted: &str| self.counts.iter().find(|(what, _)| *what == wanted);
+        let is_missing = |what: &&str| count(what).is_none_or(|(_, count)| *count == 0);
+        ESSENTIAL.into_iter().filter(is_missing).collect()
     }
 
     /// How many faults there were.

@@ -15,6 +15,12 @@ pub(crate) const COMMANDS_REFUSED: &str = "commands are refused";
 pub(crate) const WORKER_KILLED: &str = "worker killed";
 pub(crate) const PROGRAM_FROZEN: &str = "program frozen";
 
+/// Whether a fault of this text is one of the database, or of the links to it.
+pub(crate) fn is_of_database(text: &str) -> bool {
+    let of_others = ["Abacus", "program", "receiver", "worker"];
+    !of_others.iter().any(|other| text.starts_with(other))
+}
+
 /// A lane of faults. Faults of one lane come one after the other, those of different lanes at the
 /// same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -395,6 +401,16 @@ mod tests {
                 plan.iter()
                     .all(|planned| planned.at + planned.lasts <= length)
             );
+        }
+    }
+
+    #[test]
+    fn the_lane_of_the_database_alone_has_faults_of_the_database() {
+        for lane in Lane::ALL {
+            for planned in lane.plan(1, Duration::from_mins(10)) {
+                let text = planned.fault.text();
+                assert_eq!(is_of_database(&text), lane == Lane::Database, "{text}");
+            }
         }
     }
 

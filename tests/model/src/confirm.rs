@@ -50,7 +50,7 @@ pub(crate) fn askable(state: &State) -> Vec<String> {
     let entries = state.table.entries().map(|kept| &kept.entry);
     let aside = entries.filter(|entry| {
         let span = state.table.find(&entry.span);
-        let is_noted = span.is_none_or(|span| span.processing.version > entry.version);
+        let is_noted = entry.is_noted_on(span);
         let is_asked = Unconfirmed::of(entry).is_some() && entry.resend.is_none();
         is_asked && is_noted && state.in_flight.is_empty() && is_aside(state, entry)
     });
@@ -89,11 +89,7 @@ fn read(state: &State, guid: String) -> Confirmer {
     };
     let interval = entry.interval;
     let span = state.table.find(&entry.span);
-    let span = span.filter(|span| {
-        let is_needed = interval.duration() > 0 && !span.knows_uncounted(interval);
-        is_needed && !span.processing.complete
-    });
-    match span {
+    match span.filter(|span| span.is_to_learn(interval)) {
         Some(span) => Confirmer::Noting(guid, Box::new(span.clone())),
         None => Confirmer::Ending(guid),
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, NotCounted, Resend, Resent, Span, Timestamp, Usage,
+    Changed, Correction, Entry, EntryState, LastError, Resend, Span, Timestamp, Usage,
 };
 use sampler_store::EntryKey;
 use uuid::Uuid;
@@ -68,17 +68,19 @@ fn key_of(state: &State, usage_guid: &str) -> Option<EntryKey> {
     Some(EntryKey::of(&kept.entry))
 }
 
-/// The marked usages that the worker may take up: those that their span has noted as given up.
+/// The marked usages that the worker may take up: those that their span has noted as given up, and that take
+/// back nothing that does not count.
 pub(crate) fn due(scenario: &Scenario, state: &State) -> Vec<String> {
-    let is_broken = scenario.is_broken(Mutant::ResendsBeforeTheNote);
     let marked = state.table.due_resends(state.now, usize::MAX).into_iter();
-    let noted = marked.filter(|entry| {
-        let span = state.table.find(&entry.span);
-        is_broken
-            || !entry.is_resendable()
-            || span.is_none_or(|it| it.processing.version > entry.version)
-    });
-    noted.map(|entry| entry.usage_guid).collect()
+    let may = |entry: &Entry| {
+        let is_noted = entry.is_noted_on(state.table.find(&entry.span))
+            || scenario.is_broken(Mutant::ResendsBeforeTheNote);
+        let waits = state.table.takes_back_uncounted(entry)
+            && !scenario.is_broken(Mutant::ResendsWithheldFirst);
+        !entry.is_resendable() || is_noted && !waits
+    };
+    let free = marked.filter(may);
+    free.map(|entry| entry.usage_guid).collect()
 }
 
 /// The worker reads a marked entry, and posts its usage unless Abacus has it already.
@@ -127,10 +129,10 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State) {
         Resender::Idle => Resender::Idle,
         Resender::Posting(entry, message) => accept(scenario, state, entry, &message),
         Resender::Accepted(entry) => read(scenario, state, entry),
-        Resender::Correcting(entry, span) => correct(state, entry, &span),
+        Resender::Correcting(entry, span) => correct(scenario, state, entry, &span),
         Resender::Marking(entry) => mark_withheld(state, entry),
         Resender::Ending(entry) => {
-            end(state, &entry);
+            end(state, &entry, None);
             Resender::Idle
         }
     };
@@ -142,7 +144,12 @@ pub(crate) fn refuse(state: &mut State) {
         std::mem::replace(&mut state.resender, Resender::Idle)
     {
         state.in_flight.remove(&message);
-        end(state, &entry);
+        let refusal = LastError {
+            at: Timestamp::MIN,
+            status: None,
+            error: String::new(),
+        };
+        end(state, &entry, Some(&refusal));
     }
 }
 
@@ -164,56 +171,52 @@ fn accept(
         return Resender::Idle;
     }
     if scenario.is_broken(Mutant::ResentBeforeTotals) {
-        end(state, &entry);
+        end(state, &entry, None);
     }
     Resender::Accepted(entry)
 }
 
-/// Reads the span that is to be corrected. What it names as counted last goes first; and this mark must be
-/// there after the read.
-fn read(scenario: &Scenario, state: &mut State, entry: Box<Entry>) -> Resender {
-    let (Some(act), Some(reason)) = (act_of(&entry), entry.marked_from()) else {
-        return Resender::Idle;
-    };
-    let span = state.table.find(&entry.span).cloned();
-    let span = span.filter(|span| match reason {
-        NotCounted::Skipped { .. } => span.counts(entry.version),
-        NotCounted::SetAside => span.knows_uncounted(entry.interval),
-    });
-    let Some(span) = span else {
+/// Reads the span that is to be corrected. The resend that it names must have ended, or all of it is done
+/// again later; and this mark must be there after the read.
+fn read(scenario: &Scenario, state: &State, entry: Box<Entry>) -> Resender {
+    let span = state.table.find(&entry.span);
+    let correction = correction(scenario, &entry, span);
+    let (Correction::Make { after, .. }, Some(span)) = (correction, span) else {
         return Resender::Marking(entry);
     };
-    let key = EntryKey::of(&entry);
-    let last = span.processing.resent.clone();
-    let is_named = last.as_ref().is_some_and(|last| last.act == act);
-    if is_named && !scenario.is_broken(Mutant::ResentCountsTwice) {
-        return Resender::Marking(entry);
-    }
-    let table = Arc::make_mut(&mut state.table);
-    if let Some(last) = last.filter(|_| !is_named) {
-        let counted = EntryKey {
-            usage_guid: last.usage_guid,
-            ..key.clone()
+    let has_resend = |guid: &str, act| {
+        let usage_guid = guid.to_owned();
+        let key = EntryKey {
+            usage_guid,
+            ..EntryKey::of(&entry)
         };
-        table.end_resend(&counted, last.act, None);
+        state.table.has_resend(&key, act)
+    };
+    if after.is_some_and(|last| has_resend(&last.usage_guid, last.act)) {
+        return Resender::Idle;
     }
-    if !table.has_resend(&key, act) && !scenario.is_broken(Mutant::ResentBeforeTotals) {
+    let is_marked = act_of(&entry).is_some_and(|act| has_resend(&entry.usage_guid, act));
+    if !is_marked && !scenario.is_broken(Mutant::ResentBeforeTotals) {
         return Resender::Marking(entry);
     }
-    Resender::Correcting(entry, Box::new(span))
+    let span = Box::new(span.clone());
+    Resender::Correcting(entry, span)
 }
 
-fn correct(state: &mut State, entry: Box<Entry>, span: &Span) -> Resender {
-    let (Some(act), Some(reason)) = (act_of(&entry), entry.marked_from()) else {
-        return Resender::Idle;
-    };
-    let change = Change::Resent {
-        resent: Resent {
-            usage_guid: entry.usage_guid.clone(),
-            act,
-        },
-        interval: entry.interval,
-        reason,
+/// What the worker's rule says; a broken one does not see that the span names this resend.
+fn correction(scenario: &Scenario, entry: &Entry, span: Option<&Span>) -> Correction {
+    let mut span = span.cloned();
+    if scenario.is_broken(Mutant::ResentCountsTwice)
+        && let Some(span) = &mut span
+    {
+        span.processing.resent = None;
+    }
+    entry.correction(span.as_ref())
+}
+
+fn correct(scenario: &Scenario, state: &mut State, entry: Box<Entry>, span: &Span) -> Resender {
+    let Correction::Make { change, .. } = correction(scenario, &entry, Some(span)) else {
+        return Resender::Marking(entry);
     };
     match Arc::make_mut(&mut state.table).change(span, &change) {
         Changed::Made => Resender::Marking(entry),
@@ -238,10 +241,10 @@ fn mark_withheld(state: &mut State, entry: Box<Entry>) -> Resender {
     Resender::Ending(entry)
 }
 
-fn end(state: &mut State, entry: &Entry) {
+fn end(state: &mut State, entry: &Entry, refusal: Option<&LastError>) {
     if let Some(act) = act_of(entry) {
         let key = EntryKey::of(entry);
-        Arc::make_mut(&mut state.table).end_resend(&key, act, None);
+        Arc::make_mut(&mut state.table).end_resend(&key, act, refusal);
     }
 }
 
@@ -249,24 +252,39 @@ fn act_of(entry: &Entry) -> Option<Uuid> {
     entry.resend.as_ref().map(|resend| resend.act)
 }
 
-/// Lets the worker go on until nothing is marked, or nothing that is marked can go on.
+/// Lets the worker go on until nothing is marked, or nothing that is marked can go on. What waits for another
+/// usage comes again after all others.
 pub(crate) fn run(scenario: &Scenario, state: &mut State) {
+    finish(scenario, state);
     for _ in 0..RUN_MAX {
-        while let Some(message) = state.in_flight.pop_first() {
-            arrive(scenario, state, &message);
-        }
-        if state.resender != Resender::Idle {
-            step(scenario, state);
-        } else if let Some(usage_guid) = due(scenario, state).first() {
-            take_up(scenario, state, usage_guid);
-        } else {
+        let all = due(scenario, state);
+        if all.is_empty() {
             return;
+        }
+        for usage_guid in all {
+            if due(scenario, state).contains(&usage_guid) {
+                take_up(scenario, state, &usage_guid);
+                finish(scenario, state);
+            }
         }
     }
 }
 
+/// Lets the worker do what it has in hand.
+fn finish(scenario: &Scenario, state: &mut State) {
+    for _ in 0..RUN_MAX {
+        while let Some(message) = state.in_flight.pop_first() {
+            arrive(scenario, state, &message);
+        }
+        if state.resender == Resender::Idle {
+            return;
+        }
+        step(scenario, state);
+    }
+}
+
 /// More steps than the resends of a scenario need.
-const RUN_MAX: usize = 64;
+const RUN_MAX: usize = 16;
 
 /// Whether the totals of a span, where it is there, count the usage of an entry as given up.
 pub(crate) fn is_given_up(span: Option<&Span>, entry: &Entry) -> bool {

@@ -167,11 +167,12 @@ fn report(done: u64, stats: &Stats, took: Duration) {
         stats.closing, stats.excused
     );
     println!(
-        "{} pieces withheld, {} of them sent later; {} usages set aside; repaired in the end: {} after a lost answer, {} after a death, {} after a \
+        "{} pieces withheld, {} of them sent later; {} usages set aside, {} of them noted so again; repaired in the end: {} after a lost answer, {} after a death, {} after a \
          lost note, {} after a second post",
         stats.withheld,
         stats.released,
         stats.set_aside,
+        stats.set_aside_again,
         stats.lost_answers,
         stats.deaths,
         stats.lost_notes,

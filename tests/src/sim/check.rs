@@ -84,7 +84,7 @@ impl World {
             by_guid(self.abacus.counted()),
             by_guid(self.abacus.set_aside()),
         );
-        for (guid, plan) in &facts.plans {
+        for (guid, plan) in facts.plans.iter() {
             let has_entry = facts.entries.contains_key(guid);
             if has_entry != (plan.noted && !plan.interval.is_empty()) {
                 let what = if has_entry { "an" } else { "no" };

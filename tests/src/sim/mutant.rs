@@ -55,6 +55,8 @@ pub enum Mutant {
     PostsWhatIsWithheld,
     /// That Abacus has set a usage aside is noted on its entry alone, not on its span.
     SetAsideUnknownToSpan,
+    /// A worker does not note that a post had no answer.
+    ForgetsLostAnswers,
     /// An update does not look for spans that end after it: they refuse its start once its stop is
     /// kept.
     UpdateOverlooksEnds,
@@ -68,7 +70,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -92,6 +94,7 @@ impl Mutant {
         Self::TotalsForgetResends,
         Self::PostsWhatIsWithheld,
         Self::SetAsideUnknownToSpan,
+        Self::ForgetsLostAnswers,
         Self::UpdateOverlooksEnds,
         Self::PostsWithoutAsking,
         Self::BelievesAtOnce,

@@ -147,12 +147,10 @@ impl World {
         self.truth.facts().post(ticket).told = told;
     }
 
-    /// The database failed on what a process was to note of a usage, or of any.
-    pub(crate) fn note_lost(&self, life: &Arc<Lifecycle>, usage_guid: Option<&str>) {
+    /// The database failed on what a process was to note of a usage.
+    pub(crate) fn note_lost(&self, life: &Arc<Lifecycle>, usage_guid: &str) {
         let mut facts = self.truth.facts();
-        let of_usage = |guid: &String| usage_guid.is_none_or(|meant| meant == guid);
-        let posts = facts.posts.iter_mut().filter(|(guid, _)| of_usage(guid));
-        let posts = posts.flat_map(|(_, posts)| posts);
+        let posts = facts.posts.get_mut(usage_guid).into_iter().flatten();
         let mine = posts.filter(|post| Arc::ptr_eq(&post.life, life));
         let is_heard = |post: &&mut Post| matches!(post.told, Told::Acceptance | Told::Failure);
         for post in mine.filter(is_heard) {

@@ -56,6 +56,8 @@ pub struct Stats {
     pub released: u64,
     /// How often Abacus set a usage aside that it had accepted.
     pub set_aside: u64,
+    /// How often the ledger learnt that of a usage that had been set aside before, and sent again.
+    pub set_aside_again: u64,
     /// Usages that counted while the ledger said that they do not, because the answer to a post was lost.
     pub lost_answers: u64,
     /// The same, because a process died before it noted the answer.
@@ -82,6 +84,7 @@ impl Stats {
         self.withheld += other.withheld;
         self.released += other.released;
         self.set_aside += other.set_aside;
+        self.set_aside_again += other.set_aside_again;
         self.lost_answers += other.lost_answers;
         self.deaths += other.deaths;
         self.lost_notes += other.lost_notes;
@@ -176,6 +179,7 @@ impl Run {
             closing: count(&tally.closing),
             excused: count(&tally.excused),
             set_aside: count(&tally.set_aside),
+            set_aside_again: count(&tally.set_aside_again),
             lost_answers: count(&tally.lost_answers),
             deaths: count(&tally.deaths),
             lost_notes: count(&tally.lost_notes),

@@ -1,13 +1,14 @@
 //! The store as one process sees it: calls get lost, late or slow.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_domain::{Span, Target};
+use sampler_domain::{Span, SpanId, Target};
 use sampler_store::group::{
     CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
 };
@@ -55,6 +56,8 @@ pub(crate) struct SimStore {
     stops: Group<Grouped<Ending>>,
     changes: Group<Grouped<Changing>>,
     entries: Group<Grouped<EntryInsert>>,
+    /// The usages of which no answer came, by spans that had changed before that was noted.
+    unnoted: Arc<Mutex<BTreeMap<SpanId, String>>>,
 }
 
 impl SimStore {
@@ -65,6 +68,7 @@ impl SimStore {
             stops: Group::new(Grouped::new(&connection), timeout),
             changes: Group::new(Grouped::new(&connection), timeout),
             entries: Group::new(Grouped::new(&connection), timeout),
+            unnoted: Arc::default(),
             connection,
         }
     }
@@ -73,16 +77,21 @@ impl SimStore {
         self.connection.world.setup.mutant == mutant
     }
 
-    /// The process could not note what Abacus has said of a usage, or of any.
-    pub(crate) fn note_lost_if_failed<T>(
-        &self,
-        result: &Result<T, StoreError>,
-        usage_guid: Option<&str>,
-    ) {
+    /// The process could not note what Abacus has said of a usage.
+    pub(crate) fn note_lost_if_failed<T>(&self, result: &Result<T, StoreError>, usage_guid: &str) {
         if result.is_err() {
-            let Connection { world, life, .. } = &self.connection;
-            world.note_lost(life, usage_guid);
+            self.note_lost(usage_guid);
         }
+    }
+
+    /// The process could not note what became of its post of this usage.
+    fn note_lost(&self, usage_guid: &str) {
+        let Connection { world, life, .. } = &self.connection;
+        world.note_lost(life, usage_guid);
+    }
+
+    fn unnoted(&self) -> MutexGuard<'_, BTreeMap<SpanId, String>> {
+        self.unnoted.lock().expect("nobody panics with it")
     }
 }
 

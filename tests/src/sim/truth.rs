@@ -1,13 +1,14 @@
 //! What really happened, noted at that moment in the store and in the stand-in, behind all faults.
 //! The law is checked at every change, not only at the end.
 
+mod plans;
 mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use sampler_domain::{
-    CauseId, Change, Entry, EntryState, Interval, Resent, Span, SpanId, Target, Timestamp, Usage,
+    CauseId, Change, Entry, EntryState, Resent, Span, SpanId, Target, Timestamp, Usage,
 };
 
 use uuid::Uuid;
@@ -16,6 +17,9 @@ use super::op::Kind;
 use super::posts::Post;
 use super::windows::Windows;
 use super::world::World;
+use crate::calendar::MINUTE;
+
+pub(crate) use plans::{Plan, Plans};
 
 /// All that happened so far.
 #[derive(Default)]
@@ -23,8 +27,8 @@ pub(crate) struct Truth(Mutex<Facts>);
 
 #[derive(Default)]
 pub(crate) struct Facts {
-    /// Every interval that was ever planned, by the id of its usage.
-    pub(crate) plans: BTreeMap<String, Plan>,
+    /// Every interval that was ever planned.
+    pub(crate) plans: Plans,
     /// Signed durations that count upstream, by span.
     pub(crate) sums: BTreeMap<SpanId, i64>,
     incomplete: BTreeSet<SpanId>,
@@ -51,8 +55,12 @@ pub(crate) struct Facts {
     asked_to_skip: BTreeSet<String>,
     /// The acts of the resends that spans count.
     resent: BTreeSet<Uuid>,
+    /// When entries that have expired were removed last.
+    expired_removed_at: Option<Timestamp>,
     /// When the ledger last noted that a usage was set aside.
     pub(crate) aside_at: BTreeMap<String, Timestamp>,
+    /// How often it did.
+    asides_noted: BTreeMap<String, usize>,
     /// Targets of which another span was inserted between the overlap query of a start and its
     /// insert.
     pub(crate) gaps: BTreeSet<Target>,
@@ -69,27 +77,6 @@ pub(crate) struct KeptEvent {
     write: String,
 }
 
-/// An interval that was planned.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(crate) struct Plan {
-    pub(crate) span: SpanId,
-    pub(crate) interval: Interval,
-    /// Abacus has taken its usage, whatever came of that.
-    pub(crate) accepted: bool,
-    /// Abacus counts its usage.
-    pub(crate) counted: bool,
-    /// It was set aside at least once.
-    pub(crate) was_set_aside: bool,
-    /// The span says that it was executed or skipped.
-    pub(crate) noted: bool,
-    /// The span has said that it was skipped.
-    pub(crate) skipped: bool,
-    /// It takes back what never counted, and is not posted before that is.
-    pub(crate) withheld: bool,
-    /// The usages that it takes back, of those that the ledger said were billed when it was planned.
-    pub(crate) believed: Vec<String>,
-}
-
 impl Truth {
     pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
         self.0.lock().expect("nobody panics with it")
@@ -97,6 +84,18 @@ impl Truth {
 
     pub(crate) fn all_complete(&self) -> bool {
         self.facts().incomplete.is_empty()
+    }
+}
+
+impl Facts {
+    /// Whether entries that have expired are to be removed now; then they are.
+    fn is_time_to_remove(&mut self, now: Timestamp) -> bool {
+        let is_time = |last: Timestamp| now.since(last) >= MINUTE;
+        let is_time = self.expired_removed_at.is_none_or(is_time);
+        if is_time {
+            self.expired_removed_at = Some(now);
+        }
+        is_time
     }
 }
 
@@ -205,6 +204,16 @@ impl World {
         of_cause.count()
     }
 
+    /// The usages that are tried for a cause.
+    pub(crate) fn probing(&self, cause: CauseId) -> Vec<String> {
+        self.store.with(|table| {
+            let spans = table.all().map(|kept| &kept.span.processing);
+            let probing = spans.filter(|it| it.probe == Some(cause));
+            let planned = probing.filter_map(|it| it.planned.as_ref());
+            planned.map(|planned| planned.usage_guid.clone()).collect()
+        })
+    }
+
     /// A probe has begun, and so many spans were tried before: one more is at the most.
     pub(crate) fn check_probes(&self, cause: CauseId, before: usize) {
         let count = self.count_probes(cause).saturating_sub(before);
@@ -230,14 +239,14 @@ impl World {
         };
         let guid = &planned.usage_guid;
         let mut facts = self.truth.facts();
-        let earlier = facts.plans.insert(guid.clone(), plan);
+        let is_first = facts.plans.insert(guid, plan);
         if planned.interval.duration() < 0 {
             let believed = facts.believed(guid);
-            let plan = facts.plans.get_mut(guid).expect("it was just planned");
-            plan.believed = believed;
+            let is_there = facts.plans.change(guid, |plan| plan.believed = believed);
+            is_there.expect("it was just planned");
         }
         drop(facts);
-        if earlier.is_some() {
+        if !is_first {
             let (id, interval) = (&span.id, planned.interval);
             self.report_violation(format!("{interval:?} of span {id} was planned twice"));
         }
@@ -252,12 +261,11 @@ impl World {
             .expect("an interval was executed");
         let accepted = {
             let mut facts = self.truth.facts();
-            let plan = facts
-                .plans
-                .get_mut(&planned.usage_guid)
-                .expect("it was planned before");
-            plan.noted = true;
-            plan.accepted || plan.withheld
+            let noted = facts.plans.change(&planned.usage_guid, |plan| {
+                plan.noted = true;
+                plan.accepted || plan.withheld
+            });
+            noted.expect("it was planned before")
         };
         if !accepted && !planned.interval.is_empty() {
             let (id, interval) = (&before.id, planned.interval);
@@ -289,9 +297,11 @@ impl World {
         let mut facts = self.truth.facts();
         let mut is_asked = facts.asked_to_skip.contains(guid);
         let entry = facts.entries.get(guid).map(|entry| entry.state);
-        let plan = facts.plans.get_mut(guid).expect("it was planned before");
-        (plan.noted, plan.skipped) = (true, true);
-        is_asked |= plan.withheld;
+        let withheld = facts.plans.change(guid, |plan| {
+            (plan.noted, plan.skipped) = (true, true);
+            plan.withheld
+        });
+        is_asked |= withheld.expect("it was planned before");
         drop(facts);
         let id = &before.id;
         if !is_asked {
@@ -343,10 +353,7 @@ impl World {
 
     /// What of a span is noted and does not count, ms: it was skipped, or Abacus has set it aside.
     pub(crate) fn missing_of(&self, span: &SpanId) -> i64 {
-        let facts = self.truth.facts();
-        let plans = facts.plans.values().filter(|plan| plan.span == *span);
-        let missing = plans.filter(|plan| plan.noted && !plan.counted);
-        missing.map(|plan| plan.interval.duration()).sum()
+        self.truth.facts().plans.missing_of(span)
     }
 
     /// A noted execution has its entry, and the span says what its executions come to, at any moment.
@@ -395,6 +402,10 @@ impl World {
             Some(_) => None,
         };
         let guid = entry.usage_guid.clone();
+        // Withheld, because what it takes back was.
+        if entry.state == EntryState::SetAside {
+            facts.asides_noted.entry(guid.clone()).or_insert(1);
+        }
         facts.entries.insert(guid.clone(), entry.clone());
         drop(facts);
         if let Some(problem) = problem {
@@ -402,9 +413,12 @@ impl World {
         }
     }
 
-    /// Removes the entries that have expired, as the store does whenever it gets round to it.
+    /// Removes the entries that have expired, at most once in a minute, as MongoDB does.
     pub(crate) fn remove_expired(&self) {
         let now = self.now();
+        if !self.truth.facts().is_time_to_remove(now) {
+            return;
+        }
         let removed = self.store.with(|table| table.remove_expired(now));
         for entry in removed {
             let kept = self.store.with(|table| table.find(&entry.span).cloned());

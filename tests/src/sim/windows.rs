@@ -16,22 +16,14 @@ impl Facts {
         let Some(plan) = self.plans.get(guid) else {
             return Vec::new();
         };
-        let (low, high) = (plan.interval.end, plan.interval.start);
-        let taken_back = self.plans.iter().filter(|(_, other)| {
-            let interval = other.interval;
-            other.span == plan.span
-                && interval.start < interval.end
-                && interval.start < high
-                && interval.end > low
-        });
+        let taken_back = self.plans.taken_back_by(&plan.span, plan.interval);
         let is_billed = |guid: &&String| {
             let entry = self.entries.get(*guid);
             entry.is_none_or(|entry| {
                 !matches!(entry.state, EntryState::Skipped | EntryState::SetAside)
             })
         };
-        let billed = taken_back.map(|(guid, _)| guid).filter(is_billed);
-        billed.cloned().collect()
+        taken_back.filter(is_billed).cloned().collect()
     }
 
     /// What was withheld is posted after all: what it takes back is billed now, as the ledger says.
@@ -42,9 +34,8 @@ impl Facts {
         } else {
             Vec::new()
         };
-        if let Some(plan) = self.plans.get_mut(guid) {
-            plan.believed.extend(believed);
-        }
+        self.plans
+            .change(guid, |plan| plan.believed.extend(believed));
     }
 
     /// Whether nobody could know that a window counts less than nothing: something was taken back when the

@@ -47,6 +47,7 @@ pub(crate) struct Tally {
     pub(crate) closing: AtomicU64,
     pub(crate) excused: AtomicU64,
     pub(crate) set_aside: AtomicU64,
+    pub(crate) set_aside_again: AtomicU64,
     pub(crate) lost_answers: AtomicU64,
     pub(crate) deaths: AtomicU64,
     pub(crate) lost_notes: AtomicU64,

@@ -136,6 +136,7 @@ macro_rules! contract_cases {
                 totals_count_a_resend_once
                 an_execution_needs_the_resend_it_was_decided_with
                 an_entry_that_is_sent_again_outlives_its_expiry
+                a_refused_usage_is_known_by_its_id_while_it_is_planned
             }
             rounds {
                 what_the_ledger_said_stays_when_a_usage_is_put_aside_again

@@ -156,7 +156,8 @@ fn facts(row: &Row) -> [String; 3] {
         || "now: it is open".to_owned(),
         |end| InWords(end).to_string(),
     );
-    let [used, billed, skipped] = [row.used, row.billed, row.skipped].map(length);
+    let amounts = [row.used, row.billed, row.skipped, row.unanswered];
+    let [used, billed, skipped, unanswered] = amounts.map(length);
     let difference = match row.difference {
         0 => "difference 0".to_owned(),
         difference => format!("DIFFERENCE {} ({difference} ms)", length(difference)),
@@ -165,6 +166,10 @@ fn facts(row: &Row) -> [String; 3] {
         0 => String::new(),
         _ => format!(" + skipped {skipped}"),
     };
+    let unanswered = match row.unanswered {
+        0 => String::new(),
+        _ => format!(" (Abacus may count {unanswered} of it: a post had no answer)"),
+    };
     let usages = match row.expired {
         0 => row.usages.to_string(),
         expired => format!("{}+{expired}", row.usages),
@@ -172,7 +177,7 @@ fn facts(row: &Row) -> [String; 3] {
     [
         format!("{span} of the organization {organization}{line}"),
         format!("{start} to {end}"),
-        format!("used {used}, billed {billed}{skipped}, {difference}; {usages} usages"),
+        format!("used {used}, billed {billed}{skipped}{unanswered}, {difference}; {usages} usages"),
     ]
 }
 
@@ -226,6 +231,14 @@ fn judgement(report: &Report) -> String {
         text = format!(
             "{text} {} spans have something worth knowing.",
             totals.noted
+        );
+    }
+    let unanswered = totals.duration.unanswered;
+    if unanswered != 0 {
+        text = format!(
+            "{text} Abacus may count {} of what was skipped, because posts had no answer: look there before \
+             you bill it by hand.",
+            length(unanswered)
         );
     }
     text

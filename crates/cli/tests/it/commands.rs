@@ -355,10 +355,11 @@ fn an_act_is_repeated_only_where_it_was_not_done() {
 fn causes_and_the_audit_trail_are_listed() {
     let stub = Stub::start(|seen, _| {
         if seen.what.contains("audit") {
-            return json!({ "items": [{ "id": "a1", "at": NOW, "who": "ann", "act": "skip", "subject": "s1",
-                                       "reason": "agreed\u{7}", "before": {}, "after": {},
-                                       "outcome": "done" }] })
-            .into();
+            let acts = ["done", "refused", "unknown"].map(|outcome| {
+                json!({ "id": outcome, "at": NOW, "who": "ann", "act": "skip", "subject": "s1",
+                        "reason": "agreed\u{7}", "before": {}, "after": {}, "outcome": outcome })
+            });
+            return json!({ "items": acts }).into();
         }
         json!({ "items": [{ "cause": "c1", "status": 422, "error": "noplan", "resource_id": "r",
                             "plan_id": "p", "spans": 10_000, "set_aside": 7, "since": NOW,
@@ -376,10 +377,21 @@ fn causes_and_the_audit_trail_are_listed() {
         &stub.url(),
         &["audit", "--who", "ann", "--from", "2026-11-22T13:00:00Z"],
     );
-    assert!(
-        text.lines().nth(1).unwrap().ends_with("agreed\u{fffd}"),
-        "{text}"
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[0],
+        ["at", "who", "act", "subject", "outcome", "reason"]
     );
+    for (row, outcome) in rows[1..].iter().zip(["done", "refused", "unknown"]) {
+        assert_eq!(
+            row[..],
+            [since, "ann", "skip", "s1", outcome, "agreed\u{fffd}"]
+        );
+    }
+    assert_eq!(rows.len(), 4, "{text}");
     assert_eq!(stub.whats()[0], "GET /v1/suspended?limit=100");
     let expected = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");
     assert_eq!(stub.whats()[1], expected);

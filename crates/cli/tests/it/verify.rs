@@ -79,7 +79,7 @@ fn what_fits_is_said_to_machines() {
     let used = 32 * HOUR;
     assert_eq!(
         document["totals"]["duration"],
-        json!({ "used": used, "billed": used, "skipped": 0, "difference": 0 })
+        json!({ "used": used, "billed": used, "skipped": 0, "unanswered": 0, "difference": 0 })
     );
     assert_eq!(
         document["totals"]["measures"]["memory"]["billed"],

@@ -12,7 +12,7 @@ use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::{index_names, make_original_indexes, options};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "_id_",
     "list_instance",
     "list_organization",
@@ -21,6 +21,7 @@ const NAMES: [&str; 12] = [
     "search_complete",
     "search_due",
     "search_failed",
+    "search_refused",
     "search_suspended",
     "unique_span",
     "unique_start",

@@ -83,6 +83,7 @@ impl SpanCheck<'_> {
         let says = Sums {
             billed: proof.billed.into(),
             skipped: proof.skipped.into(),
+            unanswered: proof.unanswered.into(),
             set_aside: 0,
             accepted: proof.usages,
         };
@@ -94,6 +95,7 @@ impl SpanCheck<'_> {
         let Some(until) = self.expired_until else {
             self.compare_proof("billed", says.billed, listed);
             self.compare_proof("skipped", says.skipped, noted.skipped);
+            self.compare_proof("unanswered", says.unanswered, noted.unanswered);
             self.compare_proof("usages", says.accepted.into(), noted.accepted.into());
             return Sums::default();
         };
@@ -116,6 +118,7 @@ impl SpanCheck<'_> {
                 "usages up to {until} have expired, {count} of them accepted; the proof covers them"
             );
             self.find(Kind::Expired, detail);
+            self.tell_unanswered(expired.unanswered);
         } else {
             let detail = format!(
                 "usages of {covered} ms are missing, for which the proof has {all} ms and {count} accepted"
@@ -123,6 +126,18 @@ impl SpanCheck<'_> {
             self.find(Kind::Proof, detail);
         }
         expired
+    }
+
+    /// What nobody may bill by hand without a look at Abacus's books, where the usages themselves have
+    /// expired.
+    fn tell_unanswered(&mut self, unanswered: i128) {
+        if unanswered != 0 {
+            let detail = format!(
+                "of the usages that have expired, an operator skipped {unanswered} ms of which a post had no \
+                 answer, so Abacus may count them"
+            );
+            self.find(Kind::Unanswered, detail);
+        }
     }
 
     fn compare_proof(&mut self, name: &str, says: i128, is: i128) {
@@ -234,6 +249,7 @@ impl SpanCheck<'_> {
             used,
             billed: sums.billed,
             skipped: sums.skipped,
+            unanswered: sums.unanswered,
             difference,
             usages: self.read,
             expired: expired.accepted,

@@ -158,6 +158,17 @@ const IN_SPANS: &[Fault] = &[
     ("less billed in the proof", Kind::Proof, |it| {
         it.span.proof.billed -= 1;
     }),
+    (
+        "an answer is missing in the proof alone",
+        Kind::Proof,
+        |it| {
+            it.span.proof.unanswered += 1;
+        },
+    ),
+    ("an answer is missing in a usage alone", Kind::Proof, |it| {
+        it.skip_unanswered(2);
+        it.span.proof.unanswered = 0;
+    }),
     ("more skipped in the proof", Kind::Proof, |it| {
         it.span.proof.skipped += 1;
     }),

@@ -93,6 +93,25 @@ fn what_is_given_up_is_neither_billed_nor_missing() {
     assert_eq!(verdict.amounts.usages, ledger.entries.len() as u64);
 }
 
+/// Whoever bills by hand what was skipped is told what Abacus may count, also once the usage has expired.
+#[test]
+fn what_abacus_may_count_is_a_sum_of_its_own() {
+    let (used, mut ledger) = complete(40 * DAY);
+    ledger.skip(1);
+    ledger.skip_unanswered(2);
+    let verdict = ledger.check(&used);
+    assert!(verdict.fits(), "{verdict:#?}");
+    assert_eq!(kinds(&verdict), [Kind::Skipped, Kind::Unanswered]);
+    let sums = |verdict: &Verdict| (verdict.amounts.skipped, verdict.amounts.unanswered);
+    let skipped = (i128::from(2 * HOUR), i128::from(HOUR));
+    assert_eq!(sums(&verdict), skipped);
+    ledger.entries.drain(..5);
+    let verdict = ledger.check(&used);
+    assert!(verdict.fits(), "{verdict:#?}");
+    assert_eq!(kinds(&verdict), [Kind::Expired, Kind::Unanswered]);
+    assert_eq!(sums(&verdict), skipped);
+}
+
 /// Nothing of a span was accepted: its proof counts no usage, and still says what was skipped.
 #[test]
 fn a_span_may_be_skipped_as_a_whole() {

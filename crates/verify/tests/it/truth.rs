@@ -97,6 +97,7 @@ pub(crate) fn ledger(used: &Used, intervals: &[(Millis, Millis)]) -> Ledger {
             used: sampled_to - used.start,
             billed: sampled_to - used.start,
             skipped: 0,
+            unanswered: 0,
             difference: 0,
             usages: entries.len() as u64,
             since: used.start,
@@ -144,6 +145,14 @@ impl Ledger {
         proof.billed -= entry.duration;
         proof.skipped += entry.duration;
         proof.usages -= 1;
+    }
+
+    /// The same, and a post of it had no answer.
+    pub(crate) fn skip_unanswered(&mut self, place: usize) {
+        self.skip(place);
+        let entry = &mut self.entries[place];
+        entry.unanswered = true;
+        self.span.proof.unanswered += entry.duration;
     }
 
     pub(crate) fn check(&self, used: &Used) -> Verdict {

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Rule, Violation};
 use crate::evidence::{Entry, Evidence, Post, Proof, Usage};
 use crate::history::Record;
-use crate::schedule::{PROGRAM_FROZEN, WORKER_KILLED};
+use crate::schedule::{PROGRAM_FROZEN, WORKER_KILLED, is_of_database};
 
-/// How long after a fault of a worker a post of it may still come, ms.
+/// How long after a fault of a worker a post of it may still come, and how long before a fault a worker may
+/// have heard what it could not record, ms.
 const AFTER_FAULT: i64 = 10_000;
 
 /// How often what counts is not what the ledger says, though nothing is wrong: no program can know it
@@ -16,9 +17,10 @@ const AFTER_FAULT: i64 = 10_000;
 pub struct Undecidable {
     /// A usage is `skipped`, and a worker that was frozen or killed had posted it late.
     pub late: usize,
-    /// A usage is `skipped`, and counts since before it was refused: the answer to that post was lost.
+    /// A usage is `skipped`, and counts since before it was refused: the answer to that post was lost, or
+    /// the worker died or the database failed before it was recorded.
     pub early: usize,
-    /// How many of those the ledger tells as `unanswered`.
+    /// How many of those the ledger tells as `unanswered`. Each of the others must be explained by a fault.
     pub told: usize,
     /// A usage is `set_aside`, and counts since another worker had posted it, too.
     pub again: usize,
@@ -30,7 +32,9 @@ pub struct Undecidable {
 pub(super) struct Books<'a> {
     posts: HashMap<&'a str, Vec<&'a Post>>,
     /// When workers were killed or frozen, ms since epoch, from and to.
-    faults: Vec<(i64, i64)>,
+    of_workers: Vec<(i64, i64)>,
+    /// When the database failed.
+    of_database: Vec<(i64, i64)>,
 }
 
 impl<'a> Books<'a> {
@@ -40,10 +44,13 @@ impl<'a> Books<'a> {
             posts.entry(&post.dedup_id).or_default().push(post);
         }
         let kinds = [WORKER_KILLED, PROGRAM_FROZEN];
-        let faults = super::faults(&evidence.records, |text| {
-            kinds.iter().any(|kind| text.starts_with(kind))
-        });
-        Self { posts, faults }
+        Self {
+            posts,
+            of_workers: super::faults(&evidence.records, |text| {
+                kinds.iter().any(|kind| text.starts_with(kind))
+            }),
+            of_database: super::faults(&evidence.records, is_of_database),
+        }
     }
 
     /// Notes why a usage counts that the ledger has off the bill; false where nothing explains it.
@@ -59,17 +66,22 @@ impl<'a> Books<'a> {
             undecidable.again += 1;
             return posts.len() > 1;
         }
+        let at = posts[place].at;
         if was(&posts[place..], 400) {
             undecidable.early += 1;
             undecidable.told += usize::from(entry.unanswered);
-            return true;
+            return entry.unanswered
+                || is_near(&self.of_workers, at)
+                || is_near(&self.of_database, at);
         }
         undecidable.late += 1;
-        let at = posts[place].at;
-        let is_near =
-            |(from, to): &(i64, i64)| *from <= at + AFTER_FAULT && at <= *to + AFTER_FAULT;
-        self.faults.iter().any(is_near)
+        is_near(&self.of_workers, at)
     }
+}
+
+fn is_near(faults: &[(i64, i64)], at: i64) -> bool {
+    let is_near = |(from, to): &(i64, i64)| *from <= at + AFTER_FAULT && at <= *to + AFTER_FAULT;
+    faults.iter().any(is_near)
 }
 
 /// Each usage that counts has one entry that says the same, each entry counts or is off the bill, and the
@@ -123,6 +135,7 @@ fn says_the_same(entry: &Entry, usage: &Usage) -> bool {
 struct Sums {
     billed: i64,
     skipped: i64,
+    unanswered: i64,
     usages: i64,
 }
 
@@ -132,6 +145,7 @@ fn check_totals(ledger: &[Entry], evidence: &Evidence, violations: &mut Vec<Viol
         let sums = by_span.entry(entry.span.to_string()).or_default();
         if entry.state == "skipped" {
             sums.skipped += entry.duration;
+            sums.unanswered += if entry.unanswered { entry.duration } else { 0 };
         } else {
             sums.billed += entry.duration;
             sums.usages += 1;
@@ -153,6 +167,7 @@ fn check_totals(ledger: &[Entry], evidence: &Evidence, violations: &mut Vec<Viol
         let fits = used == Some(sums.billed + sums.skipped)
             && says("billed") == sums.billed
             && says("skipped") == sums.skipped
+            && says("unanswered") == sums.unanswered
             && says("usages") == sums.usages;
         if !fits {
             let detail = format!(
@@ -173,6 +188,7 @@ fn is_proven(proof: &Proof, used: Option<i64>, sums: Sums) -> bool {
     Some(proof.used) == used
         && proof.billed == sums.billed
         && proof.skipped == sums.skipped
+        && proof.unanswered == sums.unanswered
         && proof.used == proof.billed + proof.skipped
         && proof.difference == 0
         && proof.state == "complete"

@@ -86,7 +86,10 @@ impl Causes for SimStore {
             world.store.begin_resuming(cause, now).await
         });
         let begun = call.await;
-        self.note_lost_if_failed(&begun, None);
+        // The worker has heard that a probe of the cause was accepted.
+        for guid in self.connection.world.probing(cause) {
+            self.note_lost_if_failed(&begun, &guid);
+        }
         begun
     }
 

@@ -30,7 +30,7 @@ impl Ledger for SimStore {
             return Ok(state);
         }
         let written = self.entries.submit(Arc::new(insert)).await;
-        self.note_lost_if_failed(&written, Some(&guid));
+        self.note_lost_if_failed(&written, &guid);
         written
     }
 
@@ -63,7 +63,7 @@ impl Ledger for SimStore {
             world.store.mark_resend(&key, &resend).await
         });
         let marked = call.await;
-        self.note_lost_if_failed(&marked, Some(&entry.usage_guid));
+        self.note_lost_if_failed(&marked, &entry.usage_guid);
         marked
     }
 
@@ -130,7 +130,7 @@ impl Ledger for SimStore {
             Ok(accepted)
         });
         let accepted = call.await;
-        self.note_lost_if_failed(&accepted, Some(&entry.usage_guid));
+        self.note_lost_if_failed(&accepted, &entry.usage_guid);
         accepted
     }
 

@@ -10,7 +10,7 @@ use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError,
 
 use super::super::mutant::Mutant;
 use super::super::server::Changing;
-use super::{Connection, DuePage, SimStore};
+use super::{DuePage, SimStore};
 
 #[async_trait]
 impl Work for SimStore {
@@ -28,13 +28,18 @@ impl Work for SimStore {
     }
 
     async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
-        let (id, target) = (id.clone(), target.clone());
-        self.call("find", |world| async move {
-            let mut found = world.store.find(&id, &target).await?;
+        let (read, target) = (id.clone(), target.clone());
+        let found = self.call("find", |world| async move {
+            let mut found = world.store.find(&read, &target).await?;
             world.as_read(found.iter_mut());
             Ok(found)
-        })
-        .await
+        });
+        let found = found.await;
+        let unnoted = self.unnoted().remove(id);
+        if let (Err(_), Some(guid)) = (&found, unnoted) {
+            self.note_lost(&guid);
+        }
+        found
     }
 
     async fn change(
@@ -49,6 +54,11 @@ impl Work for SimStore {
         {
             let error = self.connection.clock_error.load(Ordering::Relaxed);
             failure.retry_at = failure.retry_at.plus(error);
+        }
+        if self.has(Mutant::ForgetsLostAnswers)
+            && let Change::Failed { failure, .. } = &mut change
+        {
+            failure.unanswered = false;
         }
         let is_dropped = match change {
             Change::Resent { .. } => self.has(Mutant::TotalsForgetResends),
@@ -67,10 +77,14 @@ impl Work for SimStore {
         let lost = lost.map(|planned| planned.usage_guid.clone());
         let changing = Changing::new(&self.connection.world, span, &change);
         let changed = self.changes.submit(Arc::new(changing)).await;
-        // Nobody learns any more that no answer came.
-        if let Some(guid) = lost.filter(|_| !matches!(changed, Ok(Changed::Made))) {
-            let Connection { world, life, .. } = &self.connection;
-            world.note_lost(life, Some(&guid));
+        if let Some(guid) = lost {
+            match &changed {
+                // Nobody learns any more that no answer came.
+                Err(_) => self.note_lost(&guid),
+                // It is noted once the span was read again.
+                Ok(Changed::Rejected) => _ = self.unnoted().insert(span.id.clone(), guid),
+                Ok(Changed::Made) => {}
+            }
         }
         changed
     }

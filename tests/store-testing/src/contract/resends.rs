@@ -8,7 +8,8 @@ use sampler_store::{EntryKey, StopOutcome};
 use uuid::Uuid;
 
 use crate::support::{
-    Changing, Shared, Store, at, done, finished, kept, last_refusal, plan_to, started, stop,
+    Changing, Shared, Store, at, done, failure, finished, kept, last_refusal, plan_to, refusal,
+    started, stop,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -440,4 +441,35 @@ pub async fn an_entry_that_is_sent_again_outlives_its_expiry(store: &Shared) {
     let marked = found(store, &entry).await;
     assert!(accept(store, &marked, &acceptance(60)).await);
     assert_eq!(found(store, &entry).await.state, EntryState::Accepted);
+}
+
+/// It is listed, and not in the ledger: before the refusal that suspends its span, and once that resumed.
+pub async fn a_refused_usage_is_known_by_its_id_while_it_is_planned(store: &Shared) {
+    let store: &dyn Store = store.as_ref();
+    let is_refused = async |span: &Span| {
+        let planned = span.processing.planned.as_ref().expect("it is planned");
+        let is_refused = store.is_refused(&planned.usage_guid).await;
+        is_refused.expect("the store answers")
+    };
+    let span = started(store, "a", "i", 0).await;
+    let planned = plan_to(&span, 60);
+    let guid = planned.usage_guid.clone();
+    let span = done(store.plan(&span, planned, at(60), at(60)).await);
+    assert!(!is_refused(&span).await, "it is planned");
+    let unanswered = failure("no answer", at(61));
+    let span = done(store.failed(&span, unanswered).await);
+    assert!(!is_refused(&span).await, "nobody has refused it");
+    let span = done(store.failed(&span, refusal("no mapping", 62, at(63))).await);
+    assert_eq!(span.processing.suspended, None);
+    assert!(is_refused(&span).await);
+    let span = done(store.failed(&span, last_refusal("no mapping", 63)).await);
+    assert!(span.processing.suspended.is_some());
+    assert!(is_refused(&span).await);
+    let due_at = at(64);
+    let suspension = span.processing.suspended.expect("it is suspended");
+    let span = made(store, &span, &Change::Resume { suspension, due_at }).await;
+    assert!(is_refused(&span).await, "until it has another answer");
+    done(store.executed(&span, Next::Wait, at(120), at(120)).await);
+    let is_refused = store.is_refused(&guid).await;
+    assert!(!is_refused.expect("the store answers"), "it is accepted");
 }

@@ -82,6 +82,12 @@ impl Reading for MemoryStore {
         Ok(state.table.entry(id).map(|kept| kept.entry.clone()))
     }
 
+    async fn is_refused(&self, usage: &str) -> Result<bool, StoreError> {
+        let state = self.lock();
+        let mut spans = state.table.all().map(|kept| &kept.span);
+        Ok(spans.any(|span| Entry::is_refused_on(span, usage)))
+    }
+
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         Ok(self.lock().table.sums(query))
     }

@@ -3,6 +3,7 @@
 
 mod causes;
 mod confirmations;
+mod entries;
 mod ledger;
 mod resends;
 
@@ -20,6 +21,7 @@ use sampler_store::{
 };
 use uuid::Uuid;
 
+use entries::StoredEntries;
 pub use ledger::StoredEntry;
 
 /// A span with what only the store knows of it.
@@ -55,8 +57,7 @@ type DueKey = (SearchClass, Timestamp, SpanId);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
     pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
-    /// By the ids of the usages.
-    pub(crate) entries: BTreeMap<String, StoredEntry>,
+    pub(crate) entries: StoredEntries,
     /// The causes of suspended spans.
     pub(crate) causes: BTreeMap<CauseId, KeptCause>,
 }
@@ -282,8 +283,9 @@ impl Table {
             let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
                 continue;
             };
-            let mine = query.partitions.contains(&partition_of(&span.target));
-            if mine && !span.processing.complete {
+            // A complete span is never due; the hash behind a partition takes longer than to see that.
+            let is_mine = || query.partitions.contains(&partition_of(&span.target));
+            if !span.processing.complete && is_mine() {
                 let key = (query.search_class(span, due_at), due_at, span.id.clone());
                 due.push((key, span));
             }

@@ -27,6 +27,7 @@ fn with_ledger() -> Scene {
                     planned_at: 0,
                     set_aside_at: None,
                     start: usage.midpoint - duration.div_euclid(2),
+                    rounds: 0,
                     withheld: false,
                     unanswered: false,
                     pending: false,
@@ -137,6 +138,16 @@ impl Scene {
         }
     }
 
+    /// The ledger tells that a post of the usage of this entry had no answer.
+    fn tell_unanswered(&mut self, place: usize) {
+        let evidence = &mut self.evidence;
+        let entry = &mut evidence.ledger.as_mut().unwrap()[place];
+        entry.unanswered = true;
+        let span = usize::try_from(entry.span.as_u64().unwrap()).unwrap();
+        let totals = &mut evidence.spans[span].document["processing"]["totals"];
+        totals["unanswered"] = json!(entry.duration);
+    }
+
     fn verdict(&self) -> Verdict {
         check(&self.evidence)
     }
@@ -212,11 +223,21 @@ fn a_usage_that_counts_and_is_on_no_bill_is_noticed_unless_nobody_could_know() {
         [Rule::Ledger]
     );
     let early = [(0, None, true), (1_000, Some(400), false)];
-    let (rules, undecidable) = with("skipped", &early, None);
+    let counted = Undecidable { early: 1, ..none };
     assert_eq!(
-        (rules, undecidable),
-        (vec![], Undecidable { early: 1, ..none })
+        with("skipped", &early, None),
+        (vec![Rule::Ledger], counted),
+        "nobody is told"
     );
+    for fault in [WORKER_KILLED, COMMANDS_REFUSED] {
+        assert_eq!(with("skipped", &early, Some(fault)), (vec![], counted));
+    }
+    let mut scene = with_off(0, "skipped");
+    scene.counts(0, &early);
+    scene.tell_unanswered(0);
+    let verdict = scene.verdict();
+    let told = Undecidable { told: 1, ..counted };
+    assert_eq!((verdict.violations, verdict.undecidable), (vec![], told));
     let twice = [(0, Some(202), false), (1, Some(202), true)];
     let (rules, undecidable) = with("set_aside", &twice, None);
     assert_eq!(
@@ -290,6 +311,7 @@ fn a_proof_that_says_something_else_is_noticed() {
                 used: of("billed") + of("skipped"),
                 billed: of("billed"),
                 skipped: of("skipped"),
+                unanswered: of("unanswered"),
                 difference: 0,
             };
             spoil(&mut proof);
@@ -303,6 +325,7 @@ fn a_proof_that_says_something_else_is_noticed() {
     assert_eq!(proven(|_| {}), []);
     assert_eq!(proven(|proof| proof.billed += 1), [Rule::Proof]);
     assert_eq!(proven(|proof| proof.used += 1), [Rule::Proof]);
+    assert_eq!(proven(|proof| proof.unanswered = 1), [Rule::Proof]);
     assert_eq!(proven(|proof| proof.difference = 1), [Rule::Proof]);
     assert_eq!(
         proven(|proof| proof.state = "stopped".to_owned()),

@@ -26,8 +26,7 @@ impl Table {
     /// Keeps an entry of the ledger, unless there is one of the same usage. Returns in which state it
     /// is by then.
     pub fn write_entry(&mut self, entry: Entry, lifetime: i64) -> EntryState {
-        let kept = self.entries.entry(entry.usage_guid.clone());
-        let kept = kept.or_insert(StoredEntry {
+        let kept = self.entries.insert(StoredEntry {
             entry,
             lifetime,
             expires_at: None,
@@ -49,12 +48,8 @@ impl Table {
 
     /// The entries of a span that were planned at a later version than `after`, in their order.
     pub fn entries_of(&self, span: &SpanId, after: Option<i64>) -> Vec<&Entry> {
-        let entries = self.entries.values().map(|kept| &kept.entry);
-        let is_behind = |entry: &&Entry| after.is_none_or(|after| entry.version > after);
-        let of_span = entries.filter(|entry| entry.span == *span);
-        let mut entries: Vec<&Entry> = of_span.filter(is_behind).collect();
-        entries.sort_by_key(|entry| entry.version);
-        entries
+        let of_span = self.entries.of_span(span, after);
+        of_span.map(|kept| &kept.entry).collect()
     }
 
     /// The sums of the entries.
@@ -86,24 +81,26 @@ impl Table {
 
     /// Lets the entries of these spans expire.
     pub fn expire(&mut self, spans: &[SpanId]) {
-        let of_spans = |kept: &&mut StoredEntry| spans.contains(&kept.entry.span);
-        for kept in self.entries.values_mut().filter(of_spans) {
-            kept.expire();
+        let guids = spans.iter().flat_map(|span| self.guids_of(span));
+        for guid in guids.collect::<Vec<String>>() {
+            if let Some(kept) = self.entries.get_mut(&guid) {
+                kept.expire();
+            }
         }
     }
 
     /// Removes the entries that have expired. Returns them.
     pub fn remove_expired(&mut self, now: Timestamp) -> Vec<Entry> {
-        let is_over = |kept: &StoredEntry| kept.expires_at.is_some_and(|at| at <= now);
-        let mut removed = Vec::new();
-        self.entries.retain(|_, kept| {
-            let stays = !is_over(kept);
-            if !stays {
-                removed.push(kept.entry.clone());
-            }
-            stays
-        });
-        removed
+        let is_over = |kept: &&StoredEntry| kept.expires_at.is_some_and(|at| at <= now);
+        let over = self.entries.values().filter(is_over);
+        let over: Vec<String> = over.map(|kept| kept.entry.usage_guid.clone()).collect();
+        let removed = over.iter().filter_map(|guid| self.entries.remove(guid));
+        removed.map(|kept| kept.entry).collect()
+    }
+
+    fn guids_of(&self, span: &SpanId) -> Vec<String> {
+        let of_span = self.entries.of_span(span, None);
+        of_span.map(|kept| kept.entry.usage_guid.clone()).collect()
     }
 
     /// Puts another entry in the place of one, which no store does.
