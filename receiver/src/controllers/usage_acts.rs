@@ -33,7 +33,7 @@ const PAGES: usize = 20;
 #[utoipa::path(
     post, path = "/v1/usages/{id}/resend", operation_id = "resend_usage", tag = "Operating",
     summary = "Send a usage again",
-    description = "The usage was skipped, or set aside by Abacus. A worker sends the same bytes again.",
+    description = "The usage was skipped, or set aside by the upstream. A worker sends the same bytes again.",
     params(("id" = String, Path, description = "The id of the usage.")),
     request_body(content = api::Reason, content_type = "application/json"),
     responses((status = 202, description = "A worker sends it.", body = api::Usage), problem_answers::OfUsageAct),
@@ -107,7 +107,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the usage is planned on a suspended span: Abacus refuses it, and it is listed without
+    /// Whether the usage is planned on a suspended span: the upstream refuses it, and it is listed without
     /// being in the ledger. Of the suspended spans the newest are looked at.
     async fn is_planned_while_suspended(&self, id: &str) -> Result<bool, Problem> {
         let mut query = SpanQuery {
