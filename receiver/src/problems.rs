@@ -138,7 +138,7 @@ sampler_service::problem_types! {
         slug: "not-planned",
         status: CONFLICT,
         title: "The usage is not the one that is planned",
-        when: "An operator skips a usage that is not the `planned` one of the span. What Abacus has \
+        when: "An operator skips a usage that is not the `planned` one of the span. What the upstream has \
             accepted cannot be skipped.",
         provider: NOTHING,
         operator: "Send the `usage_id` of what is `planned`, if that is to be skipped.",
@@ -147,7 +147,7 @@ sampler_service::problem_types! {
         slug: "not-resendable",
         status: CONFLICT,
         title: "The usage cannot be sent again",
-        when: "An operator has a usage sent again that was neither skipped nor set aside. Abacus has it \
+        when: "An operator has a usage sent again that was neither skipped nor set aside. The upstream has it \
             already, or refuses it.",
         provider: NOTHING,
         operator: "Read the usage again. No action is needed if it is `accepted` by now. If it is \

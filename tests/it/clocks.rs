@@ -54,7 +54,7 @@ async fn what_is_not_over_by_abacus_clock_waits_and_health_and_a_metric_say_why(
     let offset = metric(&world, &worker, "sampler_clock_offset_seconds").await;
     let offset = offset.expect("it is known");
     assert!((3_590.0..=3_600.0).contains(&offset), "{offset} s");
-    let ahead = "the clock of this machine is ahead of Abacus's";
+    let ahead = "the clock of this machine is ahead of the upstream's";
     let line = &worker.until_logged(ahead, 1).await[0];
     assert!(line["ahead_ms"].as_i64().unwrap() > 3_590_000, "{line}");
     assert_eq!(world.abacus.post_count(), 0);

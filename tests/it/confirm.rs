@@ -153,8 +153,9 @@ async fn usages_that_abacus_puts_aside_are_shown_with_their_reason() {
     // The one that died may have seen some of them.
     assert!(outcome(&world, &worker, "counted").await <= settled["counted"]);
     let told = || {
-        let logs_of =
-            |worker: &Program| worker.logs_of("Abacus has set usages aside that it had accepted");
+        let logs_of = |worker: &Program| {
+            worker.logs_of("the upstream has set usages aside that it had accepted")
+        };
         [logs_of(&first), logs_of(&worker)].concat()
     };
     wait_until("it is told", PATIENCE, async || !told().is_empty()).await;

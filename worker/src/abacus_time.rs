@@ -203,7 +203,7 @@ impl AbacusTime {
         if self.no_answer.admit(()).is_some() {
             warn!(
                 code = "clock.no_answer",
-                error, "Abacus does not answer: nothing is sampled before it does"
+                error, "the upstream does not answer: nothing is sampled before it does"
             );
         }
     }
@@ -244,21 +244,21 @@ impl ClockState {
         match self {
             Self::Ahead => warn!(
                 code = "clock.ahead",
-                ahead_ms, "the clock of this machine is ahead of Abacus's"
+                ahead_ms, "the clock of this machine is ahead of the upstream's"
             ),
             Self::Behind => warn!(
                 code = "clock.behind",
-                ahead_ms, "the clock of this machine is behind Abacus's"
+                ahead_ms, "the clock of this machine is behind the upstream's"
             ),
             Self::FarAhead => error!(
                 code = "clock.far_ahead",
-                "nothing is sampled: the clock of this machine is more than a year ahead of Abacus's"
+                "nothing is sampled: the clock of this machine is more than a year ahead of the upstream's"
             ),
             Self::Undated => warn!(
                 code = "clock.undated",
-                "Abacus's answers have no date: the worker goes by the clock of this machine"
+                "the upstream's answers have no date: the worker goes by the clock of this machine"
             ),
-            Self::Agrees => info!("the clock of this machine agrees with Abacus's again"),
+            Self::Agrees => info!("the clock of this machine agrees with the upstream's again"),
         }
     }
 }

@@ -75,7 +75,7 @@ impl Worker {
         if !self.can_ask(entry.location.as_deref()) {
             self.asking.outcomes.inc(&["given_up"]);
             warn!(code = "confirmation.given_up", span.id = %entry.span, usage = entry.usage_guid,
-                usages = 1, "Abacus did not say where an accepted usage can be found");
+                usages = 1, "the upstream did not say where an accepted usage can be found");
             return entry;
         }
         Entry {
@@ -316,14 +316,14 @@ impl Worker {
             error!(code = "confirmation.set_aside", cause = %id, error = cause.error,
                 resource = %cause.resource_id, plan = %cause.plan_id,
                 usages = usages.count() + 1, span.id = %first.span, usage = first.usage_guid,
-                "Abacus has set usages aside that it had accepted");
+                "the upstream has set usages aside that it had accepted");
         }
         let given_up = |it: &&(Unconfirmed, Confirmation)| it.1 == Confirmation::GivenUp;
         let mut usages = confirmed.iter().filter(given_up);
         if let Some((first, _)) = usages.next() {
             warn!(code = "confirmation.given_up", usages = usages.count() + 1,
                 span.id = %first.span, usage = first.usage_guid,
-                "Abacus does not know usages that it had accepted; they are asked for no more");
+                "the upstream does not know usages that it had accepted; they are asked for no more");
         }
         let mut failures = answered.iter().filter_map(|(_, asked)| match asked {
             Asked::Failed { error, .. } | Asked::Mismatch { error } => Some(error),
@@ -334,7 +334,7 @@ impl Worker {
                 code = "confirmation.failed",
                 error,
                 usages = failures.count() + 1,
-                "Abacus does not say whether usages count"
+                "the upstream does not say whether usages count"
             );
         }
     }

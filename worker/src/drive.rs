@@ -192,7 +192,7 @@ impl Worker {
         if let Some(acceptance) = acceptance.filter(|_| self.counts_after(from)) {
             if from == EntryState::Skipped {
                 error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
-                    "Abacus accepted a usage that an operator had skipped: it counts as billed");
+                    "the upstream accepted a usage that an operator had skipped: it counts as billed");
             }
             let key = EntryKey {
                 usage_guid,
@@ -298,7 +298,7 @@ impl Worker {
                     warn!(
                         code = "delivery.throttled",
                         wait_ms = millis(after),
-                        "Abacus asks to wait"
+                        "the upstream asks to wait"
                     );
                     self.post_limit.pause_for(after);
                 }
@@ -320,7 +320,7 @@ impl Worker {
                     error!(code = "delivery.refused", span.id = %span.id,
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
-                        "Abacus refused a usage");
+                        "the upstream refused a usage");
                     let blames_usage = blames_usage(&details);
                     return Delivery::Failed(Failure {
                         blames_usage,

@@ -208,7 +208,7 @@ impl Worker {
         let (span, usage) = (&entry.span, &entry.usage_guid);
         let asked = self.to_confirm_again(entry, &acceptance);
         if let Ok(true) = self.parts.ledger.accept_resent(&asked, &acceptance).await {
-            info!(span.id = %span, usage, "Abacus accepted a usage that was sent again");
+            info!(span.id = %span, usage, "the upstream accepted a usage that was sent again");
             return Ok(true);
         }
         self.note_accepted(&EntryKey::of(entry), entry.state, acceptance)
@@ -253,7 +253,7 @@ impl Worker {
         let (key, error) = (EntryKey::of(entry), &refusal.error);
         error!(code = "resend.refused", span.id = %entry.span, usage = entry.usage_guid,
             status = refusal.status, error,
-            "Abacus refused a usage that was sent again; it stays as it was");
+            "the upstream refused a usage that was sent again; it stays as it was");
         let resends = &self.parts.ledger;
         resends.end_resend(&key, resend.act, Some(refusal)).await?;
         Ok(true)

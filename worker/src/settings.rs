@@ -202,7 +202,7 @@ impl Settings {
         let longest = millis(abacus.retry_limit).max(self.policy.stop_grace);
         if !self.month.month_slack.is_zero() && millis(self.month.month_slack) <= longest {
             reader.complain(format!(
-                "{} must be longer than both {} and {}: otherwise usages could wait until Abacus has \
+                "{} must be longer than both {} and {}: otherwise usages could wait until the upstream has \
                  closed their month, and would not be billed",
                 reader.described("abacus.month_slack"),
                 reader.described("abacus.retry_limit"),
@@ -215,7 +215,7 @@ impl Settings {
         let confirm = &self.confirm;
         if confirm.enabled && confirm.timeout < confirm.interval {
             reader.complain(format!(
-                "{} must not be shorter than {}: otherwise usages would be given up before Abacus is \
+                "{} must not be shorter than {}: otherwise usages would be given up before the upstream is \
                  asked for them a second time",
                 reader.described("confirm.timeout"),
                 reader.described("confirm.interval"),
@@ -230,7 +230,7 @@ impl Settings {
             (
                 ("processing.threshold", process),
                 ("abacus.timeout", self.abacus.timeout),
-                "a worker would not be ready while Abacus is slow",
+                "a worker would not be ready while the upstream is slow",
             ),
             (
                 ("processing.threshold", process),

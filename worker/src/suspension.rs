@@ -79,14 +79,14 @@ impl Worker {
         self.registered_causes.0.admit(id);
         error!(code = "suspension.begun", cause = %id, status = cause.status,
             error = cause.error, resource = %cause.resource_id, plan = %cause.plan_id,
-            "spans are suspended, because Abacus refuses their usages");
+            "spans are suspended, because the upstream refuses their usages");
         Ok(())
     }
 
     /// Marks a cause, so that all its spans are resumed, because the usage of one of them was accepted.
     pub(crate) async fn begin_resuming(&self, cause: CauseId) -> Result<(), StoreError> {
         let is_known = self.parts.causes.begin_resuming(cause, self.now()).await?;
-        info!(cause = %cause, is_known, "Abacus accepts again what it refused: the spans of the cause resume");
+        info!(cause = %cause, is_known, "the upstream accepts again what it refused: the spans of the cause resume");
         Ok(())
     }
 

@@ -55,7 +55,7 @@ pub struct DryRun {
     pub problem: Option<Problem>,
 }
 
-/// A usage as it is posted to Abacus.
+/// A usage as it is posted to the upstream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PostedUsage {
     pub dedup_id: String,

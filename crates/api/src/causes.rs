@@ -18,7 +18,7 @@ pub struct Cause {
     pub resource_id: String,
     pub plan_id: String,
     pub spans: u64,
-    /// Usages that Abacus has set aside for it.
+    /// Usages that the upstream has set aside for it.
     pub set_aside: u64,
     #[schema(value_type = Moment)]
     pub since: Timestamp,

@@ -20,7 +20,7 @@ pub struct ControlRequest {
     pub starts: StartRates,
     pub sampling: SamplingControl,
     pub controller: ControllerSettings,
-    #[schema(example = "Abacus is slow.", min_length = 1, max_length = 1000)]
+    #[schema(example = "The upstream is slow.", min_length = 1, max_length = 1000)]
     pub reason: String,
 }
 

@@ -18,7 +18,7 @@ pub struct Usage {
     pub timestamp: Timestamp,
     /// In ms; negative where it takes something back.
     pub duration: i64,
-    /// As it is posted to Abacus: the measures of the start, then `duration`.
+    /// As it is posted upstream: the measures of the start, then `duration`.
     pub measured_usage: Vec<Measure>,
     #[schema(example = "accepted")]
     pub state: String,
@@ -49,7 +49,7 @@ impl Usage {
         matches!(self.state.as_str(), "skipped" | "set_aside") && !self.withheld
     }
 
-    /// Whether Abacus has it, as far as is known.
+    /// Whether the upstream has it, as far as is known.
     pub fn is_billed(&self) -> bool {
         matches!(self.state.as_str(), "accepted" | "counted")
     }

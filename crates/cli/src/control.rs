@@ -32,7 +32,7 @@ pub(crate) struct BacklogArguments {
 #[command(after_help = "\
 Examples:
   sampler control
-  sampler control set --rate 50 --reason \"Abacus is slow today\"")]
+  sampler control set --rate 50 --reason \"the upstream is slow today\"")]
 pub(crate) struct ControlArguments {
     #[command(subcommand)]
     command: Option<ControlCommand>,
@@ -50,7 +50,7 @@ enum ControlCommand {
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
-  sampler control set --paused true --reason \"maintenance of Abacus until 15:00\"
+  sampler control set --paused true --reason \"maintenance of the upstream until 15:00\"
   sampler control set --rate 100 --resource postgres=50 --reason \"gentle start\"
   sampler control set --resource postgres --reason \"no rate of its own any more\"")]
 struct SetArguments {

@@ -161,7 +161,7 @@ fn proof(proof: &Proof, start: Timestamp) -> String {
     let unanswered = match proof.unanswered {
         0 => String::new(),
         length => format!(
-            " (Abacus may count {} of it: a post had no answer)",
+            " (the upstream may count {} of it: a post had no answer)",
             length_in_words(length)
         ),
     };

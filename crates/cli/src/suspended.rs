@@ -49,7 +49,7 @@ pub(crate) struct ResumeArguments {
     act: Act,
 }
 
-/// Skips the usage that Abacus refuses: it is not billed, unless it is sent again
+/// Skips the usage that the upstream refuses: it is not billed, unless it is sent again
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -69,7 +69,7 @@ pub(crate) struct SkipArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sampler resend ad1f2853-43e0-5cbf-b4f7-39fd0d67600c --reason \"Abacus counts it now\"")]
+  sampler resend ad1f2853-43e0-5cbf-b4f7-39fd0d67600c --reason \"the plan exists now\"")]
 pub(crate) struct ResendArguments {
     /// The usage, as `sampler span` shows it
     #[arg(value_name = "USAGE")]

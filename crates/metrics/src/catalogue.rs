@@ -13,7 +13,7 @@ const COMMAND_SECONDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// From an Abacus nearby to the longest time limit of a post.
+/// From an upstream nearby to the longest time limit of a post.
 const POST_BOUNDS: &[f64] = &[
     0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
@@ -168,7 +168,7 @@ pub static COMMIT_SECONDS: Metric = Metric {
     help: "The time of such a command, until a majority of the replica set has it in its journals",
 };
 
-/// Usages, by what Abacus answers.
+/// Usages, by what the upstream answers.
 pub static USAGES: Metric = Metric {
     name: "sampler_usages_total",
     program: Program::Worker,
@@ -197,9 +197,9 @@ pub static CONFIRMATIONS: Metric = Metric {
             "failed",
         ]),
     }],
-    help: "With `SAMPLER_CONFIRM`, questions to Abacus whether a usage counts that it has accepted, by \
+    help: "With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted, by \
            their outcome: counted; set_aside, which an operator must look at; not_yet, which are \
-           repeated; given_up, which Abacus did not know until `SAMPLER_CONFIRM_TIMEOUT`; throttled \
+           repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`; throttled \
            with 429; failed, which are repeated",
 };
 
@@ -209,7 +209,7 @@ pub static POST_SECONDS: Metric = Metric {
     program: Program::Worker,
     kind: Kind::Histogram(POST_BOUNDS),
     labels: &[],
-    help: "The time from posting a usage to Abacus's answer",
+    help: "The time from posting a usage to the upstream's answer",
 };
 
 /// How many posts are allowed at once.
@@ -218,7 +218,7 @@ pub static POST_CONCURRENCY: Metric = Metric {
     program: Program::Worker,
     kind: Kind::Gauge,
     labels: &[],
-    help: "How many posts may be in flight at once, as Abacus can take them now",
+    help: "How many posts may be in flight at once, as the upstream can take them now",
 };
 
 /// Spans that are due.
@@ -254,7 +254,7 @@ pub static MONTH_CLOSE_SECONDS: Metric = Metric {
     program: Program::Both,
     kind: Kind::Gauge,
     labels: &[],
-    help: "The time until Abacus closes the previous month; absent while no month closes",
+    help: "The time until the upstream closes the previous month; absent while no month closes",
 };
 
 /// The backlog of that month.
@@ -272,7 +272,7 @@ pub static SUSPENDED_SPANS: Metric = Metric {
     program: Program::Both,
     kind: Kind::Gauge,
     labels: &[],
-    help: "Spans that are suspended, because Abacus refuses their usages",
+    help: "Spans that are suspended, because the upstream refuses their usages",
 };
 
 /// The part of starts that is admitted.
@@ -365,13 +365,13 @@ pub static CONSERVATION_VIOLATIONS: Metric = Metric {
     help: "Spans whose durations were found not to add up to what was used",
 };
 
-/// The clock of the machine against Abacus's.
+/// The clock of the machine against the upstream's.
 pub static CLOCK_OFFSET_SECONDS: Metric = Metric {
     name: "sampler_clock_offset_seconds",
     program: Program::Worker,
     kind: Kind::Gauge,
     labels: &[],
-    help: "How far the clock of this machine is ahead of Abacus's; negative where it is behind. \
+    help: "How far the clock of this machine is ahead of the upstream's; negative where it is behind. \
            Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown, \
            and with `SAMPLER_SHADOW=true`",
 };

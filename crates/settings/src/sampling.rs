@@ -12,7 +12,7 @@ sampler_service::settings! {
     /// The division of spans into intervals.
     pub struct SamplingSettings("sampling") {
         /// The granularity: the length of an interval, in UTC. It is the finest window for which
-        /// Abacus's reports are right.
+        /// the upstream's reports are right.
         dimension: Option<Granularity> = "SAMPLER_DIMENSION",
             Kind::Choice(&["minute", "hour", "day", "month"]), or("day") => dimension;
         /// Other granularities for some resources, or for some plans of them.
@@ -24,7 +24,7 @@ sampler_service::settings! {
 
     /// When a month closes.
     pub struct MonthSettings("abacus") {
-        /// How long into a month Abacus accepts usages of the previous month (its own SLACK). During
+        /// How long into a month the upstream accepts usages of the previous month (Abacus's SLACK). During
         /// this time, usages of that month have priority.
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
             Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
@@ -45,7 +45,7 @@ impl MonthSettings {
     /// The receiver's table.
     pub const RECEIVER_TABLE: [Setting; 1] = {
         let mut table = Self::TABLE;
-        table[0].doc = "How long into a month Abacus accepts usages of the previous month (its own SLACK), \
+        table[0].doc = "How long into a month the upstream accepts usages of the previous month (Abacus's SLACK), \
             as for the worker. It only decides what is shown of the month that closes.";
         table
     };

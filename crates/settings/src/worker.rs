@@ -26,8 +26,8 @@ sampler_service::settings! {
         /// How long one post of a usage may take. An operator's skip waits until no post of its usage
         /// can be in flight, which is why this is at most 3 minutes.
         timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
-        /// The maximum number of usages in flight to Abacus. The worker uses fewer while Abacus is
-        /// slow or fails.
+        /// The maximum number of usages in flight to the upstream. The worker uses fewer while the
+        /// upstream is slow or fails.
         concurrency: usize = "SAMPLER_POST_CONCURRENCY", Kind::integer(1, 10_000), or("128");
         /// How long a span waits after the first failed delivery of its usage. The wait doubles
         /// after each further failure, less a random part of up to half.
@@ -35,7 +35,7 @@ sampler_service::settings! {
         /// The longest wait of a span after a failure. It must be shorter than SAMPLER_MONTH_SLACK:
         /// a usage that is retried after its month has been closed is lost.
         retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::time(TEN_MILLIS, DAY), or("2m");
-        /// Whether 409 means that Abacus has the usage already. Abacus itself answers repeats with
+        /// Whether 409 means that the upstream has the usage already. Abacus itself answers repeats with
         /// 202 and never with 409; a gateway in front of it may.
         accept_conflict: bool = "SAMPLER_ACCEPT_CONFLICT", Kind::Boolean, or("false");
     }
@@ -81,13 +81,13 @@ sampler_service::settings! {
     /// How long the ledger keeps entries of usages. An entry is kept at least until its span is
     /// complete.
     pub struct LedgerSettings("ledger") {
-        /// How long the entry of a usage is kept after Abacus has accepted it, by the granularity of
-        /// its target. One that is left out has its default. Each is from 1h to 3660d.
+        /// How long the entry of a usage is kept after the upstream has accepted it, by the granularity
+        /// of its target. One that is left out has its default. Each is from 1h to 3660d.
         retention: LedgerRetention = "SAMPLER_LEDGER_RETENTION", Kind::Text,
             or("minute=32d,hour=93d,day=400d,month=800d") => LedgerRetention::parse;
     }
 
-    /// The suspension of spans whose usages Abacus refuses, and its end.
+    /// The suspension of spans whose usages the upstream refuses, and its end.
     pub struct SuspensionSettings("suspension") {
         /// How many refusals of its usage suspend a span (400, 422, 451 and other answers that
         /// blame the usage, such as a 404 that names an error; never 401, 403, 429 or 5xx). The spans
@@ -98,16 +98,16 @@ sampler_service::settings! {
         probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("10m");
     }
 
-    /// Whether the worker follows up what Abacus has accepted: with 202 a usage is only queued, and
-    /// Abacus may still set it aside.
+    /// Whether the worker follows up what the upstream has accepted: Abacus only queues a usage, and may
+    /// still set it aside.
     pub struct ConfirmSettings("confirm") {
-        /// Whether Abacus is asked for each usage that it has accepted, until it counts or was set
+        /// Whether the upstream is asked for each usage that it has accepted, until it counts or was set
         /// aside. The token needs the right to read collected usages.
         enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
         /// How long after it was accepted a usage is asked for, and how often after that.
         interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("1m");
-        /// How long after it was accepted a usage is asked for that Abacus does not know. After that it
-        /// stays accepted, and is asked for no more.
+        /// How long after it was accepted a usage is asked for that the upstream does not know. After that it
+        /// is asked for no more: it stays accepted, or is set aside where it was a CloudEvent.
         timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
             Kind::time(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
     }

@@ -392,7 +392,7 @@ impl<'a> SpanCheck<'a> {
             }
             Outcome::SetAside => {
                 (one.set_aside, one.accepted) = (duration, 1);
-                let detail = format!("Abacus set {duration} ms aside: they are not billed");
+                let detail = format!("the upstream set {duration} ms aside: they are not billed");
                 self.push(Finding::about(&entry.id, Kind::SetAside, detail));
             }
             Outcome::Skipped => {
@@ -400,7 +400,7 @@ impl<'a> SpanCheck<'a> {
                 let mut detail = format!("an operator skipped {duration} ms");
                 let kind = if entry.unanswered {
                     one.unanswered = duration;
-                    detail += "; a post had no answer, so Abacus may count them";
+                    detail += "; a post had no answer, so the upstream may count them";
                     Kind::Unanswered
                 } else {
                     Kind::Skipped
@@ -417,7 +417,7 @@ impl<'a> SpanCheck<'a> {
     fn check_status(&mut self, entry: &Entry) {
         let Some(status) = entry.status else { return };
         if !(200..300).contains(&status) && status != 409 {
-            let detail = format!("it counts as accepted, but Abacus answered {status}");
+            let detail = format!("it counts as accepted, but the upstream answered {status}");
             self.push(Finding::about(&entry.id, Kind::NotAccepted, detail));
         }
     }
@@ -433,7 +433,10 @@ impl<'a> SpanCheck<'a> {
             self.push(Finding::about(&entry.id, Kind::Planned, detail));
         } else if outcome == Outcome::Refused {
             let answer = entry.status.map(|status| format!(" with {status}"));
-            let detail = format!("Abacus refuses the usage{}", answer.unwrap_or_default());
+            let detail = format!(
+                "the upstream refuses the usage{}",
+                answer.unwrap_or_default()
+            );
             self.push(Finding::about(&entry.id, Kind::Refused, detail));
         }
         self.pending = Some(entry.id.clone());

@@ -29,7 +29,7 @@ use crate::{Receiver, problems};
 #[utoipa::path(
     post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
     summary = "Resume a span",
-    description = "The span is suspended. If Abacus refuses its usage again, it is suspended again.",
+    description = "The span is suspended. If the upstream refuses its usage again, it is suspended again.",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = api::Reason, content_type = "application/json"),
     responses(

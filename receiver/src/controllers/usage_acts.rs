@@ -29,7 +29,7 @@ const ID_MAX: usize = 256;
 #[utoipa::path(
     post, path = "/v1/usages/{id}/resend", operation_id = "resend_usage", tag = "Operating",
     summary = "Send a usage again",
-    description = "The usage was skipped, or set aside by Abacus. A worker sends the same bytes again.",
+    description = "The usage was skipped, or set aside by the upstream. A worker sends the same bytes again.",
     params(("id" = String, Path, description = "The id of the usage.")),
     request_body(content = api::Reason, content_type = "application/json"),
     responses((status = 202, description = "A worker sends it.", body = api::Usage), problem_answers::OfUsageAct),

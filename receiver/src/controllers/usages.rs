@@ -170,7 +170,7 @@ impl UsageQuery {
     }
 }
 
-/// The entry, as the ledger had it at a moment: what Abacus answered later was not there.
+/// The entry, as the ledger had it at a moment: what the upstream answered later was not there.
 pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> api::Usage {
     let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
     let is_past = |moment: Timestamp| as_of.is_none_or(|at| moment <= at);

@@ -128,6 +128,8 @@ macro_rules! contract_cases {
             resends {
                 a_usage_that_was_given_up_is_marked_once_and_sent_again
                 what_was_set_aside_is_accepted_again_and_stays_marked
+                a_mark_is_claimed_once_as_it_was_read
+                what_is_accepted_or_has_another_mark_is_not_claimed
                 a_refused_resend_ends_and_tells_why
                 an_acceptance_is_added_to_a_mark_and_outlasts_a_refusal
                 what_was_withheld_is_found_by_the_usage_that_it_takes_back

@@ -29,7 +29,7 @@ const EVENTS_MAX: usize = 1_000;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 At most 1,000 events: each is decided as if those before it had taken effect. The sum is that of all
-usages that Abacus would get until then, each once.
+usages that the upstream would get until then, each once.
 
 Examples:
   sampler events dry-run events.ndjson

@@ -220,7 +220,7 @@ async fn of_cause(
         title: "Resume the spans of a cause",
         effect: vec![
             format!("Resume {}.", estimate.in_words()),
-            "Spans that Abacus refuses again are suspended again.".to_owned(),
+            "Spans that the upstream refuses again are suspended again.".to_owned(),
         ],
         facts: vec![
             ("Cause", why),
@@ -299,8 +299,8 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
         "It is not billed, unless it is sent again later."
     };
     let unanswered = span.delivery.unanswered.then(|| {
-        "A post of this usage had no answer, so Abacus may count it. Compare with Abacus before anybody \
-         bills it by hand."
+        "A post of this usage had no answer, so the upstream may count it. Compare with its own numbers before \
+         anybody bills it by hand."
             .to_owned()
     });
     let effects = [

@@ -187,7 +187,7 @@ fn effect(usage: &Usage) -> Vec<String> {
     let error = usage.error.as_deref().unwrap_or("no error is known");
     let before = match usage.state.as_str() {
         "skipped" => "It was skipped.".to_owned(),
-        "set_aside" => format!("Abacus has set it aside: {error}."),
+        "set_aside" => format!("The upstream has set it aside: {error}."),
         _ => String::new(),
     };
     let all = [words, before];

@@ -312,7 +312,7 @@ async fn a_resend_that_cannot_be_says_why() {
     let shown = visit.console.get(&aside).await;
     for text in [
         "It then takes back what was billed too much.",
-        "Abacus has set it aside: &#60;b&#62;no plan&#60;/b&#62;.",
+        "The upstream has set it aside: &#60;b&#62;no plan&#60;/b&#62;.",
     ] {
         assert!(shown.text.contains(text), "{text}: {}", shown.text);
     }

@@ -177,7 +177,7 @@ impl SecuritySettings {
         if !self.secured {
             return;
         }
-        let expected = "a value, because SECURED is true and Abacus is called with a token";
+        let expected = "a value, because SECURED is true and other systems are called with a token";
         if self.client_id.is_none() {
             reader.reject("security.client_id", expected);
         }

@@ -32,7 +32,7 @@ impl SecuritySettings {
             warn!(
                 code = "security.proxy",
                 variables = proxies.join(", "),
-                "Abacus and the token server are called through a proxy of the environment"
+                "the upstream and the token server are called through a proxy of the environment"
             );
         }
     }
@@ -41,7 +41,7 @@ impl SecuritySettings {
         if self.skip_ssl_validation {
             warn!(
                 code = "security.certificates_unchecked",
-                "SKIP_SSL_VALIDATION is true: certificates of Abacus and of UAA are not checked"
+                "SKIP_SSL_VALIDATION is true: certificates of the upstream and of UAA are not checked"
             );
         }
         let is_http = |url: &Url| url.scheme() == "http";
@@ -58,7 +58,7 @@ impl SecuritySettings {
         for (setting, _) in over_http {
             warn!(
                 code = "security.abacus_http",
-                setting, "Abacus is called over http: tokens can be read on the way"
+                setting, "the upstream is called over http: tokens can be read on the way"
             );
         }
     }

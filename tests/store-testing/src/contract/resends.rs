@@ -1,5 +1,7 @@
 //! Usages that are sent again: the mark on an entry, and the totals of its span.
 
+use std::sync::Arc;
+
 use sampler_domain::{
     Acceptance, Change, Changed, Entry, EntryState, Interval, LastError, Next, NotCounted, Resend,
     Resent, Skip, Span, Timestamp,
@@ -72,6 +74,12 @@ async fn mark(store: &dyn Store, entry: &Entry, resend: &Resend) -> bool {
     marked.expect("the store answers")
 }
 
+async fn claim(store: &dyn Store, entry: &Entry, read: &Resend, due_at: i64) -> bool {
+    let key = EntryKey::of(entry);
+    let claimed = store.claim_resend(&key, read, at(due_at)).await;
+    claimed.expect("the store answers")
+}
+
 async fn due(store: &dyn Store, millis: i64) -> Vec<Entry> {
     let due = store.due_resends(at(millis), 10).await;
     due.expect("the store answers")
@@ -136,6 +144,56 @@ pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Sha
     };
     assert_eq!(found(store, &entry).await, ended);
     assert!(!mark(store, &entry, &resend(9)).await, "Abacus has it");
+}
+
+/// Of several workers that have read the same mark one alone sends the usage.
+pub async fn a_mark_is_claimed_once_as_it_was_read(store: &Shared) {
+    let (_, entry) = skipped(&**store, "a").await;
+    assert!(mark(&**store, &entry, &resend(7)).await);
+    let claims = (0..4).map(|worker| {
+        let (store, entry) = (Arc::clone(store), entry.clone());
+        tokio::spawn(async move { claim(&*store, &entry, &resend(7), 100 + worker).await })
+    });
+    let mut made = 0;
+    for claimed in claims.collect::<Vec<_>>() {
+        made += u8::from(claimed.await.expect("a claim does not panic"));
+    }
+    assert_eq!(made, 1);
+    let store = &**store;
+    assert_eq!(due(store, 99).await, []);
+    // Whoever comes once it is due again claims it as it is by then.
+    let claimed = due(store, 103).await;
+    let read = claimed[0].resend.clone().expect("it is marked");
+    assert!((at(100)..=at(103)).contains(&read.due_at));
+    assert_eq!((read.act, read.at), (resend(7).act, resend(7).at));
+    assert!(!claim(store, &entry, &resend(7), 300).await, "it was moved");
+    assert!(claim(store, &entry, &read, 300).await);
+    assert_eq!(due(store, 299).await, []);
+    let accepted = accept(store, &claimed[0], &acceptance(310)).await;
+    assert!(accepted, "the claim leaves the mark and the state");
+}
+
+pub async fn what_is_accepted_or_has_another_mark_is_not_claimed(store: &Shared) {
+    let store = &**store;
+    let (_, entry) = skipped(store, "a").await;
+    assert!(!claim(store, &entry, &resend(7), 90).await, "no mark");
+    assert!(mark(store, &entry, &resend(7)).await);
+    assert!(!claim(store, &entry, &resend(8), 90).await, "another mark");
+    let (_, other) = skipped(store, "b").await;
+    assert!(!claim(store, &other, &resend(7), 90).await, "another entry");
+    let answered = Resend {
+        acceptance: Some(acceptance(60)),
+        ..resend(9)
+    };
+    assert!(mark(store, &entry, &answered).await, "the mark gets it");
+    let marked = found(store, &entry).await;
+    let read = marked.resend.clone().expect("it is marked");
+    assert!(
+        !claim(store, &entry, &read, 90).await,
+        "nothing is to be sent"
+    );
+    assert!(!claim(store, &entry, &resend(7), 90).await);
+    assert_eq!(found(store, &entry).await, marked, "nothing was changed");
 }
 
 pub async fn what_was_set_aside_is_accepted_again_and_stays_marked(store: &Shared) {
