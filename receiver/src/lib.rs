@@ -55,7 +55,7 @@ use axum::extract::FromRef;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use sampler_console::Reference;
-use sampler_domain::{Policy, Slack};
+use sampler_domain::{Policy, Slack, Units};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
@@ -68,8 +68,8 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as control_routes, events, instances, mappings, snapshots,
-    span_acts, spans, sums, suspended, usage_acts, usages, webhook,
+    audit, backlog, batches, control as control_routes, events, ids, instances, mappings,
+    snapshots, span_acts, spans, sums, suspended, usage_acts, usages, webhook,
 };
 use metrics::EventMetrics;
 
@@ -100,6 +100,8 @@ pub struct Options {
     pub knows_granularity: bool,
     /// Whether mappings need the scope for all resources.
     pub mappings_full_scope: bool,
+    /// The units of measures, for those who read amounts.
+    pub units: Units,
 }
 
 /// The parts that a receiver is made of.
@@ -206,6 +208,7 @@ fn reading() -> OpenApiRouter<Api> {
         .routes(routes!(spans::get))
         .routes(routes!(usages::list))
         .routes(routes!(sums::list))
+        .routes(routes!(ids::find))
         .routes(routes!(suspended::list))
         .routes(routes!(suspended::get))
         .routes(routes!(suspended::resume))

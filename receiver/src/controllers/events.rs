@@ -132,7 +132,8 @@ impl Receiver {
     pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Accepted, Problem>) {
         let is_replayed = outcome.as_ref().map(|accepted| accepted.is_replayed);
         let event = kind.map_or("unknown", EventKind::name);
-        self.metrics.note(event, is_replayed);
+        self.metrics
+            .note(event, is_replayed, self.parts.clock.now());
     }
 
     /// Receives a request that is one event, of the kind that its address says.
@@ -188,7 +189,8 @@ impl Receiver {
     async fn span_of(&self, id: &SpanId, grant: &Grant) -> Option<api::Span> {
         let _permit = self.admit_reading(grant).await.ok()?;
         let listed = self.parts.reading.span(&id.to_string(), None).await;
-        listed.ok()?.map(|listed| spans::shown(&listed))
+        let now = self.parts.clock.now();
+        listed.ok()?.map(|listed| spans::shown(&listed, now))
     }
 
     async fn read_body(

@@ -37,7 +37,11 @@ impl Receiver {
         let seen = self.parts.reading.instances().await;
         let seen = seen.map_err(|failure| self.not_read(&failure))?;
         let items = seen.into_iter().map(shown).collect();
-        Ok(Paged { items, next: None })
+        Ok(Paged {
+            items,
+            next: None,
+            previous: None,
+        })
     }
 }
 
@@ -58,6 +62,11 @@ fn shown(seen: SeenInstance) -> api::Instance {
         partitions: instance.partitions,
         paused_by: instance.paused_by,
         slack: instance.slack,
+        intake: instance.intake.map(|intake| api::Intake {
+            kept: intake.kept,
+            refused: intake.refused,
+            last_at: intake.last_at,
+        }),
     }
 }
 

@@ -157,7 +157,8 @@ impl Receiver {
         let permit = self.admit_reading(grant).await?;
         let listed = self.span(grant, id).await?;
         drop(permit);
-        if_match.require(shown_span(&listed, &HeaderMap::new()).tag())?;
+        let now = self.parts.clock.now();
+        if_match.require(shown_span(&listed, now, &HeaderMap::new()).tag())?;
         match listed.span.processing.suspended {
             Some(suspension) if !listed.span.processing.complete => Ok((listed, suspension)),
             _ => {
@@ -206,7 +207,7 @@ impl Receiver {
         self.settle_by(id, &changed).await;
         let changed = changed.map_err(|failure| self.not_acted(&failure))?;
         changed.ok_or_else(stale)?;
-        Ok(shown_span(&after, &HeaderMap::new()).into_response())
+        Ok(shown_span(&after, now, &HeaderMap::new()).into_response())
     }
 }
 
