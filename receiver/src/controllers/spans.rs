@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api as api;
 use sampler_domain::{Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Target, Timestamp};

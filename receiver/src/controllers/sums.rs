@@ -199,7 +199,7 @@ fn shown(row: &SumRow, names: &[&'static str], units: &Units) -> api::Sum {
     let amounts = row.amounts.iter().map(|(measure, amount)| api::Amount {
         measure: measure.to_string(),
         amount: amount.number(),
-        unit: units.of(measure).map(ToString::to_string),
+        unit: units.of(measure.as_str()).map(ToString::to_string),
     });
     api::Sum {
         window: api::Interval {
