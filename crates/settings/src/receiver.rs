@@ -47,8 +47,8 @@ sampler_service::settings! {
     /// What those who read are shown.
     pub struct ReadingSettings("reading") {
         /// The units of measures, as in memory = "MB", disk = "GB". Amounts of a measure that has one
-        /// are also shown by the hour, in GB·h where the unit is B, kB or MB, and in GiB·h where it is
-        /// KiB or MiB.
+        /// are also shown by the hour: in GB where the unit is B, kB or MB, and in GiB where it is KiB
+        /// or MiB.
         units: Option<Units> = "SAMPLER_UNITS", Kind::Text => units;
     }
 
