@@ -169,7 +169,7 @@ mod tests {
             [(0, 0), (2, 1), (1, 0), (0, 0)]
         );
         recent.note("accepted", at(2));
-        assert_eq!([of(1), of(2), of(3)], [(0, 0), (1, 0), (1, 0)]);
+        assert_eq!([of(2), of(3)], [(1, 0), (1, 0)]);
         assert_eq!(recent.intake(at(3)).last_at, Some(at(2)));
     }
 }

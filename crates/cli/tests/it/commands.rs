@@ -48,7 +48,7 @@ fn spans_are_listed() {
         "{text}"
     );
     assert!(
-        lines[2].contains("complete") && lines[2].ends_with("20:00:00.000"),
+        lines[2].contains("complete") && lines[2].ends_with("20:00:00.000     0:00:00.000"),
         "{text}"
     );
     assert_eq!(lines.len(), 3);

@@ -79,7 +79,8 @@ impl Question {
             Self::UsagesFromEnd => {
                 let span = ObjectId::parse_str(span_id(0)).unwrap();
                 let span = SpanId::ObjectId(span.bytes());
-                let page = store.usages_from_end(&span, &asked(0), None, ENTRIES);
+                let target = asked(0);
+                let page = store.usages_from_end(&span, &target, None, ENTRIES);
                 page.await?.entries.len()
             }
             Self::Newest => store.newest_spans(PAGE).await?.len(),
