@@ -99,6 +99,7 @@ fn receiver() -> Arc<Receiver> {
             snapshots: SnapshotLimits::default(),
             distress: DistressSettings::default(),
             mappings_full_scope: false,
+            units: sampler_domain::Units::default(),
         },
     );
     receiver.set_prepared();

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use sampler_console::{Console, KEY_LEN_MIN, Keys, Parts, PastBacklogs};
+use sampler_console::{Console, KEY_LEN_MIN, Keys, Parts};
 use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_service::settings::Reader;
 use sampler_settings::receiver::ConsoleSettings;
+use sampler_steering::Steering;
 use tracing::warn;
 
 use crate::settings::Settings;
@@ -43,7 +44,7 @@ pub fn routes(
     settings: &Settings,
     api: Router,
     authenticator: Authenticator,
-    past: PastBacklogs,
+    steering: &Arc<Steering>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 ) -> anyhow::Result<Router> {
@@ -59,7 +60,15 @@ pub fn routes(
         sign_in,
         keys,
         is_tls: settings.tls.is_some(),
-        past,
+        past: {
+            let steering = Arc::clone(steering);
+            Box::new(move || steering.trend())
+        },
+        is_paused: {
+            let steering = Arc::clone(steering);
+            Box::new(move || steering.is_sampling_paused())
+        },
+        units: settings.reading.units.clone().unwrap_or_default(),
         clock,
         random,
     });

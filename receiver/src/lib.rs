@@ -56,7 +56,7 @@ use axum::extract::FromRef;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use sampler_console::Reference;
-use sampler_domain::{Policy, Slack};
+use sampler_domain::{Policy, Slack, Units};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
@@ -69,8 +69,8 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as control_routes, events, instances, mappings, snapshots,
-    span_acts, spans, sums, suspended, usage_acts, usages, webhook,
+    audit, backlog, batches, control as control_routes, events, ids, instances, mappings,
+    snapshots, span_acts, spans, sums, suspended, usage_acts, usages, webhook,
 };
 use metrics::EventMetrics;
 
@@ -101,6 +101,8 @@ pub struct Options {
     pub knows_granularity: bool,
     /// Whether mappings need the scope for all resources.
     pub mappings_full_scope: bool,
+    /// The units of measures, for those who read amounts.
+    pub units: Units,
 }
 
 /// The parts that a receiver is made of.
@@ -220,6 +222,7 @@ fn reading() -> OpenApiRouter<Api> {
         .routes(routes!(spans::get))
         .routes(routes!(usages::list))
         .routes(routes!(sums::list))
+        .routes(routes!(ids::find))
         .routes(routes!(suspended::list))
         .routes(routes!(suspended::get))
         .routes(routes!(suspended::resume))

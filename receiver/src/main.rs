@@ -39,12 +39,17 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
     let api = Arc::clone(&receiver).routes(authenticator.clone());
     let random = Arc::new(SystemRandom);
     let (name, slack) = (random.uuid_v4().to_string(), settings.slack.past);
-    let describe = Box::new(move |instance: &mut Instance| instance.slack = Some(slack));
+    let describe = Box::new({
+        let receiver = Arc::clone(&receiver);
+        move |instance: &mut Instance| {
+            instance.slack = Some(slack);
+            instance.intake = Some(receiver.intake());
+        }
+    });
     let reports = start.reports(name, InstanceProgram::Receiver, describe);
-    let steering = Arc::clone(&receiver.steering);
-    let past = Box::new(move || steering.trend());
+    let steering = &receiver.steering;
     let users = authenticator.clone();
-    let console = console::routes(&settings, api.clone(), users, past, clock, random)?;
+    let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
     let readers = security.metrics(Some(authenticator.clone()))?;
     // Health is served from the beginning: indexing a large collection takes its time.
     let listening = start
@@ -98,6 +103,7 @@ fn options(settings: &Settings, unknown_for: Duration) -> Options {
         unknown_for,
         knows_granularity: settings.knows_granularity,
         mappings_full_scope: settings.provisioning.full_scope,
+        units: settings.reading.units.clone().unwrap_or_default(),
     }
 }
 

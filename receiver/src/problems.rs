@@ -91,7 +91,7 @@ sampler_service::problem_types! {
         slug: "no-such-usage",
         status: NOT_FOUND,
         title: "There is no such usage",
-        when: "No entry of the ledger has this id, and Abacus refuses no usage of it: the usage is planned \
+        when: "No entry of the ledger has this id, and the upstream refuses no usage of it: the usage is planned \
             and not answered yet, or its entry has expired, or there never was one.",
         provider: NOTHING,
         operator: "Compare the id with `GET /v1/spans/{id}/usages`.",

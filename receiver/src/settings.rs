@@ -5,7 +5,7 @@ use sampler_program::ProgramSettings;
 use sampler_service::http::Tls;
 use sampler_service::settings::{HealthSettings, Printout, Program, Reader, TlsSettings};
 use sampler_settings::receiver::{
-    ConsoleSettings, EventsSettings, LimitsSettings, ProvisioningSettings, TABLE,
+    ConsoleSettings, EventsSettings, LimitsSettings, ProvisioningSettings, ReadingSettings, TABLE,
 };
 use sampler_settings::{
     CommonSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, worker,
@@ -40,6 +40,8 @@ pub struct Settings {
     pub health: HealthSettings,
     /// The provisioning service.
     pub provisioning: ProvisioningSettings,
+    /// What those who read are shown.
+    pub reading: ReadingSettings,
     pub console: ConsoleSettings,
     /// Limits of requests and bodies.
     pub limits: LimitsSettings,
@@ -94,6 +96,7 @@ impl ProgramSettings for Settings {
             tls: TlsSettings::read(reader).tls(reader),
             health: HealthSettings::read(reader),
             provisioning,
+            reading: ReadingSettings::read(reader),
             limits: LimitsSettings::read(reader),
             events: EventsSettings::read(reader),
             month: MonthSettings::read(reader),

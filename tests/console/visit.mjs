@@ -49,10 +49,14 @@ async function numbers(page, base, id) {
   const rows = await page.locator(hook('ledger-row')).evaluateAll((all) =>
     all.map((row) => [row.id, Number(row.querySelector('data.length').value)]),
   );
-  assert.deepEqual(rows, items.slice(0, 100).map((it) => [`u-${it.id}`, it.duration]));
-  const proof = await page.locator(`${hook('proof')} data`).evaluateAll((all) => all.map((it) => Number(it.value)));
+  assert.deepEqual(rows, items.reverse().slice(0, 100).map((it) => [`u-${it.id}`, it.duration]));
+  const proof = await page.locator(`${hook('proof')} data:not(${hook('unsampled')} data)`).evaluateAll((all) => all.map((it) => Number(it.value)));
   const { used, billed, skipped, difference, usages } = span.proof;
   assert.deepEqual(proof, [used, billed, skipped, difference, usages]);
+  // A tick says that all which has run is billed.
+  const [verdict] = await page.locator(`${hook('proof')} .verdict`).allTextContents();
+  assert.equal(verdict.includes('✓'), span.proof.unsampled === 0, verdict);
+  assert.equal(await page.locator(hook('unsampled')).count(), Number(span.proof.unsampled !== 0));
 }
 
 /** Each instance is the API's, with its version and its state. */
@@ -182,6 +186,26 @@ const visits = {
     await picture(page, 'span-focus-1280');
     await page.keyboard.press('Enter');
     assert.equal(decodeURIComponent(new URL(page.url()).hash), `#u-${seen[2]}`);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  /** "/" leads to the search; ids are copied; times are told in the reader's zone as well. */
+  async habits({ base, open }) {
+    const { context, page, faults } = await open({ timezoneId: 'Asia/Kolkata', permissions: ['clipboard-read', 'clipboard-write'] });
+    await page.goto(`${base}/console/spans`);
+    await page.keyboard.press('/');
+    assert.equal(await page.evaluate(() => document.activeElement.name), 'id');
+    await page.keyboard.type('a/b');
+    assert.equal(await page.getByLabel('An id begins with').inputValue(), 'a/b');
+    const id = known.spans[0];
+    await page.goto(`${base}/console/spans/${encodeURIComponent(id)}`);
+    await page.locator('dd[data-copy]').getByRole('button').click();
+    await page.getByText('Copied').waitFor();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), id);
+    assert.ok((await page.locator('.facts .local').count()) > 0, 'local times stand beside those in UTC');
+    await page.goto(`${base}/console`);
+    assert.match(await page.locator(hook('updated')).textContent(), /^Refreshes every 10 s\. Updated at /);
     assert.deepEqual(faults, []);
     await context.close();
   },
@@ -412,7 +436,7 @@ const visits = {
 };
 
 const chosen = process.argv[2];
-const together = ['pages', 'unscripted', 'keyboard', 'zoom', 'docs'];
+const together = ['pages', 'unscripted', 'keyboard', 'habits', 'zoom', 'docs'];
 await visit(known.base, async (tools) => {
   const names = chosen === 'pages' ? together : [chosen];
   for (const name of names) {

@@ -15,7 +15,7 @@ mod snapshots;
 mod spans;
 mod usages;
 
-pub use sampler_domain::{Timestamp, text};
+pub use sampler_domain::{Timestamp, text, units};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -27,14 +27,14 @@ pub use events::{
     CloudEvent, CloudEventData, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent,
 };
 pub use operations::{
-    Act, Backlog, Closing, Healthy, Instance, InstanceState, Reason, SkipRequest,
+    Act, Backlog, Closing, Healthy, Instance, InstanceState, Intake, Reason, SkipRequest,
 };
 pub use problem::{FieldError, Problem, ProblemType};
 pub use snapshots::{
     Differs, InstanceWithoutSpan, OpenWithoutInstance, Said, Snapshot, SnapshotInstance,
     SnapshotReport,
 };
-pub use spans::{Delivery, LastError, Plan, Proof, Span};
+pub use spans::{Delivery, FoundId, LastError, Plan, Proof, Span};
 pub use usages::{Amount, Sum, Usage};
 
 /// Milliseconds since the epoch, UTC; in a request it may also be RFC 3339 with an offset, and in an

@@ -128,6 +128,22 @@ pub struct Instance {
     /// Of a receiver: how far into the past it takes events, ms.
     #[schema(required)]
     pub slack: Option<i64>,
+    /// Of a receiver: the events of late. Null of a release that does not report it.
+    #[serde(default)]
+    #[schema(required)]
+    pub intake: Option<Intake>,
+}
+
+/// The events that a receiver has answered of late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Intake {
+    /// Events of the last whole minute that are kept.
+    pub kept: u32,
+    /// Events of that minute that were refused.
+    pub refused: u32,
+    /// When the last event came, whatever its answer.
+    #[schema(value_type = Option<Moment>, required)]
+    pub last_at: Option<Timestamp>,
 }
 
 /// The program is well.

@@ -33,6 +33,15 @@ pub struct Span {
     pub proof: Proof,
 }
 
+/// An id that was searched for, and which field of a target it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundId {
+    #[schema(example = "resource_instance_id")]
+    pub field: String,
+    #[schema(example = "orders-db")]
+    pub id: String,
+}
+
 /// The planned interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
@@ -62,6 +71,13 @@ pub struct LastError {
     pub error: String,
 }
 
+impl Proof {
+    /// Whether all that has run is billed or skipped, once.
+    pub fn is_settled(&self) -> bool {
+        self.difference == 0 && self.unsampled == 0
+    }
+}
+
 /// That each millisecond that is used is billed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Proof {
@@ -71,6 +87,11 @@ pub struct Proof {
     /// The part of `skipped` that may count upstream all the same: a post of it had no answer.
     pub unanswered: i64,
     pub difference: i64,
+    /// What has run and is not billed yet: from `sampled_to` to the end, or to now. Negative where
+    /// sampling went beyond the end, and is to be taken back.
+    #[serde(default)]
+    #[schema(required)]
+    pub unsampled: i64,
     pub usages: u64,
     #[schema(value_type = Moment)]
     pub since: Timestamp,

@@ -1,6 +1,7 @@
 //! Usages, and their sums.
 
 use sampler_domain::Timestamp;
+use sampler_domain::units::{Hourly, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use utoipa::ToSchema;
@@ -81,6 +82,23 @@ pub struct Amount {
     /// Quantity × duration in ms; null where a quantity is no number.
     #[schema(value_type = Option<f64>, required)]
     pub amount: Option<Number>,
+    /// The unit of the quantity, so that the amount is in unit × ms; only where `SAMPLER_UNITS` names
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "MB")]
+    pub unit: Option<String>,
+}
+
+impl Amount {
+    /// How the amount is shown by the hour, where its measure has a unit.
+    pub fn hourly(&self) -> Option<Hourly> {
+        Some(Unit::new(self.unit.as_ref()?).hourly())
+    }
+
+    /// The amount by the hour.
+    pub fn by_the_hour(&self) -> Option<String> {
+        Some(self.hourly()?.of(self.amount.as_ref()?.as_f64()?))
+    }
 }
 
 impl Sum {

@@ -136,6 +136,19 @@ pub(crate) async fn print_list<T: DeserializeOwned, const N: usize>(
     columns: Columns<'_, N>,
     row: impl Fn(&T) -> [String; N],
 ) -> Result<ExitCode, Failure> {
+    print_list_above(common, path, query, length, columns, row, |_| String::new()).await
+}
+
+/// The same, and what is said of all items below the table.
+pub(crate) async fn print_list_above<T: DeserializeOwned, const N: usize>(
+    common: &Common,
+    path: &[&str],
+    query: &Query,
+    length: &Length,
+    columns: Columns<'_, N>,
+    row: impl Fn(&T) -> [String; N],
+    below: impl Fn(&[T]) -> String,
+) -> Result<ExitCode, Failure> {
     let api = Api::new(&common.connection)?;
     let most = length.most();
     let (count, is_more) = if common.json {
@@ -144,7 +157,8 @@ pub(crate) async fn print_list<T: DeserializeOwned, const N: usize>(
         (items.len(), is_more)
     } else {
         let (items, is_more) = api.items::<T>(path, query, most).await?;
-        print(&columns.text(items.iter().map(row)))?;
+        let text = columns.text(items.iter().map(row));
+        print(&(text + &below(&items)))?;
         (items.len(), is_more)
     };
     if is_more {

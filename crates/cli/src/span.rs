@@ -11,7 +11,6 @@ use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
-use crate::clock;
 use crate::failure::Failure;
 use crate::listing::{Common, Period, add};
 use crate::moment::{FORMS, time};
@@ -68,15 +67,15 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         print_json(&json!({ "span": span, "usages": usages }))?;
     } else {
         let (usages, _) = api.items(&of_usages, &query, usize::MAX).await?;
-        print(&page(&span, &usages, arguments.usages, clock::now()))?;
+        print(&page(&span, &usages, arguments.usages))?;
     }
     let adds_up = span.proof.difference == 0;
     Ok(ExitCode::from(u8::from(!adds_up)))
 }
 
-fn page(span: &Span, usages: &[Usage], shown: usize, now: Millis) -> String {
+fn page(span: &Span, usages: &[Usage], shown: usize) -> String {
     let parts = [
-        facts(span, now),
+        facts(span),
         timeline_of(span, usages).draw(width()),
         format!("{}\n", proof(&span.proof, span.start)),
         ledger(usages, shown),
@@ -84,7 +83,7 @@ fn page(span: &Span, usages: &[Usage], shown: usize, now: Millis) -> String {
     parts.join("\n")
 }
 
-fn facts(span: &Span, now: Millis) -> String {
+fn facts(span: &Span) -> String {
     let target = &span.target;
     let mut facts = vec![
         ("span", printable(&span.id)),
@@ -107,11 +106,6 @@ fn facts(span: &Span, now: Millis) -> String {
         ("sampled to", span.sampled_to.to_string()),
         ("due at", text(span.due_at)),
     ];
-    match unsampled(span, now) {
-        0 => (),
-        left if left > 0 => facts.push(("not billed yet", length_in_words(left))),
-        left => facts.push(("to be taken back", length_in_words(-left))),
-    }
     if let Some(Plan {
         start,
         end,
@@ -128,18 +122,6 @@ fn facts(span: &Span, now: Millis) -> String {
         facts.push(("last error", error));
     }
     pairs(&facts)
-}
-
-/// What was used and is not sampled yet, in ms; less than nothing where it is sampled beyond its end.
-fn unsampled(span: &Span, now: Millis) -> Millis {
-    let until = span.end.map_or(now, Timestamp::as_millis);
-    let left = until.saturating_sub(span.sampled_to.as_millis());
-    // An open span is sampled to the end of its window.
-    if span.end.is_none() {
-        left.max(0)
-    } else {
-        left
-    }
 }
 
 /// When an event took place, and its id.
@@ -165,8 +147,13 @@ fn proof(proof: &Proof, start: Timestamp) -> String {
             length_in_words(length)
         ),
     };
+    let unsampled = match proof.unsampled {
+        0 => String::new(),
+        left if left > 0 => format!("; not billed yet {}", length_in_words(left)),
+        left => format!("; to be taken back {}", length_in_words(-left)),
+    };
     format!(
-        "proof: used {}{since} {relation} billed {} + skipped {}{unanswered}; difference {} ms, {} usages",
+        "proof: used {}{since} {relation} billed {} + skipped {}{unanswered}{unsampled}; difference {} ms, {} usages",
         length_in_words(proof.used),
         length_in_words(proof.billed),
         length_in_words(proof.skipped),

@@ -16,7 +16,7 @@ use crate::show::{length_in_words, target, text};
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 One of --organization-id, --resource-id, --resource-instance-id and --state suspended must be given.
-BILLED is hours:minutes:seconds. --from and --to keep spans that overlap the time between them.
+BILLED and NOT BILLED YET are hours:minutes:seconds. --from and --to keep spans that overlap the time between them.
 {FORMS}
 
 Examples:
@@ -79,6 +79,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "state",
             "sampled to",
             "billed",
+            "not billed yet",
         ],
         left: &[0, 1, 2, 3, 4, 5],
         nothing: "No spans.",
@@ -94,7 +95,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     .await
 }
 
-fn row(span: &Span) -> [String; 7] {
+fn row(span: &Span) -> [String; 8] {
     [
         printable(&span.id),
         target(&span.target),
@@ -103,5 +104,6 @@ fn row(span: &Span) -> [String; 7] {
         printable(&span.state),
         span.sampled_to.to_string(),
         length_in_words(span.proof.billed),
+        length_in_words(span.proof.unsampled),
     ]
 }

@@ -1,14 +1,15 @@
 //! `usages`: sums of what was billed.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use sampler_api::Sum;
+use sampler_api::{Amount, Sum};
 use sampler_verify::moment::{InWords, Millis};
 
 use crate::api::Query;
 use crate::failure::Failure;
-use crate::listing::{Columns, Common, Length, Period, TargetFilter, add, print_list};
+use crate::listing::{Columns, Common, Length, Period, TargetFilter, add, print_list_above};
 use crate::moment::{FORMS, time};
 use crate::output::printable;
 use crate::show::{length_in_words, named, text};
@@ -22,7 +23,7 @@ const LAST: Millis = 253_402_300_800_000;
 #[command(after_help = format!("\
 One of --organization-id, --resource-id and --resource-instance-id must be given, and --from and --to
 for windows other than all. DURATION is hours:minutes:seconds. An amount is quantity times duration in
-ms. {FORMS}
+ms; where the operator has named the unit of a measure, it is shown by the hour, too. {FORMS}
 
 Examples:
   sampler usages --organization-id acme --group-by resource_id,plan_id
@@ -85,13 +86,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         left: &[0, 1, 2, 5],
         nothing: "No usages.",
     };
-    print_list(
+    print_list_above(
         &arguments.common,
         &["v1", "usages"],
         &query,
         &arguments.length,
         columns,
         row,
+        formulas,
     )
     .await
 }
@@ -106,7 +108,7 @@ fn row(sum: &Sum) -> [String; 6] {
         named(
             sum.measures
                 .iter()
-                .map(|it| (it.measure.as_str(), text(it.amount.as_ref()))),
+                .map(|it| (it.measure.as_str(), amount(it))),
         ),
     ]
 }
@@ -124,6 +126,24 @@ fn bound(at: Millis) -> String {
 fn duration(sum: &Sum) -> String {
     let whole = sum.millis().map(length_in_words);
     whole.unwrap_or_else(|| text(sum.duration.as_ref()))
+}
+
+/// The amount as it is billed, and the exact one behind it where it has a unit.
+fn amount(amount: &Amount) -> String {
+    let exact = text(amount.amount.as_ref());
+    let (Some(hourly), Some(value)) = (amount.hourly(), amount.by_the_hour()) else {
+        return exact;
+    };
+    let unit = amount.unit.as_deref().unwrap_or_default();
+    format!("{value} {} ({exact} {unit}·ms)", hourly.name)
+}
+
+/// How the amounts by the hour follow from the exact ones, each once.
+fn formulas(sums: &[Sum]) -> String {
+    let amounts = sums.iter().flat_map(|sum| &sum.measures);
+    let all = amounts.filter_map(Amount::hourly);
+    let all: BTreeSet<String> = all.map(|hourly| printable(&hourly.formula)).collect();
+    all.iter().map(|formula| format!("{formula}\n")).collect()
 }
 
 fn group(sum: &Sum) -> String {

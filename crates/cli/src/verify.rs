@@ -32,6 +32,7 @@ first.
 Examples:
   sampler verify events.ndjson --granularity hour
   sampler verify events.ndjson --organization-id acme --from 2026-11-01 --to 2026-12-01
+  sampler verify events.ndjson --instance orders-db
   sampler verify some.csv --measures memory --known-only --all
 
 Exit codes: 0 everything fits, 1 something does not fit, 2 the command line or the file is wrong,
@@ -94,13 +95,13 @@ struct Scope {
     #[arg(long, value_name = "ID")]
     consumer_id: Option<String>,
     /// Only this resource
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "resource", value_name = "ID")]
     resource_id: Option<String>,
     /// Only this plan
     #[arg(long, value_name = "ID")]
     plan_id: Option<String>,
     /// Only this instance
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "instance", value_name = "ID")]
     resource_instance_id: Option<String>,
     /// Only instances that the file has events of: spans of others are left out
     #[arg(long)]

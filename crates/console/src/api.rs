@@ -38,6 +38,8 @@ pub(crate) struct Answer<T> {
     pub(crate) body: T,
     /// Where the list goes on, if it does.
     pub(crate) cursor: Option<String>,
+    /// Where the page before is, of a list that leads in both directions.
+    pub(crate) previous: Option<String>,
     /// The entity tag. An act must name it, so that it applies only to the state that was shown.
     pub(crate) tag: Option<String>,
 }
@@ -135,9 +137,14 @@ impl Api {
             );
             Refusal::internal()
         })?;
-        let cursor = text(&head.headers, LINK.as_str()).and_then(|link| cursor(&link));
+        let links = text(&head.headers, LINK.as_str()).unwrap_or_default();
         let tag = text(&head.headers, ETAG.as_str());
-        Ok(Answer { body, cursor, tag })
+        Ok(Answer {
+            body,
+            cursor: cursor(&links, "next"),
+            previous: cursor(&links, "prev"),
+            tag,
+        })
     }
 }
 
@@ -222,9 +229,12 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
-/// The cursor in the address of the next page.
-fn cursor(link: &str) -> Option<String> {
-    let address = link.split(['<', '>']).nth(1)?;
+/// The cursor in the address of a page beside this one: `next` or `prev`.
+fn cursor(links: &str, relation: &str) -> Option<String> {
+    let relation = format!("rel=\"{relation}\"");
+    let mut links = links.split('<').skip(1);
+    let link = links.find(|link| link.contains(&relation))?;
+    let (address, _) = link.split_once('>')?;
     let (_, query) = address.split_once('?')?;
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     pairs.find_map(|(name, value)| (name == "cursor").then(|| value.into_owned()))
@@ -236,8 +246,10 @@ mod tests {
 
     #[test]
     fn the_cursor_is_that_of_the_next_page() {
-        let link = "</v1/spans?a=%3Fcursor%3Db&cursor=c%2Bd>; rel=\"next\"";
-        assert_eq!(cursor(link).as_deref(), Some("c+d"));
-        assert_eq!(cursor("</v1/spans>; rel=\"next\""), None);
+        let links = "</v1/spans?a=%3Fcursor%3Db&cursor=c%2Bd>; rel=\"next\", </v1/spans?cursor=e>; rel=\"prev\"";
+        assert_eq!(cursor(links, "next").as_deref(), Some("c+d"));
+        assert_eq!(cursor(links, "prev").as_deref(), Some("e"));
+        assert_eq!(cursor("</v1/spans>; rel=\"next\"", "next"), None);
+        assert_eq!(cursor("", "prev"), None);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use askama::filters::HtmlSafe;
 use sampler_api::Sum;
-use sampler_domain::Timestamp;
+use sampler_domain::{Granularity, Timestamp};
 
 use crate::show::{self, in_words};
 
@@ -17,6 +17,9 @@ const HEIGHT: f64 = 120.0;
 /// the drawing.
 const LABEL_HALF: f64 = 5.0;
 const LEAST_LAST: f64 = 95.0;
+
+/// Windows of one query at the most.
+const WINDOWS_MAX: usize = 366;
 
 /// The drawing.
 #[derive(Template)]
@@ -66,6 +69,7 @@ impl Chart {
             let sum = sums.entry((row.window.start, row.window.end)).or_default();
             *sum += i128::from(row.millis()?);
         }
+        fill(&mut sums);
         let most = sums.values().copied().max()?.max(0);
         let least = sums.values().copied().min()?.min(0);
         if most == least || sums.len() < 2 {
@@ -97,6 +101,37 @@ impl Chart {
             most: in_words(i64::try_from(most).unwrap_or(i64::MAX)),
             description: format!("The duration of usages in {} windows.", sums.len()),
         })
+    }
+}
+
+/// Adds the windows between the first and the last that have no usage: a gap in time is a gap in the
+/// drawing.
+fn fill(sums: &mut BTreeMap<(Timestamp, Timestamp), i128>) {
+    let is_in = |granularity: &Granularity, (start, end): &(Timestamp, Timestamp)| {
+        granularity
+            .boundary_after(*start)
+            .is_some_and(|next| *end <= next)
+    };
+    let fits = |granularity: &Granularity| sums.keys().all(|window| is_in(granularity, window));
+    let Some(granularity) = Granularity::ALL.into_iter().find(fits) else {
+        return;
+    };
+    let (Some((_, first)), Some((last, _))) = (
+        sums.keys().next().copied(),
+        sums.keys().next_back().copied(),
+    ) else {
+        return;
+    };
+    let mut at = first;
+    for _ in 0..WINDOWS_MAX {
+        let Some(next) = granularity.boundary_after(at) else {
+            return;
+        };
+        if next > last {
+            return;
+        }
+        sums.entry((at, next)).or_default();
+        at = next;
     }
 }
 
@@ -175,6 +210,8 @@ impl HtmlSafe for Trend {}
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -189,6 +226,28 @@ mod tests {
         let told = moments([30, 4, 5]).replace('\u{a0}', " ");
         assert_eq!(told, "30 spans due 2 s ago, 5 now");
         assert!(Trend::of(&[(Timestamp::clamped(0), 3)]).is_none());
+    }
+
+    #[test]
+    fn days_without_usage_are_gaps_in_the_drawing() {
+        const DAY: i64 = 86_400_000;
+        let row = |start: i64, end: i64| -> Sum {
+            let sum = json!({
+                "window": { "start": start, "end": end }, "group": {}, "usages": 1,
+                "duration": 3_600_000, "measures": [],
+            });
+            serde_json::from_value(sum).unwrap()
+        };
+        // The first and the last are cut off by what was asked for.
+        let rows = [
+            row(DAY / 2, DAY),
+            row(3 * DAY, 4 * DAY),
+            row(5 * DAY, 5 * DAY + 7),
+        ];
+        let chart = Chart::of(&rows).unwrap();
+        assert_eq!(chart.bars.len(), 6);
+        let empty = chart.bars.iter().filter(|bar| bar.title.contains("(0 ms)"));
+        assert_eq!(empty.count(), 3);
     }
 
     #[test]

@@ -8,7 +8,9 @@ mod address;
 mod api;
 mod assets;
 mod attempts;
+mod changes;
 mod chart;
+mod csv;
 mod estimate;
 mod form;
 mod page;
@@ -29,6 +31,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use http::HeaderMap;
 use http::header::VARY;
+use sampler_domain::Units;
 use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::not_found;
@@ -46,6 +49,9 @@ pub const PATH: &str = "/console";
 /// Past numbers of due spans, and how long ago each was: the oldest first.
 pub type PastBacklogs = Box<dyn Fn() -> Vec<(Duration, u64)> + Send + Sync>;
 
+/// Whether sampling is paused, as far as it is known without asking.
+pub type IsPaused = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// The parts of a console.
 pub struct Parts {
     /// The routes of the API, which checks requests with the same authenticator.
@@ -60,6 +66,10 @@ pub struct Parts {
     pub is_tls: bool,
     /// Earlier counts of the backlog.
     pub past: PastBacklogs,
+    /// Whether sampling is paused.
+    pub is_paused: IsPaused,
+    /// The units of measures.
+    pub units: Units,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for what nobody may guess.
@@ -73,6 +83,8 @@ pub struct Console {
     keys: Keys,
     is_tls: bool,
     past: PastBacklogs,
+    is_paused: IsPaused,
+    units: Units,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     assets: Assets,
@@ -89,6 +101,8 @@ impl Console {
             keys: parts.keys,
             is_tls: parts.is_tls,
             past: parts.past,
+            is_paused: parts.is_paused,
+            units: parts.units,
             clock: parts.clock,
             random: parts.random,
             assets: Assets::embedded("/console/assets"),

@@ -14,7 +14,7 @@ use http::header::{
 
 use crate::Console;
 use crate::api::Refusal;
-use crate::session::Session;
+use crate::session::{Pause, Session};
 use crate::show::Name;
 
 /// Nothing but our own files, no frame around us, and forms that lead to us alone.
@@ -142,6 +142,11 @@ impl Frame {
     pub(crate) fn person(&self) -> Option<Name<'_>> {
         let text = self.session.as_ref()?.person()?;
         Some(Name { text })
+    }
+
+    /// The pause of sampling, which every page tells of.
+    pub(crate) fn pause(&self) -> Option<&Pause> {
+        self.session.as_ref()?.pause()
     }
 
     pub(crate) fn csrf(&self) -> &str {

@@ -2,7 +2,7 @@
 
 use http::Uri;
 use sampler_api::Problem;
-use sampler_domain::Timestamp;
+use sampler_domain::{Granularity, Timestamp};
 use url::form_urlencoded;
 
 use crate::api::{Query, address};
@@ -58,6 +58,29 @@ pub(crate) fn for_api(query: &Query) -> Query {
 /// The moment of a parameter, where it is one.
 pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
     Timestamp::from_text(&with_zone(value(query, name)).replace(' ', "+"))
+}
+
+/// The same page for the times that people ask for most.
+pub(crate) fn presets(path: &str, query: &Query, now: Timestamp) -> Vec<(&'static str, String)> {
+    let window = |granularity: Granularity, at: Timestamp| {
+        let start = granularity.window_of(at);
+        Some((start, granularity.boundary_after(start)?))
+    };
+    let month = window(Granularity::Month, now);
+    let last = month.and_then(|(start, _)| window(Granularity::Month, start.plus(-1)));
+    let all = [
+        ("Today", window(Granularity::Day, now)),
+        ("This month", month),
+        ("Last month", last),
+    ];
+    let page = |(name, window): (&'static str, Option<(Timestamp, Timestamp)>)| {
+        let (from, to) = window?;
+        let query = with(query, "cursor", None);
+        let query = with(&query, "from", Some(&from.as_millis().to_string()));
+        let query = with(&query, "to", Some(&to.as_millis().to_string()));
+        Some((name, address(path, &query)))
+    };
+    all.into_iter().filter_map(page).collect()
 }
 
 /// The moment of a parameter as people write it in a field: without seconds where there are none.
@@ -125,6 +148,30 @@ mod tests {
         ] {
             assert_eq!(with_zone(text), expected);
         }
+    }
+
+    #[test]
+    fn the_times_that_people_ask_for_most_keep_what_else_was_asked_for() {
+        let query = vec![
+            ("plan_id".to_owned(), "p".to_owned()),
+            ("cursor".to_owned(), "c".to_owned()),
+        ];
+        let now = Timestamp::from_text("2027-01-15T10:00:00Z").unwrap();
+        let presets = presets("/x", &query, now);
+        let bounds = |index: usize| {
+            let (name, address) = &presets[index];
+            let query = read(&address.parse().unwrap());
+            assert_eq!(
+                (value(&query, "plan_id"), value(&query, "cursor")),
+                ("p", "")
+            );
+            (*name, local(&query, "from"), local(&query, "to"))
+        };
+        let of =
+            |name, from: &str, to: &str| (name, format!("{from}T00:00"), format!("{to}T00:00"));
+        assert_eq!(bounds(0), of("Today", "2027-01-15", "2027-01-16"));
+        assert_eq!(bounds(1), of("This month", "2027-01-01", "2027-02-01"));
+        assert_eq!(bounds(2), of("Last month", "2026-12-01", "2027-01-01"));
     }
 
     #[test]

@@ -98,6 +98,16 @@ pub(crate) fn exact(number: &str) -> String {
     number.parse().map_or_else(|_| number.to_owned(), grouped)
 }
 
+/// A decimal number as it is written, with the thousands of its whole part apart.
+pub(crate) fn decimals(number: &str) -> String {
+    let (sign, digits) = match number.strip_prefix('-') {
+        Some(digits) => ("\u{2212}", digits),
+        None => ("", number),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    format!("{sign}{}.{fraction}", exact(whole))
+}
+
 /// A number with two decimals at the most.
 pub(crate) fn decimal(value: &f64) -> String {
     let text = format!("{value:.2}");
@@ -290,6 +300,17 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(exact(number), text);
+        }
+    }
+
+    #[test]
+    fn thousands_of_a_decimal_number_are_apart() {
+        for (number, text) in [
+            ("-0.500", "\u{2212}0.500"),
+            ("12345.678", "12,345.678"),
+            ("7.000", "7.000"),
+        ] {
+            assert_eq!(decimals(number), text);
         }
     }
 

@@ -44,6 +44,7 @@ pub mod text;
 mod throttle;
 pub mod timestamp;
 mod uncounted;
+pub mod units;
 pub mod usage;
 mod window;
 
@@ -79,5 +80,6 @@ pub use target::Target;
 pub use throttle::Place;
 pub use timestamp::{Timestamp, TimestampError};
 pub use uncounted::{NotCounted, UNCOUNTED_MAX, Uncounted};
+pub use units::Units;
 pub use usage::{Usage, usage_guid};
 pub use window::{Window, WindowLength};

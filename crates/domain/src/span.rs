@@ -255,6 +255,15 @@ impl Span {
         self.processing.last.end
     }
 
+    /// What has run and is not sampled yet, ms. Less than nothing where sampling went beyond the end;
+    /// an open span may be sampled to the end of its window.
+    pub fn unsampled(&self, now: Timestamp) -> i64 {
+        match self.end {
+            Some(end) => end.since(self.sampled_to()),
+            None => now.since(self.sampled_to()).max(0),
+        }
+    }
+
     /// Sampled time that is neither billed nor skipped, ms. Anything but 0 is a fault.
     pub fn difference(&self) -> i64 {
         let Totals {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sampler_domain::Units;
+use sampler_domain::units::UnitsError;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings, TraceSettings,
@@ -41,6 +43,14 @@ sampler_service::settings! {
         /// Whether mappings need the scope abacus.sampler.write. Without it, a client with the scope
         /// of one resource can map the plans of that resource, and Abacus never changes a mapping.
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
+    }
+
+    /// What those who read are shown.
+    pub struct ReadingSettings("reading") {
+        /// The units of measures, as in memory = "MB", disk = "GB". Amounts of a measure that has one
+        /// are also shown by the hour: in GB where the unit is B, kB or MB, and in GiB where it is KiB
+        /// or MiB.
+        units: Option<Units> = "SAMPLER_UNITS", Kind::Text => units;
     }
 
     /// The console: pages for people.
@@ -83,6 +93,7 @@ pub const TABLE: Table = &[
     &MonthSettings::RECEIVER_TABLE,
     &SlackSettings::TABLE,
     &SamplingSettings::RECEIVER_TABLE,
+    &ReadingSettings::TABLE,
     &ConsoleSettings::TABLE,
     &DistressSettings::RECEIVER_TABLE,
     &HealthSettings::TABLE,
@@ -90,3 +101,7 @@ pub const TABLE: Table = &[
     &LogSettings::TABLE,
     &TraceSettings::TABLE,
 ];
+
+fn units(text: &str) -> Result<Units, String> {
+    text.parse().map_err(|error: UnitsError| error.to_string())
+}

@@ -4,7 +4,7 @@ use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::Timestamp;
 use sampler_store::{
-    INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, SeenInstance, StoreError,
+    INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Intake, SeenInstance, StoreError,
     sort_instances,
 };
 use tracing::warn;
@@ -117,6 +117,7 @@ fn instance_document(instance: &Instance) -> Document {
             instance.partitions.map(|count| Bson::Int64(count.into())),
         ),
         ("slack", instance.slack.map(Bson::Int64)),
+        ("intake", instance.intake.map(intake_document)),
     ];
     let mut document = doc! {
         "_id": instance.name.as_str(),
@@ -153,9 +154,33 @@ fn read_instance(found: &Document) -> Result<SeenInstance, Unreadable> {
             .map_err(|_| unreadable("partitions", "is not a count"))?,
         paused_by: texts(document, "paused_by")?,
         slack: optional_integer(document, "slack")?,
+        intake: intake(document)?,
         ..Instance::new(name_of(document)?, program)
     };
     dated(found, document, instance)
+}
+
+fn intake_document(intake: Intake) -> Bson {
+    Bson::Document(doc! {
+        "kept": Bson::Int64(intake.kept.into()),
+        "refused": Bson::Int64(intake.refused.into()),
+        "last_at": intake.last_at.map(|at| Bson::Int64(at.as_millis())),
+    })
+}
+
+fn intake(document: &Document) -> Result<Option<Intake>, Unreadable> {
+    if document.get("intake").is_none() {
+        return Ok(None);
+    }
+    let intake = member(document, "intake")?;
+    let count = |name: &'static str| {
+        u32::try_from(read_integer(intake, name)?).map_err(|_| unreadable(name, "is no count"))
+    };
+    Ok(Some(Intake {
+        kept: count("kept")?,
+        refused: count("refused")?,
+        last_at: optional_integer(intake, "last_at")?.map(Timestamp::clamped),
+    }))
 }
 
 fn read_worker(found: &Document) -> Result<SeenInstance, Unreadable> {

@@ -153,6 +153,53 @@ impl GroupWriter for EntryWriter {
     }
 }
 
+impl MongoStore {
+    /// Entries of a span whose versions are within a bound, forwards (1) or backwards (-1).
+    pub(crate) async fn entries_in(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        bound: Option<Document>,
+        order: i32,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let mut filter = doc! {
+            "partition": i64::from(partition_of(target)),
+            "span": id_to_bson(span),
+        };
+        if let Some(bound) = bound {
+            filter.insert("version", bound);
+        }
+        let sort = doc! { "partition": order, "span": order, "version": order };
+        let options = self.usages.find_options(limit, sort, index::OF_SPAN);
+        let usages = self.usages.collection.clone();
+        let find = async move {
+            let found = usages.find(filter).with_options(options).await?;
+            take(found, limit).await
+        };
+        let (documents, _) = self.usages.run(find).await?;
+        let mut page = Entries::default();
+        for raw in &documents {
+            match entry_in(raw) {
+                Ok(entry) => page.entries.push(entry),
+                Err(problem) => {
+                    page.unreadable += 1;
+                    if self.is_news("usages", raw) {
+                        let name = name_of(raw);
+                        error!(code = "usage.unreadable", usage = %name, error = %problem,
+                            "an entry of the ledger cannot be read");
+                    }
+                }
+            }
+        }
+        page.entries.retain(|entry| entry.target == *target);
+        let last = documents.last().filter(|_| documents.len() == limit);
+        let version = last.and_then(|raw| decoded(raw).ok());
+        page.next = version.and_then(|document| read_integer(&document, "version").ok());
+        Ok(page)
+    }
+}
+
 #[async_trait]
 impl Ledger for MongoStore {
     async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
@@ -191,40 +238,8 @@ impl Ledger for MongoStore {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError> {
-        let mut filter = doc! {
-            "partition": i64::from(partition_of(target)),
-            "span": id_to_bson(span),
-        };
-        if let Some(after) = after {
-            filter.insert("version", doc! { "$gt": after });
-        }
-        let sort = doc! { "partition": 1, "span": 1, "version": 1 };
-        let options = self.usages.find_options(limit, sort, index::OF_SPAN);
-        let usages = self.usages.collection.clone();
-        let find = async move {
-            let found = usages.find(filter).with_options(options).await?;
-            take(found, limit).await
-        };
-        let (documents, _) = self.usages.run(find).await?;
-        let mut page = Entries::default();
-        for raw in &documents {
-            match entry_in(raw) {
-                Ok(entry) => page.entries.push(entry),
-                Err(problem) => {
-                    page.unreadable += 1;
-                    if self.is_news("usages", raw) {
-                        let name = name_of(raw);
-                        error!(code = "usage.unreadable", usage = %name, error = %problem,
-                            "an entry of the ledger cannot be read");
-                    }
-                }
-            }
-        }
-        page.entries.retain(|entry| entry.target == *target);
-        let last = documents.last().filter(|_| documents.len() == limit);
-        let version = last.and_then(|raw| decoded(raw).ok());
-        page.next = version.and_then(|document| read_integer(&document, "version").ok());
-        Ok(page)
+        let bound = after.map(|after| doc! { "$gt": after });
+        self.entries_in(span, target, bound, 1, limit).await
     }
 
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {

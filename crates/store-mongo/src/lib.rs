@@ -25,6 +25,7 @@ mod document;
 mod due;
 mod entry_document;
 mod events;
+mod id_list;
 mod index;
 mod instances;
 mod ledger;

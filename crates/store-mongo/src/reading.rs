@@ -103,6 +103,14 @@ impl Reading for MongoStore {
         span_list::spans(self, query).await
     }
 
+    async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
+        self.newest_spans(limit).await
+    }
+
+    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
+        self.ids_of(field, prefix, limit).await
+    }
+
     /// The span with this id, as it is written in an address. The resources are a condition of the
     /// search: a span of another resource counts as absent, even if it cannot be read.
     async fn span(
@@ -142,6 +150,17 @@ impl Reading for MongoStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
+    }
+
+    async fn usages_from_end(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let bound = before.map(|before| doc! { "$lt": before });
+        self.entries_in(span, target, bound, -1, limit).await
     }
 
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {

@@ -81,6 +81,19 @@ pub struct Instance {
     pub paused_by: Vec<String>,
     /// How far into the past a receiver takes events, ms.
     pub slack: Option<i64>,
+    /// What a receiver has taken in of late.
+    pub intake: Option<Intake>,
+}
+
+/// The events that a receiver has answered of late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intake {
+    /// Events of the last whole minute that are kept, also those that were kept before.
+    pub kept: u32,
+    /// Events of that minute that were refused.
+    pub refused: u32,
+    /// When the last event came, whatever its answer.
+    pub last_at: Option<Timestamp>,
 }
 
 impl Instance {
@@ -98,6 +111,7 @@ impl Instance {
             partitions: None,
             paused_by: Vec::new(),
             slack: None,
+            intake: None,
         }
     }
 }

@@ -46,8 +46,8 @@ pub use events::{
     Arrival, Events, IdKind, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome,
 };
 pub use instances::{
-    INSTANCE_LIFETIME, INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, SeenInstance,
-    sort_instances,
+    INSTANCE_LIFETIME, INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Intake,
+    SeenInstance, sort_instances,
 };
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
 pub use operating::{ACTS_NAMED, Operating};

@@ -196,6 +196,13 @@ pub trait Reading: Send + Sync + 'static {
     /// span that matches all the while is on exactly one page.
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError>;
 
+    /// The spans that were kept last, the last one first.
+    async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError>;
+
+    /// Ids of a field of the target that begin so, in their order: of organizations and resources that
+    /// have spans, and of instances that have usages.
+    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError>;
+
     /// The span whose id is written so; none where it is not of one of these resources.
     async fn span(
         &self,
@@ -218,6 +225,16 @@ pub trait Reading: Send + Sync + 'static {
         span: &SpanId,
         target: &Target,
         after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError>;
+
+    /// The same from the end: entries that were planned at an earlier version than `before`, the last
+    /// one first.
+    async fn usages_from_end(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        before: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError>;
 

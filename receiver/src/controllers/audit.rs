@@ -57,7 +57,11 @@ impl Receiver {
         let page = page.await?;
         let next = page.next.map(|last| next.page(&last));
         let items = page.records.into_iter().map(shown).collect();
-        Ok(Paged { items, next })
+        Ok(Paged {
+            items,
+            next,
+            previous: None,
+        })
     }
 }
 

@@ -132,7 +132,8 @@ impl Receiver {
     pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Accepted, Problem>) {
         let is_replayed = outcome.as_ref().map(|accepted| accepted.is_replayed);
         let event = kind.map_or("unknown", EventKind::name);
-        self.metrics.note(event, is_replayed);
+        self.metrics
+            .note(event, is_replayed, self.parts.clock.now());
     }
 
     /// Receives a request that is one event, of the kind that its address says.
@@ -188,7 +189,9 @@ impl Receiver {
     async fn span_of(&self, id: &SpanId, grant: &Grant) -> Option<api::Span> {
         let id = id.to_string();
         let listed = self.read_store(grant, |store| async move { store.span(&id, None).await });
-        listed.await.ok()?.map(|listed| spans::shown(&listed))
+        let listed = listed.await.ok()?;
+        let now = self.parts.clock.now();
+        listed.map(|listed| spans::shown(&listed, now))
     }
 
     async fn read_body(

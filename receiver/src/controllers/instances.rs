@@ -35,7 +35,11 @@ impl Receiver {
         Parameters::of(uri).finish()?;
         let seen = self.read_store(grant, |store| async move { store.instances().await });
         let items = seen.await?.into_iter().map(shown).collect();
-        Ok(Paged { items, next: None })
+        Ok(Paged {
+            items,
+            next: None,
+            previous: None,
+        })
     }
 }
 
@@ -56,6 +60,11 @@ fn shown(seen: SeenInstance) -> api::Instance {
         partitions: instance.partitions,
         paused_by: instance.paused_by,
         slack: instance.slack,
+        intake: instance.intake.map(|intake| api::Intake {
+            kept: intake.kept,
+            refused: intake.refused,
+            last_at: intake.last_at,
+        }),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod control;
 mod dry_run;
 pub mod events;
 mod failures;
+pub mod ids;
 pub mod instances;
 pub mod mappings;
 pub mod snapshots;

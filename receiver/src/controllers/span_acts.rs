@@ -155,7 +155,8 @@ impl Receiver {
         if_match: &IfMatch,
     ) -> Result<(ListedSpan, Suspension), Problem> {
         let listed = self.span(grant, id).await?;
-        if_match.require(shown_span(&listed, &HeaderMap::new()).tag())?;
+        let now = self.parts.clock.now();
+        if_match.require(shown_span(&listed, now, &HeaderMap::new()).tag())?;
         match listed.span.processing.suspended {
             Some(suspension) if !listed.span.processing.complete => Ok((listed, suspension)),
             _ => {
@@ -204,7 +205,7 @@ impl Receiver {
         self.settle_by(id, &changed).await;
         let changed = changed.map_err(|failure| self.not_acted(&failure))?;
         changed.ok_or_else(stale)?;
-        Ok(shown_span(&after, &HeaderMap::new()).into_response())
+        Ok(shown_span(&after, now, &HeaderMap::new()).into_response())
     }
 }
 

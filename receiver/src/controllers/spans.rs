@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api as api;
-use sampler_domain::{Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Target};
+use sampler_domain::{Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Target, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{ListedSpan, SpanPage, SpanQuery};
@@ -16,7 +16,7 @@ use sampler_store::{ListedSpan, SpanPage, SpanQuery};
 use super::answer;
 use crate::openapi::params::{IfNoneMatchParams, OfTarget, Page, Time};
 use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters, Single, readable_resources};
+use crate::reading::{Paged, Parameters, Single, readable_resources, tag_of};
 use crate::{Receiver, problems};
 
 /// The characters that are percent-encoded in a segment of a path.
@@ -25,6 +25,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
+
+/// The most spans of a list by when they were received.
+const NEWEST_MAX: usize = 100;
 
 /// The id in the address of one span.
 pub type SpanPath = Result<Path<String>, PathRejection>;
@@ -37,6 +40,7 @@ pub type SpanPath = Result<Path<String>, PathRejection>;
     params(
         OfTarget,
         ("state" = Option<String>, Query, description = "The state of the span."),
+        ("order" = Option<String>, Query, description = "`received`: the spans of all targets that were received last, at most 100. It goes with `limit` alone."),
         ("cause" = Option<String>, Query, description = "With `state=suspended`: why, as in `/v1/suspended`."),
         Time, Page,
     ),
@@ -70,16 +74,29 @@ pub async fn get(
     let shown = async {
         Parameters::of(&uri).finish()?;
         let listed = receiver.span(&grant, id).await?;
-        Ok(shown_span(&listed, &headers))
+        Ok(shown_span(&listed, receiver.parts.clock.now(), &headers))
     };
     answer("span", &grant, shown.await)
 }
 
 impl Receiver {
-    async fn spans(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
+    async fn spans(&self, grant: &Grant, uri: &Uri) -> Result<Paged<api::Span>, Problem> {
         let mut parameters = Parameters::of(uri);
+        let order = parameters.parsed("order", "It must be received.", |text| {
+            (text == "received").then_some(())
+        });
         let mut query = read_query(&mut parameters);
+        let alone = SpanQuery {
+            limit: query.limit,
+            ..SpanQuery::default()
+        };
+        if order.is_some() && query != alone {
+            parameters.complain("order", "It goes with no other parameter than limit.");
+        }
         let next = parameters.finish()?;
+        if order.is_some() {
+            return self.newest(grant, query.limit.min(NEWEST_MAX)).await;
+        }
         require_narrow(&query)?;
         let page = if restrict(&mut query, grant) {
             let page = self.read_store(grant, |store| async move { store.spans(&query).await });
@@ -88,8 +105,40 @@ impl Receiver {
             SpanPage::default()
         };
         let next = page.next.map(|last| next.page(&last));
-        let items = page.spans.iter().map(shown).collect();
-        Ok(Paged { items, next })
+        let now = self.parts.clock.now();
+        let items = page.spans.iter().map(|listed| shown(listed, now));
+        let items = items.collect();
+        Ok(Paged {
+            items,
+            next,
+            previous: None,
+        })
+    }
+
+    /// The spans that were received last, of all targets. With the scope of single resources, those of
+    /// them that started last.
+    async fn newest(&self, grant: &Grant, limit: usize) -> Result<Paged<api::Span>, Problem> {
+        let _permit = self.admit_reading(grant).await?;
+        let spans = match readable_resources(grant) {
+            None => self.parts.reading.newest_spans(limit).await,
+            Some(resources) if resources.is_empty() => Ok(Vec::new()),
+            resources => {
+                let query = SpanQuery {
+                    resources,
+                    limit,
+                    ..SpanQuery::default()
+                };
+                let page = self.parts.reading.spans(&query).await;
+                page.map(|page| page.spans)
+            }
+        };
+        let spans = spans.map_err(|failure| self.not_read(&failure))?;
+        let now = self.parts.clock.now();
+        Ok(Paged {
+            items: spans.iter().map(|listed| shown(listed, now)).collect(),
+            next: None,
+            previous: None,
+        })
     }
 
     /// The span of an address. One that the grant does not let read is not there.
@@ -106,9 +155,11 @@ impl Receiver {
     }
 }
 
-/// The answer that shows a span.
-pub(super) fn shown_span(listed: &ListedSpan, request: &HeaderMap) -> Single {
-    Single::new(&shown(listed), request)
+/// The answer that shows a span. Its tag is that of the span at its start: it does not change only
+/// because time passes, so that an operator can act on what was read a minute ago.
+pub(super) fn shown_span(listed: &ListedSpan, now: Timestamp, request: &HeaderMap) -> Single {
+    let tag = tag_of(&shown(listed, listed.span.start));
+    Single::tagged(&shown(listed, now), tag, request)
 }
 
 fn read_query(parameters: &mut Parameters) -> SpanQuery {
@@ -167,8 +218,8 @@ pub(super) fn location(id: &SpanId) -> HeaderValue {
     HeaderValue::try_from(address).expect("what is percent-encoded is ASCII")
 }
 
-/// A span as the API shows it.
-pub(super) fn shown(listed: &ListedSpan) -> api::Span {
+/// A span as the API shows it at this time.
+pub(super) fn shown(listed: &ListedSpan, now: Timestamp) -> api::Span {
     let span = &listed.span;
     let processing = &span.processing;
     // Nothing is left to do for one that is complete, and a suspended one waits for its cause.
@@ -200,11 +251,11 @@ pub(super) fn shown(listed: &ListedSpan) -> api::Span {
                 error: error.error.clone(),
             }),
         },
-        proof: proof(span),
+        proof: proof(span, now),
     }
 }
 
-fn proof(span: &Span) -> api::Proof {
+fn proof(span: &Span, now: Timestamp) -> api::Proof {
     let totals = &span.processing.totals;
     api::Proof {
         used: span.sampled_to().since(totals.since),
@@ -212,6 +263,7 @@ fn proof(span: &Span) -> api::Proof {
         skipped: totals.skipped,
         unanswered: totals.unanswered,
         difference: span.difference(),
+        unsampled: span.unsampled(now),
         usages: totals.usages,
         since: totals.since,
     }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{EntryState, Target, Timestamp, Window, WindowLength};
+use sampler_domain::{EntryState, Target, Timestamp, Units, Window, WindowLength};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow, TargetFilter};
@@ -54,9 +54,14 @@ impl Receiver {
             SumPage::default()
         };
         let next = page.next.map(|last| next.page(&last));
-        let items = page.rows.iter().map(|row| shown(row, &group_by));
+        let units = &self.options.units;
+        let items = page.rows.iter().map(|row| shown(row, &group_by, units));
         let items = items.collect();
-        Ok(Paged { items, next })
+        Ok(Paged {
+            items,
+            next,
+            previous: None,
+        })
     }
 
     async fn add_up(&self, grant: &Grant, query: SumQuery) -> Result<SumPage, Problem> {
@@ -180,11 +185,12 @@ fn restrict(query: &mut SumQuery, grant: &Grant) -> bool {
 }
 
 /// A row as the API shows it.
-fn shown(row: &SumRow, names: &[&'static str]) -> api::Sum {
+fn shown(row: &SumRow, names: &[&'static str], units: &Units) -> api::Sum {
     let values = row.group.iter().map(|id| Value::from(id.as_str()));
     let amounts = row.amounts.iter().map(|(measure, amount)| api::Amount {
         measure: measure.to_string(),
         amount: amount.number(),
+        unit: units.of(measure.as_str()).map(ToString::to_string),
     });
     api::Sum {
         window: api::Interval {

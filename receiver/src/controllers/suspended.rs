@@ -97,7 +97,11 @@ impl Receiver {
         let page = page.await?;
         let next = page.next.map(|last| next.page(&last));
         let items = page.causes.iter().map(shown).collect();
-        Ok(Paged { items, next })
+        Ok(Paged {
+            items,
+            next,
+            previous: None,
+        })
     }
 
     /// The cause is noted as one whose spans go on; workers find it within seconds. The number is that

@@ -110,7 +110,7 @@ impl Receiver {
 }
 
 fn no_such_usage() -> Problem {
-    let detail = "The ledger has no usage of this id, and Abacus refuses none. What is planned is sent by \
+    let detail = "The ledger has no usage of this id, and the upstream refuses none. What is planned is sent by \
                   workers.";
     Problem::new(&problems::NO_SUCH_USAGE, detail)
 }

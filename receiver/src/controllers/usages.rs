@@ -9,6 +9,8 @@ use sampler_api as api;
 use sampler_domain::{Entry, EntryState, Span, Timestamp, Usage};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
+use sampler_store::Entries;
+use serde::{Deserialize, Serialize};
 
 use super::answer;
 use super::spans::SpanPath;
@@ -32,10 +34,14 @@ const ENTRY_BYTES: usize = 1 << 10;
 #[utoipa::path(
     get, path = "/v1/spans/{id}/usages", operation_id = "list_usages_of_span", tag = "Reading",
     summary = "Each usage of a span, and its outcome",
-    description = "In the order in which they were planned.",
-    params(("id" = String, Path, description = "The id of the span."), Time, AsOf, Page),
+    description = "In the order in which they were planned, or with `order=newest` the last one first.",
+    params(
+        ("id" = String, Path, description = "The id of the span."),
+        ("order" = Option<String>, Query, description = "`oldest` (the default) or `newest` first.", example = "newest"),
+        Time, AsOf, Page,
+    ),
     responses((status = 200, description = "A page of usages.", body = api::List<api::Usage>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfSpan),
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`, and the one before, as `rel=\"prev\"`."))), problem_answers::OfSpan),
 )]
 pub async fn list(
     State(receiver): State<Arc<Receiver>>,
@@ -53,9 +59,35 @@ struct UsageQuery {
     to: Option<Timestamp>,
     /// The moment whose ledger is shown.
     as_of: Option<Timestamp>,
-    /// Only usages that were planned at a later version.
-    after: Option<i64>,
+    /// Whether the last one that was planned comes first.
+    is_newest_first: bool,
+    /// Whether the order was asked for: only then there are links to pages before, which clients that
+    /// know of one link do not expect.
+    has_order: bool,
+    place: Option<Place>,
     limit: usize,
+}
+
+/// A place in a list: by the version at which a usage was planned.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Place {
+    /// What follows this one.
+    After(i64),
+    /// What this one follows, up to it.
+    Before { before: i64 },
+}
+
+impl Place {
+    fn version(self) -> i64 {
+        match self {
+            Self::After(version) | Self::Before { before: version } => version,
+        }
+    }
+
+    fn is_before(self) -> bool {
+        matches!(self, Self::Before { .. })
+    }
 }
 
 /// Some usages, and behind which version the list goes on.
@@ -64,6 +96,13 @@ struct Usages {
     /// The most that are shown.
     limit: usize,
     next: Option<i64>,
+}
+
+/// A page in the order that was asked for, and the pages beside it.
+struct Shown {
+    entries: Vec<Entry>,
+    next: Option<Place>,
+    previous: Option<Place>,
 }
 
 impl Receiver {
@@ -75,24 +114,34 @@ impl Receiver {
     ) -> Result<impl IntoResponse, Problem> {
         let mut parameters = Parameters::of(uri);
         let (from, to) = parameters.time();
+        let order = parameters.parsed("order", "It must be oldest or newest.", |text| match text {
+            "oldest" => Some(false),
+            "newest" => Some(true),
+            _ => None,
+        });
         let query = UsageQuery {
             from,
             to,
             as_of: parameters.moment("as_of"),
-            after: parameters.cursor(),
+            is_newest_first: order.unwrap_or_default(),
+            has_order: order.is_some(),
+            place: parameters.cursor(),
             limit: parameters.limit(),
         };
-        let next = parameters.finish()?;
+        let pages = parameters.finish()?;
         // The span comes first: what is planned on it and is executed meanwhile is in the ledger.
         let span = self.span(grant, id).await?.span;
-        let usages = self.usages_of(grant, &span, &query).await?;
-        let next = usages.next.map(|last| next.page(&last));
-        let items = usages.shown.iter().map(|entry| shown(entry, query.as_of));
-        let items = items.collect();
-        Ok(Paged { items, next })
+        let shown_here = self.usages_of(grant, &span, &query).await?.page(&query);
+        let items = shown_here.entries.iter();
+        Ok(Paged {
+            items: items.map(|entry| shown(entry, query.as_of)).collect(),
+            next: shown_here.next.map(|place| pages.page(&place)),
+            previous: shown_here.previous.map(|place| pages.page(&place)),
+        })
     }
 
-    /// The entries of the ledger, and behind them the one that is planned and not answered.
+    /// The entries of the ledger in the direction in which they are read, and at its end the one that
+    /// is planned and not answered.
     async fn usages_of(
         &self,
         grant: &Grant,
@@ -103,31 +152,57 @@ impl Receiver {
         let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
         let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
         let mut usages = Usages::new(query.limit.min(chunk_max));
-        let (mut after, mut read) = (query.after, 0);
+        let (mut bound, mut read) = (query.place.map(Place::version), 0);
         let chunk = query.chunk().min(chunk_max);
+        let mut planned = Entry::of_planned(span).filter(|planned| {
+            !query.is_backwards() || bound.is_none_or(|bound| planned.version < bound)
+        });
         while read < WINDOW.min(CHUNKS * chunk_max) {
-            let (id, target) = (span.id.clone(), span.target.clone());
-            let entries = self.read_store(grant, |store| async move {
-                store.usages(&id, &target, after, chunk).await
-            });
-            let entries = entries.await?;
+            let entries = self.chunk_of(grant, span, query, bound, chunk).await?;
             read += chunk;
+            if query.is_backwards() {
+                let last = entries.entries.first().map(|entry| entry.version);
+                let planned = planned
+                    .take()
+                    .filter(|planned| last < Some(planned.version));
+                bound = planned.as_ref().map(|planned| planned.version).or(bound);
+                planned.map(|planned| usages.add(planned, query));
+            }
             for entry in entries.entries {
-                after = Some(entry.version);
+                bound = Some(entry.version);
                 if !usages.add(entry, query) {
                     return Ok(usages);
                 }
             }
             if entries.next.is_none() {
-                let planned = Entry::of_planned(span);
-                let planned = planned.filter(|planned| after < Some(planned.version));
+                let planned = planned.filter(|planned| bound < Some(planned.version));
                 planned.map(|planned| usages.add(planned, query));
                 return Ok(usages);
             }
-            after = entries.next;
+            bound = entries.next;
         }
-        usages.next = after;
+        usages.next = bound;
         Ok(usages)
+    }
+
+    async fn chunk_of(
+        &self,
+        grant: &Grant,
+        span: &Span,
+        query: &UsageQuery,
+        bound: Option<i64>,
+        chunk: usize,
+    ) -> Result<Entries, Problem> {
+        let (id, target) = (span.id.clone(), span.target.clone());
+        let is_backwards = query.is_backwards();
+        let entries = self.read_store(grant, |store| async move {
+            if is_backwards {
+                store.usages_from_end(&id, &target, bound, chunk).await
+            } else {
+                store.usages(&id, &target, bound, chunk).await
+            }
+        });
+        entries.await
     }
 }
 
@@ -152,9 +227,34 @@ impl Usages {
         self.shown.push(entry);
         true
     }
+
+    /// The page, in the order that was asked for.
+    fn page(self, query: &UsageQuery) -> Shown {
+        let (mut entries, further) = (self.shown, self.next);
+        let first = entries.first().map(|first| first.version);
+        if query.place.is_some_and(Place::is_before) {
+            entries.reverse();
+            return Shown {
+                entries,
+                next: first.map(Place::After),
+                previous: further.map(|before| Place::Before { before }),
+            };
+        }
+        let before = first.filter(|_| query.place.is_some() && query.has_order);
+        Shown {
+            entries,
+            next: further.map(Place::After),
+            previous: before.map(|before| Place::Before { before }),
+        }
+    }
 }
 
 impl UsageQuery {
+    /// Whether the ledger is read from its end.
+    fn is_backwards(&self) -> bool {
+        self.is_newest_first != self.place.is_some_and(Place::is_before)
+    }
+
     /// How many entries are read at a time.
     fn chunk(&self) -> usize {
         let is_whole = self.from.is_none() && self.to.is_none() && self.as_of.is_none();

@@ -15,15 +15,21 @@ pub(crate) struct Paged<T> {
     pub(crate) items: Vec<T>,
     /// The address of the next page, if there is one.
     pub(crate) next: Option<String>,
+    /// The address of the page before, of a list that can be read in both directions.
+    pub(crate) previous: Option<String>,
 }
 
 impl<T: Serialize> IntoResponse for Paged<T> {
     fn into_response(self) -> Response {
         let mut response = json(&List { items: self.items }).into_response();
-        let link = self.next.map(|next| format!("<{next}>; rel=\"next\""));
+        let pages = [("next", self.next), ("prev", self.previous)];
+        let links = pages
+            .into_iter()
+            .filter_map(|(name, page)| Some(format!("<{}>; rel=\"{name}\"", page?)));
+        let links = links.collect::<Vec<_>>().join(", ");
         // A percent-encoded text is plain ASCII.
-        let link = link.and_then(|link| HeaderValue::try_from(link).ok());
-        if let Some(link) = link {
+        let link = HeaderValue::try_from(links).ok();
+        if let Some(link) = link.filter(|link| !link.is_empty()) {
             response.headers_mut().insert(LINK, link);
         }
         response
@@ -74,6 +80,11 @@ impl IntoResponse for Single {
         }
         ([(ETAG, self.tag), (CONTENT_TYPE, JSON)], self.body).into_response()
     }
+}
+
+/// The entity tag of a thing.
+pub(crate) fn tag_of(thing: &impl Serialize) -> HeaderValue {
+    tag(&to_vec(thing))
 }
 
 /// The entity tag: a hash of the answer, so that it changes whenever the answer does.

@@ -20,7 +20,7 @@ use sampler_store::{Reading, StoreError, SumQuery};
 use crate::Receiver;
 use crate::admission::ServingPermit;
 
-pub(crate) use answer::{Paged, Single};
+pub(crate) use answer::{Paged, Single, tag_of};
 pub(crate) use parameters::Parameters;
 
 /// How many requests may read from the store at the same time. Each holds a connection.

@@ -111,6 +111,14 @@ impl Parameters {
         }
     }
 
+    /// An id that must be given.
+    pub(crate) fn required_id(&mut self, name: &str) -> Option<Id> {
+        if self.given.iter().all(|(given, _)| given != name) {
+            self.complain(name, "It is missing.");
+        }
+        self.id(name)
+    }
+
     /// A moment: milliseconds since the epoch, or RFC 3339.
     pub(crate) fn moment(&mut self, name: &str) -> Option<Timestamp> {
         let expected = "It must be a moment: whole milliseconds since the epoch, or RFC 3339.";

@@ -71,6 +71,7 @@ pub(crate) fn options() -> Options {
         snapshots: SnapshotLimits::default(),
         distress: DistressSettings::default(),
         mappings_full_scope: false,
+        units: sampler_domain::Units::default(),
     }
 }
 

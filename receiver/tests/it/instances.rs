@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::Timestamp;
-use sampler_store::{Instance, InstanceProgram, Operating, Work};
+use sampler_store::{Instance, InstanceProgram, Intake, Operating, Work};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -66,6 +66,11 @@ async fn an_instance_is_shown_as_it_describes_itself() {
     world
         .report(Instance {
             slack: Some(5_270_400_000),
+            intake: Some(Intake {
+                kept: 240,
+                refused: 3,
+                last_at: Some(Timestamp::clamped(NOW - 1)),
+            }),
             ..instance("r", InstanceProgram::Receiver)
         })
         .await;
@@ -75,17 +80,18 @@ async fn an_instance_is_shown_as_it_describes_itself() {
             "program": "receiver", "instance": "r", "index": null, "version": "1.2.3",
             "started_at": NOW - HOUR, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
             "partitions": null, "paused_by": [], "slack": 5_270_400_000_i64,
+            "intake": { "kept": 240, "refused": 3, "last_at": NOW - 1 },
         }),
         json!({
             "program": "worker", "instance": "old", "index": null, "version": null,
             "started_at": null, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
-            "partitions": null, "paused_by": [], "slack": null,
+            "partitions": null, "paused_by": [], "slack": null, "intake": null,
         }),
         json!({
             "program": "worker", "instance": "w", "index": "2", "version": "1.2.3",
             "started_at": NOW - HOUR, "seen_at": NOW, "state": "unhealthy",
             "failing": ["processing"], "warnings": ["clock"], "partitions": 32,
-            "paused_by": ["replication-lag"], "slack": null,
+            "paused_by": ["replication-lag"], "slack": null, "intake": null,
         }),
     ];
     assert_eq!(world.shown_instances().await, expected);

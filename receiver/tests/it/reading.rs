@@ -51,10 +51,7 @@ impl World {
             let page: Value = serde_json::from_slice(&answer.body).unwrap();
             items.extend(page["items"].as_array().unwrap().iter().cloned());
             pages += 1;
-            next = answer.header("link").map(|link| {
-                let address = link.strip_suffix(">; rel=\"next\"").unwrap();
-                address.strip_prefix('<').unwrap().to_owned()
-            });
+            next = linked(&answer, "next");
         }
         (items, pages)
     }
@@ -76,6 +73,14 @@ async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
     world.store.holds(AT_ONCE as usize).await;
     world.store.release();
     assert_eq!(world.read(LIST).await["items"].as_array().unwrap().len(), 1);
+}
+
+/// The address of a page beside this one.
+fn linked(answer: &Answer, name: &str) -> Option<String> {
+    let relation = format!(">; rel=\"{name}\"");
+    let mut links = answer.header("link")?.split(", ");
+    let link = links.find_map(|link| link.strip_suffix(&relation))?;
+    Some(link.strip_prefix('<').unwrap().to_owned())
 }
 
 fn at(millis: i64) -> Timestamp {
@@ -109,8 +114,8 @@ async fn a_span_is_shown_as_it_is_kept() {
         "planned": null,
         "delivery": {"attempts": 0, "unanswered": false, "last_error": null},
         "proof": {
-            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0, "usages": 0,
-            "since": NOW,
+            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0,
+            "unsampled": 0, "usages": 0, "since": NOW,
         },
     });
     let shown = world.read(location).await;
@@ -154,6 +159,8 @@ async fn a_span_is_shown_as_it_is_kept() {
     ] {
         expected[name] = value;
     }
+    // Nothing is sampled yet, and an hour has run.
+    expected["proof"]["unsampled"] = json!(HOUR);
     assert_eq!(world.read(location).await, expected);
 
     executed(&world, &span, Some(NOW + HOUR)).await;
@@ -173,7 +180,7 @@ async fn a_span_is_shown_as_it_is_kept() {
             "proof",
             json!({
                 "used": HOUR, "billed": HOUR, "skipped": 0, "unanswered": 0, "difference": 0,
-                "usages": 2, "since": NOW,
+                "unsampled": 0, "usages": 2, "since": NOW,
             }),
         ),
     ] {
@@ -403,6 +410,59 @@ async fn a_client_that_has_the_span_is_sent_nothing_until_it_changes() {
         (head.status, head.header("etag")),
         (200, changed.header("etag"))
     );
+}
+
+/// People know a part of an id, and what came a moment ago.
+#[tokio::test]
+async fn ids_are_found_by_how_they_begin_and_spans_by_when_they_were_received() {
+    let world = World::new();
+    for (instance, at) in [
+        ("orders-1", NOW),
+        ("orders-2", NOW - HOUR),
+        ("shop", NOW - DAY),
+    ] {
+        world.starts(instance, at).await;
+    }
+    let found = world.read("/v1/ids?prefix=post").await;
+    let postgres = json!({ "field": "resource_id", "id": "postgres" });
+    assert_eq!(found, json!({ "items": [postgres] }));
+    world
+        .get("/v1/ids")
+        .await
+        .names(400, "invalid-query", &["prefix"]);
+    let newest = world.read("/v1/spans?order=received&limit=2").await;
+    let starts = newest["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["start"].clone());
+    assert_eq!(starts.count(), 2);
+    for query in ["order=x", "order=received&plan_id=large"] {
+        let answer = world.get(&format!("/v1/spans?{query}")).await;
+        answer.names(400, "invalid-query", &["order"]);
+    }
+}
+
+/// The proof of what is sampled adds up from the start on. What waits stands beside it, and a client
+/// that has read a span can still act on it later.
+#[tokio::test]
+async fn what_has_run_and_is_not_billed_yet_grows_with_time_alone() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    let tag = world.get(&location).await.header("etag").map(str::to_owned);
+    world.clock.set(NOW + 3 * HOUR);
+    let later = world.get(&location).await;
+    assert_eq!(later.header("etag").map(str::to_owned), tag);
+    let proof = world.read(&location).await["proof"].clone();
+    assert_eq!([&proof["used"], &proof["difference"]], [0, 0]);
+    assert_eq!(proof["unsampled"], 3 * HOUR);
+    // What was sampled beyond a stop is to be taken back.
+    let span = planned(&world, &location, NOW + 2 * HOUR).await;
+    executed(&world, &span, None).await;
+    let end = with(&stop(NOW + HOUR), "resource_instance_id", "i");
+    world.stop(&end).await.is_created();
+    let proof = world.read(&location).await["proof"].clone();
+    assert_eq!(proof["unsampled"], -HOUR);
 }
 
 #[tokio::test(start_paused = true)]

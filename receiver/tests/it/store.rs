@@ -242,6 +242,14 @@ impl Reading for Store {
         self.met(self.memory.span(id, resources)).await
     }
 
+    async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
+        self.met(self.memory.newest_spans(limit)).await
+    }
+
+    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
+        self.met(self.memory.ids(field, prefix, limit)).await
+    }
+
     async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
         self.met(self.memory.causes(query)).await
     }
@@ -258,6 +266,17 @@ impl Reading for Store {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.met(self.memory.usages(span, target, after, limit))
+            .await
+    }
+
+    async fn usages_from_end(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.met(self.memory.usages_from_end(span, target, before, limit))
             .await
     }
 

@@ -152,6 +152,15 @@ async fn sums_are_shown_by_window_and_group() {
 }
 
 #[tokio::test]
+async fn the_unit_of_a_measure_is_named_where_it_is_set() {
+    let world = World::with(|options| options.units = "memory = \"MB\"".parse().unwrap());
+    world.billed("postgres", "large", 20, json!(512)).await;
+    let (items, _) = world.all_sums(SUMS).await;
+    let expected = json!([{ "measure": "memory", "amount": 512 * HOUR, "unit": "MB" }]);
+    assert_eq!(items[0]["measures"], expected);
+}
+
+#[tokio::test]
 async fn all_parameters_of_sums_that_are_wrong_are_named() {
     let world = World::new();
     let wrong = "space_id=&plan_id=a&plan_id=b&window=year&group_by=plan&from=soon&to=-1&as_of=x\

@@ -97,6 +97,7 @@ fn options() -> Options {
         snapshots: SnapshotLimits::default(),
         distress: DistressSettings::default(),
         mappings_full_scope: false,
+        units: sampler_domain::Units::default(),
     }
 }
 

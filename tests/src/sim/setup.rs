@@ -485,6 +485,7 @@ impl Setup {
             snapshots: sampler_receiver::SnapshotLimits::default(),
             distress: DistressSettings::default(),
             mappings_full_scope: false,
+            units: sampler_domain::Units::default(),
         }
     }
 }

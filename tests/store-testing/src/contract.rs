@@ -116,6 +116,7 @@ macro_rules! contract_cases {
                 of_64_entries_of_one_usage_one_is_kept
                 of_64_entries_each_has_its_own_answer
                 entries_come_page_by_page_in_the_order_of_their_plans
+                entries_come_page_by_page_from_the_end
                 entries_of_other_spans_do_not_show
                 an_entry_is_kept_once_whatever_span_names_it
                 entries_outlive_their_span
@@ -124,6 +125,8 @@ macro_rules! contract_cases {
                 a_list_holds_what_its_query_asks_for
                 a_list_goes_on_while_spans_come_change_and_go
                 a_span_is_found_by_how_its_id_is_written
+                ids_are_found_by_how_they_begin
+                the_spans_that_were_kept_last_come_first
             }
             resends {
                 a_usage_that_was_given_up_is_marked_once_and_sent_again

@@ -267,7 +267,7 @@ impl World {
             "sampled_to": end, "due_at": end + HOUR, "planned": null,
             "delivery": { "attempts": 0, "unanswered": false, "last_error": null },
             "proof": { "used": length, "billed": length, "skipped": 0, "unanswered": 0,
-                       "difference": 0, "usages": hours, "since": start },
+                       "difference": 0, "unsampled": 0, "usages": hours, "since": start },
         }));
     }
 }

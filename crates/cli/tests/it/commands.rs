@@ -48,7 +48,7 @@ fn spans_are_listed() {
         "{text}"
     );
     assert!(
-        lines[2].contains("complete") && lines[2].ends_with("20:00:00.000"),
+        lines[2].contains("complete") && lines[2].ends_with("20:00:00.000     0:00:00.000"),
         "{text}"
     );
     assert_eq!(lines.len(), 3);
@@ -108,17 +108,22 @@ fn a_span_is_drawn_with_its_proof_and_its_usages() {
     assert_eq!(document["span"]["id"], "span-orders");
 }
 
-/// The proof is one of what is sampled: what is not stands above it.
+/// The proof is one of what is sampled: what is not stands beside it.
 #[test]
 fn what_is_not_billed_yet_is_told() {
     let mut world = world();
     world.spans[0]["state"] = json!("suspended");
-    world.spans[0]["sampled_to"] = json!(NOW - 35 * HOUR);
+    world.spans[0]["proof"]["unsampled"] = json!(5 * HOUR);
     let api = Api::start(world);
     let text = done(&api.url(), &["span", "span-orders"]);
     assert!(
-        text.contains("\nnot billed yet        5:00:00.000\n"),
+        text.contains(" skipped 0:00:00.000; not billed yet 5:00:00.000; difference 0 ms"),
         "{text}"
+    );
+    let listed = done(&api.url(), &["spans", "--resource-id", "postgres"]);
+    assert!(
+        listed.lines().any(|line| line.ends_with(" 5:00:00.000")),
+        "{listed}"
     );
 }
 
@@ -269,6 +274,25 @@ fn sums_are_asked_for_and_shown() {
     assert!(line.ends_with("24:00:00.000  memory 44236800000"), "{text}");
     let asked = "GET /v1/usages?organization_id=o&window=hour&group_by=resource_id%2Cplan_id&as_of=7&limit=100";
     assert_eq!(stub.whats(), [asked]);
+}
+
+/// An invoice is in GB·h: the amount stands there in that, beside the exact one, and how it follows.
+#[test]
+fn an_amount_with_a_unit_is_shown_by_the_hour() {
+    let stub = Stub::start(|_, _| {
+        let window = json!({ "start": NOW, "end": NOW + HOUR });
+        let memory = json!({ "measure": "memory", "amount": 44_236_800_000_i64, "unit": "MB" });
+        let measures = json!([memory, { "measure": "load", "amount": 3 }]);
+        let sum = json!({ "window": window, "group": {}, "usages": 24, "duration": 86_400_000,
+                          "measures": measures });
+        json!({ "items": [sum, sum] }).into()
+    });
+    let text = done(&stub.url(), &["usages", "--organization-id", "o"]);
+    let lines: Vec<&str> = text.lines().collect();
+    let expected = "  memory 12.288 GB·h (44236800000 MB·ms), load 3";
+    assert!(lines[1].ends_with(expected), "{text}");
+    let formula = "GB·h = MB × ms ÷ 1000 ÷ 3600000";
+    assert_eq!(&lines[3..], [formula], "{text}");
 }
 
 #[test]

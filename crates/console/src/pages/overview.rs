@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
-use sampler_api::{Backlog, Cause, Closing, Control, Instance, InstanceState, List};
+use sampler_api::{Backlog, Cause, Closing, Control, Instance, InstanceState, Intake, List};
 use sampler_domain::Timestamp;
 
 use super::suspended;
@@ -43,6 +43,7 @@ struct Page {
     /// How many rates are not shown here.
     hidden_rates: usize,
     trend: Option<Trend>,
+    intake: Option<Intake>,
     instances: Result<Vec<Instance>, Refusal>,
     /// How many instances are not shown here. They are up.
     hidden_instances: usize,
@@ -50,11 +51,29 @@ struct Page {
 
 impl Page {
     #[allow(clippy::unused_self, reason = "templates call methods of the page")]
+    #[allow(clippy::unused_self, reason = "templates call methods of the page")]
+    fn per_minute(&self, backlog: &Backlog) -> String {
+        show::exact(&format!("{:.0}", backlog.rate * 60.0))
+    }
+
+    #[allow(clippy::unused_self, reason = "templates call methods of the page")]
     fn is_in_time(&self, closing: &Closing) -> bool {
         closing
             .done_at
             .is_some_and(|done| done <= closing.closes_at)
     }
+}
+
+/// What all receivers together have taken in of late; none where none reports it.
+fn intake(instances: &[Instance]) -> Option<Intake> {
+    let live = instances
+        .iter()
+        .filter(|it| it.state != InstanceState::Stale);
+    live.filter_map(|it| it.intake).reduce(|one, other| Intake {
+        kept: one.kept.saturating_add(other.kept),
+        refused: one.refused.saturating_add(other.refused),
+        last_at: one.last_at.max(other.last_at),
+    })
 }
 
 /// The number of due spans until now.
@@ -134,6 +153,7 @@ pub(crate) async fn show(
         hidden_rates: all_rates - rates.len(),
         rates,
         trend,
+        intake: instances.as_ref().ok().and_then(|all| intake(all)),
         hidden_instances: instances
             .as_ref()
             .map_or(0, |all: &Vec<_>| all.len().saturating_sub(INSTANCES)),

@@ -8,19 +8,27 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use sampler_api::{List, Span, Usage};
-use sampler_domain::Timestamp;
+use sampler_api::units::Hourly;
+use sampler_api::{List, Measure, Span, Usage};
+use sampler_domain::{Timestamp, Units};
+use url::Url;
 
 use crate::api::{Query, Refusal, address};
+use crate::csv::{self, CSV, FORMAT, line, plain};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
-use crate::show::{self, in_words};
+use crate::show;
 use crate::timeline::{DRAWN_MAX, Timeline, View};
 use crate::{Console, parameters};
 
 /// Usages that are read at a time, and how often, for one drawing.
 const USAGES_AT_A_TIME: usize = 1_000;
 const READS_MAX: usize = 5;
+
+/// The parameter with the order of the ledger. A dispute is about its end, which comes first.
+const ORDER: &str = "order";
+const OLDEST: &str = "oldest";
+const NEWEST: &str = "newest";
 
 #[derive(Template)]
 #[template(path = "span.html")]
@@ -33,6 +41,11 @@ struct Page {
     drawn_to: Option<Timestamp>,
     later: Option<String>,
     next: Option<String>,
+    previous: Option<String>,
+    /// The page with the ledger in the other order.
+    turned: String,
+    file: String,
+    amounts: Vec<Billed>,
     zoom: Vec<(&'static str, String)>,
     query: Query,
     is_refreshing: bool,
@@ -43,6 +56,10 @@ struct Page {
 }
 
 impl Page {
+    fn is_oldest_first(&self) -> bool {
+        parameters::value(&self.query, ORDER) == OLDEST
+    }
+
     fn local(&self, name: &str) -> String {
         parameters::local(&self.query, name)
     }
@@ -56,11 +73,32 @@ impl Page {
     fn may_resend(&self) -> bool {
         self.is_admin && self.usages.iter().any(Usage::is_resendable)
     }
+}
 
-    /// The time between `sampled_to` and the end, in words. `None` if there is none, or no end.
-    fn unsampled(&self) -> Option<String> {
-        let left = self.span.end?.since(self.span.sampled_to);
-        (left != 0).then(|| in_words(left))
+/// A measure of the span, and what is billed of it where its unit is known.
+struct Billed {
+    name: String,
+    quantity: String,
+    /// What is billed by the hour, what that is called, and how it follows.
+    by_the_hour: Option<(String, Hourly)>,
+}
+
+impl Billed {
+    fn new(measure: &Measure, billed: i64, units: &Units) -> Self {
+        let unit = units.of(&measure.measure);
+        let quantity = measure.quantity.to_string();
+        let by_the_hour = unit.zip(measure.quantity.as_f64()).map(|(unit, amount)| {
+            let hourly = unit.hourly();
+            (show::decimals(&hourly.of(amount * billed as f64)), hourly)
+        });
+        Self {
+            name: measure.measure.clone(),
+            quantity: match unit {
+                Some(unit) => format!("{quantity} {unit}"),
+                None => quantity,
+            },
+            by_the_hour,
+        }
     }
 }
 
@@ -82,10 +120,65 @@ pub(crate) async fn show(
         return Redirect::to(&address).into_response();
     }
     let frame = Frame::new(&console, &session, "Spans");
+    if csv::is_asked(&query) {
+        let path = format!("{}/usages", path_of(&id));
+        let query = parameters::with(&query, ORDER, None);
+        return match csv::all(&console, &session, &path, &query).await {
+            Ok(usages) => csv::file("ledger", text(&usages)),
+            Err(refusal) => refused(frame, refusal),
+        };
+    }
     match page(&console, &session, &id, &uri, query, frame).await {
         Ok(page) => render(StatusCode::OK, &page),
         Err((frame, refusal)) => refused(frame, refusal),
     }
+}
+
+/// The address of a span in the API.
+fn path_of(id: &str) -> String {
+    format!("/v1/spans/{}", utf8_percent_encode(id, NON_ALPHANUMERIC))
+}
+
+/// The ledger as CSV.
+fn text(usages: &[Usage]) -> String {
+    let head = [
+        "usage",
+        "start",
+        "end",
+        "duration_ms",
+        "state",
+        "status",
+        "attempts",
+        "planned_at",
+        "accepted_at",
+        "location",
+        "error",
+    ];
+    let mut text = line(head);
+    for usage in usages {
+        let or_nothing = |text: Option<String>| text.unwrap_or_default();
+        text += &line([
+            plain(&usage.id),
+            usage.interval.start.to_string(),
+            usage.interval.end.to_string(),
+            usage.duration.to_string(),
+            usage.state.clone(),
+            or_nothing(usage.status.map(|status| status.to_string())),
+            usage.attempts.to_string(),
+            usage.planned_at.to_string(),
+            or_nothing(usage.accepted_at.map(|at| at.to_string())),
+            plain(&or_nothing(usage.location.clone())),
+            plain(&or_nothing(usage.error.clone())),
+        ]);
+    }
+    text
+}
+
+/// The address of the document that the upstream has of a usage, if a browser can open it.
+pub(crate) fn document_of(usage: &Usage) -> Option<Url> {
+    let address = Url::parse(usage.location.as_ref()?).ok()?;
+    let is_web = matches!(address.scheme(), "http" | "https");
+    (is_web && address.username().is_empty() && address.password().is_none()).then_some(address)
 }
 
 async fn page(
@@ -107,6 +200,12 @@ async fn page(
         parameters::moment(&query, "to"),
     );
     let base = parameters::with(&query, "cursor", None);
+    let turned = match parameters::value(&query, ORDER) {
+        OLDEST => parameters::with(&base, ORDER, None),
+        _ => parameters::with(&base, ORDER, Some(OLDEST)),
+    };
+    let turned = format!("{}#ledger", address(uri.path(), &turned));
+    let file = address(uri.path(), &parameters::with(&base, FORMAT, Some(CSV)));
     let address_of = move |from: Timestamp, to: Timestamp| {
         let query = parameters::with(&base, "from", Some(&from.as_millis().to_string()));
         address(
@@ -125,10 +224,14 @@ async fn page(
     let drawn_to = last.filter(|_| drawn.has_more);
     let later = drawn_to.map(|at| (view.address)(at, timeline.to()));
     let zoom = timeline.zoom(&span, &view, uri.path());
-    let next = rows.cursor.map(|cursor| {
+    let page_at = |cursor: String| {
         let query = parameters::with(&query, "cursor", Some(&cursor));
-        address(uri.path(), &query)
-    });
+        format!("{}#ledger", address(uri.path(), &query))
+    };
+    let next = rows.cursor.map(page_at);
+    let previous = rows.previous.map(page_at);
+    let measures = span.measured_usage.iter();
+    let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &console.units));
     Ok(Page {
         frame,
         timeline,
@@ -139,6 +242,10 @@ async fn page(
         drawn_to,
         later,
         next,
+        previous,
+        turned,
+        file,
+        amounts: amounts.collect(),
         zoom,
         query,
         span,
@@ -152,17 +259,25 @@ async fn read(
     id: &str,
     query: &Query,
 ) -> Result<(Span, Drawn, crate::api::Answer<List<Usage>>), Refusal> {
-    let path = format!("/v1/spans/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
+    let path = path_of(id);
     let api = &console.api;
     let span = api.get::<Span>(session.grant(), &path, &[]).await?.body;
     let path = format!("{path}/usages");
     let asked = parameters::for_api(query);
+    let order = match parameters::value(query, ORDER) {
+        "" => NEWEST,
+        order => order,
+    };
+    let of_table = parameters::with(&asked, ORDER, Some(order));
     let rows = api
-        .get::<List<Usage>>(session.grant(), &path, &asked)
+        .get::<List<Usage>>(session.grant(), &path, &of_table)
         .await?;
     let is_all = rows.cursor.is_none() && parameters::value(query, "cursor").is_empty();
     if is_all {
-        let usages = rows.body.items.clone();
+        let mut usages = rows.body.items.clone();
+        if order == NEWEST {
+            usages.reverse();
+        }
         let drawn = Drawn {
             usages,
             has_more: false,
@@ -182,6 +297,7 @@ async fn drawn(
     let limit = USAGES_AT_A_TIME.to_string();
     let mut query = parameters::with(asked, "limit", Some(&limit));
     query = parameters::with(&query, "cursor", None);
+    query = parameters::with(&query, ORDER, None);
     let mut usages = Vec::new();
     for _ in 0..READS_MAX {
         let page = console

@@ -1,36 +1,30 @@
 //! The sums of usages: a chart, a table, and CSV to take away.
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{StatusCode, Uri};
-use sampler_api::{List, Problem, Sum};
+use sampler_api::units::Hourly;
+use sampler_api::{Amount, List, Problem, Sum};
 use sampler_domain::Timestamp;
 
 use super::spans::FIELDS;
-use crate::api::{Query, Refusal, address};
+use crate::api::{Query, address};
 use crate::chart::Chart;
+use crate::csv::{self, CSV, FORMAT, line, plain};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
 
 const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
 
-/// Rows that are read at a time, and how often, for a file.
-const ROWS_AT_A_TIME: &str = "1000";
-const READS_MAX: usize = 20;
-
 /// The days that the form suggests, and the length of one, ms.
 const DAYS: i64 = 30;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
-
-/// The parameter that asks for the rows as a file.
-const FORMAT: &str = "format";
 
 /// The labels of the moments that are asked for.
 const MOMENTS: [(&str, &str); 3] = [("from", "From"), ("to", "To"), ("as_of", "As it was at")];
@@ -42,14 +36,21 @@ struct Page {
     query: Query,
     rows: Option<Vec<Sum>>,
     groups: Vec<String>,
-    measures: Vec<String>,
+    measures: Vec<Column>,
     chart: Option<Chart>,
     problem: Option<Problem>,
     next: Option<String>,
     file: String,
+    presets: Vec<(&'static str, String)>,
 }
 
 impl Page {
+    /// How the amounts by the hour follow from the exact ones, each once.
+    fn formulas(&self) -> BTreeSet<&str> {
+        let hourly = self.measures.iter().filter_map(|it| it.hourly.as_ref());
+        hourly.map(|it| it.formula.as_str()).collect()
+    }
+
     fn value(&self, name: &str) -> &str {
         parameters::value(&self.query, name)
     }
@@ -86,13 +87,13 @@ pub(crate) async fn show(
     if let Some(address) = parameters::without_empty(&uri, &query) {
         return Redirect::to(&address).into_response();
     }
-    if parameters::value(&query, FORMAT) == "csv" {
-        return match file(&console, &session, &parameters::with(&query, FORMAT, None)).await {
-            Ok(file) => file,
+    if csv::is_asked(&query) {
+        return match csv::all(&console, &session, "/v1/usages", &query).await {
+            Ok(rows) => csv::file("usage", text(&rows)),
             Err(refusal) => refused(Frame::new(&console, &session, "Usage"), refusal),
         };
     }
-    let file = address(uri.path(), &parameters::with(&query, FORMAT, Some("csv")));
+    let file = address(uri.path(), &parameters::with(&query, FORMAT, Some(CSV)));
     let mut page = Page {
         frame: Frame::new(&console, &session, "Usage"),
         query,
@@ -103,9 +104,19 @@ pub(crate) async fn show(
         problem: None,
         next: None,
         file,
+        presets: Vec::new(),
     };
+    page.presets = parameters::presets(uri.path(), &page.query, console.clock.now());
     if page.query.is_empty() {
         page.query = suggested(console.clock.now());
+        return render(StatusCode::OK, &page);
+    }
+    // A preset may come before anything else.
+    if page
+        .query
+        .iter()
+        .all(|(name, _)| matches!(name.as_str(), "from" | "to"))
+    {
         return render(StatusCode::OK, &page);
     }
     let asked = parameters::for_api(&page.query);
@@ -138,68 +149,67 @@ pub(crate) async fn show(
     }
 }
 
+/// A measure of the rows.
+struct Column {
+    name: String,
+    unit: Option<String>,
+    /// How its amounts are shown by the hour, where it has a unit.
+    hourly: Option<Hourly>,
+}
+
+impl Column {
+    /// The exact amount, and the one by the hour where there is one.
+    fn cells(&self, row: &Sum) -> Vec<String> {
+        let mut cells = vec![row.amount(&self.name)];
+        cells.extend(self.hourly.as_ref().map(|_| self.by_the_hour(row)));
+        cells
+    }
+
+    fn shown(&self, row: &Sum) -> String {
+        match self.by_the_hour(row).as_str() {
+            "" => String::new(),
+            amount => show::decimals(amount),
+        }
+    }
+
+    fn by_the_hour(&self, row: &Sum) -> String {
+        let amount = row.measures.iter().find(|it| it.measure == self.name);
+        amount.and_then(Amount::by_the_hour).unwrap_or_default()
+    }
+}
+
 /// The fields that rows are grouped by, and the measures that any of them has.
-fn columns(rows: &[Sum]) -> (Vec<String>, Vec<String>) {
+fn columns(rows: &[Sum]) -> (Vec<String>, Vec<Column>) {
     let groups = rows.first().map(|row| row.group.keys().cloned().collect());
-    let mut measures: Vec<String> = Vec::new();
-    for measure in rows.iter().flat_map(|row| &row.measures) {
-        if !measures.contains(&measure.measure) {
-            measures.push(measure.measure.clone());
+    let mut measures: Vec<Column> = Vec::new();
+    for amount in rows.iter().flat_map(|row| &row.measures) {
+        if !measures.iter().any(|it| it.name == amount.measure) {
+            measures.push(Column {
+                name: amount.measure.clone(),
+                unit: amount.unit.clone(),
+                hourly: amount.hourly(),
+            });
         }
     }
     (groups.unwrap_or_default(), measures)
 }
 
-/// All rows as CSV (RFC 4180).
-async fn file(console: &Console, session: &Session, query: &Query) -> Result<Response, Refusal> {
-    let mut asked = parameters::with(&parameters::for_api(query), "limit", Some(ROWS_AT_A_TIME));
-    let mut rows = Vec::new();
-    let mut is_whole = false;
-    for _ in 0..READS_MAX {
-        let page = console
-            .api
-            .get::<List<Sum>>(session.grant(), "/v1/usages", &asked)
-            .await?;
-        rows.extend(page.body.items);
-        let Some(cursor) = page.cursor else {
-            is_whole = true;
-            break;
-        };
-        asked = parameters::with(&asked, "cursor", Some(&cursor));
-    }
-    if !is_whole {
-        return Err(Refusal::too_much(
-            "There are more than 20,000 rows. Ask for less time.",
-        ));
-    }
-    let headers = [
-        (CONTENT_TYPE, "text/csv; charset=utf-8"),
-        (CONTENT_DISPOSITION, "attachment; filename=\"usage.csv\""),
-    ];
-    Ok((headers, csv(&rows)).into_response())
-}
-
-/// With one of these a spreadsheet begins a formula.
-const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
-
-/// Some of these separate cells, by the language of the spreadsheet.
-const SEPARATORS: [char; 6] = [',', ';', '|', '\t', '\r', '\n'];
-
-fn csv(rows: &[Sum]) -> String {
+/// All rows as CSV.
+fn text(rows: &[Sum]) -> String {
     let (groups, measures) = columns(rows);
     let mut head = vec!["window_start".to_owned(), "window_end".to_owned()];
     head.extend(groups.iter().cloned());
     head.extend(["usages", "duration_ms"].map(str::to_owned));
-    head.extend(
-        measures
-            .iter()
-            .map(|measure| plain(&format!("amount {measure}"))),
-    );
-    let mut text = line(head.iter().map(String::as_str));
+    for measure in &measures {
+        head.push(plain(&format!("amount {}", measure.name)));
+        let hourly = measure.hourly.as_ref();
+        head.extend(hourly.map(|it| plain(&format!("{} {}", measure.name, it.name))));
+    }
+    let mut text = line(&head);
     for row in rows {
         let (start, end) = (row.window.start.to_string(), row.window.end.to_string());
         let (usages, duration) = (row.usages.to_string(), row.duration());
-        let amounts: Vec<String> = measures.iter().map(|measure| row.amount(measure)).collect();
+        let amounts: Vec<String> = measures.iter().flat_map(|it| it.cells(row)).collect();
         let ids: Vec<String> = groups.iter().map(|group| plain(row.field(group))).collect();
         let cells = [start.as_str(), end.as_str()].into_iter();
         let cells = cells.chain(ids.iter().map(String::as_str));
@@ -207,64 +217,4 @@ fn csv(rows: &[Sum]) -> String {
         text += &line(cells.chain(amounts.iter().map(String::as_str)));
     }
     text
-}
-
-fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
-    let mut line = String::new();
-    for (index, cell) in cells.enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        let _ = write!(line, "{comma}\"{}\"", cell.replace('"', "\"\""));
-    }
-    line + "\r\n"
-}
-
-/// What providers choose, so that a spreadsheet takes no part of it for a formula: also where its list
-/// separator is not the comma, and it splits a cell.
-fn plain(text: &str) -> String {
-    if text.starts_with('-') && text.parse::<f64>().is_ok() {
-        return text.to_owned();
-    }
-    let mut plain = String::new();
-    let mut may_begin = true;
-    for character in text.chars() {
-        if may_begin && FORMULA.contains(&character) {
-            plain.push('\'');
-        }
-        let is_around = character.is_whitespace() || character == '"';
-        may_begin = SEPARATORS.contains(&character) || (may_begin && is_around);
-        plain.push(character);
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cell_is_quoted() {
-        let cells = ["a\"b,c", "+10000-01-01T00:00:00.000Z", ""];
-        let expected = "\"a\"\"b,c\",\"+10000-01-01T00:00:00.000Z\",\"\"\r\n";
-        assert_eq!(line(cells.into_iter()), expected);
-    }
-
-    #[test]
-    fn what_providers_choose_is_no_formula_whatever_the_separator() {
-        for (text, expected) in [
-            ("=1+1", "'=1+1"),
-            ("@x", "'@x"),
-            ("-x", "'-x"),
-            ("+1", "'+1"),
-            ("\t=1", "\t'=1"),
-            ("＝1", "'＝1"),
-            ("m;=cmd|' /C calc'!A0;", "m;'=cmd|' /C calc'!A0;"),
-            ("x; \"=1+1;y", "x; \"'=1+1;y"),
-            ("a,@b", "a,'@b"),
-        ] {
-            assert_eq!(plain(text), expected);
-        }
-        for ordinary in ["-5", "a-b", "a=b", "2026-11-20", "", "a;b"] {
-            assert_eq!(plain(ordinary), ordinary);
-        }
-    }
 }

@@ -17,11 +17,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
+use sampler_api::{Act, List};
 use sampler_domain::{ClientId, Timestamp};
 use sampler_oauth::Claims;
 use sampler_service::environment::Random;
 use sampler_service::security::Grant;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::page::{Frame, message};
 use crate::{Console, pages, sign_in};
@@ -65,6 +67,14 @@ pub(crate) struct Person {
 pub(crate) struct Session {
     content: Content,
     grant: Grant,
+    pause: Option<Pause>,
+}
+
+/// Operators have paused sampling.
+#[derive(Clone, Debug)]
+pub(crate) struct Pause {
+    /// Who did it, when and why, as far as this session may know.
+    pub(crate) act: Option<Act>,
 }
 
 impl Session {
@@ -95,7 +105,11 @@ impl Session {
             })?,
             None => Grant::without_token(),
         };
-        Some(Self { content, grant })
+        Some(Self {
+            content,
+            grant,
+            pause: None,
+        })
     }
 
     /// The scopes of the session.
@@ -111,6 +125,11 @@ impl Session {
     /// The name of the one who has signed in.
     pub(crate) fn person(&self) -> Option<&str> {
         Some(&self.content.person.as_ref()?.name)
+    }
+
+    /// The pause of sampling, if it is paused.
+    pub(crate) fn pause(&self) -> Option<&Pause> {
+        self.pause.as_ref()
     }
 
     /// The token that each form must repeat.
@@ -149,6 +168,22 @@ impl Console {
         // Where people sign in, nobody is admitted without a name.
         let fits = content.person.is_some() != self.is_open();
         Session::of_content(content).filter(|_| is_valid && fits)
+    }
+
+    /// The pause of sampling, as far as a session may know of it.
+    async fn pause(&self, session: &Session) -> Option<Pause> {
+        if !(self.is_paused)() {
+            return None;
+        }
+        let read = self.api.get::<List<Act>>(session.grant(), "/v1/audit", &[]);
+        let acts = read.await.map(|answer| answer.body.items);
+        let is_paused = |control: &Value| control["sampling"]["paused"] == true;
+        let paused = |act: &Act| {
+            act.act == "control.set" && is_paused(&act.after) && !is_paused(&act.before)
+        };
+        Some(Pause {
+            act: acts.unwrap_or_default().into_iter().find(paused),
+        })
     }
 
     /// The header that has a browser forget the session.
@@ -191,10 +226,11 @@ pub(crate) async fn require(
 /// The page that a session asks for. At an address that is no text, there is none.
 async fn page(
     console: &Arc<Console>,
-    session: Session,
+    mut session: Session,
     mut request: Request,
     next: Next,
 ) -> Response {
+    session.pause = console.pause(&session).await;
     let path = percent_decode_str(request.uri().path());
     if path.decode_utf8().is_err() {
         return pages::nothing(State(Arc::clone(console)), Extension(session)).await;

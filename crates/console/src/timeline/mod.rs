@@ -103,10 +103,10 @@ impl Timeline {
             links.push(("whole span", path.to_owned()));
         }
         if length > 60_000 {
-            links.push(("closer", at(quarter, -quarter)));
+            links.push(("zoom in", at(quarter, -quarter)));
         }
         if is_part {
-            links.push(("further", at(-length / 2, length / 2)));
+            links.push(("zoom out", at(-length / 2, length / 2)));
             if self.from > span.start {
                 links.push(("\u{2190} earlier", at(-length / 2, -length / 2)));
             }

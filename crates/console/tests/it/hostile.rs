@@ -50,7 +50,11 @@ async fn markup_quotes_and_marks_of_direction_are_text() {
                 &format!("hostile-list-{index}"),
             )
             .await;
-        let link = list.text.split("<td><a href=\"").nth(1).unwrap();
+        let link = list
+            .text
+            .split("<td class=\"main\"><a href=\"")
+            .nth(1)
+            .unwrap();
         let link = link.split('"').next().unwrap().replace("&#38;", "&");
         let page = console.page(&link, &format!("hostile-{index}")).await;
         for shown in [list, page] {

@@ -18,8 +18,9 @@ async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
     let empty = console.page("/console/spans", "spans-empty").await;
     assert_eq!(
         (empty.count("data-test=\"search\""), empty.count("span-row")),
-        (1, 0)
+        (1, 2)
     );
+    assert_eq!(empty.count("<h2>Received lately</h2>"), 1);
     let shown = console
         .page(
             "/console/spans?organization_id=acme&state=open&from=1795132800000",
@@ -31,6 +32,23 @@ async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
     assert_eq!(shown.count("<option selected>open</option>"), 1);
     assert_eq!(shown.count("value=\"2026-11-20T00:00\""), 1);
     assert_eq!(shown.count("href=\"/console/spans/one\""), 1);
+}
+
+#[tokio::test]
+async fn an_id_is_found_by_how_it_begins() {
+    let console = two().console();
+    let shown = console.page("/console/spans?id=ord", "found").await;
+    let link = "<a href=\"/console/spans?resource_instance_id=ord%3Cb%3Eers\"><bdi class=\"id\">ord&#60;b&#62;ers</bdi></a>";
+    assert_eq!(shown.count(link), 1, "{}", shown.text);
+    assert_eq!(shown.count("data-test=\"span-row\""), 0);
+    let none = console.get("/console/spans?id=x").await;
+    assert_eq!(
+        (
+            none.count("data-test=\"found\""),
+            none.count("nothing-found")
+        ),
+        (0, 1)
+    );
 }
 
 #[tokio::test]
@@ -80,10 +98,77 @@ async fn what_is_not_there_is_a_page_too() {
 #[tokio::test]
 async fn the_audit_trail_says_who_did_what_and_why() {
     let shown = two().console().page("/console/audit", "audit").await;
-    assert_eq!(shown.count("data-test=\"audit-row\""), 1);
+    assert_eq!(shown.count("data-test=\"audit-row\""), 2);
     assert_eq!(shown.count("The &#60;i&#62;plan&#60;/i&#62; has gone."), 1);
     assert_eq!(shown.count("aria-current=\"page\">Audit</a>"), 1);
     assert!(!shown.text.contains("<i>plan"));
+}
+
+#[tokio::test]
+async fn what_an_act_changed_is_told_in_words() {
+    let shown = two().console().get("/console/audit").await;
+    for text in [
+        "<bdi>Sampling paused</bdi>",
+        "<bdi>state: suspended \u{2192} open</bdi>",
+    ] {
+        assert_eq!(shown.count(text), 1, "{text}: {}", shown.text);
+    }
+    assert_eq!(shown.count("&#34;paused&#34;"), 0);
+}
+
+#[tokio::test]
+async fn a_pause_is_told_on_every_page_with_who_and_why() {
+    let mut ledger = two();
+    ledger.is_paused = true;
+    let console = ledger.console();
+    for path in [
+        "/console",
+        "/console/spans",
+        "/console/spans/one",
+        "/console/nothing",
+    ] {
+        let shown = console.get(path).await;
+        assert_eq!(shown.count("data-test=\"pause-banner\""), 1, "{path}");
+        for text in [
+            ">bob</bdi>",
+            "<bdi>Abacus is &#60;b&#62;down&#60;/b&#62;.</bdi>",
+            "2026-11-20T14:10:00.000Z",
+        ] {
+            assert!(shown.text.contains(text), "{path}: {text}: {}", shown.text);
+        }
+    }
+    let shown = two().console().get("/console").await;
+    assert_eq!(shown.count("pause-banner"), 0);
+}
+
+#[tokio::test]
+async fn times_that_people_ask_for_most_are_a_click_away() {
+    let console = two().console();
+    let shown = console.get("/console/spans?organization_id=acme").await;
+    let month = "/console/spans?organization_id=acme&#38;from=1793491200000&#38;to=1796083200000";
+    assert_eq!(shown.count(month), 1, "{}", shown.text);
+    // A time alone narrows too little to be asked for, and is no mistake.
+    let shown = console
+        .get("/console/spans?from=1793491200000&to=1796083200000")
+        .await;
+    assert_eq!(
+        (shown.status, shown.count("data-test=\"problem\"")),
+        (200, 0)
+    );
+    assert_eq!(shown.count("value=\"2026-11-01T00:00\""), 1);
+}
+
+#[tokio::test]
+async fn spans_are_a_file_too() {
+    let path = "/console/spans?organization_id=acme&format=csv";
+    let file = two().console().get(path).await;
+    assert_eq!(file.header("content-type"), "text/csv; charset=utf-8");
+    let lines: Vec<&str> = file.text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    let row = "\"two\",\"acme\",\"prod\",\"app:shop\",\"postgres\",\"small\",\"orders-db\",\
+               \"2026-11-20T00:00:00.000Z\",\"2026-11-20T01:00:00.000Z\",\"stopped\",\
+               \"2026-11-20T00:00:00.000Z\",\"0\",\"0\",\"3600000\",\"0\"";
+    assert_eq!(lines[2], row);
 }
 
 #[tokio::test]
@@ -142,6 +227,9 @@ async fn usage_is_a_chart_a_table_and_a_file() {
     assert_eq!(shown.count("<option selected>day</option>"), 1);
     for text in [
         ">44,236,800,000<",
+        // 512 MB for a day.
+        ">12.288<",
+        "GB·h = MB × ms ÷ 1000 ÷ 3600000: quantity × duration",
         ">86,400,000<",
         ">Plan</th>",
         ">Resource</th>",
@@ -152,11 +240,11 @@ async fn usage_is_a_chart_a_table_and_a_file() {
     let file = console.get(&format!("{path}&format=csv")).await;
     assert_eq!(file.header("content-type"), "text/csv; charset=utf-8");
     let lines: Vec<&str> = file.text.lines().collect();
-    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\"duration_ms\",\"amount memory\",\"amount odd\"";
+    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\"duration_ms\",\"amount memory\",\"memory GB·h\",\"amount odd\"";
     assert_eq!((lines.len(), lines[0]), (4, head));
     assert!(
         lines[3].ends_with(
-            ",\"'=HYPERLINK(\"\"x\"\")\",\"<small>\",\"24\",\"-10800000\",\"-5529600000\",\"\""
+            ",\"'=HYPERLINK(\"\"x\"\")\",\"<small>\",\"24\",\"-10800000\",\"-5529600000\",\"-1.536\",\"\""
         ),
         "{}",
         lines[3]
@@ -167,7 +255,14 @@ async fn usage_is_a_chart_a_table_and_a_file() {
 #[tokio::test]
 async fn the_overview_says_how_things_stand() {
     let shown = two().console().page("/console", "overview").await;
-    for hook in ["backlog", "month-close", "causes", "rates", "instances"] {
+    for hook in [
+        "backlog",
+        "intake",
+        "month-close",
+        "causes",
+        "rates",
+        "instances",
+    ] {
         assert_eq!(shown.count(&format!("data-test=\"{hook}\"")), 1, "{hook}");
     }
     for text in [
@@ -175,6 +270,10 @@ async fn the_overview_says_how_things_stand() {
         "value=\"86400500\"",
         "5012.3",
         "over the last two minutes",
+        "<data value=\"240\">240</data> <span>events in the last minute</span>",
+        "3 in the last minute",
+        "2026-11-20T15:09:59.000Z",
+        "300,738 usages a minute",
         "Too late",
         "&#60;plan&#62;",
         "2026-10",

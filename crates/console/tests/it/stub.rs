@@ -55,6 +55,8 @@ pub(crate) struct Ledger {
     spans: BTreeMap<String, (Value, Vec<Value>)>,
     /// Whether a thousand resources have rates of their own.
     pub(crate) is_crowded: bool,
+    /// Whether sampling is paused.
+    pub(crate) is_paused: bool,
     /// The number of causes on each page of their list.
     pub(crate) causes: Vec<usize>,
 }
@@ -64,6 +66,7 @@ impl Default for Ledger {
         Self {
             spans: BTreeMap::new(),
             is_crowded: false,
+            is_paused: false,
             causes: vec![1],
         }
     }
@@ -117,7 +120,13 @@ impl Ledger {
                 "act": "span.skip", "subject": "/v1/spans/<b>", "reason": "The <i>plan</i> has gone.",
                 "before": { "state": "suspended" }, "after": { "state": "open" }, "outcome": "done",
             });
-            Json(json!({ "items": [act] }))
+            let control = |paused: bool| json!({ "starts": { "rate": 100 }, "sampling": { "paused": paused } });
+            let pause = json!({
+                "id": "5c0f2a4e-0000-4000-8000-000000000001", "at": NOW - HOUR, "who": "bob",
+                "act": "control.set", "subject": "/v1/control", "reason": "Abacus is <b>down</b>.",
+                "before": control(false), "after": control(true), "outcome": "done",
+            });
+            Json(json!({ "items": [act, pause] }))
         };
         let sums = async |RawQuery(query): RawQuery| {
             let query = parameters(query);
@@ -133,7 +142,7 @@ impl Ledger {
                     "window": { "start": start, "end": end },
                     "group": { "resource_id": "=HYPERLINK(\"x\")", "plan_id": "<small>" },
                     "usages": 24, "duration": duration,
-                    "measures": [{ "measure": "memory", "amount": duration * 512 }, { "measure": "odd", "amount": null }],
+                    "measures": [{ "measure": "memory", "amount": duration * 512, "unit": "MB" }, { "measure": "odd", "amount": null }],
                 })
             };
             let items = [day(-2, DAY), day(-1, DAY / 2), day(0, -3 * HOUR)];
@@ -162,6 +171,7 @@ impl Ledger {
                 .put(set_control),
             )
             .route("/v1/audit", get(audit))
+            .route("/v1/ids", get(ids))
             .route("/v1/spans", get(list))
             .route("/v1/spans/{id}", get(span))
             .route("/v1/spans/{id}/usages", get(usages))
@@ -169,7 +179,9 @@ impl Ledger {
 
     /// A console over these spans, where nobody needs to sign in.
     pub(crate) fn console(self) -> Browser {
+        let is_paused = self.is_paused;
         let console = Console::new(Parts {
+            is_paused: Box::new(move || is_paused),
             api: self.api(),
             authenticator: Authenticator::none(),
             sign_in: None,
@@ -181,6 +193,7 @@ impl Ledger {
                     (Duration::from_mins(1), 2_400),
                 ]
             }),
+            units: "memory = \"MB\"".parse().unwrap(),
             clock: Arc::new(Still),
             random: Arc::new(SystemRandom),
         });
@@ -205,17 +218,33 @@ fn page(id: &str, usages: &[Value], query: &BTreeMap<String, String>) -> Respons
     );
     let first = usize::try_from(number("cursor").unwrap_or(0)).unwrap();
     let is_asked_for = |usage: &&Value| (from..to).contains(&usage["timestamp"].as_i64().unwrap());
-    let all: Vec<&Value> = usages.iter().filter(is_asked_for).collect();
+    let mut all: Vec<&Value> = usages.iter().filter(is_asked_for).collect();
+    if query.get("order").is_some_and(|order| order == "newest") {
+        all.reverse();
+    }
     let items: Vec<&Value> = all.iter().skip(first).take(limit).copied().collect();
     let mut response = Json(json!({ "items": items })).into_response();
-    if first + limit < all.len() {
-        let link = format!(
-            "</v1/spans/{id}/usages?cursor={}>; rel=\"next\"",
-            first + limit
-        );
+    let link =
+        |at: usize, name: &str| format!("</v1/spans/{id}/usages?cursor={at}>; rel=\"{name}\"");
+    let next = (first + limit < all.len()).then(|| link(first + limit, "next"));
+    let previous = first > 0 && query.contains_key("order");
+    let previous = previous.then(|| link(first.saturating_sub(limit), "prev"));
+    let link = next
+        .into_iter()
+        .chain(previous)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if !link.is_empty() {
         response.headers_mut().insert("link", link.parse().unwrap());
     }
     response
+}
+
+/// Finds a hostile instance by how it begins.
+async fn ids(RawQuery(query): RawQuery) -> Response {
+    let found = json!({ "field": "resource_instance_id", "id": "ord<b>ers" });
+    let is_found = parameters(query)["prefix"] == "ord";
+    Json(json!({ "items": is_found.then_some(found).as_slice() })).into_response()
 }
 
 fn backlog() -> Value {
@@ -234,6 +263,7 @@ fn instances() -> Value {
             "started_at": MIDNIGHT + number, "seen_at": NOW, "state": "up", "failing": [],
             "warnings": [], "partitions": (number > 0).then_some(8), "paused_by": [],
             "slack": (number == 0).then_some(5_270_400_000_i64),
+            "intake": (number == 0).then(|| json!({ "kept": 240, "refused": 3, "last_at": NOW - SECOND })),
         })
     };
     let mut all: Vec<Value> = (0..60).map(instance).collect();
@@ -473,8 +503,8 @@ pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Value {
         "sampled_to": start, "due_at": NOW, "planned": null,
         "delivery": { "attempts": 0, "unanswered": false, "last_error": null },
         "proof": {
-            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0, "usages": 0,
-            "since": start,
+            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0,
+            "unsampled": end.unwrap_or(NOW) - start, "usages": 0, "since": start,
         },
     })
 }
@@ -485,6 +515,7 @@ pub(crate) fn suspended(id: &str) -> Value {
     let from = NOW - 2 * DAY;
     span["state"] = json!("suspended");
     span["sampled_to"] = json!(from);
+    span["proof"]["unsampled"] = json!(NOW - from);
     span["planned"] = json!({ "start": from, "end": from + HOUR, "usage_id": usage_id(7) });
     span
 }
@@ -537,7 +568,7 @@ pub(crate) fn settle(mut span: Value, usages: &[Value]) -> Value {
     span["sampled_to"] = json!(start + billed + skipped);
     span["proof"] = json!({
         "used": billed + skipped, "billed": billed, "skipped": skipped, "unanswered": 0, "difference": 0,
-        "usages": usages.len(), "since": start,
+        "unsampled": span["end"].as_i64().unwrap_or(NOW) - start - billed - skipped, "usages": usages.len(), "since": start,
     });
     if span["end"] == span["sampled_to"] {
         span["state"] = json!("complete");

@@ -164,3 +164,91 @@ async fn more_usages_than_are_drawn_are_said_and_can_be_gone_on_with() {
     assert_eq!(shown.count("data-usage="), 100);
     assert!(shown.text.len() < 300_000, "{}", shown.text.len());
 }
+
+/// "used 0 = billed 0" is true of a span that was never billed, and says nothing about its bill.
+#[tokio::test]
+async fn a_span_that_waits_has_no_tick_and_says_what_is_not_billed_yet() {
+    let mut ledger = Ledger::default();
+    let usages = sampled(0, MIDNIGHT, MIDNIGHT + 2 * HOUR, HOUR);
+    let done = span("done", MIDNIGHT, Some(MIDNIGHT + 2 * HOUR));
+    ledger.add(settle(done, &usages), usages);
+    ledger.add(crate::stub::suspended("never"), Vec::new());
+    let console = ledger.console();
+    let proof = async |id: &str| {
+        let shown = console.page(&format!("/console/spans/{id}"), id).await;
+        let proof = shown.text.split("data-test=\"proof\"").nth(1).unwrap();
+        proof.split("</p>").next().unwrap().to_owned()
+    };
+    let settled = proof("done").await;
+    assert!(
+        settled.contains('\u{2713}') && !settled.contains("not billed yet"),
+        "{settled}"
+    );
+    let waits = proof("never").await;
+    assert!(!waits.contains('\u{2713}'), "{waits}");
+    assert!(
+        waits.contains("<b>not billed yet</b> <data class=\"length\" value=\"172800000\""),
+        "{waits}"
+    );
+}
+
+/// A dispute is about the end of a bill: the ledger begins there, and its pages lead back and forth.
+#[tokio::test]
+async fn the_ledger_begins_at_its_end_and_leads_in_both_directions() {
+    let usages = sampled(0, MIDNIGHT - 5 * DAY, MIDNIGHT, HOUR);
+    let mut ledger = Ledger::default();
+    ledger.add(
+        settle(span("s", MIDNIGHT - 5 * DAY, Some(MIDNIGHT)), &usages),
+        usages,
+    );
+    let console = ledger.console();
+    let rows = |shown: &crate::stub::Shown| -> Vec<String> {
+        let rows = shown.text.split("data-test=\"ledger-row\" id=\"u-").skip(1);
+        rows.map(|row| row.split('"').next().unwrap().to_owned())
+            .collect()
+    };
+    let first = console.page("/console/spans/s", "ledger-end").await;
+    assert_eq!(rows(&first).len(), 100);
+    assert_eq!(rows(&first)[0], usage_id(119));
+    assert_eq!(first.count("data-test=\"previous\""), 0);
+    assert_eq!(
+        first.count("120</data> usages accepted, the last one first"),
+        1
+    );
+    let second = console.get("/console/spans/s?cursor=100").await;
+    assert_eq!(rows(&second).last(), Some(&usage_id(0)));
+    assert_eq!(
+        second.count("href=\"/console/spans/s?cursor=0#ledger\" data-test=\"previous\""),
+        1
+    );
+    assert_eq!(second.count("data-test=\"next\""), 0);
+    let turned = console.get("/console/spans/s?order=oldest").await;
+    assert_eq!(rows(&turned)[0], usage_id(0));
+    // What the upstream has of a usage is a click away.
+    assert_eq!(first.count("href=\"https://abacus.example/v1/usage\""), 100);
+    // What is billed of a measure stands beside it: 512 MB for five days.
+    assert_eq!(first.count(">61.440 GB·h</data>"), 1, "{}", first.text);
+    let file = console.get("/console/spans/s?format=csv").await;
+    let lines: Vec<&str> = file.text.lines().collect();
+    assert_eq!(
+        (lines.len(), file.header("content-type")),
+        (121, "text/csv; charset=utf-8")
+    );
+    assert!(
+        lines[1].contains(&usage_id(0)) && lines[1].contains("\"3600000\",\"accepted\",\"202\""),
+        "{}",
+        lines[1]
+    );
+}
+
+#[tokio::test]
+async fn a_location_that_a_browser_must_not_open_is_no_link() {
+    let mut ledger = Ledger::default();
+    let mut usages = sampled(0, MIDNIGHT, MIDNIGHT + 3 * HOUR, HOUR);
+    usages[0]["location"] = json!("javascript:alert(1)");
+    usages[1]["location"] = json!("https://u:p@abacus.example/");
+    usages[2]["location"] = json!("/v1/relative");
+    ledger.add(settle(span("s", MIDNIGHT, None), &usages), usages);
+    let shown = ledger.console().get("/console/spans/s").await;
+    assert_eq!(shown.count("data-test=\"document\""), 0, "{}", shown.text);
+}

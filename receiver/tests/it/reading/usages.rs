@@ -5,7 +5,7 @@ use sampler_store::Ledger;
 use sampler_store_testing::support::{Changing, done, refusal};
 use serde_json::{Value, json};
 
-use super::{at, executed, planned};
+use super::{at, executed, linked, planned};
 use crate::world::{DAY, HOUR, MINUTE, NOW, World};
 
 /// A span with three usages that were accepted, and a fourth that is refused.
@@ -72,6 +72,49 @@ async fn usages_come_in_the_order_in_which_they_were_planned_and_what_is_not_ans
         .pages(&format!("{path}?from={}&limit=1", half + 1))
         .await;
     assert_eq!(items, all[1..]);
+}
+
+/// A dispute is about the end: the list begins there, and leads back and forth.
+#[tokio::test]
+async fn usages_come_from_the_end_and_pages_lead_in_both_directions() {
+    let world = World::new();
+    let (location, _) = with_usages(&world).await;
+    let path = format!("{location}/usages");
+    let ids = |items: &[Value]| -> Vec<String> {
+        let ids = items.iter().map(|item| item["id"].as_str().unwrap());
+        ids.map(str::to_owned).collect()
+    };
+    let (oldest, _) = world.pages(&path).await;
+    let mut expected = ids(&oldest);
+    expected.reverse();
+    assert_eq!(expected.len(), 4);
+    for limit in 1..=5 {
+        let (items, _) = world
+            .pages(&format!("{path}?order=newest&limit={limit}"))
+            .await;
+        assert_eq!(ids(&items), expected, "{limit}");
+    }
+    for order in ["newest", "oldest"] {
+        let mut pages = Vec::new();
+        let mut address = Some(format!("{path}?order={order}&limit=1"));
+        let mut links = Vec::new();
+        while let Some(here) = address {
+            let answer = world.get(&here).await;
+            address = linked(&answer, "next");
+            links.push(linked(&answer, "prev"));
+            let page: Value = serde_json::from_slice(&answer.body).unwrap();
+            pages.push(ids(page["items"].as_array().unwrap()));
+        }
+        assert_eq!(pages.len(), 4, "{order}");
+        assert_eq!(links[0], None, "{order}");
+        for (page, link) in links.iter().enumerate().skip(1) {
+            let before = world.read(link.as_deref().unwrap()).await;
+            let before = ids(before["items"].as_array().unwrap());
+            assert_eq!(before, pages[page - 1], "{order} {page}");
+        }
+    }
+    let wrong = world.get(&format!("{path}?order=x")).await;
+    wrong.names(400, "invalid-query", &["order"]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Which instances run, and how each is.
 
-use sampler_store::{Instance, InstanceProgram, SeenInstance};
+use sampler_store::{Instance, InstanceProgram, Intake, SeenInstance};
 
 use crate::support::{Shared, at};
 
@@ -31,6 +31,11 @@ pub async fn instances_are_shown_as_they_reported_last(store: &Shared) {
     assert_eq!(seen(store).await, []);
     let receiver = Instance {
         slack: Some(5_270_400_000),
+        intake: Some(Intake {
+            kept: 240,
+            refused: 3,
+            last_at: Some(at(8)),
+        }),
         started_at: Some(at(9)),
         version: Some("1.2.3".to_owned()),
         ..Instance::new("r".to_owned(), InstanceProgram::Receiver)

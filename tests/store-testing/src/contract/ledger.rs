@@ -221,6 +221,37 @@ pub async fn entries_come_page_by_page_in_the_order_of_their_plans(store: &Share
     }
 }
 
+pub async fn entries_come_page_by_page_from_the_end(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    for version in [3, 9, 5, 11, 7] {
+        let entry = Entry {
+            version,
+            usage_guid: format!("guid {version}"),
+            ..entry(&span)
+        };
+        write(store, entry).await;
+    }
+    for limit in [1, 2, 5, 6] {
+        let (mut seen, mut before) = (Vec::new(), None);
+        loop {
+            let page = store.usages_from_end(&span.id, &span.target, before, limit);
+            let Entries { entries, next, .. } = page.await.expect("the store answers");
+            assert!(entries.len() <= limit);
+            seen.extend(entries.iter().map(|entry| entry.version));
+            before = next;
+            if before.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, [11, 9, 7, 5, 3], "{limit} at a time");
+    }
+    let elsewhere = store
+        .usages_from_end(&span.id, &target("c"), None, 10)
+        .await;
+    assert_eq!(elsewhere.expect("the store answers").entries, []);
+}
+
 pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;

@@ -1,6 +1,7 @@
 //! The store in memory as the reading API sees it.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
@@ -17,6 +18,44 @@ use super::{MemoryStore, WORKER_LIFETIME};
 impl Reading for MemoryStore {
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
         Ok(self.lock().table.spans(query))
+    }
+
+    async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
+        let mut spans = self.lock().table.spans(&SpanQuery {
+            limit: usize::MAX,
+            ..SpanQuery::default()
+        });
+        spans
+            .spans
+            .sort_by_key(|listed| Reverse(listed.span.id.clone()));
+        spans.spans.truncate(limit);
+        Ok(spans.spans)
+    }
+
+    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
+        let state = self.lock();
+        let entries = state.table.entries().map(|kept| kept.entry.target.clone());
+        let spans = state
+            .table
+            .spans
+            .values()
+            .map(|kept| kept.span.target.clone());
+        let targets: Vec<Target> = match field {
+            "resource_instance_id" => entries.collect(),
+            _ => spans.collect(),
+        };
+        let of_field = |target: &Target| {
+            let fields = target.fields().into_iter();
+            let found = fields.filter(|(name, _)| *name == field);
+            found.map(|(_, id)| id.clone()).collect::<Vec<Id>>()
+        };
+        let ids: BTreeSet<String> = targets
+            .iter()
+            .flat_map(of_field)
+            .map(String::from)
+            .filter(|id| id.starts_with(prefix))
+            .collect();
+        Ok(ids.into_iter().take(limit).map(Id::from_store).collect())
     }
 
     async fn span(
@@ -75,6 +114,27 @@ impl Reading for MemoryStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
+    }
+
+    async fn usages_from_end(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let state = self.lock();
+        let of_target = state.table.entries_of(span, None).into_iter();
+        let of_target = of_target.filter(|entry| entry.target == *target).rev();
+        let mut entries =
+            of_target.filter(|entry| before.is_none_or(|before| entry.version < before));
+        let shown: Vec<Entry> = entries.by_ref().take(limit).cloned().collect();
+        let last = shown.last().filter(|_| shown.len() == limit);
+        Ok(Entries {
+            next: last.map(|entry| entry.version),
+            entries: shown,
+            unreadable: 0,
+        })
     }
 
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {

@@ -29,6 +29,9 @@ pub(crate) enum Question {
     Spans(SpanQuery),
     Span(String),
     Usages(Option<i64>),
+    UsagesFromEnd,
+    Newest,
+    Ids(&'static str, &'static str),
     Usage(String),
     Sums(SumQuery),
     Audit(AuditQuery),
@@ -73,6 +76,15 @@ impl Question {
                 assert_eq!(page.unreadable, 0);
                 page.entries.len()
             }
+            Self::UsagesFromEnd => {
+                let span = ObjectId::parse_str(span_id(0)).unwrap();
+                let span = SpanId::ObjectId(span.bytes());
+                let target = asked(0);
+                let page = store.usages_from_end(&span, &target, None, ENTRIES);
+                page.await?.entries.len()
+            }
+            Self::Newest => store.newest_spans(PAGE).await?.len(),
+            Self::Ids(field, prefix) => store.ids(field, prefix, 10).await?.len(),
             Self::Usage(id) => store.usage(id).await?.into_iter().count(),
             Self::Sums(query) => store.sums(query).await?.rows.len(),
             Self::Audit(query) => store.audit(query).await?.records.len(),
@@ -321,6 +333,26 @@ pub(crate) fn of_usages(size: Size) -> Vec<Case> {
             Question::Usages(Some(100_000_000 + OF_FIRST / 2)),
             1_001,
             1_001,
+        ),
+        case(
+            "/v1/spans/{id}/usages?order=newest, of 10,000",
+            Question::UsagesFromEnd,
+            1_001,
+            1_001,
+        ),
+        case("/v1/spans?order=received", Question::Newest, 101, 101),
+        // Each id is a search of its own, which reads two keys and no document.
+        case(
+            "/v1/ids?prefix, of organizations",
+            Question::Ids("organization_id", "ask"),
+            30,
+            0,
+        ),
+        case(
+            "/v1/ids?prefix, of instances",
+            Question::Ids("resource_instance_id", "asked-"),
+            30,
+            0,
         ),
         case("a usage by its id", Question::Usage(usage_id(7)), 1, 1),
     ]

@@ -1,0 +1,68 @@
+//! Ids by how they begin, for people who search.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use sampler_api as api;
+use sampler_domain::Id;
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::SpanQuery;
+
+use super::answer;
+use crate::Receiver;
+use crate::openapi::problem_answers;
+use crate::reading::{Paged, Parameters, readable_resources};
+
+/// Ids of each field that are found.
+const EACH: usize = 10;
+
+/// `GET /v1/ids`.
+#[utoipa::path(
+    get, path = "/v1/ids", operation_id = "find_ids", tag = "Reading",
+    summary = "Ids that begin with a text",
+    description = "Up to 10 ids of each: organizations and resources that have spans, and instances that have usages. With the scope of single resources, those alone.",
+    params(("prefix" = String, Query, description = "How the ids begin.", example = "orders")),
+    responses((status = 200, description = "The ids.", body = api::List<api::FoundId>), problem_answers::OfReading),
+)]
+pub async fn find(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
+    let outcome = receiver.ids(&grant, &uri).await;
+    answer("ids", &grant, outcome)
+}
+
+impl Receiver {
+    async fn ids(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
+        let mut parameters = Parameters::of(uri);
+        let prefix = parameters.required_id("prefix");
+        parameters.finish()?;
+        let prefix = prefix.expect("what is missing was named");
+        let mut items = Vec::new();
+        if let Some(readable) = readable_resources(grant) {
+            let found = readable
+                .iter()
+                .filter(|id| id.as_str().starts_with(prefix.as_str()));
+            items.extend(found.take(EACH).map(|id| shown("resource_id", id)));
+        } else {
+            let _permit = self.admit_reading(grant).await?;
+            for field in SpanQuery::NARROWING {
+                let ids = self.parts.reading.ids(field, prefix.as_str(), EACH).await;
+                let ids = ids.map_err(|failure| self.not_read(&failure))?;
+                items.extend(ids.iter().map(|id| shown(field, id)));
+            }
+        }
+        Ok(Paged {
+            items,
+            next: None,
+            previous: None,
+        })
+    }
+}
+
+fn shown(field: &str, id: &Id) -> api::FoundId {
+    api::FoundId {
+        field: field.to_owned(),
+        id: id.as_str().to_owned(),
+    }
+}
