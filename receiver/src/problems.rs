@@ -151,7 +151,7 @@ sampler_service::problem_types! {
             already, or refuses it.",
         provider: NOTHING,
         operator: "Read the usage again. No action is needed if it is `accepted` by now. If it is \
-            `refused`, resume its span or its cause.",
+            `refused` and its span is suspended, resume the span or its cause.",
     }
     UPDATE_INCOMPLETE {
         slug: "update-incomplete",
