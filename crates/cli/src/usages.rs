@@ -143,7 +143,7 @@ fn formulas(sums: &[Sum]) -> String {
     let amounts = sums.iter().flat_map(|sum| &sum.measures);
     let all = amounts.filter_map(Amount::hourly);
     let all: BTreeSet<String> = all.map(|hourly| printable(&hourly.formula)).collect();
-    all.iter().map(|formula| format!("{formula}\n")).collect()
+    all.into_iter().map(|formula| formula + "\n").collect()
 }
 
 fn group(sum: &Sum) -> String {
