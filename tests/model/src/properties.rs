@@ -80,9 +80,6 @@ pub const WITHHELD: &str = "what never counted can be taken back";
 /// In some run it is known that a usage was set aside. Only where Abacus does that.
 pub const SET_ASIDE: &str = "a usage can be set aside";
 
-/// In some run a usage was set aside, sent again, and set aside again. Only where Abacus does that twice.
-pub const SET_ASIDE_AGAIN: &str = "a usage can be set aside again";
-
 /// All that must be possible: a model in which nothing happens holds, too.
 pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, WAKES_AFTER_REMOVAL];
 
@@ -155,10 +152,6 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::sometimes(SET_ASIDE, |_, state: &State| {
             let mut entries = state.table.entries().map(|kept| &kept.entry);
             entries.any(|entry| entry.state == EntryState::SetAside)
-        }),
-        Property::sometimes(SET_ASIDE_AGAIN, |_, state: &State| {
-            let mut entries = state.table.entries().map(|kept| &kept.entry);
-            entries.any(|entry| !entry.earlier_rounds.is_empty())
         }),
         Property::sometimes(WAKES_AFTER_REMOVAL, |_, state: &State| {
             let mut in_hand = state.workers.iter().filter_map(Worker::span);

@@ -121,7 +121,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 9] {
+    pub fn all() -> [(&'static str, Self); 8] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
@@ -130,7 +130,6 @@ impl Scenario {
             ("skip", Self::skip()),
             ("resend", Self::resend()),
             ("aside", Self::aside()),
-            ("rounds", Self::rounds()),
             ("forgets", Self::forgets()),
         ]
     }
@@ -243,23 +242,6 @@ impl Scenario {
             asides_max: 1,
             resends_max: 1,
             ..Self::outage()
-        }
-    }
-
-    /// The same with one interval, and Abacus sets its usage aside again after it was sent again, or that which
-    /// takes a part of it back.
-    pub fn rounds() -> Self {
-        Self {
-            events: vec![start("start", 30), stop("stop", 50)],
-            moments: [30, 70].map(at).to_vec(),
-            slack: Slack {
-                past: 30_000,
-                future: 10_000,
-            },
-            request_limit: 30_000,
-            retention: 10_000,
-            asides_max: 2,
-            ..Self::aside()
         }
     }
 

@@ -29,5 +29,4 @@ async fn a_short_chaos_bills_what_was_acknowledged_once() {
         report.faults() >= 10 && report.verdict.spans >= 50,
         "{report}"
     );
-    assert_eq!(report.missing(), [""; 0], "{report}");
 }

@@ -1,14 +1,14 @@
 //! The protocol holds in every state of every scenario.
 
 use sampler_model::{
-    MUST_HAPPEN, MUST_HOLD, PROBED, RESENT, SET_ASIDE, SET_ASIDE_AGAIN, SKIPPED, SUSPENDED,
-    Scenario, WAKES_AFTER_REMOVAL, WITHHELD, explore,
+    MUST_HAPPEN, MUST_HOLD, PROBED, RESENT, SET_ASIDE, SKIPPED, SUSPENDED, Scenario,
+    WAKES_AFTER_REMOVAL, WITHHELD, explore,
 };
 
 fn assert_holds(scenario: Scenario, states_min: usize) {
     let (refuses, is_alone) = (scenario.suspend_after > 0, scenario.workers == 1);
     let (skips, resends) = (scenario.may_skip, scenario.resends_max > 0);
-    let (asides, rounds) = (scenario.asides_max > 0, scenario.asides_max > 1);
+    let asides = scenario.asides_max > 0;
     let explored = explore(scenario);
     println!("{} states, {} steps", explored.states, explored.steps);
     for property in MUST_HOLD {
@@ -23,9 +23,6 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
     let of_resends = Some(RESENT).filter(|_| resends);
     let all = must_happen.chain(of_refusals).chain(of_skips);
     let of_asides = Some(SET_ASIDE).filter(|_| asides);
-    let of_asides = of_asides
-        .into_iter()
-        .chain(Some(SET_ASIDE_AGAIN).filter(|_| rounds));
     let of_both = Some(WITHHELD).filter(|_| skips || asides);
     for property in all.chain(of_resends).chain(of_asides).chain(of_both) {
         assert!(explored.found.contains_key(property), "never: {property}");
@@ -66,11 +63,6 @@ fn what_was_given_up_is_sent_again() {
 #[test]
 fn what_abacus_sets_aside_is_sent_again() {
     assert_holds(Scenario::aside(), 120_000);
-}
-
-#[test]
-fn what_abacus_sets_aside_again_is_sent_again() {
-    assert_holds(Scenario::rounds(), 10_000);
 }
 
 #[test]

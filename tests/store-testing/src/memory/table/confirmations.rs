@@ -29,13 +29,13 @@ impl Table {
     /// Usages that are to be asked for, the oldest month first.
     pub fn unconfirmed(&self, query: &UnconfirmedQuery) -> Vec<Unconfirmed> {
         let entries = self.entries().map(|kept| &kept.entry);
-        let is_due = |entry: &&Entry| entry.ask_again.is_some_and(|ask| ask.at <= query.now);
         // The totals of a span are about to count a marked usage: its state stays until they do.
-        let entries = entries.filter(|entry| is_due(entry) && entry.resend.is_none());
+        let entries = entries.filter(|entry| entry.resend.is_none());
         let found = entries.filter_map(|entry| {
             let unconfirmed = Unconfirmed::of(entry)?;
             let month = Granularity::Month.window_of(entry.interval.midpoint());
-            let is_asked_for = query.month.is_none_or(|wanted| wanted == month)
+            let is_asked_for = unconfirmed.ask.at <= query.now
+                && query.month.is_none_or(|wanted| wanted == month)
                 && query.partitions.contains(&partition_of(&entry.target));
             is_asked_for.then_some(((month, unconfirmed.ask.at), unconfirmed))
         });
