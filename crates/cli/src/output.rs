@@ -88,14 +88,10 @@ pub(crate) fn print_json_text(json: &str) -> Result<(), Failure> {
 /// failure. What is printed is often what was done.
 pub(crate) fn print_as_is(texts: &[&str]) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
-    let mut written = texts
+    let written = texts
         .iter()
-        .map(|text| output.write_all(text.as_bytes()))
-        .collect::<io::Result<()>>();
-    if written.is_ok() {
-        written = output.flush();
-    }
-    match written {
+        .try_for_each(|text| output.write_all(text.as_bytes()));
+    match written.and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Interrupted(format!("standard output: {error}")))
         }

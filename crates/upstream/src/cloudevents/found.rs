@@ -99,7 +99,7 @@ struct Look<'a> {
     place: Place,
 }
 
-impl<'a> Look<'a> {
+impl Look<'_> {
     fn at(self, place: Place) -> Self {
         Self { place, ..self }
     }
