@@ -10,8 +10,6 @@ use crate::answer::Answer;
 /// What an upstream promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// Its name in messages.
-    pub name: &'static str,
     /// How long it recognises repeats.
     pub contract: Contract,
     /// Which usages can be found again.
@@ -36,7 +34,6 @@ pub enum Finds {
 impl Promises {
     /// What Abacus promises.
     pub const ABACUS: Self = Self {
-        name: "Abacus",
         contract: Contract::Forever,
         finds: Finds::ByLocation,
     };

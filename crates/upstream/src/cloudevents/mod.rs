@@ -124,7 +124,6 @@ impl CloudEvents {
 impl Upstream for CloudEvents {
     fn promises(&self) -> Promises {
         Promises {
-            name: "the upstream",
             contract: self.contract,
             finds: match self.find_url {
                 Some(_) => Finds::ById {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod cloud_events;
 mod confirm;
 mod hostile;
 mod tokens;

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
+use sampler_domain::Contract;
 use sampler_oauth::http::client;
 use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
-use sampler_upstream::{Answer, HttpCollector};
+use sampler_upstream::{
+    Answer, Asked, CloudEvents, EventAttributes, FindUrl, HttpCollector, Sought, Upstream,
+};
 
 use crate::{NOW, serve, usage};
 
@@ -132,4 +135,30 @@ async fn an_answer_that_repeats_the_request_is_not_repeated() {
         .unwrap()
         .to_owned();
     assert!(!error.contains(&token) && !error.contains(&usage().dedup_id));
+}
+
+#[tokio::test]
+async fn events_and_finds_carry_the_token_of_the_client_where_none_is_set() {
+    let (uaa, tokens) = tokens().await;
+    uaa.give_out("one");
+    let router = Router::new().fallback(|headers: HeaderMap| async move {
+        let token = headers.get("authorization");
+        if token.is_some_and(|token| token == "Bearer one") {
+            (StatusCode::OK, "[]")
+        } else {
+            (StatusCode::UNAUTHORIZED, "")
+        }
+    });
+    let mut options = serve(router).await;
+    options.tokens = Some(tokens);
+    let find_url = FindUrl::new(&format!("{}{{id}}", options.url)).unwrap();
+    let attributes = EventAttributes::new("sampler", "sampler.usage");
+    let events = CloudEvents::new(&options, attributes, Contract::Forever).unwrap();
+    let events = events.found_at(Some(find_url), std::time::Duration::ZERO);
+    assert_eq!(events.post(&usage(), NOW).await.answer, Answer::Accepted);
+    let sought = Sought {
+        usage_guid: "u",
+        location: "",
+    };
+    assert_eq!(events.find(sought, NOW).await.asked, Asked::Unknown);
 }
