@@ -185,9 +185,9 @@ impl Upstream for SimUpstream {
             told.settles = 0;
         }
         Promises {
-            name: "the upstream",
             contract: match setup.mutant {
                 Mutant::PostsWithoutAsking => Contract::Forever,
+                _ if memory.is_forever => Contract::Forever,
                 _ => Contract::Forgets(told),
             },
             finds: Finds::ById {

@@ -145,7 +145,7 @@ impl Closing {
 /// A seed with this bit is of a run with an upstream that forgets.
 pub const FORGETFUL: u64 = 1 << 63;
 
-/// An upstream that forgets, and says what it has.
+/// An upstream that says what it has, and forgets it, or is known never to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forgetful {
     /// How long it recognises a repeat, ms.
@@ -154,6 +154,8 @@ pub(crate) struct Forgetful {
     pub(crate) lag: i64,
     /// What workers are told: less than it promises, because their clocks differ.
     pub(crate) told: Memory,
+    /// It never forgets, and workers are told so.
+    pub(crate) is_forever: bool,
 }
 
 impl Forgetful {
@@ -175,15 +177,19 @@ impl Forgetful {
             settles: lag + scale.slow + apart,
             post_timeout,
         };
+        let is_forever = rng.below(8) == 0;
         Self {
-            // Where each post is asked for, nothing need be remembered.
-            horizon: if horizon <= told.margin() {
+            horizon: if is_forever {
+                i64::MAX
+            } else if horizon <= told.margin() {
+                // Where each post is asked for, nothing need be remembered.
                 0
             } else {
                 horizon + apart
             },
             lag,
             told,
+            is_forever,
         }
     }
 }
