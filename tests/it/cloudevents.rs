@@ -1,11 +1,12 @@
 //! Usages as CloudEvents, into an upstream that recognises a repeat for a while, forgets, and answers finds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bson::doc;
 use sampler_testkit::abacus::{Options, StandInAbacus};
 use sampler_testkit::build::{start_event, stop_event};
-use sampler_testkit::meter::{MeterFault, MeterOptions, Posted, StandInMeter};
+use sampler_testkit::meter::{MeterFault, MeterOptions, Posted, Sought, StandInMeter};
 use sampler_testkit::program::Launch;
 use sampler_testkit::{Program, TestDatabase, now_millis, sdks, wait_until};
 use serde_json::Value;
@@ -25,7 +26,11 @@ struct World {
 
 impl World {
     async fn new(label: &str, horizon: Duration, settles: Duration) -> Self {
-        let options = MeterOptions { horizon, settles };
+        let options = MeterOptions {
+            horizon,
+            settles,
+            ..MeterOptions::default()
+        };
         let landscape = Landscape {
             database: TestDatabase::new(label).await,
             abacus: StandInAbacus::start(Options::default()).await.unwrap(),
@@ -82,8 +87,13 @@ impl World {
         self.get(&format!("/v1/spans/{id}")).await
     }
 
-    /// Each usage counts once, and together they are what was used.
+    /// Each usage counts once, its repeats say the same, and together they are what was used.
     fn assert_exact(&self, instance: &str) {
+        let mut bodies = BTreeMap::new();
+        for post in self.meter.posts() {
+            let first = bodies.entry(post.id).or_insert_with(|| post.body.clone());
+            assert_eq!(*first, post.body, "a repeat says something else");
+        }
         let counted = self.meter.counted();
         let mut ids: Vec<&str> = counted.iter().filter_map(|it| it["id"].as_str()).collect();
         let all = ids.len();
@@ -123,6 +133,7 @@ async fn each_usage_is_one_event_in_structured_mode_and_nothing_is_asked() {
     assert_eq!(world.meter.finds().len(), 0);
     assert_sdks_agree(&posts).await;
     // Probes of the time ask for the root.
+    assert!(!world.meter.others().is_empty());
     assert!(world.meter.others().iter().all(|path| path == "/"));
     assert!(worker.lines().iter().all(|line| !line.contains("t0k3n")));
     let entry = world.landscape.usages().await;
@@ -155,6 +166,39 @@ async fn assert_sdks_agree(posts: &[Posted]) {
                 assert_eq!(event[name], sent[name], "{name}");
             }
         }
+    }
+}
+
+/// The usage counts, its answer is lost, and the worker is killed. Another one posts it again, as long as the
+/// upstream recognises it, or for ever. Then no address for finds is needed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_counted_before_a_kill_and_is_remembered_is_posted_again() {
+    for (label, horizon, find_url) in [
+        ("ce_again", "1h", None),
+        ("ce_forever", "forever", Some("")),
+    ] {
+        let world = World::new(label, seconds(3_600), seconds(1)).await;
+        let find_url = find_url.map_or_else(|| world.meter.find_url(), str::to_owned);
+        let worker = || {
+            let worker = world.worker().env("SAMPLER_UPSTREAM_HORIZON", horizon);
+            worker.env("SAMPLER_UPSTREAM_FIND_URL", find_url.as_str())
+        };
+        world.meter.post_fault(MeterFault::LosesAnswer);
+        world.use_two_hours(1).await;
+        let first = worker().start().await.unwrap();
+        wait_until("it is posted", PATIENCE, async || {
+            !world.meter.posts().is_empty()
+        })
+        .await;
+        first.kill().unwrap();
+        world.meter.post_fault(MeterFault::None);
+        let _worker = worker().start().await.unwrap();
+        world.landscape.until_complete(1).await;
+        world.assert_exact("instance-1");
+        let posts = world.meter.posts();
+        let of_first = posts.iter().filter(|post| post.id == posts[0].id);
+        assert!(of_first.count() >= 2, "it is posted again");
+        assert_eq!(world.meter.finds().len(), 0, "and nothing is asked");
     }
 }
 
@@ -254,6 +298,77 @@ async fn an_upstream_that_remembers_nothing_counts_once() {
     for instance in ["instance-1", "instance-2", "instance-3"] {
         world.assert_exact(instance);
     }
+    // Each post follows a find of its own, the first one too.
+    let (posts, finds) = (world.meter.posts(), world.meter.finds());
+    for (index, post) in posts.iter().enumerate() {
+        let earlier = posts[..index].iter().rfind(|it| it.id == post.id);
+        let is_after = |at: Instant| earlier.is_none_or(|earlier| at > earlier.at);
+        let is_its = |find: &&Sought| find.query.contains(&post.id) && find.found == Some(0);
+        let mut finds = finds.iter().filter(is_its);
+        assert!(
+            finds.any(|find| is_after(find.at) && find.at < post.at),
+            "post {index} was not asked for"
+        );
+    }
+}
+
+/// After an outage longer than the horizon all usages are looked up, and only so many at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn finds_after_a_long_outage_are_limited() {
+    const SPANS: u64 = 40;
+    let world = World::new("ce_flood", seconds(2), Duration::from_millis(300)).await;
+    world.meter.post_fault(MeterFault::Status(503));
+    for target in 1..=SPANS {
+        world.use_two_hours(target).await;
+    }
+    // A quarter of the spans in progress may wait for finds.
+    let worker = world.worker().env("SAMPLER_PROCESS_CONCURRENCY", "8");
+    let _worker = worker.start().await.unwrap();
+    wait_until("all are asked for", PATIENCE, async || {
+        let finds = world.meter.finds();
+        let asked: BTreeSet<&String> = finds.iter().map(|find| &find.query).collect();
+        asked.len() as u64 >= SPANS
+    })
+    .await;
+    world.meter.post_fault(MeterFault::None);
+    world.landscape.until_complete(SPANS).await;
+    for target in 1..=SPANS {
+        world.assert_exact(&format!("instance-{target}"));
+    }
+    let at_once = world.meter.finds_at_once();
+    assert!((1..=2).contains(&at_once), "{at_once}");
+}
+
+/// A span is suspended whose usage counts already. Once the upstream has forgotten that, a probe asks, and
+/// posts nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_after_the_horizon_asks_first() {
+    let world = World::new("ce_probe", seconds(8), seconds(1)).await;
+    world.meter.post_fault(MeterFault::LosesAnswer);
+    world.use_two_hours(1).await;
+    let worker = world.worker().env("SAMPLER_PROBE_INTERVAL", "100ms");
+    let _worker = worker.start().await.unwrap();
+    wait_until("it counts", PATIENCE, async || {
+        !world.meter.counted().is_empty()
+    })
+    .await;
+    world.meter.post_fault(MeterFault::Status(400));
+    wait_until("the span is suspended", PATIENCE, async || {
+        !world.span_of("instance-1").await["suspended"].is_null()
+    })
+    .await;
+    wait_until("it is asked for", PATIENCE, async || {
+        world.meter.finds().iter().any(|find| find.found == Some(1))
+    })
+    .await;
+    world.meter.post_fault(MeterFault::None);
+    world.landscape.until_complete(1).await;
+    world.assert_exact("instance-1");
+    let posts = world.meter.posts();
+    let first = &posts[0];
+    let late = posts.iter().filter(|post| post.id == first.id);
+    let late = late.filter(|post| post.at > first.at + world.horizon);
+    assert_eq!(late.count(), 0, "a probe posts what was forgotten");
 }
 
 async fn complete(world: &World) -> u64 {
@@ -340,14 +455,36 @@ async fn what_is_accepted_and_not_there_is_set_aside_and_owed() {
     let organization = world.meter.posts()[0].body.clone();
     let organization: Value = serde_json::from_str(&organization).unwrap();
     let organization = organization["subject"].as_str().unwrap().to_owned();
-    let owed = format!(
+    let owed_query = format!(
         "/v1/usages?organization_id={organization}&state=set_aside,skipped&group_by=organization_id&window=all"
     );
-    let owed = world.get(&owed).await;
+    let owed = world.get(&owed_query).await;
     assert_eq!(owed["items"][0]["duration"], 2 * HOUR, "{owed}");
     let billed = format!("/v1/usages?organization_id={organization}&window=all");
     assert_eq!(world.get(&billed).await["items"], serde_json::json!([]));
     world.meter.post_fault(MeterFault::None);
+    // What was set aside may have come in after all: it is looked up before it is sent again.
+    let posts = world.meter.posts();
+    let ids: BTreeSet<String> = posts.into_iter().map(|post| post.id).collect();
+    for id in &ids {
+        let url = format!("{}/v1/usages/{id}/resend", world.receiver.base_url());
+        let reason = serde_json::json!({ "reason": "It was lost." });
+        let answer = world.landscape.http.post(url).json(&reason).send().await;
+        assert_eq!(answer.unwrap().status().as_u16(), 202);
+    }
+    wait_until("all count", PATIENCE, async || {
+        let counted = doc! { "state": "counted", "resend": { "$exists": false } };
+        usages.count_documents(counted).await.unwrap() == all
+    })
+    .await;
+    world.assert_exact("instance-1");
+    let finds = world.meter.finds();
+    for post in world.meter.posts().iter().filter(|post| post.counts) {
+        let of_it = |find: &&Sought| find.query.contains(&post.id) && find.at < post.at;
+        let last = finds.iter().rfind(of_it).unwrap();
+        assert_eq!(last.found, Some(0));
+    }
+    assert_eq!(world.get(&owed_query).await["items"], serde_json::json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -368,6 +505,23 @@ async fn settings_that_would_count_twice_or_show_a_token_are_refused_by_name() {
             &[find],
         ),
         (&[fit, (horizon, "soon")], &[horizon]),
+        (
+            &[fit, (horizon, "4000d"), (find, "http://x/{id}")],
+            &[horizon],
+        ),
+        (&[fit, (horizon, "forever"), (find, "{id}")], &[find]),
+        (
+            &[(url, "http://user:pw@host/x"), (horizon, "forever")],
+            &[url],
+        ),
+        (
+            &[fit, (horizon, "forever"), ("SAMPLER_UPSTREAM_TYPE", " ")],
+            &["SAMPLER_UPSTREAM_TYPE"],
+        ),
+        (
+            &[fit, (horizon, "1d"), ("SAMPLER_CONFIRM", "true")],
+            &["it would count twice", "where usages are looked up"],
+        ),
         (&[(url, "localhost"), (horizon, "forever")], &[url]),
         (
             &[fit, (horizon, "forever"), ("SAMPLER_CONFIRM", "true")],
@@ -402,5 +556,27 @@ async fn settings_that_would_count_twice_or_show_a_token_are_refused_by_name() {
             assert!(text.contains(name), "{name}: {text}");
         }
         assert!(!text.contains("COLLECTOR_URL"), "{text}");
+    }
+}
+
+/// Nothing can count twice where a repeat is recognised for ever, nor where what may have been forgotten is
+/// looked up, nor with Abacus, whatever is set for the other upstream.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_count_once_are_taken() {
+    let fit = [
+        ("SAMPLER_UPSTREAM", "cloudevents"),
+        ("SAMPLER_UPSTREAM_URL", "http://localhost:1/events?x=y"),
+    ];
+    let (horizon, find) = ("SAMPLER_UPSTREAM_HORIZON", "SAMPLER_UPSTREAM_FIND_URL");
+    let abacus = ("COLLECTOR_URL", "http://localhost:1");
+    for settings in [
+        vec![fit[0], fit[1], (horizon, "forever")],
+        vec![fit[0], fit[1], (horizon, "0s"), (find, "http://x/{id}")],
+        vec![abacus, (horizon, "1d")],
+        vec![abacus, ("SAMPLER_UPSTREAM", "abacus"), fit[1]],
+    ] {
+        let ended = crate::settings::run("sampler-worker", &["--check-config"], &settings).await;
+        let text = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{settings:?}: {text}");
     }
 }

@@ -18,12 +18,14 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// What the stand-in promises.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MeterOptions {
     /// How long after it has stored an event it recognises a repeat.
     pub horizon: Duration,
     /// How long after it has stored an event it may not find it.
     pub settles: Duration,
+    /// It only counts what is posted, and keeps nothing: for measurements.
+    pub counts_only: bool,
 }
 
 /// How posts or finds go wrong.
@@ -71,6 +73,10 @@ struct Books {
     others: Vec<String>,
     post_fault: MeterFault,
     find_fault: MeterFault,
+    /// How many posts were only counted.
+    only_counted: u64,
+    finds_in_flight: usize,
+    finds_at_once: usize,
 }
 
 struct Shared {
@@ -162,6 +168,16 @@ impl StandInMeter {
         self.books().posts.clone()
     }
 
+    /// How many events were only counted.
+    pub fn only_counted(&self) -> u64 {
+        self.books().only_counted
+    }
+
+    /// How many finds were in flight at once, at the most.
+    pub fn finds_at_once(&self) -> usize {
+        self.books().finds_at_once
+    }
+
     /// All finds so far.
     pub fn finds(&self) -> Vec<Sought> {
         self.books().finds.clone()
@@ -201,6 +217,10 @@ async fn take(
     headers: HeaderMap,
     body: String,
 ) -> Response {
+    if shared.options.counts_only {
+        shared.books().only_counted += 1;
+        return StatusCode::NO_CONTENT.into_response();
+    }
     let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
     let content_type = text("content-type").unwrap_or_default();
     let event: Value = serde_json::from_str(&body).unwrap_or_default();
@@ -254,7 +274,27 @@ async fn faulty(fault: MeterFault) -> Response {
     }
 }
 
+/// A find in flight; it ends when the caller has the answer, or has gone.
+struct InFlight(Arc<Shared>);
+
+impl InFlight {
+    fn begin(shared: Arc<Shared>) -> Self {
+        let mut books = shared.books();
+        books.finds_in_flight += 1;
+        books.finds_at_once = books.finds_at_once.max(books.finds_in_flight);
+        drop(books);
+        Self(shared)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.books().finds_in_flight -= 1;
+    }
+}
+
 async fn find(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
+    let _in_flight = InFlight::begin(Arc::clone(&shared));
     let filter = uri.query().unwrap_or_default();
     let filter = filter.strip_prefix("filter=").unwrap_or_default();
     let filter = percent_decode_str(filter).decode_utf8_lossy();
