@@ -91,7 +91,7 @@ async fn measure(scale: Scale) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Vec<Section>> {
-    use scenario::{against, batches, fairness, ledger, midnight, receiver, worker};
+    use scenario::{against, batches, fairness, ledger, midnight, receiver, upstreams, worker};
     let mut sections = Vec::new();
     for part in &scale.parts {
         eprintln!("{part:?}");
@@ -103,6 +103,7 @@ async fn run(server: &Server, scale: &Scale) -> Result<Vec<Section>> {
             Part::Midnight => Box::pin(midnight::run(server, scale)).await?,
             Part::Against => Box::pin(against::run(server, scale)).await?,
             Part::Ledger => Box::pin(ledger::run(server, scale)).await?,
+            Part::Upstreams => Box::pin(upstreams::run(server, scale)).await?,
         });
     }
     Ok(sections)

@@ -79,12 +79,11 @@ fn own(name: &str) -> Result<Launch> {
     Ok(Launch::new(name).path(own).arg(name))
 }
 
-/// Starts workers on that database, which post to that Abacus.
+/// Starts workers on that database, with these settings.
 pub(crate) async fn workers(
     (program, count): (WorkerProgram, usize),
     uri: &str,
-    abacus: &str,
-    settings: &[(&str, &str)],
+    settings: &[(&str, String)],
 ) -> Result<Vec<Program>> {
     let mut workers = Vec::new();
     for _ in 0..count {
@@ -94,12 +93,10 @@ pub(crate) async fn workers(
             WorkerProgram::WithLedger => own(WITH_LEDGER)?.env("DB_URI", uri),
             WorkerProgram::WithoutLedger => own(WITHOUT_LEDGER)?.env("DB_URI", uri),
         };
-        let mut launch = launch
-            .env("COLLECTOR_URL", abacus)
-            // Workers that start together find each other sooner; otherwise all as it comes.
-            .env("SAMPLER_HEARTBEAT_INTERVAL", "1s");
+        // Workers that start together find each other sooner; otherwise all as it comes.
+        let mut launch = launch.env("SAMPLER_HEARTBEAT_INTERVAL", "1s");
         for (name, value) in settings {
-            launch = launch.env(name, *value);
+            launch = launch.env(name, value);
         }
         // Our own serves nothing: what it does shows in what is posted.
         workers.push(match program {

@@ -16,7 +16,7 @@ pub(crate) use against::of_against;
 pub(crate) use batches::of_batches;
 pub(crate) use fairness::of_fairness;
 pub(crate) use receiver::of_receiver;
-pub(crate) use worker::{of_ledger, of_midnight, of_worker};
+pub(crate) use worker::{of_ledger, of_midnight, of_upstreams, of_worker};
 
 /// A part of the report.
 #[derive(Clone, Debug)]

@@ -21,6 +21,8 @@ pub(crate) enum Part {
     Midnight,
     /// What the ledger costs: the worker with and without it.
     Ledger,
+    /// Intervals a second into a receiver of CloudEvents, beside Abacus.
+    Upstreams,
     /// Both programs beside those of another commit.
     Against,
 }

@@ -7,6 +7,7 @@ pub(crate) mod fairness;
 pub(crate) mod ledger;
 pub(crate) mod midnight;
 pub(crate) mod receiver;
+pub(crate) mod upstreams;
 pub(crate) mod worker;
 pub(crate) mod workers;
 

@@ -28,6 +28,7 @@ fn measures_a_little_of_everything() {
         "## Worker",
         "## Midnight",
         "## The ledger",
+        "## Upstreams",
     ] {
         assert!(report.contains(title), "{title} is missing in\n{report}");
     }

@@ -105,10 +105,36 @@ pub(crate) fn of_ledger(rates: &[Sampled; 2], midnight: &[Sampled; 2]) -> Sectio
     }
 }
 
+/// The first of the two posted CloudEvents, the second posted to Abacus.
+pub(crate) fn of_upstreams(rates: &[Sampled; 2]) -> Section {
+    let text = format!(
+        "Workers that have more work than they can do, day by day. In the first row they post CloudEvents to \
+         an upstream that forgets after a day, in the second one they post to Abacus.\n\n{}",
+        rows(rates),
+    );
+    let [events, abacus] = rates;
+    let share = 100.0 * events.per_second / abacus.per_second;
+    let targets = vec![Target::new(
+        "as CloudEvents, intervals a second at least 80 % of those with Abacus",
+        format!(
+            "{} of {}: {} %",
+            rounded(events.per_second),
+            rounded(abacus.per_second),
+            rounded(share)
+        ),
+        share >= 80.0,
+    )];
+    Section {
+        title: "Upstreams",
+        text,
+        targets,
+    }
+}
+
 fn rows<'a>(runs: impl IntoIterator<Item = &'a Sampled>) -> String {
     let header = [
         "Workers",
-        "Abacus answers after",
+        "Upstream answers after",
         "Intervals",
         "Intervals /s",
         "Commands each",

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sampler_testkit::now_millis;
 
-use super::workers::{Job, RunningWorkers};
+use super::workers::{Job, RunningWorkers, Upstream};
 use crate::event::{Feed, Mix, Times};
 use crate::load::http::{BatchSender, HttpSender};
 use crate::load::{Outcome, Sender, Timing, closed, on_own_thread};
@@ -115,6 +115,7 @@ async fn intervals(server: &Server, count: u64, build: Build) -> Result<Figures>
     program.kill()?;
     let job = Job {
         program: WorkerProgram::Of(build),
+        upstream: Upstream::Abacus,
         workers: 1,
         answer: Duration::ZERO,
         settings: vec![("SAMPLER_DIMENSION", "day")],

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use super::least_disturbed;
 use super::midnight::through;
 use super::worker::rate_of;
+use super::workers::Upstream;
 use crate::data::Sampled;
 use crate::mongo::Server;
 use crate::programs::WorkerProgram;
@@ -37,8 +38,8 @@ async fn midnight(server: &Server, count: u64) -> Result<[Sampled; 2]> {
 
 /// The round whose ratio of the first to the second is in the middle: the machine's speed changes more
 /// between rounds than within one.
-fn middle(mut rounds: Vec<[Sampled; 2]>) -> Option<[Sampled; 2]> {
-    let ratio = |[with, without]: &[Sampled; 2]| with.per_second / without.per_second;
+pub(crate) fn middle(mut rounds: Vec<[Sampled; 2]>) -> Option<[Sampled; 2]> {
+    let ratio = |[one, other]: &[Sampled; 2]| one.per_second / other.per_second;
     rounds.sort_by(|one, other| ratio(one).total_cmp(&ratio(other)));
     let middle = rounds.len().checked_sub(1)? / 2;
     Some(rounds.swap_remove(middle))
@@ -50,6 +51,7 @@ async fn workers(server: &Server, scale: &Scale, program: WorkerProgram) -> Resu
     let once = || async {
         let spans = server.spans().await?;
         let timing = scale.worker_timing;
+        let program = (program, Upstream::Abacus);
         let rate = rate_of(server, &spans, program, (most, Duration::ZERO), timing).await?;
         spans.drop().await?;
         Ok(rate)

@@ -7,7 +7,7 @@ use chrono::{DateTime, Datelike, NaiveDate};
 use sampler_testkit::now_millis;
 
 use super::worker::{USUAL_WORKERS, until_done};
-use super::workers::Job;
+use super::workers::{Job, Upstream};
 use crate::data::Sampled;
 use crate::event::DAY;
 use crate::mongo::Server;
@@ -48,6 +48,7 @@ pub(crate) async fn through(
     spans.load_open(0..count, values).await?;
     let job = Job {
         program,
+        upstream: Upstream::Abacus,
         workers: USUAL_WORKERS,
         answer: Duration::ZERO,
         // With months, one interval of each span is due, whatever day it is today.

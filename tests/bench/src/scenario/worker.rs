@@ -6,7 +6,7 @@ use anyhow::Result;
 use sampler_testkit::now_millis;
 
 use super::least_disturbed;
-use super::workers::{Job, RunningWorkers};
+use super::workers::{Job, RunningWorkers, Upstream};
 use crate::data::Sampled;
 use crate::event::DAY;
 use crate::load::Timing;
@@ -33,7 +33,8 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
         for workers in &scale.workers {
             let once = || async {
                 let spans = server.spans().await?;
-                let (program, job) = (WorkerProgram::Released, (*workers, *answer));
+                let program = (WorkerProgram::Released, Upstream::Abacus);
+                let job = (*workers, *answer);
                 let rate = rate_of(server, &spans, program, job, scale.worker_timing).await?;
                 spans.drop().await?;
                 Ok(rate)
@@ -47,12 +48,12 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
     Ok(of_worker(&rates, &catch_up, scale.catch_up.1))
 }
 
-/// Measures while there is more to do than can be done, with so many workers and an Abacus that takes
+/// Measures while there is more to do than can be done, with so many workers and an upstream that takes
 /// so long to answer.
 pub(crate) async fn rate_of(
     server: &Server,
     spans: &Spans,
-    program: WorkerProgram,
+    (program, upstream): (WorkerProgram, Upstream),
     (workers, answer): (usize, Duration),
     timing: Timing,
 ) -> Result<Sampled> {
@@ -60,6 +61,7 @@ pub(crate) async fn rate_of(
     load_days(spans, count).await?;
     let job = Job {
         program,
+        upstream,
         workers,
         answer,
         settings: vec![("SAMPLER_DIMENSION", "day")],
@@ -89,6 +91,7 @@ async fn catch_up(server: &Server, scale: &Scale) -> Result<Sampled> {
     load_backlog(&spans, count, this_hour - hours * HOUR, HOUR).await?;
     let job = Job {
         program: WorkerProgram::Released,
+        upstream: Upstream::Abacus,
         workers: USUAL_WORKERS,
         answer: Duration::ZERO,
         settings: vec![("SAMPLER_DIMENSION", "hour")],

@@ -1,10 +1,11 @@
-//! Runs workers against a stand-in for Abacus, and measures both.
+//! Runs workers against a stand-in for their upstream, and measures both.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use sampler_testkit::Program;
 use sampler_testkit::abacus::{Fault, Keep, Options, StandInAbacus};
+use sampler_testkit::meter::{MeterOptions, StandInMeter};
 use tokio::time::Instant;
 
 use crate::data::Sampled;
@@ -21,9 +22,11 @@ const STALL: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) program: WorkerProgram,
+    /// Where they post usages.
+    pub(crate) upstream: Upstream,
     /// How many workers.
     pub(crate) workers: usize,
-    /// How long Abacus takes to answer.
+    /// How long Abacus takes to answer; the other upstream answers at once.
     pub(crate) answer: Duration,
     /// Settings that differ from the usual ones.
     pub(crate) settings: Vec<(&'static str, &'static str)>,
@@ -31,12 +34,65 @@ pub(crate) struct Job {
     pub(crate) spans: u64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upstream {
+    Abacus,
+    CloudEvents,
+}
+
+/// What takes the usages, and counts them.
+enum StandIn {
+    Abacus(StandInAbacus),
+    CloudEvents(StandInMeter),
+}
+
+impl StandIn {
+    async fn start(job: &Job) -> Result<Self> {
+        if job.upstream == Upstream::CloudEvents {
+            let options = MeterOptions {
+                counts_only: true,
+                ..MeterOptions::default()
+            };
+            return Ok(Self::CloudEvents(StandInMeter::start(options).await?));
+        }
+        let options = Options {
+            keep: Keep::Count,
+            ..Options::default()
+        };
+        let abacus = StandInAbacus::start(options).await?;
+        if !job.answer.is_zero() {
+            abacus.fault(Fault::delay(job.answer));
+        }
+        Ok(Self::Abacus(abacus))
+    }
+
+    /// How many usages were posted.
+    fn posts(&self) -> u64 {
+        match self {
+            Self::Abacus(abacus) => abacus.counted_count(),
+            Self::CloudEvents(meter) => meter.only_counted(),
+        }
+    }
+
+    /// The settings of a worker that posts to it. A day is what OpenMeter remembers as it comes.
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Abacus(abacus) => vec![("COLLECTOR_URL", abacus.base_url())],
+            Self::CloudEvents(meter) => vec![
+                ("SAMPLER_UPSTREAM", "cloudevents".to_owned()),
+                ("SAMPLER_UPSTREAM_URL", meter.post_url()),
+                ("SAMPLER_UPSTREAM_FIND_URL", meter.find_url()),
+                ("SAMPLER_UPSTREAM_HORIZON", "24h".to_owned()),
+            ],
+        }
+    }
+}
+
 /// Workers that run.
-#[derive(Debug)]
 pub(crate) struct RunningWorkers<'a> {
     job: Job,
     server: &'a Server,
-    abacus: StandInAbacus,
+    upstream: StandIn,
     workers: Vec<Program>,
     watch: WatchedProcesses,
 }
@@ -52,19 +108,12 @@ pub(crate) struct Meters {
 impl<'a> RunningWorkers<'a> {
     /// Sets everything up that the workers need, but starts none.
     pub(crate) async fn prepare(server: &'a Server, job: Job) -> Result<Self> {
-        let options = Options {
-            keep: Keep::Count,
-            ..Options::default()
-        };
-        let abacus = StandInAbacus::start(options).await?;
-        if !job.answer.is_zero() {
-            abacus.fault(Fault::delay(job.answer));
-        }
+        let upstream = StandIn::start(&job).await?;
         server.settle().await?;
         Ok(Self {
             job,
             server,
-            abacus,
+            upstream,
             workers: Vec::new(),
             watch: WatchedProcesses::default(),
         })
@@ -78,9 +127,13 @@ impl<'a> RunningWorkers<'a> {
             settings,
             ..
         } = &self.job;
-        let abacus = self.abacus.base_url();
-        self.workers =
-            programs::workers((*program, *workers), &spans.uri, &abacus, settings).await?;
+        let mut all = self.upstream.settings();
+        all.extend(
+            settings
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned())),
+        );
+        self.workers = programs::workers((*program, *workers), &spans.uri, &all).await?;
         self.watch = WatchedProcesses {
             server: Some(self.server.pid),
             programs: self.workers.iter().map(Program::pid).collect(),
@@ -98,7 +151,7 @@ impl<'a> RunningWorkers<'a> {
 
     /// How many usages were posted.
     pub(crate) fn posts(&self) -> u64 {
-        self.abacus.counted_count()
+        self.upstream.posts()
     }
 
     /// Waits until this many usages were posted, but not beyond `limit`; returns whether they were.
