@@ -74,8 +74,11 @@ impl Foundation {
     }
 
     fn arguments(&self, more: &[&str]) -> Vec<String> {
-        let (api, url) = (self.platform.api(), self.receiver.base_url());
-        let state = self.state();
+        self.arguments_of(&self.receiver.base_url(), &self.state(), more)
+    }
+
+    fn arguments_of(&self, url: &str, state: &Path, more: &[&str]) -> Vec<String> {
+        let api = self.platform.api();
         let own = [
             "feed",
             "cloud-foundry",
@@ -84,7 +87,7 @@ impl Foundation {
             "--cf-client-id",
             CLIENT.0,
             "--url",
-            &url,
+            url,
             "--state",
             state.to_str().unwrap(),
             "--min-age",
@@ -216,6 +219,12 @@ async fn each_millisecond_of_a_foundation_reaches_abacus_through_every_fault() {
     ]);
     let report = foundation.once(0, &["--replay"]).await;
     assert_eq!(foundation.platform.faults_left(), 0);
+    // The platform's own order is the one that `after_guid` goes by; and pages count rows, which go.
+    let asked = foundation.platform.asked();
+    let mut of_events = asked.iter().filter(|it| it.contains("usage_events?"));
+    assert!(of_events.all(|it| it.contains("per_page=5000")
+        && !it.contains("order_by")
+        && !it.contains("&page=")));
     assert_eq!(report["unknown"], json!([]), "{report:#}");
     assert_eq!(report["read"], sum_of(&report));
     let counts =
@@ -341,12 +350,24 @@ async fn holes_are_filled_and_their_bounds_said() {
     }
     let report = foundation.once(0, &[]).await;
     let unknown = report["unknown"].as_array().unwrap();
-    assert_eq!(unknown.len(), 1, "{report:#}");
-    assert_eq!(unknown[0]["what"], "end");
-    assert_eq!(unknown[0]["from"], began);
-    assert_eq!(unknown[0]["target"]["resource_instance_id"], "gone");
-    assert_eq!(foundation.spans("gone").await[0]["end"], unknown[0]["to"]);
-    assert_eq!(foundation.spans("grown").await.len(), 2);
+    let of = |instance: &str| -> Vec<&Value> {
+        let is_of = |one: &&Value| one["target"]["resource_instance_id"] == instance;
+        unknown.iter().filter(is_of).collect()
+    };
+    assert_eq!(unknown.len(), 3, "{report:#}");
+    let gone = of("gone")[0];
+    assert_eq!(
+        (&gone["what"], &gone["from"]),
+        (&json!("end"), &json!(began))
+    );
+    assert_eq!(foundation.spans("gone").await[0]["end"], gone["to"]);
+    // It has changed at some time: one interval has ended, and another begun.
+    let spans = foundation.spans("grown").await;
+    assert_eq!(spans.len(), 2);
+    for (one, what) in of("grown").into_iter().zip(["end", "start"]) {
+        assert_eq!((&one["what"], &one["from"]), (&json!(what), &json!(began)));
+        assert_eq!(one["to"], spans[1]["start"]);
+    }
     assert_eq!(foundation.spans("kept").await.len(), 1);
 
     // Twice purged and reseeded: the second time the cursor's guid is there again.
@@ -375,6 +396,151 @@ async fn holes_are_filled_and_their_bounds_said() {
     let report = foundation.once(0, &[]).await;
     assert_eq!(report["unknown"][0]["to"], now - HOUR, "{report:#}");
     assert_eq!(foundation.spans("job").await[0]["end"], now - HOUR);
+
+    // One that is no longer listed has ended at some time until now.
+    {
+        let mut world = foundation.platform.world();
+        world.start_task("brief", "kept", "s", 64, now - HOUR);
+    }
+    foundation.once(0, &[]).await;
+    foundation.platform.world().forget_task("brief");
+    let report = foundation.once(0, &[]).await;
+    let unknown = report["unknown"].as_array().unwrap();
+    assert_eq!(unknown.len(), 1, "{report:#}");
+    assert_eq!(unknown[0]["from"], now - HOUR);
+    assert_eq!(foundation.spans("brief").await[0]["end"], unknown[0]["to"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_state_nothing_stays_open_in_silence() {
+    let foundation = Foundation::new("feed_lost").await;
+    let now = second(now_millis());
+    let began = now - 30 * HOUR;
+    {
+        let mut world = foundation.platform.world();
+        world.space("moved", "t");
+        world.start("web", "of-web", "s", (64, 1), began);
+        world.start("exact", "of-exact", "s", (64, 1), began);
+        world.start("runs", "of-runs", "s", (64, 1), began);
+        world.start_task("job", "shop", "s", 64, began);
+        // Of these resources nothing will run any more.
+        world.create("db", "s", "postgres", "small", began);
+        world.create("far", "t", "redis", "small", began);
+    }
+    let report = foundation.once(0, &["--replay"]).await;
+    assert_eq!(report["started"], 6, "{report:#}");
+    // A span of an organization that this platform does not have, in the form of a feed's.
+    let theirs = json!({
+        "type": "start", "id": "theirs", "timestamp": began, "organization_id": "elsewhere",
+        "space_id": "x", "consumer_id": "app:theirs", "resource_id": "linux-container",
+        "plan_id": "basic", "resource_instance_id": "theirs", "measured_usage": [],
+    });
+    foundation
+        .world
+        .post(&foundation.receiver, "/v1/events", &json!([theirs]))
+        .await;
+    std::fs::remove_file(foundation.state()).unwrap();
+    {
+        let mut world = foundation.platform.world();
+        world.stop("web", now - 20 * HOUR);
+        world.end_task("job", now - 20 * HOUR);
+        world.delete("db", now - 20 * HOUR);
+        world.delete("far", now - 20 * HOUR);
+        // The last row of a table is never pruned.
+        world.create_user_provided("own", "s", now - 8 * HOUR);
+        // Its start is pruned, and its end is recorded.
+        world.stop("exact", now - 9 * HOUR);
+        world.stage("runs", "BUILDPACK_SET", now - 8 * HOUR);
+        world.prune(now - 10 * HOUR);
+    }
+    let ended = foundation.run(&["--once", "--replay"]).await;
+    assert_eq!(ended.code, 0, "{}{}", ended.errors, ended.output);
+    assert!(ended.output.contains("unknown bounds"), "{}", ended.output);
+    for (instance, resource) in [
+        ("web", "linux-container"),
+        ("job", "linux-task"),
+        ("db", "postgres"),
+        ("far", "redis"),
+    ] {
+        let spans = foundation.spans(instance).await;
+        assert_eq!(spans.len(), 1, "{spans:#?}");
+        assert!(spans[0]["end"].as_i64() >= Some(now), "{spans:#?}");
+        let mut lines = ended.output.lines();
+        let line =
+            lines.find(|line| line.contains(&format!("/{resource}/")) && line.contains(instance));
+        assert!(line.unwrap().contains("end"), "{}", ended.output);
+    }
+    assert_eq!(foundation.spans("exact").await[0]["end"], now - 9 * HOUR);
+    let spans = foundation.spans("runs").await;
+    assert_eq!(spans.len(), 1, "{spans:#?}");
+    assert!(spans[0]["end"].is_null());
+    assert!(foundation.spans("theirs").await[0]["end"].is_null());
+    let said = ended.errors.lines().find(|line| line.contains("theirs"));
+    assert!(said.unwrap().contains("stays open"), "{}", ended.errors);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_feed_has_found_is_told_by_the_next() {
+    let foundation = Foundation::new("feed_told").await;
+    let now = second(now_millis());
+    {
+        let mut world = foundation.platform.world();
+        world.start("web", "shop", "s", (64, 1), now - 30 * HOUR);
+        world.stage("web", "BUILDPACK_SET", now - HOUR);
+        world.prune(now - 2 * HOUR);
+    }
+    let is_told = |feed: &Program| {
+        let lines = feed.lines();
+        let mut lines = lines.iter();
+        lines.any(|line| line.contains("the start of") && line.contains("is not recorded"))
+    };
+    // In the log when it is found, and again when the next begins.
+    for _ in 0..2 {
+        let feed = foundation.follow(&[]).await;
+        wait_until("it is told", PATIENCE, async || is_told(&feed)).await;
+        feed.kill().unwrap();
+        feed.wait_exit(PATIENCE).await.unwrap();
+    }
+    let report = foundation.once(0, &[]).await;
+    assert_eq!(report["read"], 0, "{report:#}");
+    assert_eq!(report["unknown"].as_array().unwrap().len(), 1, "{report:#}");
+    assert_eq!(report["unknown"][0]["what"], "start");
+    let list = foundation.folder.path().join("feed.json.unknown.ndjson");
+    let list = std::fs::read_to_string(list).unwrap();
+    let listed: Value = serde_json::from_str(list.trim_end()).unwrap();
+    assert_eq!(listed, report["unknown"][0]);
+    let again = foundation.once(0, &[]).await;
+    assert_eq!(again["unknown"], json!([]), "{again:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_feeds_at_once_bill_once() {
+    let foundation = Foundation::new("feed_two").await;
+    foundation.once(0, &[]).await;
+    let other = foundation.folder.path().join("other.json");
+    std::fs::copy(foundation.state(), &other).unwrap();
+    let now = second(now_millis()) - HOUR;
+    {
+        let mut world = foundation.platform.world();
+        world.start("web", "shop", "s", (64, 1), now);
+        world.scale("web", 128, 1, now + 1_000);
+        world.stop("web", now + 2_000);
+    }
+    let url = foundation.receiver.base_url();
+    let second = foundation.arguments_of(&url, &other, &["--once", "--json"]);
+    let (first, second) = tokio::join!(
+        foundation.once(0, &[]),
+        run_with(&second, CLIENT.1)
+    );
+    assert_eq!(second.code, 0, "{}", second.errors);
+    for report in [first, second.document()] {
+        let counts = ["started", "updated", "stopped", "refused"].map(|it| report[it].as_u64());
+        assert_eq!(counts, [1, 1, 1, 0].map(Some), "{report:#}");
+    }
+    let spans = foundation.spans("web").await;
+    let times: Vec<_> = spans.iter().map(|it| (&it["start"], &it["end"])).collect();
+    let at = |ms: i64| json!(now + ms);
+    assert_eq!(times, [(&at(0), &at(1_000)), (&at(1_000), &at(2_000))]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -490,6 +656,13 @@ async fn an_api_that_cannot_be_read_is_named_at_once() {
     uaa.remove_client(CLIENT.0);
     uaa.add_client(CLIENT.0, CLIENT.1, &["cloud_controller.admin_read_only"]);
     assert_eq!(foundation.run(&["--once"]).await.code, 0);
+
+    // The other API is not a receiver.
+    let other = foundation.folder.path().join("other.json");
+    let arguments = foundation.arguments_of(&foundation.platform.api(), &other, &["--once"]);
+    let ended = run_with(&arguments, CLIENT.1).await;
+    assert_eq!(ended.code, 3, "{}", ended.errors);
+    assert!(ended.errors.contains("Sampler at"), "{}", ended.errors);
 
     let mapping = foundation.folder.path().join("mapping.toml");
     write(

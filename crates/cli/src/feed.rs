@@ -11,6 +11,7 @@ mod rules;
 #[cfg(test)]
 mod simulation;
 mod store;
+mod translate;
 mod usage_event;
 
 use std::path::PathBuf;
@@ -21,11 +22,8 @@ use sampler_verify::moment::{Millis, parse_length};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::Api;
-use crate::clock;
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::print;
-use crate::show::print_json;
 use follow::{Feed, How, records};
 use mapping::Mapping;
 use metrics::Metrics;
@@ -55,7 +53,8 @@ time, the same command continues without loss, and nothing is billed twice. The 
 scope cloud_controller.global_auditor; SAMPLER_CF_CLIENT_SECRET or a file holds its secret. docs/feed.md says
 what is metered as what.
 
-What the receiver refuses for good is appended to refused.ndjson beside the state.
+What the receiver refuses for good is appended to refused.ndjson beside the state; a start or an end that
+nobody recorded, with its bounds, to STATE.unknown.ndjson.
 
 Examples:
   sampler feed cloud-foundry --cf-api https://api.example.com --cf-client-id usage \\
@@ -168,16 +167,12 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
     let mapping = mapping.unwrap_or_default();
     let mut feed = Feed::new(how, api, platform, store, mapping, metrics);
     let ended = run_until_stopped(&mut feed).await;
-    feed.store.fold(clock::now())?;
+    feed.store.fold()?;
     let has_caught_up = ended?;
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    if arguments.common.json {
-        print_json(&feed.report.document())?;
-    } else {
-        print(&feed.report.words())?;
-    }
+    feed.tell_all(arguments.common.json)?;
     if arguments.once && !has_caught_up {
         let what = "stopped before it has caught up; the same command continues";
         return Err(Failure::Interrupted(what.to_owned()));

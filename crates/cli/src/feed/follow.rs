@@ -1,36 +1,32 @@
 //! Reads the lists of the platform, sends what follows, and keeps how far it is.
 
-use std::collections::BTreeMap;
+mod receiver;
+
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sampler_api::SnapshotReport;
-use sampler_verify::moment::Millis;
-use serde_json::json;
+use sampler_verify::moment::{InWords, Millis};
 use tokio::time::Instant;
 
 use super::hole::Hole;
 use super::lists::Gone;
 use super::mapping::Mapping;
 use super::metrics::Metrics;
-use super::platform::{Platform, Trouble, Wait};
-use super::report::{Report, sentence};
-use super::rules::{Batch, Cursor, Mark, Of, Planned, Refused, Step, task_end};
+use super::platform::Platform;
+use super::report::{Report, TOLD_MAX, UNKNOWN_SHOWN, tell_unfilled, tell_unknown};
+use super::rules::{Batch, Cursor, Mark, Of, Planned, Step};
 use super::store::Store;
+use super::translate::task_end;
 use super::usage_event::{Record, UsageEvent, old_enough};
-use crate::api::{Api, ApiError, Request};
+use crate::api::Api;
 use crate::clock;
-use crate::events::{FileEvent, Sender, Why};
 use crate::failure::Failure;
 use crate::output::{print, print_json_text, wants_json, warn};
+use crate::show::print_json;
 
 /// How many events are sent at once, and in one step.
 const BATCH: usize = 500;
-const SNAPSHOTS: [&str; 2] = ["v1", "snapshots"];
-/// How long a comparison may take, and the longest answer in bytes: as for `snapshot diff`.
-const SNAPSHOT_LIMIT: Duration = Duration::from_mins(30);
-const SNAPSHOT_LEN_MAX: usize = 1 << 30;
 /// How often running tasks are looked up.
 const TASKS_EVERY: Duration = Duration::from_mins(10);
 /// The longest pause between two rounds, the shortest, and how often a line says how it goes.
@@ -39,11 +35,6 @@ const ROUND_MIN: Duration = Duration::from_millis(50);
 const LINE_EVERY: Duration = Duration::from_mins(1);
 /// How often in a row a mark may be gone.
 const GONE_MAX: u32 = 10;
-/// How many unknown bounds are told in lines of their own at once.
-const TOLD_MAX: usize = 100;
-
-/// The name of a problem: the target has an open span already.
-const OPEN_SPAN: &str = "open-span";
 
 /// How a feed is run.
 #[derive(Debug)]
@@ -79,6 +70,12 @@ impl Feed {
         mapping: Mapping,
         metrics: Metrics,
     ) -> Self {
+        for record in &how.records {
+            // What is not read since then, while nothing can be read.
+            let mark = store.state.cursors.get(record).map(|it| it.mark.as_ref());
+            let read_to = mark.flatten().and_then(Mark::at);
+            metrics.has_read(*record, read_to.unwrap_or_else(clock::now));
+        }
         Self {
             how,
             api,
@@ -95,6 +92,11 @@ impl Feed {
 
     /// Runs until it has caught up, or for ever.
     pub(super) async fn run(&mut self) -> Result<(), Failure> {
+        if self.tells_at_once() {
+            // What a command has found that was ended before its table.
+            let (unknown, count) = self.store.untold(TOLD_MAX)?;
+            tell_unknown(unknown.iter(), count);
+        }
         self.platform.check().await?;
         let mut has_worked = false;
         loop {
@@ -145,14 +147,23 @@ impl Feed {
                 Err(Gone) => gone += 1,
             }
             // What is not there any more is a hole.
-            self.store.state.cursors.remove(&record);
+            let lost = self.store.state.cursors.remove(&record);
+            if let Some(from) = lost.and_then(|cursor| cursor.mark?.at()) {
+                let until = InWords(clock::now());
+                warn(&format!(
+                    "the platform no longer has the {} usage events after {}: what started and ended between \
+                     then and {until} is not known",
+                    record.name(),
+                    InWords(from)
+                ));
+            }
         }
     }
 
     async fn read_once(&mut self, record: Record) -> Result<Result<(), Gone>, Failure> {
         loop {
             if let Some(cursor) = self.store.state.cursors.get(&record).cloned() {
-                if self.read_pages(record).await? == Err(Gone) {
+                if !cursor.has_more && self.read_pages(record).await? == Err(Gone) {
                     return Ok(Err(Gone));
                 }
                 if cursor.is_complete {
@@ -252,6 +263,7 @@ impl Feed {
             Ok(left) => left,
             Err(Gone) => return Ok(Err(Gone)),
         };
+        let open = self.left_open(record, &listed.organizations).await?;
         let hole = Hole {
             record,
             state: &self.store.state,
@@ -260,36 +272,13 @@ impl Feed {
             mark,
             listed: &listed,
             left: &left,
+            open: &open,
         };
         let answers = self.compare(hole.snapshots()).await?;
-        let step = hole.step(&answers);
-        self.send(step).await?;
+        let filled = hole.filled(&answers);
+        tell_unfilled(&filled, &listed.unplaced);
+        self.send(filled.step).await?;
         Ok(Ok(()))
-    }
-
-    async fn compare(
-        &self,
-        snapshots: BTreeMap<String, String>,
-    ) -> Result<Vec<SnapshotReport>, Failure> {
-        let mut answers = Vec::new();
-        for body in snapshots.into_values() {
-            let request = Request::post(&SNAPSHOTS)
-                .limit(SNAPSHOT_LIMIT)
-                .answer_len_max(SNAPSHOT_LEN_MAX)
-                .body("application/x-ndjson", body.into_bytes());
-            let mut wait = Wait::begin();
-            let answer = loop {
-                let error = match self.api.call(&request).await {
-                    Ok(answer) => break answer.read(&SNAPSHOTS),
-                    Err(error) => error,
-                };
-                // The receiver's clock may be behind, so that the snapshot lies in its future.
-                let may_pass = may_pass(&error) || error.status() == Some(400);
-                self.wait(&mut wait, error.into(), may_pass).await?;
-            };
-            answers.push(answer.map_err(Failure::from)?);
-        }
-        Ok(answers)
     }
 
     /// Stops tasks whose end the platform does not tell: their start is no longer in its record.
@@ -351,75 +340,24 @@ impl Feed {
             }
         } else {
             for (number, part) in step.events.chunks(BATCH).enumerate() {
-                refused.extend(self.post(part, number * BATCH).await?);
+                let (more, documents) = self.post(part, number * BATCH).await?;
+                self.store.refuse(&documents)?;
+                refused.extend(more);
             }
         }
-        self.store.finish(refused.clone(), clock::now())?;
-        let unknown = self.report.count(&step, &refused, &self.metrics);
-        if !self.how.is_once && !self.how.is_dry {
-            for unknown in unknown.iter().take(TOLD_MAX) {
-                warn(&sentence(unknown));
-            }
-            if let Some(rest) = unknown.len().checked_sub(TOLD_MAX).filter(|rest| *rest > 0) {
-                warn(&format!("{rest} more starts or ends are not recorded"));
-            }
+        self.store.finish(refused.clone())?;
+        self.report.count(&step, &refused, &self.metrics);
+        if self.tells_at_once() {
+            let unknown = step.unknown(&refused);
+            let count = unknown.len() as u64;
+            tell_unknown(unknown.into_iter().take(TOLD_MAX), count);
         }
         self.tell()
     }
 
-    /// Sends events until each is kept or refused. Returns what is refused for good.
-    async fn post(&self, part: &[Planned], offset: usize) -> Result<Vec<Refused>, Failure> {
-        let events: Vec<FileEvent> = (0..)
-            .zip(part)
-            .map(|(line, event)| FileEvent {
-                line,
-                is_cloud_event: false,
-                body: event.body.to_string(),
-            })
-            .collect();
-        let mut wait = Wait::begin();
-        let report = loop {
-            let mut sender = Sender::unjournaled(&self.api, BATCH, events.len() as u64).quiet();
-            let failure = match sender.send_events(events.iter().cloned()).await {
-                Ok(()) => break sender.finish()?,
-                Err(failure) => failure,
-            };
-            let may_pass = match &failure {
-                Failure::Api(error) | Failure::RefusedMidway(error) => may_pass(error),
-                Failure::Unsettled(..) => true,
-                _ => false,
-            };
-            self.wait(&mut wait, failure, may_pass).await?;
-        };
-        let mut refused = Vec::new();
-        for refusal in report.refusals {
-            let index = usize::try_from(refusal.line).unwrap_or(usize::MAX);
-            let event = part.get(index).map(|event| &event.body);
-            let status = refusal.status.unwrap_or_default();
-            let document = json!({ "event": event, "status": status, "problem": refusal.problem });
-            self.store.refuse(&document)?;
-            warn(&format!(
-                "an event is refused with {status}: {}",
-                refusal.problem
-            ));
-            let is_open = matches!(&refusal.problem, Why::Problem(it) if it.name() == OPEN_SPAN);
-            refused.push(Refused {
-                index: offset + index,
-                status,
-                is_open,
-            });
-        }
-        Ok(refused)
-    }
-
-    async fn wait(&self, wait: &mut Wait, failure: Failure, may_pass: bool) -> Result<(), Failure> {
-        let failure = Failure::Unanswered(format!("Sampler at {}: {failure}", self.api.base()));
-        let trouble = Trouble {
-            failure,
-            may_pass,
-            asked: None,
-        };
-        self.platform.patience.wait(wait, trouble).await
+    /// Whether it runs on: what nobody recorded is told when it is found.
+    fn tells_at_once(&self) -> bool {
+        !self.how.is_once && !self.how.is_dry
     }
 
     /// Says once a minute how it goes.
@@ -429,18 +367,26 @@ impl Feed {
         }
         self.told_at = Instant::now();
         if wants_json() {
-            return print_json_text(&self.report.document().to_string());
+            let (unknown, _) = self.store.untold(usize::MAX)?;
+            print_json_text(&self.report.document(&unknown).to_string())?;
+            self.store.told();
+            return Ok(());
         }
         let line = self.report.line(self.metrics.lag_seconds());
         print(&format!("{line}\n"))
     }
-}
 
-/// Whether the receiver may answer otherwise later.
-fn may_pass(error: &ApiError) -> bool {
-    match error.status() {
-        Some(status) => matches!(status, 408 | 429 | 500..),
-        None => !error.to_string().contains("certificate"),
+    /// Says at the end what was done, and what nobody recorded and was not told yet.
+    pub(super) fn tell_all(&mut self, is_json: bool) -> Result<(), Failure> {
+        if is_json {
+            let (unknown, _) = self.store.untold(usize::MAX)?;
+            print_json(&self.report.document(&unknown))?;
+        } else {
+            let (unknown, count) = self.store.untold(UNKNOWN_SHOWN)?;
+            print(&self.report.words(&unknown, count))?;
+        }
+        self.store.told();
+        self.store.fold()
     }
 }
 

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::mapping::Mapping;
 use super::rules::{
-    Bound, Cursor, Fate, Mark, Of, Outcome, Planned, State, Step, Tracked, Unknown, tracked,
+    Bound, Cursor, Fate, Mark, Of, Outcome, Planned, State, Step, Tracked, Unknown,
 };
+use super::translate::tracked;
 use super::usage_event::{Kind, Quantities, Record, Running};
 
 /// What runs at a time, as the platform lists it.
@@ -36,6 +37,25 @@ pub(super) struct Hole<'a> {
     pub(super) listed: &'a Listed,
     /// What has events behind the mark.
     pub(super) left: &'a HashSet<String>,
+    pub(super) open: &'a Open,
+}
+
+/// What an earlier feed, whose state may be lost, has left open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Open {
+    pub(super) resources: BTreeSet<String>,
+    /// Since when each instance is billed, and how much of it, if a feed has started that.
+    pub(super) spans: HashMap<String, (Millis, Option<Quantities>)>,
+}
+
+/// What is to be done about a hole.
+#[derive(Debug, Default)]
+pub(super) struct Filled {
+    pub(super) step: Step,
+    /// Open spans that look like a feed's, in organizations that this foundation does not have (any more).
+    pub(super) others: Vec<Target>,
+    /// The receiver has more differences than it names, and none of those that it names is to be mended.
+    pub(super) is_cut: bool,
 }
 
 impl Hole<'_> {
@@ -46,11 +66,15 @@ impl Hole<'_> {
         running
             .map(|(running, made)| {
                 let mut expected = tracked(running, self.at, self.mapping);
-                if let Some(Fate::Started(before)) = self.state.fates.get(&running.guid)
-                    && is_same_plan(before, running)
-                {
-                    expected.target = before.target.clone();
-                    expected.last = before.last;
+                let before = self.state.fates.get(&running.guid);
+                match (before, self.open.spans.get(&running.guid)) {
+                    (Some(Fate::Started(before)), _) if is_same_plan(before, running) => {
+                        expected.target = before.target.clone();
+                        expected.last = before.last;
+                    }
+                    // Its next event may be dated before the lists, by another clock.
+                    (None, Some((start, _))) => expected.last = *start,
+                    _ => {}
                 }
                 (running.guid.as_str(), (expected, *made))
             })
@@ -68,7 +92,11 @@ impl Hole<'_> {
         let expected_resources = expected
             .values()
             .map(|(it, _)| it.target.resource_id.clone());
-        let resources: BTreeSet<String> = listed.chain(known).chain(expected_resources).collect();
+        let resources: BTreeSet<String> = listed
+            .chain(known)
+            .chain(expected_resources)
+            .chain(self.open.resources.iter().cloned())
+            .collect();
         let mut bodies: BTreeMap<String, String> = resources
             .into_iter()
             .map(|resource| {
@@ -85,27 +113,33 @@ impl Hole<'_> {
     }
 
     /// What is to be done about the answers. If they do not name all, the hole is not complete yet.
-    pub(super) fn step(&self, answers: &[SnapshotReport]) -> Step {
+    pub(super) fn filled(&self, answers: &[SnapshotReport]) -> Filled {
         let expected = self.expected();
-        let mut step = Step::default();
-        for (tracked, _) in expected.values() {
-            let key = tracked.target.resource_instance_id.clone();
-            step.known.insert(key, Fate::Started(tracked.clone()));
-        }
+        let (mut step, mut others) = (Step::default(), Vec::new());
         for answer in answers {
-            self.ended(answer, &mut step);
+            self.ended(answer, &mut step, &mut others);
             for found in &answer.instance_without_span {
-                step.events.extend(planned(&found.proposal, &expected));
+                step.events.extend(self.planned(&found.proposal, &expected));
             }
             for found in &answer.differs {
-                step.events.extend(planned(&found.proposal, &expected));
+                step.events.extend(self.planned(&found.proposal, &expected));
             }
         }
         // What continues under another resource stops first.
         step.events
             .sort_by_key(|event| event.outcome != Outcome::Stopped);
-        for event in &step.events {
-            step.known.remove(&event.key);
+        let is_named = answers.iter().all(|answer| !answer.more);
+        // What is mended makes room for the rest.
+        let is_cut = !is_named && step.events.is_empty();
+        if is_named || is_cut {
+            let planned: HashSet<&str> =
+                step.events.iter().map(|event| event.key.as_str()).collect();
+            for (key, (tracked, _)) in &expected {
+                if !planned.contains(key) {
+                    let fate = Fate::Started(tracked.clone());
+                    step.known.insert((*key).to_owned(), fate);
+                }
+            }
         }
         for (running, made) in &self.listed.running {
             let is_started = matches!(self.state.fates.get(&running.guid), Some(Fate::Started(_)));
@@ -113,51 +147,110 @@ impl Hole<'_> {
                 step.made.insert(running.guid.clone(), *made);
             }
         }
-        let is_more = answers.iter().any(|answer| answer.more) && !step.events.is_empty();
         let cursor = Cursor {
             mark: self.mark.clone(),
-            is_complete: !is_more,
+            is_complete: is_named || is_cut,
+            has_more: !is_named && !is_cut,
         };
         step.cursors.insert(self.record, cursor);
-        step
+        Filled {
+            step,
+            others,
+            is_cut,
+        }
     }
 
     /// Stops what does not run. What is left to its events is remembered, because they change it.
-    fn ended(&self, answer: &SnapshotReport, step: &mut Step) {
+    fn ended(&self, answer: &SnapshotReport, step: &mut Step, others: &mut Vec<Target>) {
         for found in &answer.open_without_instance {
             let target = of_api(&found.target);
             let key = target.resource_instance_id.clone();
-            let before = match self.state.fates.get(&key) {
+            let fate = self.state.fates.get(&key);
+            let before = match fate {
                 Some(Fate::Started(tracked)) => Some(tracked),
                 _ => None,
             };
-            if !self.is_ours(&target, before) || self.listed.unplaced.contains(&key) {
-                continue;
-            }
-            if self.left.contains(&key) {
-                if before.is_none() {
-                    let fate = Fate::Started(open(target, found.start.as_millis()));
-                    step.known.insert(key, fate);
+            if !self.is_ours(&target, before) {
+                if before.is_none() && self.is_of_feed(&target) {
+                    others.push(target);
                 }
                 continue;
             }
+            if self.listed.unplaced.contains(&key) {
+                continue;
+            }
             let start = found.start.as_millis();
-            let last = before.map_or(start, |tracked| tracked.last.max(start));
+            if self.left.contains(&key) {
+                if before.is_none() {
+                    let mut known = open(target, start);
+                    known.quantities = self.open.spans.get(&key).and_then(|(_, it)| *it);
+                    step.known.insert(key, Fate::Started(known));
+                }
+                continue;
+            }
             let at = found.proposal.timestamp.as_millis();
+            let mut body = body_of(&found.proposal);
+            let (at, unknown) = match fate {
+                // Its end is recorded, and only its start is not.
+                Some(Fate::Ended { at: end, .. }) if (start..=at).contains(end) => {
+                    let id = body["id"].as_str().unwrap_or_default();
+                    body["id"] = json!(format!("{id}@{end}"));
+                    body["timestamp"] = json!(end);
+                    (*end, None)
+                }
+                _ => {
+                    let last = before.map_or(start, |tracked| tracked.last.max(start));
+                    (at, Some(unknown(&target, Bound::End, last, at)))
+                }
+            };
             step.events.push(Planned {
-                body: body_of(&found.proposal),
+                body,
                 state: None,
                 outcome: Outcome::Stopped,
                 key,
-                fate: Fate::Ended(at),
-                unknown: Some(Unknown {
-                    target,
-                    what: Bound::End,
-                    from: Some(last.min(at)),
-                    to: at,
-                }),
+                fate: Fate::Ended {
+                    record: self.record,
+                    at,
+                },
+                unknown: unknown.into_iter().collect(),
             });
         }
+    }
+
+    /// A start or an update of what runs.
+    fn planned(
+        &self,
+        proposal: &Event,
+        expected: &HashMap<&str, (Tracked, Millis)>,
+    ) -> Option<Planned> {
+        let (tracked, made) = expected.get(proposal.resource_instance_id.as_str())?;
+        let at = proposal.timestamp.as_millis();
+        let is_start = proposal.r#type == EventType::Start;
+        let mut unknowns = Vec::new();
+        // Since the last that is known of it, or since it was made.
+        let from = match self.state.fates.get(&tracked.target.resource_instance_id) {
+            Some(Fate::Started(before)) => before.last,
+            Some(Fate::Ended { at, .. }) => (*made).max(*at),
+            Some(Fate::Refused { .. }) | None => *made,
+        };
+        if !is_start {
+            unknowns.push(unknown(&before_of(proposal), Bound::End, from, at));
+        }
+        unknowns.push(unknown(&tracked.target, Bound::Start, from, at));
+        let mut now = tracked.clone();
+        now.last = at;
+        Some(Planned {
+            body: body_of(proposal),
+            state: None,
+            outcome: if is_start {
+                Outcome::Started
+            } else {
+                Outcome::Updated
+            },
+            key: now.target.resource_instance_id.clone(),
+            fate: Fate::Started(now),
+            unknown: unknowns,
+        })
     }
 
     /// Whether a span is this foundation's and of this record: others may have the same resource.
@@ -165,47 +258,55 @@ impl Hole<'_> {
         if let Some(tracked) = before {
             return tracked.of.record() == self.record && tracked.target == *target;
         }
-        let consumer = &target.consumer_id;
-        let is_of_feed = match self.record {
-            Record::Services => {
-                consumer.strip_prefix("service:") == Some(&target.resource_instance_id)
-            }
-            Record::Apps => consumer.starts_with("app:"),
-        };
         let known = self.state.tracked();
         let mut known = known.map(|(_, tracked)| &tracked.target.organization_id);
         let organization = &target.organization_id;
-        is_of_feed
+        self.is_of_feed(target)
             && (self.listed.organizations.contains(organization)
                 || known.any(|known| known == organization))
     }
+
+    fn is_of_feed(&self, target: &Target) -> bool {
+        is_of_feed(
+            self.record,
+            &target.consumer_id,
+            &target.resource_instance_id,
+        )
+    }
 }
 
-/// A start or an update of what runs.
-fn planned(proposal: &Event, expected: &HashMap<&str, (Tracked, Millis)>) -> Option<Planned> {
-    let (tracked, made) = expected.get(proposal.resource_instance_id.as_str())?;
-    let at = proposal.timestamp.as_millis();
-    let is_start = proposal.r#type == EventType::Start;
-    let unknown = is_start.then(|| Unknown {
-        target: tracked.target.clone(),
-        what: Bound::Start,
-        from: Some((*made).min(at)),
-        to: at,
-    });
-    let mut now = tracked.clone();
-    now.last = at;
-    Some(Planned {
-        body: body_of(proposal),
-        state: None,
-        outcome: if is_start {
-            Outcome::Started
-        } else {
-            Outcome::Updated
-        },
-        key: now.target.resource_instance_id.clone(),
-        fate: Fate::Started(now),
-        unknown,
-    })
+/// Whether a feed names a consumer and an instance like this.
+pub(super) fn is_of_feed(record: Record, consumer: &str, instance: &str) -> bool {
+    match record {
+        Record::Services => consumer.strip_prefix("service:") == Some(instance),
+        Record::Apps => consumer.starts_with("app:"),
+    }
+}
+
+fn unknown(target: &Target, what: Bound, from: Millis, to: Millis) -> Unknown {
+    Unknown {
+        target: target.clone(),
+        what,
+        from: Some(from.min(to)),
+        to,
+    }
+}
+
+/// What an update was before.
+fn before_of(proposal: &Event) -> Target {
+    let before = |name: &str, now: &str| {
+        let previous = proposal.previous.as_ref();
+        let before = previous.and_then(|previous| previous.get(name));
+        before.map_or_else(|| now.to_owned(), Clone::clone)
+    };
+    Target {
+        organization_id: before("organization_id", &proposal.organization_id),
+        space_id: before("space_id", &proposal.space_id),
+        consumer_id: before("consumer_id", &proposal.consumer_id),
+        resource_id: before("resource_id", &proposal.resource_id),
+        plan_id: before("plan_id", &proposal.plan_id),
+        resource_instance_id: before("resource_instance_id", &proposal.resource_instance_id),
+    }
 }
 
 fn is_same_plan(before: &Tracked, running: &Running) -> bool {

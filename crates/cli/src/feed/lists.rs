@@ -269,7 +269,7 @@ impl Platform {
                 None => _ = listed.unplaced.insert(guid),
             }
         }
-        listed.organizations.extend(spaces.into_values());
+        listed.organizations = self.organizations(spaces).await?;
         Ok(listed)
     }
 
@@ -312,8 +312,21 @@ impl Platform {
                 None => _ = listed.unplaced.insert(guid),
             }
         }
-        listed.organizations.extend(spaces.into_values());
+        listed.organizations = self.organizations(spaces).await?;
         Ok(listed)
+    }
+
+    /// All organizations, also those without a space.
+    async fn organizations(
+        &self,
+        spaces: HashMap<String, String>,
+    ) -> Result<HashSet<String>, Failure> {
+        let mut organizations: HashSet<String> = spaces.into_values().collect();
+        self.all("/v3/organizations", &[], |row| {
+            organizations.extend(text(row, "/guid").map(str::to_owned));
+        })
+        .await?;
+        Ok(organizations)
     }
 
     /// The organization of each space.

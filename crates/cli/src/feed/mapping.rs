@@ -1,10 +1,11 @@
 //! The names that events get: those of the platform, unless a mapping says others.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::usage_event::{Kind, Running};
+use super::usage_event::{Kind, Record, Running};
 use crate::failure::Failure;
 
 /// The resource and the plans of apps, without a mapping.
@@ -100,6 +101,22 @@ impl Mapping {
             given(|entry| &entry.resource_id, resource_id),
             given(|entry| &entry.plan_id, plan_id),
         )
+    }
+}
+
+impl Mapping {
+    /// The resources that it names, and those of apps: also where nothing of them runs.
+    pub(super) fn resources(&self, record: Record) -> BTreeSet<String> {
+        let (entries, own): (&[Entry], &[&str]) = match record {
+            Record::Services => (&self.services, &[]),
+            Record::Apps => (&self.processes, &[CONTAINER, TASK]),
+        };
+        let tasks = (record == Record::Apps).then_some(&self.tasks);
+        let given = entries.iter().chain(tasks);
+        let given = given.filter_map(|entry| entry.resource_id.clone());
+        given
+            .chain(own.iter().map(|name| (*name).to_owned()))
+            .collect()
     }
 }
 

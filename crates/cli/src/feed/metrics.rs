@@ -56,8 +56,7 @@ impl Metrics {
     /// How long ago the oldest event can have been made that is not read, in seconds.
     pub(super) fn lag_seconds(&self) -> i64 {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = read.values().min();
-        oldest.map_or(0, |oldest| (clock::now() - oldest).max(0) / 1_000)
+        lag_at(&read, clock::now())
     }
 
     /// Serves them from now on. Returns the address.
@@ -88,6 +87,11 @@ impl Metrics {
     }
 }
 
+fn lag_at(read: &BTreeMap<Record, Millis>, now: Millis) -> i64 {
+    let oldest = read.values().min();
+    oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000)
+}
+
 async fn show(State(shared): State<Arc<(Registry, Metrics)>>) -> impl IntoResponse {
     let (registry, metrics) = &*shared;
     metrics.lag.set(metrics.lag_seconds());
@@ -97,4 +101,22 @@ async fn show(State(shared): State<Arc<(Registry, Metrics)>>) -> impl IntoRespon
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, [(CONTENT_TYPE, MEDIA_TYPE)], text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lag_is_that_of_the_list_that_is_behind() {
+        let metrics = Metrics::default();
+        metrics.has_read(Record::Apps, 90_000);
+        metrics.has_read(Record::Services, 40_000);
+        let read = metrics.read.lock().unwrap().clone();
+        assert_eq!(lag_at(&read, 100_999), 60);
+        assert_eq!(lag_at(&read, 39_000), 0);
+        metrics.has_read(Record::Services, 95_000);
+        let read = metrics.read.lock().unwrap().clone();
+        assert_eq!(lag_at(&read, 100_999), 10);
+    }
 }

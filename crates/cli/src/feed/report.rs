@@ -1,20 +1,22 @@
 //! What was read, and what followed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use sampler_verify::moment::InWords;
 use serde_json::{Value, json};
 
+use super::hole::Filled;
 use super::metrics::Metrics;
 use super::rules::{Bound, Outcome, Refused, Step, Unknown};
-use crate::output::printable;
+use crate::output::{printable, warn};
 use crate::show::text;
 use crate::table::table;
 
-/// How many intervals with an unknown bound a table shows, and how many are kept while a feed runs on.
-const UNKNOWN_SHOWN: usize = 1_000;
-const UNKNOWN_KEPT: usize = 1_000_000;
+/// How many intervals with an unknown bound a table shows.
+pub(super) const UNKNOWN_SHOWN: usize = 1_000;
+/// How many unknown bounds, or spans, are told in lines of their own at once.
+pub(super) const TOLD_MAX: usize = 100;
 /// The label of what follows from a snapshot or a look-up.
 const ASIDE: &str = "snapshot";
 
@@ -28,23 +30,17 @@ pub(super) struct Report {
     refused: u64,
     /// Events of snapshots that were refused: they are no events of the platform.
     refused_aside: u64,
-    unknown: Vec<Unknown>,
-    unknown_count: u64,
+    unknown: u64,
 }
 
 impl Report {
-    /// Counts a step that is answered. Returns what cannot be known.
-    pub(super) fn count(
-        &mut self,
-        step: &Step,
-        refused: &[Refused],
-        metrics: &Metrics,
-    ) -> Vec<Unknown> {
+    /// Counts a step that is answered.
+    pub(super) fn count(&mut self, step: &Step, refused: &[Refused], metrics: &Metrics) {
         for (kind, count) in &step.ignored {
             *self.ignored.entry(kind.clone()).or_default() += count;
             metrics.count(kind, "ignored", *count);
         }
-        let mut unknown = Vec::new();
+        self.unknown += step.unknown(refused).len() as u64;
         let mut next_refused = refused.iter().map(|one| one.index).peekable();
         for (index, event) in step.events.iter().enumerate() {
             let is_refused = next_refused.next_if_eq(&index).is_some();
@@ -63,14 +59,7 @@ impl Report {
                 *counter += 1;
             }
             metrics.count(kind.unwrap_or(ASIDE), outcome, 1);
-            if !is_refused {
-                unknown.extend(event.unknown.clone());
-            }
         }
-        self.unknown_count += unknown.len() as u64;
-        let free = UNKNOWN_KEPT.saturating_sub(self.unknown.len());
-        self.unknown.extend(unknown.iter().take(free).cloned());
-        unknown
     }
 
     pub(super) fn is_good(&self) -> bool {
@@ -82,17 +71,17 @@ impl Report {
         self.started + self.stopped + self.updated + ignored + self.refused
     }
 
-    /// For machines.
-    pub(super) fn document(&self) -> Value {
+    /// For machines, with what no document has told yet.
+    pub(super) fn document(&self, unknown: &[Unknown]) -> Value {
         json!({
             "read": self.read(), "started": self.started, "stopped": self.stopped,
             "updated": self.updated, "ignored": self.ignored, "refused": self.refused,
-            "unknown": self.unknown,
+            "unknown": unknown,
         })
     }
 
-    /// For people, at the end.
-    pub(super) fn words(&self) -> String {
+    /// For people, at the end, with the first and the number of what no table has told yet.
+    pub(super) fn words(&self, unknown: &[Unknown], unknown_count: u64) -> String {
         let count = |name: &str, count: u64| [name.to_owned(), count.to_string()];
         let mut rows = vec![
             count("events read", self.read()),
@@ -107,16 +96,19 @@ impl Report {
         if self.refused_aside > 0 {
             rows.push(count("refused, of snapshots", self.refused_aside));
         }
-        rows.push(count("unknown bounds", self.unknown_count));
+        rows.push(count("unknown bounds", unknown_count));
         let mut words = format!("{}\n", table(["", ""], rows.into_iter(), &[0]));
-        if !self.unknown.is_empty() {
-            let shown = self.unknown.iter().take(UNKNOWN_SHOWN).map(row);
+        if !unknown.is_empty() {
             let header = ["target", "unknown", "not before", "not after"];
-            let _ = writeln!(words, "\n{}", table(header, shown, &[0, 1, 2, 3]));
+            let rows = unknown.iter().map(row);
+            let _ = writeln!(words, "\n{}", table(header, rows, &[0, 1, 2, 3]));
         }
-        if self.unknown.len() > UNKNOWN_SHOWN {
-            let rest = self.unknown.len() - UNKNOWN_SHOWN;
-            let _ = writeln!(words, "... and {rest} more; --json shows all");
+        let rest = unknown_count - unknown.len() as u64;
+        if rest > 0 {
+            let _ = writeln!(
+                words,
+                "... and {rest} more; the list beside the state has all"
+            );
         }
         words
     }
@@ -132,7 +124,7 @@ impl Report {
             self.stopped,
             self.updated,
             self.refused + self.refused_aside,
-            self.unknown_count,
+            self.unknown,
         )
     }
 }
@@ -156,7 +148,7 @@ fn name(bound: Bound) -> &'static str {
 }
 
 /// An unknown bound in a line of the log.
-pub(super) fn sentence(unknown: &Unknown) -> String {
+fn sentence(unknown: &Unknown) -> String {
     let bound = name(unknown.what);
     let (target, to) = (printable(&unknown.target.to_string()), InWords(unknown.to));
     match unknown.from {
@@ -167,5 +159,42 @@ pub(super) fn sentence(unknown: &Unknown) -> String {
             )
         }
         None => format!("the {bound} of {target} is not recorded: not after {to}"),
+    }
+}
+
+/// Says in lines of their own what nobody recorded: the first of so many.
+pub(super) fn tell_unknown<'a>(first: impl ExactSizeIterator<Item = &'a Unknown>, count: u64) {
+    let rest = count - first.len() as u64;
+    for unknown in first {
+        warn(&sentence(unknown));
+    }
+    if rest > 0 {
+        warn(&format!("{rest} more starts or ends are not recorded"));
+    }
+}
+
+/// Says what a snapshot could not mend.
+pub(super) fn tell_unfilled(filled: &Filled, unplaced: &HashSet<String>) {
+    for target in filled.others.iter().take(TOLD_MAX) {
+        let target = printable(&target.to_string());
+        warn(&format!(
+            "the span of {target} stays open: the platform does not have its organization, so it may be \
+             another platform's"
+        ));
+    }
+    if let Some(rest) = filled.others.len().checked_sub(TOLD_MAX + 1) {
+        warn(&format!("{} more spans like this stay open", rest + 1));
+    }
+    for guid in unplaced.iter().take(TOLD_MAX) {
+        let guid = printable(guid);
+        warn(&format!(
+            "{guid} is listed, but the platform does not say where it belongs: nothing is sent about it"
+        ));
+    }
+    if filled.is_cut {
+        warn(
+            "the receiver has more differences than it names, and none of these is this platform's: other \
+             spans of this platform may stay open",
+        );
     }
 }

@@ -1,16 +1,18 @@
-//! What a usage event of the platform means, given what was started before. Pure: no clock, no I/O.
+//! What is known of everything that runs, and the steps that change it. Pure: no clock, no I/O.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sampler_verify::Target;
-use sampler_verify::moment::Millis;
+use sampler_verify::moment::{Millis, parse_moment};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::mapping::Mapping;
-use super::usage_event::{Kind, Quantities, Record, Running, Says, UsageEvent};
+use super::translate::translate;
+use super::usage_event::{Quantities, Record, UsageEvent};
 
-/// How long the end of something is remembered, in ms: clocks of API servers differ less.
+/// How long the end of something is remembered, in ms of the platform's time: clocks of API servers differ
+/// less.
 const ENDED_KEPT: Millis = 24 * 3_600_000;
 
 /// What is started at the receiver.
@@ -52,7 +54,15 @@ impl Of {
 pub(super) enum Fate {
     Started(Tracked),
     /// It ended then. Its next start is not dated earlier.
-    Ended(Millis),
+    Ended {
+        record: Record,
+        at: Millis,
+    },
+    /// The receiver refuses its start, of this time: it may run, and is not billed.
+    Refused {
+        record: Record,
+        at: Millis,
+    },
 }
 
 /// How far a list of usage events was read.
@@ -62,6 +72,9 @@ pub(super) struct Cursor {
     pub(super) mark: Option<Mark>,
     /// Whether what ran before is known, because a snapshot was taken.
     pub(super) is_complete: bool,
+    /// A snapshot was taken, and the receiver did not name all differences: another comes first.
+    #[serde(default)]
+    pub(super) has_more: bool,
 }
 
 /// An event that others come after. A reseed may use its guid again, with another time.
@@ -69,6 +82,13 @@ pub(super) struct Cursor {
 pub(super) struct Mark {
     pub(super) guid: String,
     pub(super) created_at: String,
+}
+
+impl Mark {
+    /// When the event was made, by the platform's clock.
+    pub(super) fn at(&self) -> Option<Millis> {
+        parse_moment(&self.created_at).ok()
+    }
 }
 
 impl From<&UsageEvent> for Mark {
@@ -116,8 +136,9 @@ pub(super) struct Planned {
     pub(super) outcome: Outcome,
     pub(super) key: String,
     pub(super) fate: Fate,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) unknown: Option<Unknown>,
+    /// What nobody recorded about the intervals that it begins and ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unknown: Vec<Unknown>,
 }
 
 /// What is done at once: journaled, posted, answered, and only then true.
@@ -135,6 +156,20 @@ pub(super) struct Step {
     /// When something was made that is left to its events, in ms.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) made: BTreeMap<String, Millis>,
+    /// What nobody recorded, where nothing is sent about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unknown: Vec<Unknown>,
+}
+
+impl Step {
+    /// Everything that nobody recorded, unless its event is refused.
+    pub(super) fn unknown<'a>(&'a self, refused: &[Refused]) -> Vec<&'a Unknown> {
+        let refused: HashSet<usize> = refused.iter().map(|one| one.index).collect();
+        let events = self.events.iter().enumerate();
+        let events = events.filter(|(index, _)| !refused.contains(index));
+        let of_events = events.flat_map(|(_, event)| &event.unknown);
+        of_events.chain(&self.unknown).collect()
+    }
 }
 
 /// Why the receiver refuses an event of a step for good.
@@ -160,12 +195,15 @@ impl State {
     pub(super) fn tracked(&self) -> impl Iterator<Item = (&String, &Tracked)> {
         self.fates.iter().filter_map(|(key, fate)| match fate {
             Fate::Started(tracked) => Some((key, tracked)),
-            Fate::Ended(_) => None,
+            Fate::Ended { .. } | Fate::Refused { .. } => None,
         })
     }
 
     /// Takes in a step that is answered.
     pub(super) fn apply(&mut self, step: Step, refused: &[Refused]) {
+        for key in step.known.keys() {
+            self.made.remove(key);
+        }
         self.fates.extend(step.known);
         self.made.extend(step.made);
         let refused: HashMap<usize, &Refused> =
@@ -178,18 +216,31 @@ impl State {
                 (Some(refused), Outcome::Started) => refused.is_open,
                 (Some(_), Outcome::Updated) => false,
             };
-            if is_so {
-                self.fates.insert(event.key, event.fate);
+            match event.fate {
+                fate if is_so => _ = self.fates.insert(event.key, fate),
+                Fate::Started(Tracked { of, last, .. }) if event.outcome == Outcome::Started => {
+                    let (record, at) = (of.record(), last);
+                    self.fates.insert(event.key, Fate::Refused { record, at });
+                }
+                _ => {}
             }
         }
         self.cursors.extend(step.cursors);
     }
 
-    /// Forgets ends that no start can be dated before any more.
-    pub(super) fn forget_ends(&mut self, now: Millis) {
+    /// Forgets ends that no start can be dated before any more: by the time of the platform up to which
+    /// its record is read, because a record may be read long after it was written. Before what runs is
+    /// known, an end may be that of an open span.
+    pub(super) fn forget_ends(&mut self) {
+        let cursors = self.cursors.iter().filter(|(_, it)| it.is_complete);
+        let read_to: HashMap<Record, Millis> = cursors
+            .filter_map(|(record, cursor)| Some((*record, cursor.mark.as_ref()?.at()?)))
+            .collect();
         self.fates.retain(|_, fate| match fate {
             Fate::Started(_) => true,
-            Fate::Ended(at) => *at > now - ENDED_KEPT,
+            Fate::Ended { record, at } | Fate::Refused { record, at } => read_to
+                .get(record)
+                .is_none_or(|read_to| *at > read_to - ENDED_KEPT),
         });
     }
 }
@@ -232,171 +283,35 @@ impl<'a> Batch<'a> {
             let fate = self.fates.get(key);
             fate.or_else(|| self.state.fates.get(key))
         });
-        let Some(mut planned) = translate(event, before, self.mapping) else {
+        let mut followed = translate(record, event, before, self.mapping);
+        if let Some(made) = event.subject().and_then(|key| self.state.made.get(key)) {
+            for unknown in &mut followed.unknown {
+                unknown.from = unknown.from.max(Some((*made).min(unknown.to)));
+            }
+        }
+        let Some(mut planned) = followed.planned else {
             *self.step.ignored.entry(event.state.clone()).or_default() += 1;
+            self.step.unknown.extend(followed.unknown);
+            if let (Some(key), Some(fate)) = (event.subject(), followed.fate) {
+                self.fates.insert(key.to_owned(), fate.clone());
+                self.step.known.insert(key.to_owned(), fate);
+            }
             return;
         };
-        if let Some(unknown) = &mut planned.unknown {
-            unknown.from = self.state.made.get(&planned.key).copied();
-        }
+        planned.unknown = followed.unknown;
         let target = match before {
             Some(Fate::Started(tracked)) => Some(&tracked.target),
             _ => None,
         };
         let is_moved = match &planned.fate {
             Fate::Started(tracked) => target.is_some_and(|target| *target != tracked.target),
-            Fate::Ended(_) => false,
+            Fate::Ended { .. } | Fate::Refused { .. } => false,
         };
         if is_moved {
             self.moved.insert(planned.key.clone());
         }
         self.fates.insert(planned.key.clone(), planned.fate.clone());
         self.step.events.push(planned);
-    }
-}
-
-/// The event for the receiver that follows from a usage event, if one does.
-fn translate(event: &UsageEvent, before: Option<&Fate>, mapping: &Mapping) -> Option<Planned> {
-    let (outcome, body, fate, unknown, key) = match (&event.says, before) {
-        (Says::Runs { running, .. }, Some(Fate::Started(tracked))) => {
-            let now = changed(running, tracked, event.at, mapping)?;
-            let body = update(&event.id(), tracked, &now);
-            let fate = Fate::Started(now);
-            (Outcome::Updated, body, fate, None, &running.guid)
-        }
-        (Says::Runs { running, is_change }, before) => {
-            let at = match before {
-                Some(Fate::Ended(end)) => event.at.max(*end),
-                _ => event.at,
-            };
-            let tracked = tracked(running, at, mapping);
-            let body = start(&event.id(), &tracked);
-            // It ran before, and nobody recorded since when.
-            let is_unknown = *is_change || event.is_seed();
-            let unknown = is_unknown.then(|| Unknown {
-                target: tracked.target.clone(),
-                what: Bound::Start,
-                from: None,
-                to: at,
-            });
-            let fate = Fate::Started(tracked);
-            (Outcome::Started, body, fate, unknown, &running.guid)
-        }
-        (Says::Ended(key), Some(Fate::Started(tracked))) => {
-            let at = event.at.max(tracked.last);
-            let body = stop(&event.id(), tracked, at);
-            (Outcome::Stopped, body, Fate::Ended(at), None, key)
-        }
-        // The last is of what was never started, or has ended.
-        (Says::Nothing, _) | (Says::Ended(_), None | Some(Fate::Ended(_))) => return None,
-    };
-    Some(Planned {
-        body,
-        state: Some(event.state.clone()),
-        outcome,
-        key: key.clone(),
-        fate,
-        unknown,
-    })
-}
-
-/// What something is from now on, if that is another thing to the receiver.
-fn changed(running: &Running, tracked: &Tracked, at: Millis, mapping: &Mapping) -> Option<Tracked> {
-    let at = at.max(tracked.last);
-    match &running.kind {
-        Kind::Service { plan_guid, .. } => {
-            let now = self::tracked(running, at, mapping);
-            let is_same = match &tracked.plan {
-                Some(plan) => plan == plan_guid,
-                None => tracked.target == now.target,
-            };
-            (!is_same).then_some(now)
-        }
-        Kind::Process { .. } | Kind::Task => {
-            let is_same = tracked.quantities == Some(running.quantities);
-            (!is_same).then(|| Tracked {
-                quantities: Some(running.quantities),
-                last: at,
-                ..tracked.clone()
-            })
-        }
-    }
-}
-
-/// What runs, under the names of now.
-pub(super) fn tracked(running: &Running, at: Millis, mapping: &Mapping) -> Tracked {
-    let (resource_id, plan_id) = mapping.names(running);
-    let (of, plan) = match &running.kind {
-        Kind::Service { plan_guid, .. } => (Of::Service, Some(plan_guid.clone())),
-        Kind::Process { .. } => (Of::Process, None),
-        Kind::Task => (Of::Task, None),
-    };
-    Tracked {
-        target: Target {
-            organization_id: running.organization_id.clone(),
-            space_id: running.space_id.clone(),
-            consumer_id: running.consumer_id.clone(),
-            resource_id,
-            plan_id,
-            resource_instance_id: running.guid.clone(),
-        },
-        of,
-        plan,
-        quantities: Some(running.quantities),
-        last: at,
-    }
-}
-
-fn event(kind: &str, id: &str, target: &Target, at: Millis) -> Value {
-    let mut body = json!({ "type": kind, "id": id, "timestamp": at });
-    for (name, id) in Target::FIELDS.into_iter().zip(target.ids()) {
-        body[name] = json!(id);
-    }
-    body
-}
-
-fn start(id: &str, tracked: &Tracked) -> Value {
-    let mut body = event("start", id, &tracked.target, tracked.last);
-    body["measured_usage"] = measures(tracked);
-    body
-}
-
-fn update(id: &str, before: &Tracked, now: &Tracked) -> Value {
-    let mut body = event("update", id, &now.target, now.last);
-    body["measured_usage"] = measures(now);
-    let ids = before.target.ids().into_iter().zip(now.target.ids());
-    for (name, (before, now)) in Target::FIELDS.into_iter().zip(ids) {
-        if before != now {
-            body["previous"][name] = json!(before);
-        }
-    }
-    body
-}
-
-fn measures(tracked: &Tracked) -> Value {
-    let quantities = tracked.quantities.unwrap_or(Quantities::SERVICE);
-    quantities.measures()
-}
-
-pub(super) fn stop(id: &str, tracked: &Tracked, at: Millis) -> Value {
-    event("stop", id, &tracked.target, at)
-}
-
-/// The stop of a task whose end the platform never tells.
-pub(super) fn task_end(guid: &str, tracked: &Tracked, at: Millis) -> Planned {
-    let at = at.max(tracked.last);
-    Planned {
-        body: stop(&format!("{guid}@end"), tracked, at),
-        state: None,
-        outcome: Outcome::Stopped,
-        key: guid.to_owned(),
-        fate: Fate::Ended(at),
-        unknown: Some(Unknown {
-            target: tracked.target.clone(),
-            what: Bound::End,
-            from: Some(tracked.last),
-            to: at,
-        }),
     }
 }
 

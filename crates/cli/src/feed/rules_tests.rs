@@ -1,3 +1,7 @@
+use serde_json::json;
+
+use super::super::translate::{start, tracked};
+use super::super::usage_event::{Kind, Running, Says};
 use super::*;
 
 fn process(memory: i64, instances: i64) -> Box<Running> {
@@ -25,12 +29,34 @@ fn event(guid: &str, at: Millis, says: Says) -> UsageEvent {
 }
 
 fn runs(guid: &str, at: Millis, running: Box<Running>) -> UsageEvent {
-    let is_change = false;
-    event(guid, at, Says::Runs { running, is_change })
+    let says = Says::Runs {
+        running,
+        is_change: false,
+        was: None,
+    };
+    event(guid, at, says)
+}
+
+/// A change of what ran before, to something else.
+fn changes(guid: &str, at: Millis, was: Quantities, running: Box<Running>) -> UsageEvent {
+    let says = Says::Runs {
+        running,
+        is_change: true,
+        was: Some(was),
+    };
+    event(guid, at, says)
 }
 
 fn ends(guid: &str, at: Millis) -> UsageEvent {
-    event(guid, at, Says::Ended("i".to_owned()))
+    ends_as(guid, at, None)
+}
+
+fn ends_as(guid: &str, at: Millis, was: Option<Box<Running>>) -> UsageEvent {
+    let says = Says::Ended {
+        guid: "i".to_owned(),
+        was,
+    };
+    event(guid, at, says)
 }
 
 /// What is sent: type, id and timestamp. All of it is kept, but for what is refused.
@@ -170,4 +196,171 @@ fn measures_are_in_their_order_also_where_they_are_zero() {
          \"resource_instance_id\":\"i\",\"measured_usage\":[{\"measure\":\"memory_mb\",\"quantity\":0},\
          {\"measure\":\"instances\",\"quantity\":0}]}"
     );
+}
+
+/// What nobody recorded: the bound, and between which times it lies.
+fn unknown(state: &mut State, events: &[UsageEvent]) -> Vec<(Bound, Option<Millis>, Millis)> {
+    let (before, mapping) = (state.clone(), Mapping::default());
+    let mut batch = Batch::new(&before, &mapping);
+    for event in events {
+        batch.add(Record::Apps, event);
+    }
+    let step = batch.step;
+    let found = step.unknown(&[]);
+    let found = found.into_iter().map(|it| (it.what, it.from, it.to));
+    let found = found.collect();
+    state.apply(step, &[]);
+    found
+}
+
+#[test]
+fn a_start_or_stop_that_nobody_recorded_is_said_with_its_bounds() {
+    let (small, large) = (Quantities::of(64, 1), Quantities::of(128, 1));
+    let none = [];
+    for (events, expected) in [
+        // All of it is recorded.
+        (
+            vec![
+                runs("1", 10, process(64, 1)),
+                changes("2", 20, small, process(128, 1)),
+                ends_as("3", 30, Some(process(128, 1))),
+                ends_as("3", 30, Some(process(128, 1))),
+                runs("4", 40, process(64, 1)),
+                runs("4", 40, process(64, 1)),
+            ],
+            none.to_vec(),
+        ),
+        // A stop without a start.
+        (
+            vec![ends_as("1", 10, Some(process(64, 1)))],
+            vec![(Bound::Start, None, 10)],
+        ),
+        // Another one, after a stop: it was started in between.
+        (
+            vec![
+                runs("1", 10, process(64, 1)),
+                ends_as("2", 20, Some(process(64, 1))),
+                ends_as("3", 30, Some(process(64, 1))),
+            ],
+            vec![(Bound::Start, Some(20), 30)],
+        ),
+        // A start without a stop before it.
+        (
+            vec![runs("1", 10, process(64, 1)), runs("2", 20, process(64, 1))],
+            vec![(Bound::End, Some(10), 20)],
+        ),
+        // A change of what was not started, and of what ran otherwise.
+        (
+            vec![changes("1", 10, small, process(128, 1))],
+            vec![(Bound::Start, None, 10)],
+        ),
+        (
+            vec![
+                runs("1", 10, process(64, 1)),
+                changes("2", 20, large, process(256, 1)),
+            ],
+            vec![(Bound::End, Some(10), 20), (Bound::Start, Some(10), 20)],
+        ),
+        // A stop of what ran otherwise.
+        (
+            vec![
+                runs("1", 10, process(64, 1)),
+                ends_as("2", 20, Some(process(128, 1))),
+            ],
+            vec![(Bound::End, Some(10), 20), (Bound::Start, Some(10), 20)],
+        ),
+        // A seed of what was not started, and of what ran otherwise.
+        (
+            vec![changes("i", 10, small, process(64, 1))],
+            vec![(Bound::Start, None, 10)],
+        ),
+        (
+            vec![
+                runs("1", 10, process(64, 1)),
+                changes("i", 20, small, process(64, 1)),
+                changes("i", 30, large, process(128, 1)),
+            ],
+            vec![(Bound::End, Some(10), 30), (Bound::Start, Some(10), 30)],
+        ),
+    ] {
+        let found = unknown(&mut State::default(), &events);
+        assert_eq!(found, expected, "{events:?}");
+        // One after the other says the same.
+        let mut state = State::default();
+        let events = events.iter();
+        let found: Vec<_> = events
+            .flat_map(|event| unknown(&mut state, std::slice::from_ref(event)))
+            .collect();
+        assert_eq!(found, expected);
+    }
+    // A service's plan.
+    let events = [
+        runs("1", 10, service("small", "a")),
+        ends_as("2", 20, Some(service("tiny", "a"))),
+        runs("3", 30, service("small", "a")),
+        ends_as("4", 40, Some(service("large", "b"))),
+    ];
+    assert_eq!(
+        unknown(&mut State::default(), &events),
+        [(Bound::End, Some(30), 40), (Bound::Start, Some(30), 40)]
+    );
+}
+
+#[test]
+fn a_stop_whose_start_was_refused_is_no_unknown_start() {
+    let mut state = State::default();
+    let refused = Refused {
+        index: 0,
+        status: 409,
+        is_open: false,
+    };
+    sent(&mut state, &[runs("1", 10, process(64, 1))], &[refused]);
+    let stop = ends_as("2", 20, Some(process(64, 1)));
+    assert_eq!(unknown(&mut state, &[stop]), []);
+}
+
+#[test]
+fn ends_are_forgotten_by_the_time_of_the_platform() {
+    let at = 1_795_000_000_000;
+    let day = 24 * 3_600_000;
+    let mut state = State::default();
+    let fate = Fate::Ended {
+        record: Record::Apps,
+        at,
+    };
+    state.fates.insert("i".to_owned(), fate);
+    let mut read_to = |record, at: Millis, is_complete| {
+        let created_at = chrono::DateTime::from_timestamp_millis(at).unwrap();
+        let mark = Some(Mark {
+            guid: "g".to_owned(),
+            created_at: created_at.format("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        });
+        state.cursors.insert(
+            record,
+            Cursor {
+                mark,
+                is_complete,
+                has_more: false,
+            },
+        );
+        state.forget_ends();
+        state.fates.len()
+    };
+    // Its own list is read up to there, however far the other is, and whatever the time is here.
+    assert_eq!(read_to(Record::Apps, at + 1_000, true), 1);
+    assert_eq!(read_to(Record::Services, at + 9 * day, true), 1);
+    // What runs is not known yet: it may be the end of a span that is open.
+    assert_eq!(read_to(Record::Apps, at + 2 * day, false), 1);
+    assert_eq!(read_to(Record::Apps, at + 2 * day, true), 0);
+}
+
+#[test]
+fn a_list_is_cut_at_its_first_young_event() {
+    let events = [
+        runs("1", 10, process(64, 1)),
+        runs("2", 30, process(64, 1)),
+        runs("3", 20, process(64, 1)),
+    ];
+    let old = |until| super::super::usage_event::old_enough(&events, until);
+    assert_eq!([9, 10, 25, 30].map(old), [0, 1, 1, 3]);
 }

@@ -1,22 +1,24 @@
 //! The state on the disk: a document, and beside it a journal of the steps since. A step is in the journal
 //! before its events are sent, and counts once its answers are there, too. Killed in between, it is sent
-//! again exactly as it was written, whatever the mapping says by then.
+//! again exactly as it was written, whatever the mapping says by then. What nobody recorded is in a file of
+//! its own before the step counts.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use sampler_verify::moment::Millis;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
-use super::rules::{Refused, State, Step};
+use super::rules::{Refused, State, Step, Unknown};
 use crate::failure::Failure;
 use crate::journal::{self, Unopened, journal_of, next_line, sync_folder, write_line};
 
 /// What the document is called that has its neighbour's refusals.
 const REFUSED: &str = "refused.ndjson";
+/// What follows the name of the document in that of the list of what nobody recorded.
+const UNKNOWN: &str = "unknown.ndjson";
 /// A journal of this many bytes is folded into the document, unless that is longer.
 const JOURNAL_LEN: u64 = 4 << 20;
 
@@ -28,6 +30,9 @@ struct Document {
     platform: String,
     /// The last step that is in it.
     number: u64,
+    /// How many bytes of what nobody recorded are told.
+    #[serde(default)]
+    told: u64,
     state: State,
 }
 
@@ -35,8 +40,15 @@ struct Document {
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {
-    Sent(Box<Step>),
-    Answered { number: u64, refused: Vec<Refused> },
+    Sent {
+        step: Box<Step>,
+        /// How long the list of what nobody recorded was before the step, in bytes.
+        unknown_len: u64,
+    },
+    Answered {
+        number: u64,
+        refused: Vec<Refused>,
+    },
 }
 
 /// The state, and where it is kept.
@@ -45,11 +57,18 @@ pub(super) struct Store {
     pub(super) state: State,
     /// What was sent, and has no answer yet.
     pending: Option<Step>,
+    /// Whether another command had sent it before.
+    is_resumed: bool,
     number: u64,
     path: PathBuf,
     platform: String,
     /// None: nothing is kept.
     journal: Option<File>,
+    /// The disk has failed: what is on it is for the next command to read.
+    has_failed: bool,
+    /// Of the list of what nobody recorded: how many bytes it has, and how many are told.
+    unknown_len: u64,
+    told: u64,
     /// The lengths of the journal and of the document, in bytes.
     lengths: (u64, u64),
 }
@@ -78,10 +97,14 @@ impl Store {
         let mut store = Self {
             state: State::default(),
             pending: None,
+            is_resumed: false,
             number: 0,
             path: path.to_owned(),
             platform: platform.to_string(),
             journal: None,
+            has_failed: false,
+            unknown_len: 0,
+            told: 0,
             lengths: (0, 0),
         };
         store.read_document()?;
@@ -90,8 +113,13 @@ impl Store {
             if !is_looked_at {
                 // The last line may be cut short.
                 journal.set_len(length)?;
+                // What is read here may have been written, and not synced, before a failure.
+                journal.sync_data()?;
             }
             store.lengths.0 = length;
+        }
+        if !is_looked_at {
+            store.cut_unknown()?;
         }
         store.journal = journal.filter(|_| !is_looked_at);
         Ok(store)
@@ -112,6 +140,7 @@ impl Store {
             return Err(Unopened::Failure(Failure::Input(what)));
         }
         (self.number, self.state) = (document.number, document.state);
+        self.told = document.told;
         self.lengths.1 = bytes.len() as u64;
         Ok(())
     }
@@ -128,10 +157,15 @@ impl Store {
             };
             match read {
                 // What the document has already, if a kill came before the journal was emptied.
-                Line::Sent(step) if step.number <= self.number => {}
-                Line::Sent(step) => self.pending = Some(*step),
+                Line::Sent { step, .. } if step.number <= self.number => {}
+                Line::Sent { step, unknown_len } => {
+                    self.pending = Some(*step);
+                    self.is_resumed = true;
+                    self.unknown_len = unknown_len;
+                }
                 Line::Answered { number, refused } => {
                     if let Some(step) = self.pending.take_if(|step| step.number == number) {
+                        self.is_resumed = false;
                         self.number = number;
                         self.state.apply(step, &refused);
                     }
@@ -149,28 +183,38 @@ impl Store {
     /// Notes what is about to be sent.
     pub(super) fn begin(&mut self, mut step: Step) -> Result<&Step, Failure> {
         step.number = self.number + 1;
-        let line = Line::Sent(Box::new(step));
+        let line = Line::Sent {
+            step: Box::new(step),
+            unknown_len: self.unknown_len,
+        };
         self.write(&line)?;
-        let Line::Sent(step) = line else {
+        let Line::Sent { step, .. } = line else {
             unreachable!("it was made above")
         };
         Ok(self.pending.insert(*step))
     }
 
     /// Notes the answers, and makes what was sent true.
-    pub(super) fn finish(&mut self, refused: Vec<Refused>, now: Millis) -> Result<(), Failure> {
-        let Some(step) = self.pending.take() else {
+    pub(super) fn finish(&mut self, refused: Vec<Refused>) -> Result<(), Failure> {
+        let Some(step) = &self.pending else {
             return Ok(());
         };
         let number = step.number;
+        let lines: Vec<Value> = step
+            .unknown(&refused)
+            .into_iter()
+            .map(|unknown| json!(unknown))
+            .collect();
+        self.keep_unknown(&lines)?;
         let line = Line::Answered { number, refused };
         self.write(&line)?;
-        if let Line::Answered { refused, .. } = &line {
+        if let (Line::Answered { refused, .. }, Some(step)) = (&line, self.pending.take()) {
             self.state.apply(step, refused);
         }
         self.number = number;
+        self.is_resumed = false;
         if self.lengths.0 > JOURNAL_LEN.max(self.lengths.1) {
-            self.fold(now)?;
+            self.fold()?;
         }
         Ok(())
     }
@@ -187,15 +231,83 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the document, and empties the journal unless it has a step without answers.
-    pub(super) fn fold(&mut self, now: Millis) -> Result<(), Failure> {
-        if self.journal.is_none() || self.pending.is_some() {
+    fn unknown_path(&self) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(".");
+        name.push(UNKNOWN);
+        self.path.with_file_name(name)
+    }
+
+    /// Takes away what a step has added that is to be done again. If somebody has moved the list away,
+    /// it begins again.
+    fn cut_unknown(&mut self) -> io::Result<()> {
+        let length = match fs::metadata(self.unknown_path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            metadata => metadata?.len(),
+        };
+        if self.pending.is_some() && length > self.unknown_len {
+            let file = File::options().write(true).open(self.unknown_path())?;
+            file.set_len(self.unknown_len)?;
+            file.sync_data()?;
+        } else {
+            self.unknown_len = length;
+        }
+        if self.told > self.unknown_len {
+            self.told = 0;
+        }
+        Ok(())
+    }
+
+    fn keep_unknown(&mut self, lines: &[Value]) -> Result<(), Failure> {
+        if self.journal.is_none() || lines.is_empty() {
             return Ok(());
         }
-        self.state.forget_ends(now);
+        let path = self.unknown_path();
+        let kept = append(&path, lines, |_| true);
+        self.unknown_len = kept.map_err(|error| self.failed(&error))?;
+        if self.told > self.unknown_len {
+            self.told = 0;
+        }
+        Ok(())
+    }
+
+    /// What nobody recorded, and no table has told yet. The first of these, and how many there are.
+    pub(super) fn untold(&self, most: usize) -> Result<(Vec<Unknown>, u64), Failure> {
+        let read = || -> io::Result<_> {
+            let mut file = match File::open(self.unknown_path()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((vec![], 0)),
+                file => file?,
+            };
+            file.seek(SeekFrom::Start(self.told))?;
+            let (mut reader, mut line) = (BufReader::new(file), Vec::new());
+            let (mut first, mut count) = (Vec::new(), 0);
+            while next_line(&mut reader, &mut line)? {
+                if first.len() < most {
+                    first.push(serde_json::from_slice(&line)?);
+                }
+                count += 1;
+            }
+            Ok((first, count))
+        };
+        let shown = self.unknown_path();
+        read().map_err(|error| Failure::Interrupted(format!("{}: {error}", shown.display())))
+    }
+
+    /// What was not told is told.
+    pub(super) fn told(&mut self) {
+        self.told = self.unknown_len;
+    }
+
+    /// Writes the document, and empties the journal unless it has a step without answers.
+    pub(super) fn fold(&mut self) -> Result<(), Failure> {
+        if self.journal.is_none() || self.pending.is_some() || self.has_failed {
+            return Ok(());
+        }
+        self.state.forget_ends();
         let document = Document {
             platform: self.platform.clone(),
             number: self.number,
+            told: self.told,
             state: std::mem::take(&mut self.state),
         };
         let folded = self.write_document(&document);
@@ -221,25 +333,73 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps an event that the receiver refuses for good.
-    pub(super) fn refuse(&self, refusal: &Value) -> Result<(), Failure> {
-        if self.journal.is_none() {
+    /// Keeps events that the receiver refuses for good. What a command that was killed has kept already is
+    /// not kept again.
+    pub(super) fn refuse(&mut self, refusals: &[Value]) -> Result<(), Failure> {
+        if self.journal.is_none() || refusals.is_empty() {
             return Ok(());
         }
         let path = self.path.with_file_name(REFUSED);
-        let mut options = File::options();
-        let file = options.append(true).create(true).open(&path);
-        let written = file.and_then(|file| {
-            write_line(&file, refusal)?;
-            file.sync_data()
+        let kept = match (self.is_resumed, fs::read(&path)) {
+            (true, Ok(kept)) => kept,
+            _ => Vec::new(),
+        };
+        let events: Vec<Value> = kept
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+            .map(|mut refusal| refusal["event"].take())
+            .collect();
+        let kept = append(&path, refusals, |refusal| {
+            !events.contains(&refusal["event"])
         });
-        written.map_err(|error| Failure::Interrupted(format!("{}: {error}", path.display())))
+        kept.map_err(|error| {
+            self.has_failed = true;
+            Failure::Interrupted(format!("{}: {error}", path.display()))
+        })?;
+        Ok(())
     }
 
-    fn failed(&self, error: &io::Error) -> Failure {
+    fn failed(&mut self, error: &io::Error) -> Failure {
+        self.has_failed = true;
         let shown = self.path.display();
         Failure::Interrupted(format!("{shown}: {error}; the same command continues"))
     }
+}
+
+/// Appends lines to a list that outlives this command, behind its last whole line. Returns its length.
+fn append(path: &Path, lines: &[Value], is_wanted: impl Fn(&Value) -> bool) -> io::Result<u64> {
+    let mut options = File::options();
+    let file = options.read(true).append(true).create(true).open(path)?;
+    // Two feeds with states in one folder have one list of what is refused.
+    file.lock()?;
+    let mut length = whole_lines(&file)?;
+    file.set_len(length)?;
+    for line in lines.iter().filter(|line| is_wanted(line)) {
+        length += write_line(&file, line)?;
+    }
+    file.sync_data()?;
+    sync_folder(path)?;
+    Ok(length)
+}
+
+/// How long the whole lines of a file are together.
+fn whole_lines(mut file: &File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    if length == 0 {
+        return Ok(0);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::Start(length - 1))?;
+    file.read_exact(&mut last)?;
+    if last == *b"\n" {
+        return Ok(length);
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let (mut reader, mut line, mut whole) = (BufReader::new(file), Vec::new(), 0);
+    while next_line(&mut reader, &mut line)? {
+        whole += line.len() as u64;
+    }
+    Ok(whole)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A usage event of the platform, and what it says about one service instance, process or task.
 
 use sampler_verify::moment::{Millis, parse_moment};
+use sampler_verify::quantity::Measure;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -10,6 +11,15 @@ use serde_json::{Value, json};
 pub(super) enum Record {
     Services,
     Apps,
+}
+
+impl Record {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Services => "service",
+            Self::Apps => "app",
+        }
+    }
 }
 
 /// What runs.
@@ -47,6 +57,26 @@ impl Quantities {
         }
     }
 
+    /// Those of a span, if a feed has started it.
+    pub(super) fn of_span(measures: &[Measure]) -> Option<Self> {
+        let number = |measure: &Measure| i64::try_from(measure.quantity.whole()?).ok();
+        match measures {
+            [memory, instances]
+                if memory.measure == "memory_mb" && instances.measure == "instances" =>
+            {
+                Some(Self {
+                    memory_mb: Some(number(memory)?),
+                    instances: number(instances)?,
+                })
+            }
+            [instances] if instances.measure == "instances" => Some(Self {
+                memory_mb: None,
+                instances: number(instances)?,
+            }),
+            _ => None,
+        }
+    }
+
     /// As an event has them.
     pub(super) fn measures(self) -> Value {
         let instances = json!({ "measure": "instances", "quantity": self.instances });
@@ -78,9 +108,15 @@ pub(super) enum Says {
         running: Box<Running>,
         /// It ran before the event, too.
         is_change: bool,
+        /// How much of it ran before the event, where the platform says so.
+        was: Option<Quantities>,
     },
     /// It has ended.
-    Ended(String),
+    Ended {
+        guid: String,
+        /// What ran until then, where the event says all of it.
+        was: Option<Box<Running>>,
+    },
     Nothing,
 }
 
@@ -101,7 +137,7 @@ impl UsageEvent {
     pub(super) fn subject(&self) -> Option<&str> {
         match &self.says {
             Says::Runs { running, .. } => Some(&running.guid),
-            Says::Ended(guid) => Some(guid),
+            Says::Ended { guid, .. } => Some(guid),
             Says::Nothing => None,
         }
     }
@@ -192,16 +228,25 @@ impl RawService {
             return None;
         }
         let guid = instance.guid.clone()?;
-        if self.state == "DELETED" {
-            return Some(Says::Ended(guid));
-        }
         let is_change = match self.state.as_str() {
+            "DELETED" => {
+                let was = self.running(&guid);
+                return Some(Says::Ended { guid, was });
+            }
             "CREATED" => false,
             "UPDATED" => true,
             _ => return None,
         };
+        Some(Says::Runs {
+            running: self.running(&guid)?,
+            is_change,
+            was: None,
+        })
+    }
+
+    fn running(&self, guid: &str) -> Option<Box<Running>> {
         let (plan, offering) = (self.service_plan.as_ref()?, self.service_offering.as_ref()?);
-        let running = Running {
+        Some(Box::new(Running {
             kind: Kind::Service {
                 offering: offering.name.clone()?,
                 plan: plan.name.clone()?,
@@ -210,11 +255,9 @@ impl RawService {
             organization_id: guid_of(self.organization.as_ref())?,
             space_id: guid_of(self.space.as_ref())?,
             consumer_id: format!("service:{guid}"),
-            guid,
+            guid: guid.to_owned(),
             quantities: Quantities::SERVICE,
-        };
-        let running = Box::new(running);
-        Some(Says::Runs { running, is_change })
+        }))
     }
 }
 
@@ -246,22 +289,37 @@ impl RawApp {
             _ => return None,
         };
         let guid = of.guid.clone()?;
+        let was = self.quantities(|pair| pair.previous);
         if matches!(state, "STOPPED" | "TASK_STOPPED") {
-            return Some(Says::Ended(guid));
+            // A task has no previous values.
+            let quantities = was.or_else(|| self.quantities(|pair| pair.current));
+            let was = quantities.and_then(|it| self.running(kind, &guid, it));
+            return Some(Says::Ended { guid, was });
         }
-        let memory = self.memory_in_mb_per_instance.as_ref()?.current?;
-        let instances = self.instance_count.as_ref()?.current?;
-        let running = Running {
+        let quantities = self.quantities(|pair| pair.current)?;
+        Some(Says::Runs {
+            running: self.running(kind, &guid, quantities)?,
+            is_change: self.state.previous.as_deref() == Some(state),
+            was,
+        })
+    }
+
+    /// How much of it ran after the event, or before.
+    fn quantities(&self, of: impl Fn(&Pair<i64>) -> Option<i64>) -> Option<Quantities> {
+        let memory = of(self.memory_in_mb_per_instance.as_ref()?)?;
+        let instances = of(self.instance_count.as_ref()?)?;
+        Some(Quantities::of(memory, instances))
+    }
+
+    fn running(&self, kind: Kind, guid: &str, quantities: Quantities) -> Option<Box<Running>> {
+        Some(Box::new(Running {
             kind,
-            guid,
+            guid: guid.to_owned(),
             organization_id: guid_of(self.organization.as_ref())?,
             space_id: guid_of(self.space.as_ref())?,
             consumer_id: format!("app:{}", guid_of(self.app.as_ref())?),
-            quantities: Quantities::of(memory, instances),
-        };
-        let running = Box::new(running);
-        let is_change = self.state.previous.as_deref() == Some(state);
-        Some(Says::Runs { running, is_change })
+            quantities,
+        }))
     }
 }
 

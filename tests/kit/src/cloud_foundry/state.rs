@@ -1,6 +1,6 @@
 //! What the platform knows: what runs, and the rows of its usage events.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chrono::DateTime;
 use serde_json::{Value, json};
@@ -31,6 +31,8 @@ struct Process {
     r#type: String,
     memory: i64,
     instances: i64,
+    /// Memory and instances before the last change.
+    previous: (i64, i64),
     is_started: bool,
     made: i64,
 }
@@ -142,6 +144,7 @@ impl World {
             r#type: "web".to_owned(),
             memory,
             instances,
+            previous: size,
             is_started: true,
             made: at,
         };
@@ -159,9 +162,13 @@ impl World {
 
     pub fn scale(&mut self, guid: &str, memory: i64, instances: i64, at: i64) {
         if let Some(process) = self.processes.get_mut(guid) {
+            process.previous = (process.memory, process.instances);
             (process.memory, process.instances) = (memory, instances);
         }
         self.process_event(guid, "STARTED", "STARTED", at);
+        if let Some(process) = self.processes.get_mut(guid) {
+            process.previous = (memory, instances);
+        }
     }
 
     pub fn stop(&mut self, guid: &str, at: i64) {
@@ -200,8 +207,8 @@ impl World {
             "organization": { "guid": self.organization(&process.space) },
             "buildpack": { "guid": null, "name": null },
             "task": { "guid": null, "name": null },
-            "memory_in_mb_per_instance": { "current": process.memory, "previous": process.memory },
-            "instance_count": { "current": process.instances, "previous": process.instances },
+            "memory_in_mb_per_instance": { "current": process.memory, "previous": process.previous.0 },
+            "instance_count": { "current": process.instances, "previous": process.previous.1 },
         })
     }
 
@@ -367,6 +374,7 @@ impl World {
                 "guid": guid, "name": guid,
                 "relationships": { "organization": { "data": { "guid": organization } } },
             })).collect()),
+            "/v3/organizations" => Some(self.organizations()),
             "/v3/apps" => Some(self.list_apps()),
             "/v3/processes" => Some(self.processes.iter().map(|(guid, process)| json!({
                 "guid": guid, "type": process.r#type, "instances": process.instances,
@@ -389,6 +397,13 @@ impl World {
             })).collect()),
             _ => None,
         }
+    }
+
+    fn organizations(&self) -> Vec<Value> {
+        let guids: BTreeSet<&String> = self.spaces.values().collect();
+        let rows = guids.into_iter();
+        rows.map(|guid| json!({ "guid": guid, "name": guid }))
+            .collect()
     }
 
     fn list_apps(&self) -> Vec<Value> {

@@ -12,16 +12,23 @@ pub(super) type Span = (Millis, Value, Option<Millis>);
 /// A receiver: it knows repeats, and refuses what does not fit.
 #[derive(Default)]
 pub(super) struct Receiver {
-    ids: HashMap<String, Value>,
+    pub(super) ids: HashMap<String, Value>,
     pub(super) spans: BTreeMap<String, Vec<Span>>,
     pub(super) refused: u64,
+    /// How many events it was sent, and how many of these it had already.
+    pub(super) taken: u64,
+    pub(super) repeated: u64,
+    /// How many differences of a kind an answer names at most, if not all.
+    pub(super) most: Option<usize>,
 }
 
 impl Receiver {
     pub(super) fn take(&mut self, event: &Value) -> bool {
+        self.taken += 1;
         let id = event["id"].as_str().unwrap_or_default();
         if let Some(before) = self.ids.get(id) {
             assert_eq!(before, event, "an id says one thing");
+            self.repeated += 1;
             return true;
         }
         let key = event["resource_instance_id"].as_str().unwrap_or_default();
@@ -99,8 +106,15 @@ impl Receiver {
                 }));
             }
         }
+        let mut is_cut = false;
+        // Spans that are left to their events stay in the first list, so that is long.
+        for found in [&mut missing, &mut differs] {
+            let most = self.most.unwrap_or(found.len());
+            is_cut |= found.len() > most;
+            found.truncate(most);
+        }
         serde_json::from_value(json!({
-            "at": at, "checked": instances.len(), "open_without_instance": ended,
+            "more": is_cut, "at": at, "checked": instances.len(), "open_without_instance": ended,
             "instance_without_span": missing, "differs": differs,
         }))
         .unwrap()

@@ -1,0 +1,137 @@
+//! Compares what is billed with what was done, at each millisecond of each process.
+
+use std::collections::BTreeSet;
+
+use sampler_verify::moment::Millis;
+
+use super::Run;
+use super::world::SKEW;
+use crate::feed::rules::Fate;
+
+/// A time whose events were lost before they were read.
+pub(super) struct Gap {
+    pub(super) from: Millis,
+    pub(super) until: Millis,
+}
+
+/// What was found, in ms of all processes.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) compared: i64,
+    /// Billed otherwise than it ran, within bounds that are listed.
+    pub(super) listed: i64,
+    /// The same within a gap, where what was seen before and after it is as if nothing had happened.
+    pub(super) unseen: i64,
+}
+
+pub(super) struct Oracle<'a> {
+    run: &'a Run,
+    unknown: Vec<(String, Millis, Millis)>,
+}
+
+/// Quantities of memory from times on.
+type Levels = Vec<(Millis, i64)>;
+
+fn level(levels: &Levels, at: Millis) -> i64 {
+    let before = levels.partition_point(|(from, _)| *from <= at);
+    before.checked_sub(1).map_or(0, |index| levels[index].1)
+}
+
+impl<'a> Oracle<'a> {
+    pub(super) fn new(run: &'a Run) -> Self {
+        let unknown = run.feed.unknown().into_iter().map(|it| {
+            let from = it.from.unwrap_or_default();
+            (it.target.resource_instance_id, from, it.to)
+        });
+        let unknown = unknown.collect();
+        Self { run, unknown }
+    }
+
+    /// Fails where anything differs without having been said.
+    pub(super) fn judge(&self) -> Judged {
+        let run = self.run;
+        assert!(run.feed.is_complete());
+        let mut judged = Judged::default();
+        for (key, history) in &run.world.truth {
+            let used: Levels = history
+                .iter()
+                .map(|(at, quantities)| {
+                    let memory = quantities.and_then(|it| it.memory_mb);
+                    // Without memory it runs all the same.
+                    (*at, memory.map_or(0, |memory| memory + 1))
+                })
+                .collect();
+            let spans = run.receiver.spans.get(key).into_iter().flatten();
+            let mut billed = Levels::new();
+            for (start, measures, end) in spans {
+                billed.push((*start, measures[0]["quantity"].as_i64().unwrap() + 1));
+                billed.extend(end.map(|end| (end, 0)));
+            }
+            self.compare(key, &used, &billed, &mut judged);
+            let is_open = level(&billed, run.now) > 0;
+            assert_eq!(is_open, run.world.runs.contains_key(key), "{key}");
+            let fate = run.feed.store.state.fates.get(key);
+            assert_eq!(matches!(fate, Some(Fate::Started(_))), is_open, "{key}");
+        }
+        assert_eq!(run.feed.store.state.tracked().count(), run.world.runs.len());
+        judged
+    }
+
+    fn compare(&self, key: &str, used: &Levels, billed: &Levels, judged: &mut Judged) {
+        let bounds: Vec<(Millis, Millis)> = self
+            .unknown
+            .iter()
+            .filter(|(of, _, _)| of == key)
+            .map(|(_, from, to)| (*from, *to))
+            .collect();
+        let times = used.iter().chain(billed).map(|(at, _)| *at);
+        let bound_times = bounds.iter().flat_map(|(from, to)| [*from, *to]);
+        let mut times: BTreeSet<Millis> = times.chain(bound_times).collect();
+        times.retain(|at| *at < self.run.now);
+        times.insert(self.run.now);
+        let times: Vec<Millis> = times.into_iter().collect();
+        for pair in times.windows(2) {
+            let (from, until) = (pair[0], pair[1]);
+            if from > 1_000 {
+                judged.compared += until - from;
+            }
+            if level(used, from) == level(billed, from) {
+                continue;
+            }
+            // A bound is as exact as the clocks are.
+            let is_listed = bounds
+                .iter()
+                .any(|(first, last)| first - SKEW <= from && until <= last + SKEW);
+            let is_unseen = self.is_unseen(used, billed, (from, until));
+            match (is_listed, is_unseen) {
+                (true, _) => judged.listed += until - from,
+                (false, true) => judged.unseen += until - from,
+                (false, false) => panic!(
+                    "{key} from {from} until {until}: used {used:?}, billed {billed:?}, bounds {bounds:?}"
+                ),
+            }
+        }
+    }
+
+    /// Whether it is within changes that a gap has hidden all: before and after them it ran as it is billed.
+    fn is_unseen(&self, used: &Levels, billed: &Levels, (from, until): (Millis, Millis)) -> bool {
+        let billed_then = level(billed, from);
+        let mut gaps = self.run.gaps.iter();
+        let Some(gap) = gaps.find(|gap| gap.from <= from && until <= gap.until + SKEW) else {
+            return false;
+        };
+        let mut times = used.iter().map(|(at, _)| *at);
+        let first = times
+            .rfind(|at| *at <= from && level(used, at - 1) == billed_then)
+            .filter(|first| *first >= gap.from);
+        let mut after = used.iter().filter(|(at, _)| *at >= until);
+        let last = after.find(|(_, level)| *level == billed_then);
+        match (first, last) {
+            (Some(first), Some((last, _))) => {
+                let is_between = |at: Millis| first < at && at < *last;
+                *last <= gap.until + SKEW && !billed.iter().any(|(at, _)| is_between(*at))
+            }
+            _ => false,
+        }
+    }
+}

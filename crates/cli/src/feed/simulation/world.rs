@@ -1,0 +1,194 @@
+//! A foundation: what it does, what its record says of that, and what it lists.
+
+use std::collections::BTreeMap;
+
+use sampler_verify::moment::Millis;
+
+use super::{Faults, MIN_AGE, Numbers};
+use crate::feed::rules::Mark;
+use crate::feed::usage_event::{Kind, Quantities, Running, Says, UsageEvent, old_enough};
+
+const PROCESSES: u64 = 400;
+/// How far the clocks of API servers differ, in ms, and how late a row is seen after its insert.
+pub(super) const SKEW: i64 = 3_000;
+const LATE_MAX: Millis = 60_000;
+/// The time of the first row.
+pub(super) const BEGIN: Millis = 1_795_000_000_000;
+
+/// A row, and when it is seen.
+pub(super) struct Row {
+    pub(super) event: UsageEvent,
+    seen_at: Millis,
+}
+
+/// What really happened to a process: how much of it ran from when on, as the platform has told it.
+pub(super) type History = Vec<(Millis, Option<Quantities>)>;
+
+#[derive(Default)]
+pub(super) struct Foundation {
+    faults: Faults,
+    pub(super) rows: Vec<Row>,
+    pub(super) runs: BTreeMap<String, Quantities>,
+    /// What ran according to the rows that are pruned.
+    ran: BTreeMap<String, Quantities>,
+    pub(super) truth: BTreeMap<String, History>,
+    /// How many events the record has had, and how often each fault has happened.
+    pub(super) ids: u64,
+    pub(super) late: u64,
+    pub(super) skewed: u64,
+    pub(super) repeated: u64,
+}
+
+impl Foundation {
+    pub(super) fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn running(key: &str, quantities: Quantities) -> Running {
+        Running {
+            kind: Kind::Process { r#type: None },
+            guid: key.to_owned(),
+            organization_id: "o".to_owned(),
+            space_id: "s".to_owned(),
+            consumer_id: format!("app:{key}"),
+            quantities,
+        }
+    }
+
+    /// Somebody starts, scales or stops a process.
+    pub(super) fn act(&mut self, numbers: &mut Numbers, now: Millis) {
+        let key = format!("p-{}", numbers.below(PROCESSES));
+        let before = self.runs.get(&key).copied();
+        let quantities = Quantities::of(64 + numbers.below(8) as i64, numbers.below(4) as i64);
+        let next = match before {
+            Some(_) if numbers.is_one_of(2) => None,
+            _ => Some(quantities),
+        };
+        match next {
+            Some(quantities) => self.runs.insert(key.clone(), quantities),
+            None => self.runs.remove(&key),
+        };
+        // Each API server writes by its own clock, in whole seconds.
+        let mut skew = 0;
+        if self.faults.clocks {
+            skew = numbers.below(2 * SKEW as u64) as i64 - SKEW;
+        }
+        let at = (now + skew) / 1_000 * 1_000;
+        let history = self.truth.entry(key.clone()).or_default();
+        let last = history.last().map_or(at, |(last, _)| *last);
+        self.skewed += u64::from(at < last);
+        if next != before {
+            history.push((at.max(last), next));
+        }
+        let mut seen_at = now;
+        if self.faults.late && numbers.is_one_of(5) {
+            self.late += 1;
+            seen_at += numbers.below(LATE_MAX as u64) as i64;
+        }
+        self.ids += 1;
+        let guid = format!("event-{}", self.ids);
+        self.insert(&guid, &key, (before, next), (at, seen_at));
+        if self.faults.repeats && numbers.is_one_of(50) {
+            self.repeated += 1;
+            self.insert(&guid, &key, (before, next), (at, now + LATE_MAX));
+        }
+    }
+
+    fn insert(
+        &mut self,
+        guid: &str,
+        key: &str,
+        (before, next): (Option<Quantities>, Option<Quantities>),
+        (at, seen_at): (Millis, Millis),
+    ) {
+        let running = |quantities| Box::new(Self::running(key, quantities));
+        let says = match next {
+            Some(quantities) => Says::Runs {
+                running: running(quantities),
+                is_change: before.is_some(),
+                was: Some(before.unwrap_or(quantities)),
+            },
+            None => Says::Ended {
+                guid: key.to_owned(),
+                was: before.map(running),
+            },
+        };
+        let event = UsageEvent {
+            guid: guid.to_owned(),
+            created_at: shown(at),
+            at,
+            state: if next.is_some() { "STARTED" } else { "STOPPED" }.to_owned(),
+            says,
+        };
+        self.rows.push(Row { event, seen_at });
+    }
+
+    /// An administrator purges the table, which is seeded with what runs.
+    pub(super) fn purge(&mut self, now: Millis) {
+        self.rows.clear();
+        self.ran.clear();
+        for (key, quantities) in self.runs.clone() {
+            let at = now / 1_000 * 1_000;
+            let runs = Some(quantities);
+            self.insert(&key, &key, (runs, runs), (at, now));
+        }
+    }
+
+    /// Takes the oldest rows away.
+    pub(super) fn prune(&mut self, count: usize) {
+        for row in self.rows.drain(..count) {
+            tell(&row.event, &mut self.ran);
+        }
+    }
+
+    pub(super) fn position(&self, mark: &Mark) -> Option<usize> {
+        let mut marks = self
+            .rows
+            .iter()
+            .map(|row| (&row.event.guid, &row.event.created_at));
+        marks.rposition(|found| found == (&mark.guid, &mark.created_at))
+    }
+
+    /// What is listed: a change that is not committed is in no list.
+    pub(super) fn listed(&self, now: Millis) -> BTreeMap<String, Quantities> {
+        let mut running = self.ran.clone();
+        for row in self.rows.iter().filter(|row| row.seen_at <= now) {
+            tell(&row.event, &mut running);
+        }
+        running
+    }
+
+    /// The events after a mark that are seen; none if the mark is gone.
+    pub(super) fn after(&self, mark: Option<&Mark>, now: Millis) -> Option<Vec<UsageEvent>> {
+        let begin = match mark {
+            None => 0,
+            Some(mark) => self.position(mark)? + 1,
+        };
+        let rows = self.rows[begin..].iter();
+        let seen = rows.filter(|row| row.seen_at <= now);
+        Some(seen.map(|row| row.event.clone()).collect())
+    }
+}
+
+fn tell(event: &UsageEvent, running: &mut BTreeMap<String, Quantities>) {
+    match &event.says {
+        Says::Runs { running: it, .. } => _ = running.insert(it.guid.clone(), it.quantities),
+        Says::Ended { guid, .. } => _ = running.remove(guid),
+        Says::Nothing => {}
+    }
+}
+
+fn shown(at: Millis) -> String {
+    chrono::DateTime::from_timestamp_millis(at)
+        .unwrap()
+        .format("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
+}
+
+/// How many of these events are old enough to be read.
+pub(super) fn readable(events: &[UsageEvent], now: Millis) -> usize {
+    old_enough(events, now - MIN_AGE)
+}
