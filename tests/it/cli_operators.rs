@@ -234,7 +234,7 @@ async fn what_abacus_may_count_although_it_is_skipped_is_told() {
     assert_eq!(shown["usages"][0]["state"], "skipped", "{shown:#}");
     assert_eq!(shown["usages"][0]["unanswered"], true, "{shown:#}");
     let text = cli.run(0, &["span", &span]).await;
-    let doubt = "(Abacus may count 0:30:00.000 of it: a post had no answer)";
+    let doubt = "(the upstream may count 0:30:00.000 of it: a post had no answer)";
     assert!(text.contains(doubt), "{text}");
 
     // The verifier reads both sums, compares them, and tells what is in doubt.
@@ -253,7 +253,7 @@ async fn what_abacus_may_count_although_it_is_skipped_is_told() {
     );
     let text = cli.run(0, &["verify", &file]).await;
     let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-    let advice = "Abacus may count 0:30:00.000 of what was skipped";
+    let advice = "The upstream may count 0:30:00.000 of what was skipped";
     assert!(text.contains(advice), "{text}");
 
     // Abacus recognises the repeat, which settles it.

@@ -339,38 +339,6 @@ async fn finds_after_a_long_outage_are_limited() {
     assert!((1..=2).contains(&at_once), "{at_once}");
 }
 
-/// A span is suspended whose usage counts already. Once the upstream has forgotten that, a probe asks, and
-/// posts nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_probe_after_the_horizon_asks_first() {
-    let world = World::new("ce_probe", seconds(8), seconds(1)).await;
-    world.meter.post_fault(MeterFault::LosesAnswer);
-    world.use_two_hours(1).await;
-    let worker = world.worker().env("SAMPLER_PROBE_INTERVAL", "100ms");
-    let _worker = worker.start().await.unwrap();
-    wait_until("it counts", PATIENCE, async || {
-        !world.meter.counted().is_empty()
-    })
-    .await;
-    world.meter.post_fault(MeterFault::Status(400));
-    wait_until("the span is suspended", PATIENCE, async || {
-        !world.span_of("instance-1").await["suspended"].is_null()
-    })
-    .await;
-    wait_until("it is asked for", PATIENCE, async || {
-        world.meter.finds().iter().any(|find| find.found == Some(1))
-    })
-    .await;
-    world.meter.post_fault(MeterFault::None);
-    world.landscape.until_complete(1).await;
-    world.assert_exact("instance-1");
-    let posts = world.meter.posts();
-    let first = &posts[0];
-    let late = posts.iter().filter(|post| post.id == first.id);
-    let late = late.filter(|post| post.at > first.at + world.horizon);
-    assert_eq!(late.count(), 0, "a probe posts what was forgotten");
-}
-
 async fn complete(world: &World) -> u64 {
     let complete = doc! { "processing.complete": true };
     let spans = world.landscape.spans().await;

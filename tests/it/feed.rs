@@ -528,10 +528,7 @@ async fn two_feeds_at_once_bill_once() {
     }
     let url = foundation.receiver.base_url();
     let second = foundation.arguments_of(&url, &other, &["--once", "--json"]);
-    let (first, second) = tokio::join!(
-        foundation.once(0, &[]),
-        run_with(&second, CLIENT.1)
-    );
+    let (first, second) = tokio::join!(foundation.once(0, &[]), run_with(&second, CLIENT.1));
     assert_eq!(second.code, 0, "{}", second.errors);
     for report in [first, second.document()] {
         let counts = ["started", "updated", "stopped", "refused"].map(|it| report[it].as_u64());

@@ -50,7 +50,7 @@ pub struct Proof {
     pub billed: Millis,
     /// Signed durations that an operator skipped.
     pub skipped: Millis,
-    /// The part of `skipped` that Abacus may count, because a post had no answer.
+    /// The part of `skipped` that the upstream may count, because a post had no answer.
     pub unanswered: Millis,
     /// Time that is neither billed nor skipped.
     pub difference: Millis,
@@ -85,7 +85,7 @@ pub struct Entry {
     pub status: Option<u16>,
     /// Its measures as they are posted: those of the span, and `duration`.
     pub measured_usage: Vec<Measure>,
-    /// It was skipped after a post without an answer, so Abacus may count it.
+    /// It was skipped after a post without an answer, so the upstream may count it.
     #[serde(default)]
     pub unanswered: bool,
 }

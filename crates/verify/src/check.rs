@@ -71,7 +71,7 @@ pub struct Amounts {
     pub billed: i128,
     /// The amount that an operator skipped.
     pub skipped: i128,
-    /// The part of `skipped` that Abacus may count, because a post had no answer.
+    /// The part of `skipped` that the upstream may count, because a post had no answer.
     pub unanswered: i128,
     /// Used, and neither billed nor skipped; negative where too much is billed.
     pub difference: i128,

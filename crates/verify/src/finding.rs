@@ -65,7 +65,7 @@ pub enum Kind {
     TakenOver,
     /// A usage that an operator skipped.
     Skipped,
-    /// The same after a post that had no answer: Abacus may count it.
+    /// The same after a post that had no answer: the upstream may count it.
     Unanswered,
     /// A usage that Abacus refuses.
     Refused,

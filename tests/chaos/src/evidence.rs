@@ -99,7 +99,7 @@ pub struct Proof {
     pub billed: i64,
     /// How much an operator skipped.
     pub skipped: i64,
-    /// How much of that Abacus may count.
+    /// How much of that the upstream may count.
     pub unanswered: i64,
     /// What is neither.
     pub difference: i64,

@@ -168,7 +168,7 @@ fn facts(row: &Row) -> [String; 3] {
     };
     let unanswered = match row.unanswered {
         0 => String::new(),
-        _ => format!(" (Abacus may count {unanswered} of it: a post had no answer)"),
+        _ => format!(" (the upstream may count {unanswered} of it: a post had no answer)"),
     };
     let usages = match row.expired {
         0 => row.usages.to_string(),
@@ -236,7 +236,7 @@ fn judgement(report: &Report) -> String {
     let unanswered = totals.duration.unanswered;
     if unanswered != 0 {
         text = format!(
-            "{text} Abacus may count {} of what was skipped, because posts had no answer: look there before \
+            "{text} The upstream may count {} of what was skipped, because posts had no answer: look there before \
              you bill it by hand.",
             length(unanswered)
         );

@@ -134,7 +134,7 @@ impl SpanCheck<'_> {
         if unanswered != 0 {
             let detail = format!(
                 "of the usages that have expired, an operator skipped {unanswered} ms of which a post had no \
-                 answer, so Abacus may count them"
+                 answer, so the upstream may count them"
             );
             self.find(Kind::Unanswered, detail);
         }
