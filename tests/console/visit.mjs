@@ -98,7 +98,7 @@ async function until(what, isSo, limit = 30_000) {
 async function tabTo(page, selector) {
   const isThere = () => page.evaluate((selector) => document.activeElement.matches(selector), selector);
   for (let presses = 0; !(await isThere()); presses += 1) {
-    assert.ok(presses < 60, `Tab leads to ${selector}`);
+    assert.ok(presses < 300, `Tab leads to ${selector}`);
     await page.keyboard.press('Tab');
   }
 }

@@ -22,7 +22,7 @@ use crate::secured::{secured, uaa};
 const SUM: Duration = Duration::from_secs(3);
 
 /// How long others may wait for what slow clients do not keep from them.
-const AT_ONCE: Duration = Duration::from_secs(2);
+const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// The token of a client with this name.
 fn token(uaa: &StandInUaa, name: &str, scope: &str) -> String {
@@ -124,7 +124,7 @@ const SNAPSHOTS: &str = "/v1/snapshots";
 const NDJSON: &str = "application/x-ndjson";
 
 /// How long a body, and an answer, may take beside a second for each MB.
-const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn head_line() -> String {
     format!(
@@ -142,7 +142,7 @@ async fn honest(world: &Landscape, receiver: &Program) -> (StatusCode, Duration)
 }
 
 async fn receiver_with_short_times(world: &Landscape) -> Program {
-    let receiver = world.receiver().env("SAMPLER_BODY_TIMEOUT", "2s");
+    let receiver = world.receiver().env("SAMPLER_BODY_TIMEOUT", "5s");
     let receiver = receiver.start().await.unwrap();
     until_ready(&world.http, &receiver).await;
     receiver
