@@ -312,7 +312,7 @@ async fn an_upstream_that_remembers_nothing_counts_once() {
     }
 }
 
-/// After an outage longer than the horizon all usages are looked up, and only so many at once.
+/// After an outage longer than the horizon all usages are looked up, a few at a time.
 #[tokio::test(flavor = "multi_thread")]
 async fn finds_after_a_long_outage_are_limited() {
     const SPANS: u64 = 40;

@@ -93,7 +93,7 @@ fn what_is_given_up_is_neither_billed_nor_missing() {
     assert_eq!(verdict.amounts.usages, ledger.entries.len() as u64);
 }
 
-/// Whoever bills by hand what was skipped is told what Abacus may count, also once the usage has expired.
+/// Whoever bills by hand what was skipped is told what the upstream may count, also once the usage has expired.
 #[test]
 fn what_abacus_may_count_is_a_sum_of_its_own() {
     let (used, mut ledger) = complete(40 * DAY);
