@@ -396,7 +396,7 @@ async fn without_a_clear_answer_nothing_is_posted_and_others_go_on() {
 /// again, after a look.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_accepted_and_not_there_is_set_aside_and_owed() {
-    let world = World::new("ce_owed", seconds(3_600), Duration::from_millis(300)).await;
+    let world = World::new("ce_owed", POST_TIMEOUT, Duration::from_millis(300)).await;
     world.meter.post_fault(MeterFault::Page);
     world.use_two_hours(1).await;
     let worker = world

@@ -252,11 +252,19 @@ impl Worker {
 
     /// Notes on the span that a usage was set aside, so that a late stop does not take it back. Returns
     /// whether the span knows it, or needs not: it is complete, or removed, or nothing can be taken back of
-    /// this usage.
+    /// this usage. A usage that is not there and still planned is posted once more by the driver, and may
+    /// count then: it is asked for again.
     async fn note_set_aside(&self, usage: &Unconfirmed) -> Result<bool, StoreError> {
         let interval = usage.interval;
+        let is_posted_again = |span: &Span| {
+            let finds_by_id = matches!(self.promises.finds, Finds::ById { .. });
+            finds_by_id && span.plans(&usage.usage_guid)
+        };
         for _ in 0..TRIES {
             let span = self.parts.work.find(&usage.span, &usage.target).await?;
+            if span.as_ref().is_some_and(is_posted_again) {
+                return Ok(false);
+            }
             let is_to_learn = |span: &Span| span.is_to_learn(interval);
             let Some(span) = span.filter(is_to_learn) else {
                 return Ok(true);

@@ -141,11 +141,9 @@ impl Worker {
         let later = match self.find_once(&entry.usage_guid).await {
             LookUp::There(acceptance) => return Ok(SentAgain::Accepted(acceptance)),
             LookUp::NotThere { sent_at, .. } if sent_at < settled_at => {
-                // While earlier posts are remembered, one that still comes in does no harm.
-                match self.resend_remembered_until(entry) {
-                    Some(begin_before) => return Ok(self.post_again(entry, begin_before).await),
-                    None => Later::Unsettled(settled_at),
-                }
+                // A post that is remembered as a repeat would be taken for an acceptance, and may count
+                // nothing.
+                Later::Unsettled(settled_at)
             }
             LookUp::NotThere { .. } => {
                 let now = self.now();
@@ -171,11 +169,6 @@ impl Worker {
         if can_find && entry.state == EntryState::SetAside {
             return None;
         }
-        self.resend_remembered_until(entry)
-    }
-
-    /// Until when earlier posts of the usage of an entry are surely remembered; none where that is over.
-    fn resend_remembered_until(&self, entry: &Entry) -> Option<Timestamp> {
         let until = self.promises.contract.resend_unasked_until(entry)?;
         (self.now() < until).then_some(until)
     }

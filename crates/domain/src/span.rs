@@ -326,6 +326,12 @@ impl Span {
         span
     }
 
+    /// Whether its planned interval is that of this usage.
+    pub fn plans(&self, usage_guid: &str) -> bool {
+        let planned = self.processing.planned.as_ref();
+        planned.is_some_and(|planned| planned.usage_guid == usage_guid)
+    }
+
     /// The request to skip the planned interval, if there is one.
     pub fn to_be_skipped(&self) -> Option<&Skip> {
         let planned = self.processing.planned.as_ref()?;

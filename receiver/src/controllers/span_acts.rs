@@ -121,8 +121,7 @@ impl Receiver {
             _permit,
         } = admitted.await?;
         let (listed, suspension) = self.suspended_span(grant, id, &if_match).await?;
-        let planned = listed.span.processing.planned.as_ref();
-        if planned.is_none_or(|planned| planned.usage_guid != usage_id) {
+        if !listed.span.plans(&usage_id) {
             return Err(not_planned());
         }
         let act = "span.skip";

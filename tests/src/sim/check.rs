@@ -115,28 +115,38 @@ impl World {
                 self.report_violation(format!("{entry:?} is not what Abacus counts"));
             }
         }
+        let removed: BTreeSet<&SpanId> = facts.removed.iter().map(|span| &span.id).collect();
         for span in spans.all() {
             let totals = &span.processing.totals;
-            let of_span = facts.entries.values().filter(|entry| {
-                let is_later = totals
-                    .first_version
-                    .is_some_and(|first| entry.version >= first);
-                entry.span == span.id && is_later
-            });
-            let is_skipped = |entry: &&Entry| entry.state == EntryState::Skipped;
-            let (skipped, billed): (Vec<&Entry>, Vec<&Entry>) = of_span.partition(is_skipped);
-            let unanswered = skipped.iter().filter(|entry| entry.unanswered);
-            let unanswered = unanswered.map(|entry| entry.interval.duration());
-            let skipped = skipped.iter().map(|entry| entry.interval.duration());
-            let lengths = billed.iter().map(|entry| entry.interval.duration());
-            let lengths: Vec<i64> = lengths.collect();
-            let fits = lengths.iter().sum::<i64>() == totals.billed
-                && skipped.sum::<i64>() == totals.skipped
-                && unanswered.sum::<i64>() == totals.unanswered
-                && lengths.len() as u64 == totals.usages
-                && span.difference() == 0;
-            if !fits {
-                self.report_violation(format!("{lengths:?} is not what {span:?} adds up"));
+            let is_later = |entry: &&Entry| {
+                let first = totals.first_version;
+                first.is_some_and(|first| entry.version >= first)
+            };
+            let of_span = facts.entries.values();
+            let of_span = of_span
+                .filter(|entry| entry.span == span.id)
+                .filter(is_later);
+            let of_span: Vec<&Entry> = of_span.collect();
+            let counted = totals_of(of_span.iter().copied());
+            let (billed, skipped, ..) = counted;
+            let told = (
+                totals.billed,
+                totals.skipped,
+                totals.unanswered,
+                totals.usages,
+            );
+            // The totals of a span that is removed learn of no resend.
+            let is_resent = |entry: &&Entry| {
+                let was_skipped = entry.skipped_at.is_some() && entry.state != EntryState::Skipped;
+                was_skipped || entry.resent_at.is_some()
+            };
+            let is_told = if removed.contains(&span.id) && of_span.iter().any(is_resent) {
+                billed + skipped == totals.billed + totals.skipped
+            } else {
+                counted == told
+            };
+            if !is_told || span.difference() != 0 {
+                self.report_violation(format!("{counted:?} is not what {span:?} adds up"));
             }
         }
     }
@@ -424,6 +434,22 @@ impl Spans {
     fn all(&self) -> impl Iterator<Item = &Span> {
         self.ours.iter().chain(&self.originals)
     }
+}
+
+/// What entries add up to: ms billed, skipped, and skipped without an answer; and how many are billed.
+fn totals_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> (i64, i64, i64, u64) {
+    let (mut billed, mut skipped, mut unanswered, mut usages) = (0, 0, 0, 0);
+    for entry in entries {
+        let duration = entry.interval.duration();
+        if entry.state == EntryState::Skipped {
+            skipped += duration;
+            unanswered += if entry.unanswered { duration } else { 0 };
+        } else {
+            billed += duration;
+            usages += 1;
+        }
+    }
+    (billed, skipped, unanswered, usages)
 }
 
 /// Whether the span holds exactly this event.

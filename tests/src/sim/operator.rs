@@ -57,8 +57,8 @@ impl World {
 
     /// A usage was skipped or set aside just now: the same.
     pub(crate) fn operate_on_entry(&self, entry: &Entry) {
-        let rounds = entry.earlier_rounds.len() as u64;
-        let rng = &mut self.rng_of_watch(&entry.usage_guid, rounds);
+        let now = self.now().as_millis().unsigned_abs();
+        let rng = &mut self.rng_of_watch(&entry.usage_guid, now);
         if self.is_watched(rng) && !entry.withheld {
             self.resend(entry, act(rng));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_domain::{Timestamp, Usage};
 use sampler_upstream::{
-    Answer, AnswerDate, Asked, Details, Found, Posted, Promises, Sought, Upstream,
+    Answer, AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream,
 };
 use tokio::time::Instant;
 
@@ -32,6 +32,7 @@ pub(crate) struct Abacus {
     /// Each question for a document: when, and of which usage.
     pub(crate) asked: Mutex<Vec<(Instant, String)>>,
     documents: Mutex<Option<Documents>>,
+    promises: Mutex<Promises>,
     in_flight: Mutex<BTreeSet<String>>,
     pub(crate) most_in_flight: Mutex<usize>,
     /// How long each post takes.
@@ -56,6 +57,7 @@ impl Abacus {
             script: Mutex::default(),
             asked: Mutex::default(),
             documents: Mutex::default(),
+            promises: Mutex::new(Promises::ABACUS),
             in_flight: Mutex::default(),
             most_in_flight: Mutex::default(),
             latency: Mutex::default(),
@@ -100,6 +102,12 @@ impl Abacus {
     /// Answers so where it is asked whether a usage counts. Without this no answer has a `Location`.
     pub(crate) fn know(&self, documents: impl FnMut(&str) -> Asked + Send + 'static) {
         *self.documents.lock().unwrap() = Some(Box::new(documents));
+    }
+
+    /// It is another upstream: usages are found by their ids.
+    pub(crate) fn find_by_id(&self) {
+        let settles = Duration::ZERO;
+        self.promises.lock().unwrap().finds = Finds::ById { settles };
     }
 
     /// The timestamp of a usage that counts, by its id.
@@ -155,7 +163,7 @@ pub(crate) fn duration(usage: &Usage) -> i64 {
 #[async_trait]
 impl Upstream for Abacus {
     fn promises(&self) -> Promises {
-        Promises::ABACUS
+        *self.promises.lock().unwrap()
     }
 
     async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
@@ -188,7 +196,9 @@ impl Upstream for Abacus {
             usage_guid,
             location,
         } = sought;
-        assert_eq!(location, format!("https://abacus/{usage_guid}"));
+        if self.promises().finds == Finds::ByLocation {
+            assert_eq!(location, format!("https://abacus/{usage_guid}"));
+        }
         let question = (Instant::now(), usage_guid.to_owned());
         self.asked.lock().unwrap().push(question);
         let latency = *self.latency.lock().unwrap();

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_domain::{Entry, EntryState};
+use sampler_domain::{Acceptance, AskAgain, Change, Changed, Entry, EntryState, Interval, Planned};
 use sampler_settings::worker::ConfirmSettings;
-use sampler_store::KeptCause;
+use sampler_store::{KeptCause, Ledger, Work};
 use sampler_store_testing::memory::StoredEntry;
 use sampler_upstream::Asked;
 use sampler_worker::Options;
@@ -271,6 +271,56 @@ async fn a_worker_that_starts_goes_on_where_another_one_died() {
     let done = || count(&world, EntryState::Counted) == 5;
     world.until("all count", done).await;
     worker.stop().await;
+}
+
+/// The upstream has lost a usage, and its worker died before the span noted that it was accepted. So another
+/// worker posts it once more, and it counts: a late stop takes it back.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_and_still_planned_is_not_set_aside() {
+    let world = World::new();
+    world.abacus.find_by_id();
+    world.abacus.know(|_| Asked::Unknown);
+    world.start("i", -2 * HOUR).await;
+    world.stop("i", -90 * MINUTE).await;
+    let span = world.kept("i").span;
+    let interval = Interval {
+        start: NOON.plus(-2 * HOUR),
+        end: NOON.plus(-HOUR),
+    };
+    let plan = Change::Plan {
+        planned: Planned::new(&span, interval, NOON),
+        due_at: NOON.plus(HOUR),
+    };
+    let planned = world.store.change(&span, &plan, NOON).await.unwrap();
+    assert_eq!(planned, Changed::Made);
+    let acceptance = Acceptance {
+        at: NOON,
+        status: Some(202),
+        location: None,
+    };
+    let entry = Entry::of_accepted(&world.kept("i").span, acceptance).unwrap();
+    let entry = Entry {
+        ask_again: Some(AskAgain {
+            at: NOON,
+            until: NOON,
+        }),
+        ..entry
+    };
+    world.store.write_entry(entry, DAY).await.unwrap();
+    let worker = run(&world, "w");
+    let is_asked = || world.abacus.asked_count() > 2;
+    world.until("it is asked for", is_asked).await;
+    assert_eq!(count(&world, EntryState::Accepted), 1);
+    let counts = world.abacus.usage_windows();
+    world.abacus.know(move |usage| match counts(usage) {
+        Some(_) => Asked::Counts,
+        None => Asked::Unknown,
+    });
+    let done = || world.is_complete("i") && count(&world, EntryState::Counted) == 2;
+    world.until("all count", done).await;
+    worker.stop().await;
+    assert_eq!(world.abacus.sum("i"), 30 * MINUTE);
+    world.assert_ledger();
 }
 
 /// Two workers with the same partitions: each thinks that it is the only one.
