@@ -17,6 +17,8 @@ const PAUSE_MAX: i64 = 400;
 const RETRY_MAX: i64 = 1_500;
 /// How often an act is tried on one subject.
 const ATTEMPTS: usize = 4;
+/// In how many spans at most it looks for a usage to send again.
+const LOOKED_AT_MAX: usize = 8;
 /// How many organizations there are.
 const ORGANIZATIONS: usize = 7;
 
@@ -61,6 +63,14 @@ impl Operator {
             }
             let pause = self.rng.between(50, PAUSE_MAX).unsigned_abs();
             tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    /// Has a usage sent again, unless that was done before: no run goes without.
+    pub(crate) async fn resend_one(&mut self, until: Instant) {
+        while self.stats.resends.get() == 0 && Instant::now() < until {
+            self.send_again().await;
+            tokio::time::sleep(Duration::from_millis(PAUSE_MAX.unsigned_abs())).await;
         }
     }
 
@@ -204,30 +214,36 @@ impl Operator {
         }
     }
 
-    /// Has usages of one span sent again that were skipped or set aside.
+    /// Has one usage sent again that was skipped or set aside.
     async fn send_again(&mut self) {
-        let known = if self.rng.percent(50) {
+        for span in self.spans_to_look_at().await {
+            let usages = self.items(&format!("/v1/spans/{span}/usages")).await;
+            // What was withheld follows the usage that it takes back.
+            let is_off = |usage: &&Value| {
+                let state = &usage["state"];
+                (state == "skipped" || state == "set_aside") && usage["withheld"] != true
+            };
+            let off: Vec<&Value> = usages.iter().filter(is_off).collect();
+            if let Some(usage) = self.one_of(&off).and_then(|usage| usage["id"].as_str()) {
+                return self.resend(usage).await;
+            }
+        }
+    }
+
+    /// Spans that may have usages to send again: one of which it has skipped a usage, or some of an
+    /// organization.
+    async fn spans_to_look_at(&mut self) -> Vec<String> {
+        if self.rng.percent(50) {
             let skipped = self.skipped.clone();
-            self.one_of(&skipped).cloned()
-        } else {
-            let organization = self.rng.below(ORGANIZATIONS);
-            let path = format!("/v1/spans?organization_id=organization-{organization}&limit=300");
-            let spans = self.items(&path).await;
-            let span = self.one_of(&spans).and_then(|span| span["id"].as_str());
-            span.map(str::to_owned)
-        };
-        let Some(span) = known else { return };
-        let usages = self.items(&format!("/v1/spans/{span}/usages")).await;
-        // What was withheld follows the usage that it takes back.
-        let is_off = |usage: &&Value| {
-            let state = &usage["state"];
-            (state == "skipped" || state == "set_aside") && usage["withheld"] != true
-        };
-        let off: Vec<&Value> = usages.iter().filter(is_off).collect();
-        let Some(usage) = self.one_of(&off).and_then(|usage| usage["id"].as_str()) else {
-            return;
-        };
-        self.resend(usage).await;
+            return self.one_of(&skipped).cloned().into_iter().collect();
+        }
+        let organization = self.rng.below(ORGANIZATIONS);
+        let path = format!("/v1/spans?organization_id=organization-{organization}&limit=300");
+        let spans = self.items(&path).await;
+        let ids = spans.iter().filter_map(|span| span["id"].as_str());
+        let ids: Vec<String> = ids.map(str::to_owned).collect();
+        let picked = (0..LOOKED_AT_MAX).filter_map(|_| self.one_of(&ids).cloned());
+        picked.collect()
     }
 
     async fn resend(&mut self, usage: &str) {

@@ -40,6 +40,8 @@ const STALL_LIMIT: Duration = Duration::from_secs(90);
 /// How often open spans are read again and stopped: an event that was given up may have been under
 /// way still.
 const CLOSING_ROUNDS: usize = 5;
+/// How long one more operator looks for a usage to send again, where none was.
+const RESEND_LIMIT: Duration = Duration::from_secs(30);
 /// How many operators act.
 const OPERATORS: usize = 2;
 /// How many times as fast as the machine's Abacus's clock runs, and the workers' time with it: a skip
@@ -238,7 +240,15 @@ impl Run {
         operators.join_all().await;
         self.view.say("no more faults");
         self.system.heal().await?;
-        Ok(clients.join_all().await)
+        let clients = clients.join_all().await;
+        let mut operator = self.operator(options, OPERATORS);
+        operator.resend_one(Instant::now() + RESEND_LIMIT).await;
+        Ok(clients)
+    }
+
+    fn operator(&self, options: &Options, number: usize) -> Operator {
+        let (api, stats) = (Arc::clone(&self.api), Arc::clone(&self.stats));
+        Operator::new(number, options.seed, api, stats)
     }
 
     /// Operators that act until the time is over.
@@ -250,8 +260,7 @@ impl Run {
         let skips_until = began + half.max(late);
         let mut operators = JoinSet::new();
         for number in 0..OPERATORS {
-            let (api, stats) = (Arc::clone(&self.api), Arc::clone(&self.stats));
-            let mut operator = Operator::new(number, options.seed, api, stats);
+            let mut operator = self.operator(options, number);
             operators.spawn(async move { operator.run(skips_until, until).await });
         }
         operators

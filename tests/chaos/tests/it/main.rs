@@ -29,4 +29,5 @@ async fn a_short_chaos_bills_what_was_acknowledged_once() {
         report.faults() >= 10 && report.verdict.spans >= 50,
         "{report}"
     );
+    assert_eq!(report.missing(), Vec::<&str>::new(), "{report}");
 }
