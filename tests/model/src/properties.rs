@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sampler_domain::{Entry, EntryState, Granularity, Interval, Span, SpanId, Timestamp};
+use sampler_domain::{Entry, EntryState, Granularity, Interval, Resend, Span, SpanId, Timestamp};
 use sampler_store_testing::memory::StoredSpan;
 use stateright::Property;
 
@@ -118,8 +118,15 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             let rest = protocol.fair_run(state);
             // Spans without an end are not driven on.
             let is_open = |id| rest.table.find(id).is_some_and(|span| span.end.is_none());
+            // What takes back a usage that was set aside once more waits until that is sent again.
+            let waits = |entry: &Entry, resend: &Resend| {
+                resend.acceptance.is_none() && rest.table.takes_back_uncounted(entry)
+            };
             let mut entries = rest.table.entries().map(|kept| &kept.entry);
-            let marks_go = entries.all(|entry| entry.resend.is_none() || is_open(&entry.span));
+            let marks_go = entries.all(|entry| {
+                let mut left = entry.resend.iter();
+                left.all(|resend| is_open(&entry.span) || waits(entry, resend))
+            });
             marks_go && spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
         }),
         Property::sometimes(ALL_REMOVED, |_, state: &State| {

@@ -251,10 +251,11 @@ impl Protocol {
 
     fn tick(&self, state: &mut State, now: Timestamp) {
         state.now = now;
-        if self.0.forgets {
+        if self.0.forgets_usages() {
             // By now a post has taken effect, or never will.
             state.in_flight.clear();
             state.fresh.clear();
+            state.remembered.retain(|(_, until)| *until > now);
         }
         for sent in &mut state.provider.sent {
             if *sent <= now.plus(-self.0.request_limit) {

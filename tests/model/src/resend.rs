@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use sampler_domain::{
-    Changed, Correction, Entry, EntryState, LastError, Resend, Span, Timestamp, Usage,
+    Changed, Correction, Entry, EntryState, Interval, LastError, Resend, Span, Timestamp, Usage,
 };
 use sampler_store::EntryKey;
 use uuid::Uuid;
@@ -236,6 +236,9 @@ fn mark_withheld(state: &mut State, entry: Box<Entry>) -> Resender {
         for withheld in table.withheld_of(&entry) {
             let mark = resend.of_withheld(&withheld);
             table.mark_resend(&EntryKey::of(&withheld), &mark);
+            // Abacus may have set the usage aside once more: nobody knows that.
+            let Interval { start, end } = withheld.interval;
+            state.history.blind.insert((withheld.span, start, end));
         }
     }
     Resender::Ending(entry)

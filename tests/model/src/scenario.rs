@@ -112,16 +112,16 @@ pub struct Scenario {
     pub asides_max: u8,
     /// How often an operator has a usage sent again that was skipped or set aside.
     pub resends_max: u8,
-    /// Whether the upstream remembers nothing: each post that arrives counts. A usage is found from the next
-    /// moment on.
-    pub forgets: bool,
+    /// How long an upstream that forgets recognises a repeat, ms; none where it does so for ever. A usage is
+    /// found from the next moment on.
+    pub horizon: Option<i64>,
     /// What is broken.
     pub mutant: Option<Mutant>,
 }
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 8] {
+    pub fn all() -> [(&'static str, Self); 10] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
@@ -130,7 +130,9 @@ impl Scenario {
             ("skip", Self::skip()),
             ("resend", Self::resend()),
             ("aside", Self::aside()),
+            ("rounds", Self::rounds()),
             ("forgets", Self::forgets()),
+            ("horizon", Self::horizon()),
         ]
     }
 
@@ -164,7 +166,7 @@ impl Scenario {
             may_skip: false,
             asides_max: 0,
             resends_max: 0,
-            forgets: false,
+            horizon: None,
             mutant: None,
         }
     }
@@ -245,6 +247,17 @@ impl Scenario {
         }
     }
 
+    /// The same with one interval to sample, and one to take back. Abacus sets the usage aside once more after
+    /// that.
+    pub fn rounds() -> Self {
+        Self {
+            events: vec![start("start", 150), stop("stop", 170)],
+            moments: [150, 190, 270].map(at).to_vec(),
+            asides_max: 2,
+            ..Self::aside()
+        }
+    }
+
     /// One target that is started and stopped, and an upstream that remembers nothing: each usage is looked
     /// up before each post. Two workers, of which either may sleep or die anywhere.
     pub fn forgets() -> Self {
@@ -252,22 +265,38 @@ impl Scenario {
             moments: [30, 80, 190].map(at).to_vec(),
             retention: 90_000,
             failures_max: 1,
-            forgets: true,
+            horizon: Some(0),
             ..Self::outage()
+        }
+    }
+
+    /// The same with an upstream that remembers a usage until the last moment. Before that it is posted
+    /// without asking, and repeats arrive; at the last moment each usage of before is looked up.
+    pub fn horizon() -> Self {
+        Self {
+            horizon: Some(100_000),
+            ..Self::forgets()
         }
     }
 
     /// What the upstream promises: a post takes effect, and is found, within less than the time from one
     /// moment to the next.
     pub(crate) fn contract(&self) -> Contract {
-        if !self.forgets || self.is_broken(Mutant::PostsWithoutAsking) {
-            return Contract::Forever;
+        match self.horizon {
+            Some(horizon) if !self.is_broken(Mutant::PostsWithoutAsking) => {
+                Contract::Forgets(Memory {
+                    horizon,
+                    settles: 1_000,
+                    post_timeout: 1_000,
+                })
+            }
+            _ => Contract::Forever,
         }
-        Contract::Forgets(Memory {
-            horizon: 0,
-            settles: 1_000,
-            post_timeout: 1_000,
-        })
+    }
+
+    /// Whether the upstream forgets.
+    pub fn forgets_usages(&self) -> bool {
+        self.horizon.is_some()
     }
 
     /// The same with something broken.

@@ -39,6 +39,8 @@ pub struct State {
     pub aside: BTreeSet<Arc<Message>>,
     /// Usages that count since this moment, and are not found yet by an upstream that forgets.
     pub fresh: BTreeSet<Arc<Message>>,
+    /// Usages of which such an upstream recognises a repeat, and until when.
+    pub remembered: BTreeSet<(Arc<Message>, Timestamp)>,
     /// The worker that asks whether usages count.
     pub confirmer: Confirmer,
     /// What happened so far, for the properties alone.
@@ -136,6 +138,7 @@ impl State {
             counted: BTreeSet::new(),
             aside: BTreeSet::new(),
             fresh: BTreeSet::new(),
+            remembered: BTreeSet::new(),
             confirmer: Confirmer::Idle,
             history: History {
                 kept: vec![0; scenario.events.len()],

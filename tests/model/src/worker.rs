@@ -87,7 +87,7 @@ pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
 fn failure(scenario: &Scenario, state: &State) -> Failure {
     Failure {
         // When exactly plays no role, unless the upstream forgets; states that differ in it alone are one.
-        at: if scenario.forgets {
+        at: if scenario.forgets_usages() {
             state.now
         } else {
             Timestamp::MIN
@@ -149,12 +149,18 @@ pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
 pub(crate) fn arrive(scenario: &Scenario, state: &mut State, message: &Arc<Message>) {
     state.in_flight.remove(message);
     if is_counted(state, message) {
-        state.history.counted_twice |= scenario.forgets;
-    } else {
-        state.aside.retain(|usage| !usage.repeats(message));
-        state.counted.insert(Arc::clone(message));
-        if scenario.forgets {
-            state.fresh.insert(Arc::clone(message));
+        let remembered = &mut state.remembered.iter();
+        let is_repeat = remembered.any(|(usage, _)| usage.repeats(message));
+        state.history.counted_twice |= scenario.forgets_usages() && !is_repeat;
+        return;
+    }
+    state.aside.retain(|usage| !usage.repeats(message));
+    state.counted.insert(Arc::clone(message));
+    if let Some(horizon) = scenario.horizon {
+        state.fresh.insert(Arc::clone(message));
+        let until = state.now.plus(horizon);
+        if until > state.now {
+            state.remembered.insert((Arc::clone(message), until));
         }
     }
 }
@@ -196,7 +202,7 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         Action::Register(cause) => register(scenario, state, driver, &cause),
         Action::BeginResuming(cause) => resume(state, driver, cause),
         Action::Change(change) => {
-            let change = canonical(change);
+            let change = canonical(scenario, change);
             if let (Change::Plan { planned, .. }, true) =
                 (&change, scenario.is_broken(Mutant::PostsBeforePlanning))
             {
@@ -208,8 +214,12 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
     }
 }
 
-/// A change without the moments at which it was decided: states that differ in them alone are one.
-fn canonical(mut change: Change) -> Change {
+/// A change without the moments at which it was decided: states that differ in them alone are one, unless
+/// an upstream remembers a usage from then on.
+fn canonical(scenario: &Scenario, mut change: Change) -> Change {
+    if scenario.horizon.is_some_and(|horizon| horizon > 0) {
+        return change;
+    }
     if let Change::Plan { planned, .. }
     | Change::Executed {
         next: Next::Planned(planned),
@@ -301,7 +311,7 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
     }
     state.history.resent_otherwise |= sent.iter().any(|sent| **sent != message);
     let message = Arc::new(message);
-    if scenario.forgets || !is_counted(state, &message) {
+    if scenario.forgets_usages() || !is_counted(state, &message) {
         state.in_flight.insert(Arc::clone(&message));
     }
     message

@@ -190,8 +190,9 @@ fn a_resend_before_the_skip_is_noted_is_found() {
 
 #[test]
 fn posting_without_asking_is_found() {
-    let broken = Scenario::forgets().broken(Mutant::PostsWithoutAsking);
-    assert_breaks(broken, &[COUNTED_ONCE]);
+    for scenario in [Scenario::forgets(), Scenario::horizon()] {
+        assert_breaks(scenario.broken(Mutant::PostsWithoutAsking), &[COUNTED_ONCE]);
+    }
 }
 
 /// Two workers find that a usage is not there, and both post it.

@@ -69,3 +69,13 @@ fn what_abacus_sets_aside_is_sent_again() {
 fn an_upstream_that_remembers_nothing() {
     assert_holds(Scenario::forgets(), 10_000);
 }
+
+#[test]
+fn an_upstream_that_forgets_after_a_while() {
+    assert_holds(Scenario::horizon(), 10_000);
+}
+
+#[test]
+fn what_abacus_sets_aside_repeatedly_is_sent_again() {
+    assert_holds(Scenario::rounds(), 10_000);
+}
