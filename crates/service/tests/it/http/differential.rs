@@ -3,6 +3,7 @@
 //!
 //! `SAMPLER_FUZZ_SECONDS` has it run for longer than a test should.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,14 +11,16 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::routing::any;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use sampler_service::http::{Limits, serve_with};
 use sampler_service::lifecycle::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
+use tower::ServiceExt;
 
 use super::listener;
 
@@ -167,14 +170,26 @@ async fn the_library_alone() -> SocketAddr {
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let service = TowerToHyperService::new(router());
-            let serving = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(serving);
+            tokio::spawn(serve_alone(stream));
         }
     });
     address
+}
+
+/// Closes the connection only once the client has: a socket that is closed with bytes that nobody has read is
+/// reset, and an answer may be lost.
+async fn serve_alone(stream: TcpStream) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = router().oneshot(request.map(Body::new));
+        Box::pin(answer)
+    });
+    let mut serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = poll_fn(|context| serving.poll_without_shutdown(context)).await;
+    let mut stream = serving.into_parts().io.into_inner();
+    let _ = stream.shutdown().await;
+    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
 }
 
 /// What a server has understood of these bytes, which come in pieces.
