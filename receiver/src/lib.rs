@@ -5,7 +5,7 @@
 //!
 //! 1. the token, and whether it may write at all (`sampler_service::security`),
 //! 2. the body ([`body`]),
-//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a slow body holds no place,
+//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
@@ -15,8 +15,8 @@
 //! 10. for a start, the rate of new starts ([`throttle`]),
 //! 11. the store.
 //!
-//! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 256 at a time. Those of
-//! one target follow each other.
+//! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 512 concurrently.
+//! Events of one target are processed in their order.
 //!
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`];
 //! requests by which operators change something share [`acts`]. A snapshot ([`snapshot`]) is

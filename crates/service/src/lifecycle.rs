@@ -179,10 +179,9 @@ impl From<End> for ExitCode {
 }
 
 /// Runs a whole program: a runtime with all its threads, the signals, and `body`, which must return
-/// once the soft token is cancelled and it has finished. Returns when all tasks that were spawned
-/// on
+/// once the soft token is cancelled and it has finished. Returns when all tasks that were spawned on
 /// [`Shutdown`] have ended, or the budget has run out, or a second signal has come. The program must
-/// then end with the code of the returned value.
+/// then exit with the code of the returned value.
 ///
 /// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1, or 64
 /// where the error is [`UnusableSettings`].

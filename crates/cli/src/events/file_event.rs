@@ -17,7 +17,7 @@ use uuid::Uuid;
 const NAMESPACE: Uuid = Uuid::from_u128(0x9c3e_61f0_7d0b_4c55_8f0a_2f6b_1d94_e7a3);
 /// The beginning of such ids.
 const PREFIX: &str = "sampler-";
-/// A field only for `cargo xtask up`.
+/// An instruction for whoever sends the file, as `cargo xtask up` does. It is not sent.
 const AFTER: &str = "after";
 
 /// An event, ready to be sent.

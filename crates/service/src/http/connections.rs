@@ -94,7 +94,7 @@ impl Activity {
         Arc::new(activity)
     }
 
-    /// Notes what the connection is at; it is at it since it came to it.
+    /// Sets the phase of the connection. Its duration starts when the phase changes.
     pub(super) fn enter(&self, phase: Phase) {
         if self.phase() == phase && self.state.load(Ordering::Relaxed) != 0 {
             return;
