@@ -63,7 +63,7 @@ impl Receiver {
             .await;
         if let Err(error) = &announced {
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            warn!(code = "receiver.announce", error = %error, cause, "the workers cannot be told yet how old events may be");
+            warn!(code = "receiver.announce", error = %error, cause, "how old events may be cannot be announced to the workers yet");
         }
         announced.is_ok()
     }

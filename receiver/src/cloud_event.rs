@@ -216,7 +216,7 @@ impl Attributes {
             if moment.is_none() {
                 wrong(
                     "time",
-                    "It must be a moment as in RFC 3339, from 1970 to 9999.",
+                    "It must be a time as in RFC 3339, from 1970 to 9999.",
                 );
             }
             moment

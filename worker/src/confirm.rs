@@ -331,7 +331,7 @@ impl Worker {
         if let Some((first, _)) = usages.next() {
             warn!(code = "confirmation.given_up", usages = usages.count() + 1,
                 span.id = %first.span, usage = first.usage_guid,
-                "the upstream does not know usages that it had accepted; they are asked for no more");
+                "the upstream does not know usages that it had accepted; the worker no longer asks for them");
         }
         let mut failures = answered.iter().filter_map(|(_, asked)| match asked {
             Asked::Failed { error, .. } | Asked::Mismatch { error } => Some(error),

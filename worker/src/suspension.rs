@@ -157,7 +157,7 @@ impl Worker {
         if found > 0 {
             info!(
                 causes = found,
-                "suspended spans had no cause; it is there again"
+                "suspended spans had no cause; it is registered again"
             );
         }
         Ok(spans >= BATCH as u64)
@@ -191,7 +191,7 @@ impl Worker {
             Probe::Begun => info!(cause = %cause.id, "one suspended span is tried again"),
             Probe::NoSpan if now.since(cause.touched_at) > millis(IDLE_CAUSE) => {
                 if self.parts.causes.remove_cause(cause).await? {
-                    info!(cause = %cause.id, "no span is suspended for this cause any more");
+                    info!(cause = %cause.id, "no span is suspended for this cause, so it is removed");
                 }
             }
             Probe::Running | Probe::NoSpan => {}

@@ -117,7 +117,7 @@ pub struct Instance {
     pub state: InstanceState,
     /// The names of the health probes that fail.
     pub failing: Vec<String>,
-    /// The names of the health warnings that stand.
+    /// The names of the active health warnings.
     pub warnings: Vec<String>,
     /// Of a worker: how many of the 64 partitions it owns.
     #[schema(required)]
@@ -128,7 +128,7 @@ pub struct Instance {
     /// Of a receiver: how far into the past it takes events, ms.
     #[schema(required)]
     pub slack: Option<i64>,
-    /// Of a receiver: the events of late. Null of a release that does not report it.
+    /// Of a receiver: the recent events. Null of a release that does not report it.
     #[serde(default)]
     #[schema(required)]
     pub intake: Option<Intake>,

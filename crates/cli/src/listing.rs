@@ -31,7 +31,7 @@ pub(crate) struct Length {
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// All of them, however many there are
+    /// The whole list
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 }

@@ -206,7 +206,7 @@ impl<'a> Difference<'a> {
     /// The instances that differ, each with the meaning of its list.
     fn items(&self) -> impl Iterator<Item = (&'static str, &Item<'a>)> {
         let lists = [
-            ("runs no more", &self.open_without_instance),
+            ("no longer runs", &self.open_without_instance),
             ("was not started", &self.instance_without_span),
             ("has changed", &self.differs),
         ];

@@ -26,7 +26,7 @@ use timeline::{Bar, Timeline};
 #[command(after_help = format!("\
 The timeline shows the usages as windows (|), forwards (=) and backwards (<), what is planned or refused
 (.), and the stop (^). A late stop shows as usages that go backwards from where sampling was to where it
-should have ended. --from and --to keep usages whose timestamp lies between them.
+should have ended. --from and --to keep usages whose timestamp is between them.
 {FORMS}
 
 Examples:

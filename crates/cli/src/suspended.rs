@@ -78,7 +78,7 @@ pub(crate) struct ResendArguments {
     act: Act,
 }
 
-/// Lists the acts of operators, the newest first
+/// Lists the actions of operators, the newest first
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 {FORMS}

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// All your events, as `sampler events send` reads them. `-` is standard input
     #[arg(value_name = "EVENTS")]
     events: PathBuf,
-    /// The format, if the name of the file does not tell it
+    /// The format, if the file name does not show it
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -191,7 +191,7 @@ impl Arguments {
             None => events::Format::of_name(&name),
         };
         let format = format.ok_or_else(|| {
-            format!("{name}: the name does not tell the format; use --format ndjson, csv or json")
+            format!("{name}: the name does not show the format; use --format ndjson, csv or json")
         })?;
         let input: Box<dyn Read> = if self.events == Path::new("-") {
             Box::new(io::stdin())

@@ -102,7 +102,7 @@ pub(crate) fn in_words(mut problem: Problem, query: &Query, labels: &[(&str, &st
             continue;
         };
         if is_moment(&name) && moment(query, &name).is_none() {
-            "It must be a moment like 2026-11-20T14:00.".clone_into(&mut error.detail);
+            "It must be a time like 2026-11-20T14:00.".clone_into(&mut error.detail);
         }
         let label = labels.iter().find(|(known, _)| *known == name);
         error.parameter = Some(label.map_or(name, |(_, label)| (*label).to_owned()));

@@ -269,8 +269,7 @@ fn failed(console: &Arc<Console>, status: StatusCode, detail: &str) -> Response 
 
 /// Nobody waits here: whoever waits holds a connection.
 fn crowded(console: &Arc<Console>) -> Response {
-    let detail =
-        "Too many people are signing in at this moment. Load this page again in a few seconds.";
+    let detail = "Too many people are signing in now. Load this page again in a few seconds.";
     let mut response = failed(console, StatusCode::SERVICE_UNAVAILABLE, detail);
     let headers = response.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));

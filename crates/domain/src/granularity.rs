@@ -140,7 +140,7 @@ pub struct GranularityOverride {
 
 /// Two overrides for the same resource and plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("resource_id {resource_id:?} with plan_id {plan_id:?} is there twice")]
+#[error("resource_id {resource_id:?} with plan_id {plan_id:?} is repeated")]
 pub struct OverrideTwice {
     resource_id: String,
     plan_id: Option<String>,

@@ -132,7 +132,7 @@ pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> 
     }
     document
         .filter(Value::is_object)
-        .ok_or(FetchError::Document("is no JSON object"))
+        .ok_or(FetchError::Document("is not a JSON object"))
 }
 
 /// The error code of a document, if it looks like one, because it is logged.

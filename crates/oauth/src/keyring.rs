@@ -69,7 +69,7 @@ pub enum Refreshed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the token server does not say in /.well-known/openid-configuration which issuer it is, and \
-     SAMPLER_TOKEN_ISSUER is not set: tokens of its other identity zones could not be told apart"
+     SAMPLER_TOKEN_ISSUER is not set: tokens of its other identity zones could not be distinguished"
 )]
 pub struct NoIssuer;
 

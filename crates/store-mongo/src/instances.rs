@@ -174,7 +174,7 @@ fn intake(document: &Document) -> Result<Option<Intake>, Unreadable> {
     }
     let intake = member(document, "intake")?;
     let count = |name: &'static str| {
-        u32::try_from(read_integer(intake, name)?).map_err(|_| unreadable(name, "is no count"))
+        u32::try_from(read_integer(intake, name)?).map_err(|_| unreadable(name, "is not a count"))
     };
     Ok(Some(Intake {
         kept: count("kept")?,

@@ -77,7 +77,7 @@ impl Limiter {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "the limit lies between 1 and `max`"
+            reason = "the limit is between 1 and `max`"
         )]
         let limit = self.limit as usize;
         limit

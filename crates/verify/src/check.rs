@@ -243,10 +243,10 @@ impl<'a> SpanCheck<'a> {
             "complete" if end != Some(span.sampled_to) => Some("it is not sampled to its end"),
             "open" | "stopped" | "complete" => None,
             "suspended" => {
-                self.find(Kind::Suspended, "suspended: an operator must act");
+                self.find(Kind::Suspended, "suspended: needs an action by an operator");
                 None
             }
-            _ => Some("there is no such state"),
+            _ => Some("the state is unknown"),
         };
         if let Some(why) = wrong {
             self.find(
@@ -260,10 +260,7 @@ impl<'a> SpanCheck<'a> {
     pub fn entry(&mut self, entry: &Entry) {
         let about = |kind, detail: String| Finding::about(&entry.id, kind, detail);
         if !self.ids.insert(Id::of(&entry.id)) {
-            self.push(about(
-                Kind::UsageTwice,
-                "the usage is there twice".to_owned(),
-            ));
+            self.push(about(Kind::UsageTwice, "the usage is repeated".to_owned()));
         }
         if entry.span != self.span.id {
             let detail = format!("the usage belongs to the span {}", entry.span);
@@ -271,7 +268,7 @@ impl<'a> SpanCheck<'a> {
         }
         self.check_interval(entry);
         if let Some(pending) = &self.pending {
-            let detail = format!("it stands behind {pending}, which is not accepted");
+            let detail = format!("it follows {pending}, which is not accepted");
             self.push(about(Kind::Planned, detail));
         }
         self.follow(entry);
@@ -292,10 +289,7 @@ impl<'a> SpanCheck<'a> {
             find(Kind::Duration, detail);
         }
         if length == 0 {
-            find(
-                Kind::EmptyInterval,
-                format!("it stands for no time, at {from}"),
-            );
+            find(Kind::EmptyInterval, format!("it covers no time, at {from}"));
             return;
         }
         let is_within = start.min(end) <= entry.timestamp && entry.timestamp < start.max(end);
@@ -378,7 +372,7 @@ impl<'a> SpanCheck<'a> {
 
     fn account(&mut self, entry: &Entry) {
         let Some(outcome) = entry.outcome() else {
-            let detail = format!("there is no state {:?}", entry.state);
+            let detail = format!("the state {:?} is unknown", entry.state);
             self.push(Finding::about(&entry.id, Kind::UnknownState, detail));
             return;
         };

@@ -135,7 +135,7 @@ impl Receiver {
         let recorded = self.parts.operating.record_act(&record).await;
         recorded.map_err(|failure| self.not_asked(&failure))?;
         let who = record.who.as_ref().map(ClientId::as_str);
-        info!(act = record.act, record = %id, who, subject = record.subject, "an operator acts");
+        info!(act = record.act, record = %id, who, subject = record.subject, "an operator makes a change");
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Receiver {
     pub(crate) async fn settle(&self, id: Uuid, outcome: ActOutcome) {
         if let Err(failure) = self.parts.operating.settle_act(id, outcome).await {
             warn!(code = "audit.not_settled", record = %id, outcome = outcome.name(),
-                error = %failure, "the outcome of an act is not in the audit trail");
+                error = %failure, "the outcome of an operator's action is not in the audit trail");
         }
     }
 

@@ -62,7 +62,7 @@ impl Receiver {
         match failure {
             StoreError::Refused(_) => Problem::internal(),
             _ => self.unavailable(
-                "The act could not be written into the audit trail. Nothing was done.",
+                "The action could not be recorded in the audit trail. Nothing was done.",
             ),
         }
     }
@@ -75,8 +75,8 @@ impl Receiver {
                 self.unavailable("The database cannot be reached. Nothing was done.")
             }
             StoreError::Unknown(_) => {
-                let detail = "The database gave no final answer. The act may or may not be done: read \
-                              again what it is about before it is sent again.";
+                let detail = "The database gave no final answer. The action may or may not be done: read \
+                              its subject again before you repeat it.";
                 let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
                     .retry_after(self.spread(seconds))

@@ -188,7 +188,7 @@ fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
     if query.narrowed_by().is_some() || query.state == Some(SpanState::Suspended) {
         return Ok(());
     }
-    let detail = "Too many spans would have to be read. Add organization_id, resource_id or \
+    let detail = "The query reads too many spans. Add organization_id, resource_id or \
                   resource_instance_id, or state=suspended.";
     Err(Problem::new(&problems::QUERY_TOO_WIDE, detail))
 }
@@ -207,7 +207,7 @@ fn restrict(query: &mut SpanQuery, grant: &Grant) -> bool {
 }
 
 fn no_such_span() -> Problem {
-    let detail = "There is no span of this id, or the token does not allow reading its resource.";
+    let detail = "There is no span with this id, or the token does not allow reading its resource.";
     Problem::new(&problems::NO_SUCH_SPAN, detail)
 }
 

@@ -110,8 +110,8 @@ impl Receiver {
 }
 
 fn no_such_usage() -> Problem {
-    let detail = "The ledger has no usage of this id, and the upstream refuses none. What is planned is sent by \
-                  workers.";
+    let detail = "The ledger has no usage with this id, and the upstream refuses none. Workers send what is \
+                  planned.";
     Problem::new(&problems::NO_SUCH_USAGE, detail)
 }
 

@@ -220,7 +220,7 @@ impl Importer {
 
     fn moved(&self, moment: Millis) -> Result<Millis, String> {
         let moved = moment.checked_add(self.offset);
-        moved.ok_or_else(|| "its moment is too far away".to_owned())
+        moved.ok_or_else(|| "its time is too far away".to_owned())
     }
 
     /// The same for the same event of the same file, and another for each that only looks the same.

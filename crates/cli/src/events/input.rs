@@ -71,7 +71,7 @@ impl FileArguments {
         };
         self.format.or_else(by_name).ok_or_else(|| {
             Failure::Input(format!(
-                "{name}: the name does not tell the format; use --format ndjson, csv or json"
+                "{name}: the name does not show the format; use --format ndjson, csv or json"
             ))
         })
     }

@@ -137,7 +137,7 @@ impl<'a> Sender<'a> {
             self.is_now_given = true;
             let now = self.journal.now();
             warn(&format!(
-                "moments of the file count from now: to send the same events again, add --now {now}"
+                "times in the file count from now: to send the same events again, add --now {now}"
             ));
         }
         next.map_err(|failure| self.midway(failure))

@@ -187,7 +187,7 @@ async fn page(
 
 /// Says that the session may not act.
 pub(super) fn not_allowed(frame: Frame) -> Response {
-    let detail = "Acts need the scope abacus.sampler.admin.";
+    let detail = "Changes need the scope abacus.sampler.admin.";
     message(frame, StatusCode::FORBIDDEN, "Not allowed", detail, None)
 }
 

@@ -37,7 +37,7 @@ pub fn routes(all: Vec<&'static ProblemType>, page: Option<Page>) -> Router {
     let serve = async move |Path(name): Path<String>, headers: HeaderMap| {
         let kind = all.iter().find(|kind| kind.slug == name);
         let Some(kind) = kind else {
-            let detail = "There is no type of problem of this name.";
+            let detail = "There is no problem type with this name.";
             return Problem::new(&kinds::NOT_FOUND, detail).into_response();
         };
         let mut response = match (preferred(&headers, page.is_some()), &page) {

@@ -46,7 +46,7 @@ crate::settings! {
         api: Option<Url> = "API", Kind::Url;
         /// The OAuth client of this program, for its own requests to Abacus.
         client_id: Option<String> = "CLIENT_ID", Kind::Text;
-        /// The secret of that client.
+        /// The secret of the client.
         client_secret: Option<SecretString> = "CLIENT_SECRET", Kind::Text, secret();
         /// The key that checks tokens: a shared key for HS256, HS384 and HS512, a public key as PEM
         /// for the others. Without it, the keys of the token server are fetched.
@@ -426,7 +426,7 @@ impl SecuritySettings {
         if tokens.is_none() && credentials.is_none() {
             tracing::warn!(
                 code = "security.no_metrics",
-                "no token server is known that could check credentials: there is no /metrics"
+                "/metrics is off: no token server is known that could check credentials"
             );
             return Ok(Readers::Nobody);
         }

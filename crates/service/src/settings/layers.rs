@@ -299,12 +299,12 @@ fn parse(text: &str) -> Result<BTreeMap<String, config::Value>, String> {
             Some(error) => {
                 let before = error.span().and_then(|span| text.get(..span.start));
                 let line = before.unwrap_or_default().matches('\n').count() + 1;
-                format!("is no TOML: line {line}: {}", error.message())
+                format!("is not valid TOML: line {line}: {}", error.message())
             }
             // A number that is too large for any setting.
-            None => format!("is no TOML: {cause}"),
+            None => format!("is not valid TOML: {cause}"),
         },
-        _ => "is no TOML".to_owned(),
+        _ => "is not valid TOML".to_owned(),
     })
 }
 

@@ -85,11 +85,11 @@ impl Program {
             };
             check(
                 before().any(|other| other.key == name),
-                "the key is there twice",
+                "the key is declared twice",
             );
             check(
                 before().any(|other| other.env == setting.env),
-                "the variable is there twice",
+                "the variable is declared twice",
             );
             check(name.split('.').count() != 2, "the key is not section.name");
             let apart = before().any(|other| other.section() == setting.section())

@@ -133,8 +133,8 @@ impl SpanCheck<'_> {
     fn tell_unanswered(&mut self, unanswered: i128) {
         if unanswered != 0 {
             let detail = format!(
-                "of the usages that have expired, an operator skipped {unanswered} ms of which a post had no \
-                 answer, so the upstream may count them"
+                "among the expired usages, an operator skipped {unanswered} ms whose post had no answer, so \
+                 the upstream may count them"
             );
             self.find(Kind::Unanswered, detail);
         }

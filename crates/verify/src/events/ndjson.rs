@@ -162,7 +162,7 @@ fn without_repeated_names(measures: Vec<Measure>) -> Result<Vec<Measure>, Wrong>
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Wrong::other(format!(
-            "the measure {:?} is there twice",
+            "the measure {:?} is repeated",
             pair[0]
         ))),
         None => Ok(measures),
