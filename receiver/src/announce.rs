@@ -2,7 +2,7 @@
 //! (`SAMPLER_SLACK_PAST_INTERVAL`).
 //!
 //! A worker removes complete spans, and the ids of their events with them, once no receiver takes
-//! those events any more. It knows its own settings alone. So each receiver announces its slack
+//! those events. It knows its own settings alone. So each receiver announces its slack
 //! before it takes an event, and again and again while it runs.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A batch: from a body to its events as they stand in it. Each is parsed when its turn comes, so a
-//! batch takes no more memory than its events would alone.
+//! A batch: from a body to its events as they are in it. Each is parsed when its turn comes, so a
+//! batch takes only as much memory as its events would alone.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +38,7 @@ pub(crate) struct Item<'b> {
 /// Divides a body into its events.
 ///
 /// # Errors
-/// 400 where a list is no JSON or no list, 413 where there are too many events.
+/// 400 where a list is not JSON or not a list, 413 where there are too many events.
 pub(crate) fn read(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem> {
     let events = match layout {
         Layout::List | Layout::CloudEvents => split_list(body)?,
@@ -138,7 +138,7 @@ struct ListReader<'b> {
 }
 
 impl<'b> ListReader<'b> {
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.body[self.at..];
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -229,7 +229,7 @@ struct SeenCloudEvent<'b> {
     data: Seen<'b>,
 }
 
-/// A text that is left where it stands, if it stands there as it is.
+/// A text that stays in the body, if nothing in it is escaped.
 #[derive(Clone, Deserialize, PartialEq, Eq, Hash)]
 #[serde(transparent)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);

@@ -156,20 +156,20 @@ fn read(
     }
 }
 
-/// The kind of event that a `type` stands for.
+/// The kind of event that a `type` names.
 pub(crate) fn kind_of(text: &str) -> Option<EventKind> {
     let (_, name) = text.rsplit_once('.')?;
     EventKind::of_name(name)
 }
 
 impl Attributes {
-    /// The kind of the event, if its `type` stands for one.
+    /// The kind of the event, if its `type` names one.
     pub(crate) fn kind(&self) -> Option<EventKind> {
         let [_, named, ..] = &self.values;
         kind_of(named.as_ref().ok()?.as_deref()?)
     }
 
-    /// Makes a key the id, where there is none. Says whether the two fit together.
+    /// Sets the id to a key, where there is none. Says whether the two agree.
     pub(crate) fn give_id(&mut self, key: String) -> bool {
         let [.., id, _] = &mut self.values;
         match id {

@@ -19,7 +19,7 @@
 //! Events of one target are processed in their order.
 //!
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`];
-//! requests by which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
+//! requests with which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
 //! compared with the spans and changes nothing.
 
 mod acts;
@@ -85,7 +85,7 @@ pub struct Options {
     pub snapshots: SnapshotLimits,
     /// Rules for events.
     pub events: EventsSettings,
-    /// How far an event's timestamp may lie from now.
+    /// How far an event's timestamp may be from now.
     pub slack: Slack,
     /// The granularity and the grace, for the first `due_at` of a span, dry runs and the backlog.
     pub policy: Policy,
@@ -197,7 +197,7 @@ impl Receiver {
     }
 }
 
-/// The names of the members that are moments.
+/// The names of the members that are times.
 static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
     LazyLock::new(|| Arc::new(moments::names(reading().get_openapi())));
 

@@ -1,4 +1,4 @@
-//! The settings of the receiver, and the checks of those that must fit each other.
+//! The settings of the receiver, and the checks of settings that depend on each other.
 
 use sampler_domain::{Granularity, Policy, Slack};
 use sampler_program::ProgramSettings;

@@ -12,7 +12,7 @@ use crate::{Receiver, problems};
 /// A minute, in ms.
 const MINUTE: i64 = 60_000;
 
-/// The longest `Retry-After`, s: rates change, and a client that comes early is told again.
+/// The longest `Retry-After`, s: rates change, and a client that comes early is refused again.
 const RETRY_AFTER_MAX: u64 = 300;
 
 /// Repeats are spread over this many seconds of their minute. The other seconds are for clocks that

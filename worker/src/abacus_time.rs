@@ -1,6 +1,6 @@
 //! Abacus's time: the one notion of now in a worker.
 //!
-//! It follows Abacus's clock, which the `Date` of several answers tells, and a clock that does not
+//! It follows Abacus's clock, which the `Date` of several answers shows, and a clock that does not
 //! step. Each posted usage brings an answer with a date; while none are posted, probes ask for the
 //! time. The worker decides nothing by time before the estimate is there: if its own clock were a
 //! day ahead, it would post the future.
@@ -106,7 +106,7 @@ impl AbacusTime {
         state.is_undated() && state.estimate.at(self.moment()).is_none()
     }
 
-    /// The current time. If the estimate is too old, the old one goes on: that is enough for notes,
+    /// The current time. If the estimate is too old, it is still used: that is enough for notes,
     /// and for what is decided already.
     pub(crate) fn now(&self) -> Timestamp {
         let (state, moment) = (self.state(), self.moment());
@@ -193,7 +193,7 @@ impl AbacusTime {
         match answer {
             Ok(dated) => self.note_answer(sent_at, dated),
             Err(error) if !self.is_known() => self.report_no_answer(&error),
-            // A post reports the failure itself, or Abacus answered a moment ago.
+            // A post reports the failure itself, or Abacus answered seconds ago.
             Err(_) => {}
         }
     }

@@ -84,8 +84,8 @@ impl Worker {
         }
     }
 
-    /// Notes how long a write took until a majority had it, or until it failed. One that fails fast
-    /// says nothing of that.
+    /// Notes how long a write took until a majority had it, or until it failed. One that fails
+    /// fast does not count.
     pub(crate) fn note_commit(&self, took: Duration, has_failed: bool) {
         let bounds = self.options.distress.commit();
         let took = took.as_secs_f64();

@@ -142,7 +142,7 @@ pub struct Worker {
     distress: Distress,
     /// The rate of this worker.
     rate: RateMeter,
-    /// The causes that were registered lately.
+    /// The recently registered causes.
     registered_causes: RegisteredCauses,
     /// The spans that the store has failed on.
     store_failures: StoreFailures,
@@ -221,7 +221,7 @@ impl Worker {
     }
 
     /// The time by which everything is decided. As far as the estimate is right, it is never later
-    /// than Abacus's: Abacus sets aside usages that lie after its today, and never bills them.
+    /// than Abacus's: Abacus sets aside usages that are after its today, and never bills them.
     fn now(&self) -> Timestamp {
         self.time.now()
     }

@@ -1,4 +1,4 @@
-//! Polling for due spans (section 6.4 of the paper), and the queue of those that wait for a permit to
+//! Polling for due spans (section 6.4 of the paper), and the queue of spans that wait for a permit to
 //! be driven.
 
 use std::collections::{HashSet, VecDeque};

@@ -1,4 +1,4 @@
-//! The settings of the worker, and the checks of those that must fit each other.
+//! The settings of the worker, and the checks of settings that depend on each other.
 
 use std::time::Duration;
 

@@ -113,14 +113,14 @@ impl Worker {
     }
 
     /// Probes the causes that are due, and resumes spans. Returns whether there is more to do at once.
-    /// `searched` is the moment of the last search for suspended spans without a probe
+    /// `searched` is the time of the last search for suspended spans without a probe
     /// ([`search_unprobed`](Self::search_unprobed)).
     async fn serve_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
         let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
         let mut goes_on = false;
         for cause in due {
             match cause.resuming {
-                // An operator's act sets the last moment there is; this worker puts its own time there.
+                // An operator's action sets the last possible time; this worker puts its own time there.
                 // Otherwise spans that are suspended from now on would be resumed again and again.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;

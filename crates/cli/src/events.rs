@@ -1,4 +1,4 @@
-//! `events`: sends a file of events, or shows what would become of them.
+//! `events`: sends a file of events, or shows what they would do.
 
 mod dry_run;
 mod file_event;
@@ -150,7 +150,7 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
              from there; --restart sends all from the beginning"
         )));
     }
-    // A day counts from the moment at which the command was given first.
+    // A day counts from the time at which the command was given first.
     input.count_from(journal.now());
     let done = journal.done.events;
     if done > 0 {

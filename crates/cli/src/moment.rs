@@ -51,7 +51,7 @@ fn from_now(text: &str, now: Millis) -> Option<Millis> {
     now.checked_add(parse_length(text).ok()?)
 }
 
-/// The first moment of the day (UTC) that lies so many days before that of `now`.
+/// The first millisecond (UTC) of the day that is `before` days before `now`.
 fn day_of(now: Millis, before: u64) -> Option<Millis> {
     let today = chrono::DateTime::from_timestamp_millis(now)?.date_naive();
     Some(first_of(today.checked_sub_days(Days::new(before))?))

@@ -167,7 +167,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 impl Arguments {
-    /// The usages that the events in scope tell of.
+    /// The usages that follow from the events in scope.
     fn history(&self, now: Millis) -> Result<History, Failure> {
         let events = self.read_events(now).map_err(Failure::Input)?;
         let all = events.len();

@@ -152,7 +152,7 @@ impl HtmlSafe for Chart {}
 /// Pixels of a trend.
 const TREND_HEIGHT: f64 = 48.0;
 
-/// The number of due spans over time. A bar lies between two moments, and has the height of the first.
+/// The number of due spans over time. A bar spans two times, and has the height at the first.
 #[derive(Template)]
 #[template(path = "trend.html")]
 pub(crate) struct Trend {
@@ -162,7 +162,7 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Draws moments in their order; none where there is one.
+    /// Draws backlogs in the order of their times; none if there is only one.
     pub(crate) fn of(backlogs: &[(Timestamp, i64)]) -> Option<Self> {
         let [(first, begun), .., (last, due)] = backlogs else {
             return None;

@@ -56,7 +56,7 @@ pub type IsPaused = Box<dyn Fn() -> bool + Send + Sync>;
 pub struct Parts {
     /// The routes of the API, which checks requests with the same authenticator.
     pub api: Router,
-    /// Checks the tokens of those who sign in.
+    /// Checks the tokens of people who sign in.
     pub authenticator: Authenticator,
     /// The sign-in of people; none where no tokens are needed.
     pub sign_in: Option<CodeFlow>,

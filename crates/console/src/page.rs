@@ -23,7 +23,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      object-src 'none'",
 );
 
-/// Other sites are not told which page somebody came from: its address may name a customer.
+/// Other sites do not learn the previous page of a visitor: its address may name a customer.
 const REFERRERS: HeaderValue = HeaderValue::from_static("same-origin");
 
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
@@ -144,7 +144,7 @@ impl Frame {
         Some(Name { text })
     }
 
-    /// The pause of sampling, which every page tells of.
+    /// The pause of sampling, which every page shows.
     pub(crate) fn pause(&self) -> Option<&Pause> {
         self.session.as_ref()?.pause()
     }

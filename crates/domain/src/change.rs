@@ -72,7 +72,7 @@ pub enum Change {
     /// An operator asks to skip the planned interval of a suspended span. A worker carries that out
     /// ([`Change::Skipped`]).
     RequestSkip {
-        /// The usage to be skipped, and the act.
+        /// The usage to be skipped, and the operator's action.
         skip: Skip,
         /// The suspension of the span. If that has changed, the change is rejected.
         suspension: Suspension,
@@ -122,7 +122,7 @@ pub struct Failure {
     /// The status of Abacus's answer, if there was one.
     pub status: Option<u16>,
     /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
-    /// acts.
+    /// does something about it.
     pub blames_usage: bool,
     /// Whether it was a post that failed, not a find: then the post has ended.
     pub is_post: bool,

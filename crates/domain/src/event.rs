@@ -1,4 +1,4 @@
-//! The events that providers report: a usage starts, stops (section 3 of the paper) or goes on as
+//! The events that providers report: a usage starts, stops (section 3 of the paper) or continues as
 //! another.
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct StopEvent {
     pub target: Target,
 }
 
-/// At one moment the usage of one target stops and the usage of another one starts, or that of the
+/// At the same time the usage of one target stops and the usage of another one starts, or that of the
 /// same one in another quantity. Both halves have the id of the update.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpdateEvent {
@@ -98,7 +98,7 @@ impl StopEvent {
 }
 
 impl UpdateEvent {
-    /// A digest of both targets, by which each half tells which other half it has. It is stored.
+    /// A digest of both targets, by which each half identifies the other half. It is stored.
     pub fn targets_digest(&self) -> Uuid {
         let bytes = [self.previous.to_bytes(), self.target.to_bytes()].concat();
         Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes)

@@ -46,8 +46,8 @@ impl Span {
         }
     }
 
-    /// Whether the span has some time in common with `[from, to)`. `None` is no bound. A span of no
-    /// length counts if it lies in there.
+    /// Whether the span has some time in common with `[from, to)`. `None` means no bound. A span of no
+    /// length counts if it is within.
     pub fn overlaps(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
         let is_after =
             |from: Timestamp| self.start >= from || self.end.is_none_or(|end| end > from);

@@ -2,7 +2,7 @@
 //! and kept under the cause of the refusal.
 //!
 //! Ten thousand spans of a plan without a mapping are one cause. One of them is probed now and then;
-//! once that is accepted all of them go on. So the work does not depend on how many there are.
+//! once its usage is accepted, all of them resume. So the work does not depend on how many there are.
 
 use std::fmt;
 use std::str::FromStr;
@@ -88,7 +88,7 @@ impl fmt::Debug for CauseId {
     }
 }
 
-/// A text that is no [`CauseId`].
+/// A text that is not a [`CauseId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a cause is a UUID in lower case, with hyphens")]
 pub struct CauseIdError;

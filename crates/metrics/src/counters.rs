@@ -40,7 +40,7 @@ impl Counters {
         self.add(words, 1);
     }
 
-    /// Counts so many.
+    /// Adds `count`.
     pub fn add(&self, words: &[&'static str], count: u64) {
         let counter = self.find(words).and_then(|index| self.all.get(index));
         debug_assert!(counter.is_some(), "{}: {words:?}", self.metric.name);

@@ -63,7 +63,7 @@ impl Program {
 }
 
 impl Metric {
-    /// An empty histogram with the buckets of this metric; without any where it is none.
+    /// An empty histogram with the buckets of this metric; without any if it is not a histogram.
     pub fn histogram(&self) -> Histogram {
         let bounds = match self.kind {
             Kind::Histogram(bounds) => bounds,

@@ -64,7 +64,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// There is no token at the moment.
+/// There is no token now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no token for it: {0}")]
 pub struct NoToken(pub FetchError);

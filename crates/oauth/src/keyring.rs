@@ -50,7 +50,7 @@ pub enum Issuer {
     /// The policy has it.
     Configured,
     /// The token server names it, and its keys are not used before it has. A UAA signs for all
-    /// identity zones without keys of their own: only the issuer tells them apart.
+    /// identity zones without keys of their own: only the issuer distinguishes them.
     Discovered,
 }
 
@@ -59,7 +59,7 @@ pub enum Issuer {
 pub enum Refreshed {
     /// The keys were fetched after this request, so they are current.
     Now,
-    /// The keys were fetched a moment ago, and can be fetched again after this time.
+    /// The keys were fetched seconds ago, and can be fetched again after this time.
     Lately(Duration),
     /// The token server is unavailable. Previous keys stay in use.
     Failed,
@@ -168,7 +168,7 @@ impl Keyring {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the keys, unless they were fetched a moment ago. Concurrent calls share one fetch.
+    /// Fetches the keys, unless they were fetched seconds ago. Concurrent calls share one fetch.
     pub async fn refresh(self: &Arc<Self>) -> Refreshed {
         let Some(source) = &self.source else {
             return Refreshed::Lately(Duration::MAX);

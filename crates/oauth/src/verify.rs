@@ -1,4 +1,4 @@
-//! Checks a token. The check is a pure function of the token, the keys, the moment and the policy.
+//! Checks a token. The check is a pure function of the token, the keys, the time and the policy.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
-    /// The present moment.
+    /// The present time.
     fn now(&self) -> Timestamp;
 }
 

@@ -29,7 +29,7 @@ pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 /// The part of [`STOP_BUDGET`] in which the program finishes the work in progress.
 pub const DRAIN_BUDGET: Duration = Duration::from_secs(7);
 
-/// For tasks that are told to let go. The rest of the budget is for ending the program itself, on a
+/// For tasks that must give up. The rest of the budget is for ending the program itself, on a
 /// machine that is busy with other things.
 const LETTING_GO: Duration = Duration::from_millis(300);
 
@@ -151,7 +151,7 @@ impl UnusableSettings {
 pub enum End {
     /// All was finished, or let go of after the budget.
     Orderly,
-    /// The program could not go on; the log says why.
+    /// The program could not continue; the log says why.
     Failed,
     /// A setting turned out to be wrong ([`UnusableSettings`]); the log says which.
     Unusable,
@@ -160,7 +160,7 @@ pub enum End {
 }
 
 impl End {
-    /// The exit code that tells it.
+    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Orderly => 0,

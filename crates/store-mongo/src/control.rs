@@ -107,7 +107,7 @@ fn is_duplicate(error: &CallError) -> bool {
     matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(error)) if error.code == DUPLICATE_KEY)
 }
 
-/// Names of resources may hold dots, so they are no names of fields.
+/// Names of resources may hold dots, so they cannot be field names.
 fn control_document(control: &Control) -> Document {
     let resources = control.starts.resources.iter();
     let resources = resources

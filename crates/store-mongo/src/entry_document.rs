@@ -65,7 +65,7 @@ struct EntryDocument<'a> {
     ask_again: Option<AskAgainDocument>,
 }
 
-/// The month, beside the moments, so that a search finds those of one.
+/// The month, beside the times, so that a search finds the entries of one month.
 #[derive(Serialize)]
 struct AskAgainDocument {
     month: i64,
@@ -177,7 +177,7 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     })
 }
 
-/// When the month of a moment begins.
+/// The start of the month of a time.
 fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
 }

@@ -1,7 +1,7 @@
 //! Making the indexes.
 //!
 //! Migrations only add, so that old and new programs can run side by side. They may be run again
-//! at any time, and by many programs at once. Those that an original needs are its own to make;
+//! at any time, and by many programs at once. The original makes the indexes that it needs;
 //! while they are there they stay, until a step of its own removes them (`retire.rs`).
 
 use std::error::Error as _;
@@ -112,7 +112,7 @@ impl MongoStore {
     /// Makes the indexes that are not there yet.
     ///
     /// # Errors
-    /// If an index is there with other options, the server is no member of a replica set, or the
+    /// If an index is there with other options, the server is not a member of a replica set, or the
     /// database is not there.
     pub async fn migrate(&self) -> Result<(), MigrationError> {
         self.require_deployment().await?;
@@ -141,7 +141,7 @@ impl MongoStore {
     /// can, or `given_up` ends. Says whether they are made.
     ///
     /// # Errors
-    /// If an index is there with other options, the documents do not fit, or the server is no
+    /// If an index is there with other options, the documents do not fit, or the server is not a
     /// member of a replica set.
     pub async fn migrate_when_possible(
         &self,
@@ -163,7 +163,7 @@ impl MongoStore {
         }
     }
 
-    /// Refuses a server that is alone, and one that is no router where the collection is to be
+    /// Refuses a server that is alone, and one that is not a router where the collection is to be
     /// sharded. Otherwise a router is fine, and a member of a set that has yet to be
     /// initiated is a server to wait for.
     async fn require_deployment(&self) -> Result<(), MigrationError> {

@@ -1,9 +1,9 @@
 //! The earlier times that Abacus set a usage aside and accepted it again (`earlier_rounds` of an
 //! entry).
 //!
-//! The server compares these moments ([`state_at`]), and so does
-//! [`Entry::as_of`](sampler_domain::Entry::as_of). For both, what is no integer counts as absent, and so
-//! does a list that is none.
+//! The server compares these times ([`state_at`]), and so does
+//! [`Entry::as_of`](sampler_domain::Entry::as_of). For both, a value that is not an integer counts as absent, and so
+//! does an invalid list.
 
 use bson::{Bson, Document, doc};
 use sampler_domain::{EARLIER_ROUNDS_MAX, EntryState, Round, Timestamp};
@@ -53,7 +53,7 @@ pub(crate) fn one_more() -> Document {
     doc! { "$cond": [is_again, { "$slice": [all, -max] }, "$earlier_rounds"] }
 }
 
-/// The state of the usage at a moment, as far as the earlier rounds say so: the last change that was made by
+/// The state of the usage at a time, as far as the earlier rounds say so: the last change that was made by
 /// then decides. Before the first of them, `otherwise` does. All are expressions.
 pub(crate) fn state_at(at: Timestamp, otherwise: Document) -> Document {
     let past = |name: &str| {

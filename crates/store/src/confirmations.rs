@@ -1,4 +1,4 @@
-//! Usages that Abacus has accepted, and of which it is still to be asked whether they count.
+//! Usages that Abacus has accepted and not confirmed yet.
 
 use std::sync::Arc;
 
@@ -73,6 +73,6 @@ pub enum Confirmation {
         /// When it is asked next.
         at: Timestamp,
     },
-    /// It is asked for no more. The usage stays accepted.
+    /// It is no longer asked for. The usage stays accepted.
     GivenUp,
 }

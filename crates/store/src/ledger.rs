@@ -113,7 +113,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError>;
 
     /// Removes the mark, if it is still this one. `refusal` is why Abacus does not take the usage, if it
-    /// does not: the entry tells of that then. A refusal does not remove a mark that has Abacus's
+    /// does not: the entry then has the reason. A refusal does not remove a mark that has Abacus's
     /// acceptance, nor that of an entry that is `accepted` by now: the span may not know it yet.
     async fn end_resend(
         &self,
@@ -133,7 +133,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError>;
 }
 
-/// The moment from which the lifetime of an entry counts: its last change of state.
+/// The time from which the lifetime of an entry counts: its last change of state.
 pub fn lifetime_from(entry: &Entry) -> Timestamp {
     let answers = [
         entry.accepted_at,

@@ -75,9 +75,9 @@ pub struct SpanQuery {
     pub state: Option<SpanState>,
     /// Only spans that are suspended under this cause.
     pub cause: Option<CauseId>,
-    /// Only spans that run at this moment or later.
+    /// Only spans that run at this time or later.
     pub from: Option<Timestamp>,
-    /// Only spans that start before this moment.
+    /// Only spans that start before this time.
     pub to: Option<Timestamp>,
     /// Only spans behind this one.
     pub after: Option<SpanPosition>,
@@ -119,7 +119,7 @@ impl SpanQuery {
 pub struct ListedSpan {
     /// The span.
     pub span: Span,
-    /// When it needs a worker next; `None` if an original Sampler started it and it is not adopted
+    /// When it needs a worker next; `None` if the original Sampler started it and it is not adopted
     /// yet.
     pub due_at: Option<Timestamp>,
 }
@@ -140,7 +140,7 @@ pub struct SuspendedCause {
     /// The cause.
     pub kept: KeptCause,
     /// How many spans. No more than [`SuspendedCause::COUNT_MAX`] are counted for one answer: where there
-    /// are more, each cause of a block is counted up to an even part of that.
+    /// are more, each cause of a block is counted up to an even part of this limit.
     pub spans: u64,
     /// How many usages, counted in the same way.
     pub set_aside: u64,
@@ -155,7 +155,7 @@ impl SuspendedCause {
     /// Causes of a block, in which the largest comes first.
     pub const BLOCK: usize = 1_000;
 
-    /// Whether the cause is to be shown: something is left of it, or it stands for those that are folded.
+    /// Whether the cause is to be shown: something is left of it, or it has the number of folded ones.
     pub fn is_needed(&self) -> bool {
         self.spans > 0 || self.set_aside > 0 || self.more > 0
     }
@@ -181,7 +181,7 @@ pub struct SpanPage {
 pub struct Page {
     /// Spans.
     pub spans: Vec<Span>,
-    /// How many documents are no spans that could be read.
+    /// How many documents are not readable spans.
     pub unreadable: u64,
     /// The last id that was read, if there may be more behind it.
     pub next: Option<SpanId>,
@@ -193,7 +193,7 @@ pub struct Page {
 pub trait Reading: Send + Sync + 'static {
     /// Spans of a list, the newest start first. A page may hold fewer spans than its limit, or none,
     /// and still have a next one: as much as one answer may cost was read, and few matched. Each
-    /// span that matches all the while is on exactly one page.
+    /// span that matches throughout is on exactly one page.
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError>;
 
     /// The spans that were kept last, the last one first.
@@ -212,7 +212,7 @@ pub trait Reading: Send + Sync + 'static {
 
     /// Causes under which spans are suspended or usages were set aside, those with the most spans
     /// first. A page may hold fewer than its limit, or none, and still have a next one. Each cause that
-    /// is there all the while is on exactly one page.
+    /// exists throughout is on exactly one page.
     async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError>;
 
     /// One cause, also where no span is suspended under it.

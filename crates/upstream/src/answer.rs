@@ -23,7 +23,7 @@ pub enum Answer {
         /// The failure, in words.
         error: String,
     },
-    /// It does not take this usage as it is. An operator must act; until then the worker keeps the
+    /// It does not take this usage as it is. This needs an operator; until then the worker keeps the
     /// usage and posts it again.
     Refused {
         /// The status and the start of the body.

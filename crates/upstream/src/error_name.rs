@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The most that is shown of a name, in bytes.
 const LEN_MAX: usize = 80;
 
-/// Longer words are none.
+/// Longer words are not kept.
 const WORD_LEN_MAX: usize = 24;
 
 /// Replaces a part that is not shown.

@@ -40,7 +40,7 @@ impl Promises {
 }
 
 /// The system that takes usages. Each call returns within a time limit, whatever the upstream does. `now`
-/// stands in for the date of an answer that has none, where a `Retry-After` is a date.
+/// replaces the date of an answer that has none, where a `Retry-After` is a date.
 #[async_trait]
 pub trait Upstream: Send + Sync + 'static {
     /// What it promises; always the same.

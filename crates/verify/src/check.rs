@@ -23,7 +23,7 @@ const DURATION: &str = "duration";
 /// The parameters of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// The present moment.
+    /// The present time.
     pub now: Millis,
     /// The windows that no usage crosses; those of a month where it is not known, because they hold for
     /// every granularity.
@@ -39,7 +39,7 @@ impl Policy {
         self.granularity.unwrap_or(Granularity::Month)
     }
 
-    /// How late a usage may be that is due at a moment, in ms: the length of its window and an hour. Where
+    /// How late a usage may be that is due at a given time, in ms: the length of its window and an hour. Where
     /// the window is not known, that of a day, which workers have by default.
     fn allowed_delay(&self, due: Millis) -> Millis {
         let windows = self.granularity.unwrap_or(Granularity::Day);
@@ -350,8 +350,8 @@ impl<'a> SpanCheck<'a> {
         self.push(Finding::about(&entry.id, Kind::NotAdjacent, detail));
     }
 
-    /// The sums begin where the proof begins: usages that were read before are from before an
-    /// original went on with the span.
+    /// The sums begin where the proof begins: usages that were read before are from before the
+    /// original Sampler continued the span.
     fn begin_proof_at(&mut self, moment: Millis) {
         if moment != self.span.proof.since || self.is_since {
             return;
@@ -364,7 +364,7 @@ impl<'a> SpanCheck<'a> {
     }
 
     /// Whether usages that reached up to `moment` can have expired: never before the span is
-    /// complete, and no usage is accepted before the time that it stands for is over.
+    /// complete, and no usage is accepted before its interval is over.
     fn may_have_expired(&self, moment: Millis) -> bool {
         let oldest = self.policy.now.saturating_sub(self.policy.kept);
         self.span.state == "complete" && moment <= oldest

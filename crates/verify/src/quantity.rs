@@ -28,7 +28,7 @@ impl Quantity {
     /// Reads a value.
     ///
     /// # Errors
-    /// If it is no JSON, or nested too deep.
+    /// If it is not JSON, or nested too deep.
     pub fn read(raw: &RawValue) -> Result<Self, serde_json::Error> {
         Self::read_within(raw, 0)
     }

@@ -33,7 +33,7 @@ pub struct Row {
     pub billed: i128,
     /// How much an operator skipped, in ms.
     pub skipped: i128,
-    /// How much of that the upstream may count, because a post had no answer, in ms.
+    /// How much of `skipped` the upstream may count, because a post had no answer, in ms.
     pub unanswered: i128,
     /// Used, and neither billed nor skipped, in ms.
     pub difference: i128,
@@ -72,7 +72,7 @@ pub struct Total {
     pub billed: i128,
     /// Given up.
     pub skipped: i128,
-    /// The part of that which the upstream may count, because a post had no answer.
+    /// The part of `skipped` that the upstream may count, because a post had no answer.
     pub unanswered: i128,
     /// Used, and neither billed nor skipped.
     pub difference: i128,
@@ -142,7 +142,7 @@ impl Report {
         });
     }
 
-    /// Adds a usage that there is no span for; one that goes on was used until `now`.
+    /// Adds a usage that there is no span for; one that still runs was used until `now`.
     pub fn add_without_span(&mut self, used: &Used, now: Millis) {
         let until = used.end.unwrap_or(now).max(used.start);
         let length = i128::from(until) - i128::from(used.start);

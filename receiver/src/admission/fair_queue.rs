@@ -6,7 +6,7 @@
 //!
 //! If the queues weigh too much in all, or if entries keep waiting longer than they should, the
 //! heaviest queue loses its oldest entry, as in FQ-CoDel (RFC 8290). So only the client that causes
-//! the wait is turned away.
+//! the wait is refused.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -168,7 +168,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Removes an entry, wherever it stands.
+    /// Removes an entry at any position.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let queue = self.clients.get_mut(&ticket.client)?;
         let number = |entry: &Entry<T>| entry.number;

@@ -19,7 +19,7 @@ pub(crate) struct PermitLimits {
     /// The longest wait for one.
     pub(crate) wait: Duration,
     /// Whether clients are charged for the time for which they hold a permit: then the next permit
-    /// goes to the client that has lately held them for the least time.
+    /// goes to the client that has recently held them for the least time.
     pub(crate) charges_time: bool,
     pub(crate) queue: QueueLimits,
 }
@@ -47,7 +47,7 @@ struct Waiting {
     answer: oneshot::Sender<Option<FairPermit>>,
 }
 
-/// Permission to go on. It goes to the next request when this is dropped.
+/// Permission to continue. It goes to the next request when this is dropped.
 #[derive(Debug)]
 pub(crate) struct FairPermit {
     permits: Arc<FairPermits>,

@@ -169,7 +169,7 @@ impl Receiver {
     }
 
     /// The answer to an event that was kept: with its span, where the client prefers that and it can be
-    /// read. That it cannot is no reason to be silent about what was kept.
+    /// read. If it cannot, the answer still says what was kept.
     pub(super) async fn told(&self, kept: Accepted, grant: &Grant, wants_span: bool) -> Response {
         let id = kept.started.clone().or_else(|| kept.ended.clone());
         let answer = kept.into_response();

@@ -1,6 +1,6 @@
-//! The acts of operators on one suspended span: to resume it, or to skip its planned usage.
+//! Operators' actions on one suspended span: to resume it, or to skip its planned usage.
 //!
-//! An operator acts on what was read: the entity tag in `If-Match` must be that of the span as it is
+//! An operator changes what was read: the entity tag in `If-Match` must be that of the span as it is
 //! now, and the change is conditional on its version, its end and its suspension.
 
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub async fn skip(
     answer("skip", &grant, outcome)
 }
 
-/// An act that an operator asks for, and the span that it is for.
+/// An operator's action, and its span.
 struct RequestedAct {
     act: &'static str,
     reason: String,
@@ -98,7 +98,7 @@ impl Receiver {
             reason,
             listed,
         };
-        // A moment of the workers' clock that has passed. The clock of this machine may be ahead.
+        // A time of the workers' clock that has passed. The clock of this machine may be ahead.
         let due_at = suspension.since;
         let change = |_| Change::Resume { suspension, due_at };
         self.change_by_operator(grant, asked, change).await
@@ -165,7 +165,7 @@ impl Receiver {
         }
     }
 
-    /// Writes the act into the audit trail, then makes its change. Answers with the span as it is after
+    /// Records the action in the audit trail, then makes its change. Answers with the span as it is after
     /// that.
     async fn change_by_operator(
         &self,

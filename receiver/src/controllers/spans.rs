@@ -156,7 +156,7 @@ impl Receiver {
 }
 
 /// The answer that shows a span. Its tag is that of the span at its start: it does not change only
-/// because time passes, so that an operator can act on what was read a minute ago.
+/// because time passes, so that an operator can change what was read a minute ago.
 pub(super) fn shown_span(listed: &ListedSpan, now: Timestamp, request: &HeaderMap) -> Single {
     let tag = tag_of(&shown(listed, listed.span.start));
     Single::tagged(&shown(listed, now), tag, request)

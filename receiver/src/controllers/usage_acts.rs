@@ -1,4 +1,4 @@
-//! The act of an operator on one usage that was skipped or set aside: a worker sends it again.
+//! The operator's action on one usage that was skipped or set aside: a worker sends it again.
 
 use std::sync::Arc;
 

@@ -57,7 +57,7 @@ pub async fn list(
 struct UsageQuery {
     from: Option<Timestamp>,
     to: Option<Timestamp>,
-    /// The moment whose ledger is shown.
+    /// The time at which the ledger is shown.
     as_of: Option<Timestamp>,
     /// Whether the last one that was planned comes first.
     is_newest_first: bool,
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-/// Some usages, and behind which version the list goes on.
+/// Some usages, and the version after which the list continues.
 struct Usages {
     shown: Vec<Entry>,
     /// The most that are shown.
@@ -270,7 +270,7 @@ impl UsageQuery {
     }
 }
 
-/// The entry, as the ledger had it at a moment: what the upstream answered later was not there.
+/// The entry, as the ledger had it at a time: what the upstream answered later was not there.
 pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> api::Usage {
     let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
     let is_past = |moment: Timestamp| as_of.is_none_or(|at| moment <= at);

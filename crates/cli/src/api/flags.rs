@@ -1,6 +1,6 @@
 //! The parameters of the API, as the options of the command line that they are.
 
-/// The parameters that an option stands for, but for those of one word.
+/// The parameters whose options have the same name, except those of one word.
 const LONG: [&str; 8] = [
     "organization_id",
     "space_id",

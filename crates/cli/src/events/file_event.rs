@@ -23,7 +23,7 @@ const AFTER: &str = "after";
 /// An event, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileEvent {
-    /// Where it stands in the file, from 1.
+    /// Its line in the file, from 1.
     pub(crate) line: u64,
     pub(crate) is_cloud_event: bool,
     /// A JSON object.
@@ -101,7 +101,7 @@ pub(super) struct Importer {
     now: Millis,
     offset: Millis,
     /// How often an event without an id has said the same: a target may start, stop and start again
-    /// at one moment.
+    /// at the same time.
     repeats: HashMap<Uuid, u32>,
     has_relative: bool,
 }
@@ -121,7 +121,7 @@ impl Importer {
         self.now = now;
     }
 
-    /// Whether a moment has been worked out from the origin.
+    /// Whether a time has been worked out from the origin.
     pub(super) fn has_relative(&self) -> bool {
         self.has_relative
     }
@@ -246,7 +246,7 @@ pub(crate) fn id_of_text(text: &str) -> String {
     format!("{PREFIX}{}", Uuid::new_v5(&NAMESPACE, text.as_bytes()))
 }
 
-/// JSON without line breaks, which stand between its parts only.
+/// JSON without line breaks, which occur only between its parts.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ").trim().to_owned()
 }

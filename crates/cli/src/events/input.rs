@@ -24,7 +24,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// What stands before it, and itself.
+    /// What precedes it, and itself.
     pub(super) fn extend(&self, before: Extent) -> Extent {
         let said = match &self.event {
             Ok(event) => &event.body,
@@ -146,12 +146,12 @@ impl Input {
         self.measures.as_deref()
     }
 
-    /// Has relative moments count from another moment. Nothing may be read before.
+    /// Counts relative times from this one. Nothing may be read before.
     pub(super) fn count_from(&mut self, now: Millis) {
         self.importer.count_from(now);
     }
 
-    /// Whether a moment that was read counts from now.
+    /// Whether a time that was read counts from now.
     pub(super) fn has_relative(&self) -> bool {
         self.importer.has_relative()
     }

@@ -38,7 +38,7 @@ pub(crate) struct Sender<'a> {
     taken: Extent,
     /// Whether the receiver has answered a batch.
     has_sent: bool,
-    /// Whether the origin of relative moments is told by the user, or the user knows of it.
+    /// Whether the user has given the origin of relative times, or knows it.
     pub(super) is_now_given: bool,
     /// How many events are done, for whom it interests.
     done: Arc<AtomicU64>,

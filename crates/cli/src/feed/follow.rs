@@ -146,7 +146,7 @@ impl Feed {
                 }
                 Err(Gone) => gone += 1,
             }
-            // What is not there any more is a hole.
+            // A record that is gone is a hole.
             let lost = self.store.state.cursors.remove(&record);
             if let Some(from) = lost.and_then(|cursor| cursor.mark?.at()) {
                 let until = InWords(clock::now());
@@ -281,7 +281,7 @@ impl Feed {
         Ok(Ok(()))
     }
 
-    /// Stops tasks whose end the platform does not tell: their start is no longer in its record.
+    /// Stops tasks whose end the platform does not report: their start is no longer in its record.
     async fn end_tasks(&mut self) -> Result<(), Failure> {
         let tracked = self.store.state.tracked();
         let tasks = tracked.filter(|(_, tracked)| tracked.of == Of::Task);
@@ -355,7 +355,7 @@ impl Feed {
         self.tell()
     }
 
-    /// Whether it runs on: what nobody recorded is told when it is found.
+    /// Whether it keeps running: then unrecorded starts and ends are reported as soon as they are found.
     fn tells_at_once(&self) -> bool {
         !self.how.is_once && !self.how.is_dry
     }
@@ -376,7 +376,7 @@ impl Feed {
         print(&format!("{line}\n"))
     }
 
-    /// Says at the end what was done, and what nobody recorded and was not told yet.
+    /// Reports at the end what was done, and what nobody recorded and was not reported yet.
     pub(super) fn tell_all(&mut self, is_json: bool) -> Result<(), Failure> {
         if is_json {
             let (unknown, _) = self.store.untold(usize::MAX)?;

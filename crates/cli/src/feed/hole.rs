@@ -52,9 +52,9 @@ pub(super) struct Open {
 #[derive(Debug, Default)]
 pub(super) struct Filled {
     pub(super) step: Step,
-    /// Open spans that look like a feed's, in organizations that this foundation does not have (any more).
+    /// Open spans that look like a feed's, in organizations that this foundation does not have, or no longer has.
     pub(super) others: Vec<Target>,
-    /// The receiver has more differences than it names, and none of those that it names is to be mended.
+    /// The receiver has more differences than it names, and none of the named ones is to be mended.
     pub(super) is_cut: bool,
 }
 
@@ -317,7 +317,7 @@ fn is_same_plan(before: &Tracked, running: &Running) -> bool {
     }
 }
 
-/// A span of which no more is known than that it is open.
+/// A span that is only known to be open.
 fn open(target: Target, start: Millis) -> Tracked {
     let of = if target.consumer_id.starts_with("service:") {
         Of::Service

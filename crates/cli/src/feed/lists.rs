@@ -342,7 +342,7 @@ impl Platform {
         Ok(spaces)
     }
 
-    /// Looks tasks up. What is missing is no more.
+    /// Looks tasks up. A missing task is gone.
     pub(super) async fn tasks(
         &self,
         guids: &[String],

@@ -41,7 +41,7 @@ const PAUSE_ASKED_MAX: Duration = Duration::from_hours(1);
 /// How long it is worth asking again.
 #[derive(Debug)]
 pub(super) struct Patience {
-    /// Whether it goes on asking, whatever is answered.
+    /// Whether it keeps asking, whatever the answer.
     is_endless: Cell<bool>,
 }
 

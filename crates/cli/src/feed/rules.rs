@@ -105,7 +105,7 @@ impl From<&UsageEvent> for Mark {
 pub(super) struct Unknown {
     pub(super) target: Target,
     pub(super) what: Bound,
-    /// It lies between these, in ms. None: there is no lower bound.
+    /// It is between these, in ms. None: there is no lower bound.
     pub(super) from: Option<Millis>,
     pub(super) to: Millis,
 }
@@ -186,7 +186,7 @@ pub(super) struct Refused {
 pub(super) struct State {
     pub(super) cursors: BTreeMap<Record, Cursor>,
     pub(super) fates: BTreeMap<String, Fate>,
-    /// When something was made whose start the record may still tell, in ms.
+    /// When something was made whose start may still be in the record, in ms.
     #[serde(default)]
     pub(super) made: BTreeMap<String, Millis>,
 }
@@ -228,7 +228,7 @@ impl State {
         self.cursors.extend(step.cursors);
     }
 
-    /// Forgets ends that no start can be dated before any more: by the time of the platform up to which
+    /// Forgets ends that every later start must follow: by the time of the platform up to which
     /// its record is read, because a record may be read long after it was written. Before what runs is
     /// known, an end may be that of an open span.
     pub(super) fn forget_ends(&mut self) {

@@ -142,7 +142,7 @@ fn ended_untracked(
     }
 }
 
-/// What an event shows about what is started that no other event has told: that it had stopped, or that
+/// What an event shows about what is started that no other event has shown: that it had stopped, or that
 /// it ran with other quantities or another plan. Nothing more is known of when.
 fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<Unknown> {
     let unknown = |target: &Target, what| Unknown {
@@ -262,7 +262,7 @@ pub(super) fn stop(id: &str, tracked: &Tracked, at: Millis) -> Value {
     event("stop", id, &tracked.target, at)
 }
 
-/// The stop of a task whose end the platform never tells.
+/// The stop of a task whose end the platform never reports.
 pub(super) fn task_end(guid: &str, tracked: &Tracked, at: Millis) -> Planned {
     let at = at.max(tracked.last);
     Planned {

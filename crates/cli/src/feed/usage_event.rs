@@ -285,7 +285,7 @@ impl RawApp {
                 (Kind::Process { r#type }, process)
             }
             "TASK_STARTED" | "TASK_STOPPED" => (Kind::Task, self.task.as_ref()?),
-            // Staging, buildpacks, and `WAS_RUNNING`: a snapshot has told what that tells.
+            // Staging, buildpacks, and `WAS_RUNNING`: a snapshot has shown the same.
             _ => return None,
         };
         let guid = of.guid.clone()?;

@@ -14,7 +14,7 @@ use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
 
-/// The labels of the moments that are asked for.
+/// The labels of the times in the query.
 const MOMENTS: [(&str, &str); 2] = [("from", "From"), ("to", "To")];
 
 #[derive(Template)]

@@ -23,7 +23,7 @@ const PAGE: &str = "/console/control";
 /// An entity tag that no control has: those are numbers.
 const NO_TAG: &str = "\"none\"";
 
-/// Acts that are shown of those before.
+/// The number of earlier changes that are shown.
 const HISTORY: usize = 10;
 
 #[derive(Template)]

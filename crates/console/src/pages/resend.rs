@@ -23,8 +23,8 @@ use crate::{Console, parameters, show};
 const USAGES: &str = "1000";
 const READS_MAX: usize = 20;
 
-/// The page that confirms that this usage of a span is sent again. The time of the usage says where
-/// in the ledger it stands.
+/// The page that confirms that this usage of a span is sent again. The time of the usage gives
+/// its position in the ledger.
 pub(crate) fn page_of(span: &str, usage: &Usage) -> String {
     page_at(span, &usage.id, &usage.timestamp.as_millis().to_string())
 }
@@ -105,7 +105,7 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// The page as things are now, or the page that says why there is none.
+/// The page in the present state, or the page that says why there is none.
 async fn page(
     console: &Arc<Console>,
     session: &Session,

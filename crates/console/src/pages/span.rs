@@ -49,7 +49,7 @@ struct Page {
     zoom: Vec<(&'static str, String)>,
     query: Query,
     is_refreshing: bool,
-    /// Whether the session may act.
+    /// Whether the session may make changes.
     is_admin: bool,
     /// Whether rows name their usages, because the drawing has no element for each.
     rows_name_usages: bool,
@@ -64,7 +64,7 @@ impl Page {
         parameters::local(&self.query, name)
     }
 
-    /// Whether the session may act on the span, and there is something to do.
+    /// Whether the session may change the span, and there is something to do.
     fn may_act(&self) -> bool {
         self.is_admin && self.span.state == "suspended"
     }

@@ -35,10 +35,10 @@ pub(crate) fn label_of(field: &str) -> &str {
 /// The parameter with the begin of an id, whichever it is.
 const PREFIX: &str = "id";
 
-/// Spans that are shown of those that were received last.
+/// The number of recently received spans that are shown.
 const LATEST: &str = "20";
 
-/// The labels of the moments that are asked for.
+/// The labels of the times in the query.
 const MOMENTS: [(&str, &str); 2] = [("from", "Runs after"), ("to", "Starts before")];
 
 const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];

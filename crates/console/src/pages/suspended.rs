@@ -33,7 +33,7 @@ const RESOURCE: &str = "resource_id";
 /// Spans of a cause on one page, where nothing else is asked for.
 const SPANS: &str = "50";
 
-/// Acts that are shown of those before.
+/// The number of earlier actions that are shown.
 const HISTORY: usize = 10;
 
 #[derive(Template)]
@@ -90,7 +90,7 @@ pub(crate) fn page_of_cause(cause: &str) -> String {
     address(PAGE, &[("cause".to_owned(), cause.to_owned())])
 }
 
-/// The page that lets the spans of a cause go on.
+/// The page that resumes the spans of a cause.
 pub(crate) fn resume_page_of(cause: &str) -> String {
     format!("{PAGE}/{}/resume", utf8_percent_encode(cause, SEGMENT))
 }
@@ -202,7 +202,7 @@ fn of_cause(cause: &str, query: &Query) -> Query {
     parameters::with(&asked, "state", Some("suspended"))
 }
 
-/// The last acts on what is suspended, for those who may see them.
+/// The last actions on what is suspended, for sessions that may see them.
 async fn history(console: &Console, session: &Session) -> Vec<Act> {
     if !session.is_admin() {
         return Vec::new();

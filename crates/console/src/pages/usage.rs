@@ -26,7 +26,7 @@ const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
 const DAYS: i64 = 30;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// The labels of the moments that are asked for.
+/// The labels of the times in the query.
 const MOMENTS: [(&str, &str); 3] = [("from", "From"), ("to", "To"), ("as_of", "As it was at")];
 
 #[derive(Template)]

@@ -61,7 +61,7 @@ struct ProblemPage<'a> {
     uri: String,
 }
 
-/// A text of ours with names in backticks, which stand as code on a page.
+/// A text of ours. Names in backticks become code on a page.
 pub(crate) fn prose(text: &str) -> Prose<'_> {
     Prose {
         parts: text.split('`').enumerate().collect(),
@@ -147,12 +147,12 @@ fn tags(document: &Value) -> Vec<Tag> {
     named.map(tag).collect()
 }
 
-/// A member that is a text; empty where there is none.
+/// A member that is a text; empty if there is none.
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// The value that a `$ref` stands for.
+/// The value that a `$ref` points to.
 fn resolved<'v>(document: &'v Value, value: &'v Value) -> &'v Value {
     match value["$ref"].as_str().and_then(|it| it.strip_prefix('#')) {
         Some(pointer) => document.pointer(pointer).unwrap_or(value),
@@ -160,7 +160,7 @@ fn resolved<'v>(document: &'v Value, value: &'v Value) -> &'v Value {
     }
 }
 
-/// The name of the schema that a `$ref` stands for.
+/// The name of the schema that a `$ref` points to.
 fn name_of(value: &Value) -> Option<&str> {
     value["$ref"].as_str()?.rsplit('/').next()
 }

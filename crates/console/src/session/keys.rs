@@ -39,8 +39,8 @@ impl Place {
 }
 
 impl Keys {
-    /// Keys with commas between them; none where one is shorter than [`KEY_LEN_MIN`]. They are of use
-    /// for one installation only: what tells it from others is a part of each key.
+    /// Keys with commas between them; none if one is shorter than [`KEY_LEN_MIN`]. They are of use
+    /// for one installation only: its distinctive values are a part of each key.
     pub fn parse(text: &SecretString, installation: &[&str]) -> Option<Self> {
         let parts = text.expose_secret().split(',').map(str::trim);
         let key = |part: &str| {
@@ -61,7 +61,7 @@ impl Keys {
         Self(vec![Key::from(&bytes)])
     }
 
-    /// The header that sets a cookie for so many seconds.
+    /// The header that sets a cookie for a number of seconds.
     pub(crate) fn seal(
         &self,
         place: Place,

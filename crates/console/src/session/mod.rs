@@ -223,7 +223,7 @@ pub(crate) async fn require(
     response
 }
 
-/// The page that a session asks for. At an address that is no text, there is none.
+/// The page that a session asks for. There is none at an address that is not UTF-8.
 async fn page(
     console: &Arc<Console>,
     mut session: Session,

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-/// A kind of problem. Clients tell problems apart by the slug, which never changes, not by the title.
+/// A kind of problem. Clients distinguish problems by the slug, which never changes, not by the title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProblemType {
     /// The last part of its URI, and its heading in the catalogue.

@@ -131,8 +131,8 @@ impl SecuritySettings {
         self.ca_file.clone().unwrap_or_default()
     }
 
-    /// For a program with an API: refuses `SECURED=true` without a key that could tell a good
-    /// token from a bad one. A program that was told to be secure and is not must not run: better
+    /// For a program with an API: refuses `SECURED=true` without a key that could distinguish a good
+    /// token from a bad one. A program that is set to be secure but is not must not run: better
     /// no billing than billing that anyone can write to.
     pub fn require_keys(&self, reader: &mut Reader<'_>) {
         if !self.secured {
@@ -267,7 +267,7 @@ impl SecuritySettings {
         self.token_issuer.clone().or(of_oidc)
     }
 
-    /// What tells this installation from another one: whose tokens it takes, and for which audiences.
+    /// What identifies this installation: whose tokens it takes, and for which audiences.
     pub fn installation(&self) -> [String; 2] {
         let server = self.token_server();
         let address = server.map(|server| server.address().to_string());

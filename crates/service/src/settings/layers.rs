@@ -114,8 +114,8 @@ impl fmt::Debug for Layer {
 }
 
 /// The crate `config` merges the layers and carries the origin of each value. The layers are sources
-/// of our own because its own sources for the environment know no table: they could not tell an
-/// unknown variable from one of another program, and would not skip empty ones ([ADR 9]).
+/// of our own because its own sources for the environment know no table: they could not distinguish an
+/// unknown variable from that of another program, and would not skip empty ones ([ADR 9]).
 ///
 /// [ADR 9]: ../../../../docs/adr/009-a-table-of-settings.md
 impl config::Source for Layer {

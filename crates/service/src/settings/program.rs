@@ -186,7 +186,7 @@ pub struct EarlyExit {
 impl EarlyExit {
     /// Prints the text, and returns the code for `main`.
     pub fn report(&self) -> ExitCode {
-        // If the output is closed, there is nobody to tell.
+        // If the output is closed, nobody can be informed.
         let _ = std::io::stdout().write_all(self.stdout.as_bytes());
         let _ = std::io::stderr().write_all(self.stderr.as_bytes());
         ExitCode::from(self.code)

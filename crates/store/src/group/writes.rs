@@ -14,7 +14,7 @@ use crate::StoreError;
 
 /// The failure of a command, or of one of the writes in it.
 pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
-    /// The outcome of the write, as far as the failure tells.
+    /// The outcome of the write, as far as the failure shows it.
     fn outcome(&self) -> WriteOutcome;
 
     /// Whether a unique index refused the write. Then nothing was written.
@@ -25,7 +25,7 @@ pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
     fn may_still_execute(&self) -> bool;
 }
 
-/// The outcome of a write, as far as a failure tells.
+/// The outcome of a write, as far as a failure shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// Nothing was sent, so nothing was changed.
@@ -51,7 +51,7 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
 pub enum WriteResult<A, F> {
     /// This is the answer for the caller.
     Settled(A),
-    /// This is the answer unless [`GroupWriter::resolve`] finds another one: only a read can tell a repeat
+    /// This is the answer unless [`GroupWriter::resolve`] finds another one: only a read can distinguish a repeat
     /// from a new event that conflicts with an earlier one.
     Provisional(A),
     /// Only [`GroupWriter::resolve`] can find the answer.
@@ -70,7 +70,7 @@ impl<A, F: CommandFailure> WriteResult<A, F> {
     }
 }
 
-/// The results of the `items` documents or statements of a command. The server tells which of them
+/// The results of the `items` documents or statements of a command. The server reports which of them
 /// `failed`, by index, but of the others only how many were inserted or matched a document
 /// (`matched`). If that is all of them, each has its `answer`; if not, all are unresolved.
 pub fn write_results<A, F: CommandFailure>(

@@ -18,7 +18,7 @@ use document::HttpConfirmer;
 /// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
 const LOCATION_LEN_MAX: usize = 2_048;
 
-/// Abacus, which takes usages and says what became of them.
+/// Abacus, which takes usages and reports the outcome.
 #[derive(Clone, Debug)]
 pub struct Abacus {
     pub collector: HttpCollector,

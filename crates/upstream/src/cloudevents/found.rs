@@ -47,7 +47,7 @@ impl Elements {
 }
 
 impl Seen {
-    /// What is seen of a body; none where it is no JSON.
+    /// What is seen of a body; none where it is not JSON.
     pub(super) fn in_body(body: &[u8], (id, source): (&str, &str)) -> Option<Self> {
         let mut reader = serde_json::Deserializer::from_slice(body);
         let look = Look {
@@ -81,7 +81,7 @@ impl Seen {
     }
 }
 
-/// Where a value stands.
+/// The position of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Body,

@@ -147,7 +147,7 @@ impl SpanCheck<'_> {
         }
     }
 
-    /// The time of the span that lies before its proof, and is in no usage of its ledger.
+    /// The time of the span that is before its proof, and is in no usage of its ledger.
     fn taken_over(&mut self) -> i128 {
         let (start, since) = (self.span.start, self.span.proof.since);
         if since == start || (!self.is_since && self.expired_until.is_none()) {
