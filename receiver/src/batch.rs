@@ -14,22 +14,17 @@ use crate::{cloud_event, json, problems};
 /// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
-/// The layout of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// A list in JSON.
     List,
     Lines,
     /// A list of CloudEvents in JSON.
     CloudEvents,
 }
 
-/// An event of a batch.
 #[derive(Debug)]
 pub(crate) struct Item<'b> {
-    /// Its JSON.
     pub(crate) bytes: &'b [u8],
-    /// Its kind, if it names one.
     pub(crate) kind: Option<EventKind>,
     /// The targets that it is about, by numbers of this batch. It has none where it is not valid.
     pub(crate) targets: Vec<usize>,

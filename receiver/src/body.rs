@@ -96,7 +96,7 @@ impl Received {
 /// anything is a charset.
 ///
 /// # Errors
-/// 415 for any other, with a list of those that are accepted.
+/// 415 for any other, with a list of the accepted ones.
 pub(crate) fn media_type(
     headers: &HeaderMap,
     accepted: &[&'static str],

@@ -40,7 +40,6 @@ pub(crate) struct Attributes {
     values: [Result<Option<String>, &'static str>; READ.len()],
 }
 
-/// The values of the attributes.
 struct Values {
     kind: Option<EventKind>,
     head: Head,

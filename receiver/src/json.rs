@@ -53,7 +53,6 @@ impl Json<'_> {
         member.map(|(_, value)| value)
     }
 
-    /// The text, if it is one.
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

@@ -83,7 +83,6 @@ pub struct Options {
     pub limits: LimitsSettings,
     /// Further limits of snapshots.
     pub snapshots: SnapshotLimits,
-    /// Rules for events.
     pub events: EventsSettings,
     /// How far an event's timestamp may be from now.
     pub slack: Slack,
@@ -118,7 +117,6 @@ pub struct Parts {
     pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
-    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for ids and for `Retry-After`.
     pub random: Arc<dyn Random>,
@@ -126,7 +124,6 @@ pub struct Parts {
 
 pub struct Receiver {
     pub parts: Parts,
-    /// The settings.
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,

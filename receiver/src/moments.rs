@@ -20,7 +20,6 @@ use utoipa::openapi::OpenApi;
 /// The media type of answers with such times.
 const RFC_3339: HeaderValue = HeaderValue::from_static("application/json;time=rfc3339");
 
-/// The schema of a time.
 const SCHEMA: &str = "#/components/schemas/Moment";
 
 /// Members whose content is not of this API: what providers measure, and documents as they were.

@@ -118,7 +118,6 @@ impl AbacusTime {
         estimate.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Whether the time is known.
     pub(crate) fn is_known(&self) -> bool {
         let state = self.state();
         state.is_undated() || state.estimate.at(self.moment()).is_some()

@@ -33,7 +33,6 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 const LOGGED_FOR: Duration = Duration::from_hours(1);
 const LOGGED_MAX: usize = 10_000;
 
-/// The findings of the auditor.
 #[derive(Debug)]
 pub(crate) struct Findings {
     count: Arc<AtomicU64>,

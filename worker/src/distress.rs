@@ -28,7 +28,6 @@ impl Seen {
 }
 
 impl Distress {
-    /// Whether sampling pauses.
     pub(crate) fn pauses(&self) -> bool {
         self.seen().pauses()
     }

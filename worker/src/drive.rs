@@ -65,7 +65,8 @@ impl ReadAt {
 /// How long a post may still begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// When the state was read that the post follows from: a usage that was skipped since must not be posted.
+    /// When the state was read that the post follows from: a usage that was skipped since must not
+    /// be posted.
     pub(crate) read_at: ReadAt,
     /// From then on it must be looked up first.
     pub(crate) begin_before: Timestamp,

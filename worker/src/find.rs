@@ -25,7 +25,6 @@ pub(crate) fn finds_max(spans: usize) -> usize {
     (spans / SHARE).clamp(1, CONCURRENCY)
 }
 
-/// The outcome of a find.
 pub(crate) enum LookUp {
     There(Acceptance),
     /// It is not there, by a find that was sent then.

@@ -29,7 +29,6 @@ pub(crate) struct DueQueue {
     claimed: ClaimedSpans,
     queue: VecDeque<QueuedSpan>,
     search: Option<Search>,
-    /// When the last search began.
     began: Option<Instant>,
     /// The month that was closing when the spans in the queue were found.
     closing: Option<ClosingMonth>,

@@ -124,7 +124,6 @@ impl From<Format> for events::Format {
     }
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         EventsCommand::Send(arguments) => run_send(arguments).await,

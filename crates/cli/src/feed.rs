@@ -128,7 +128,6 @@ struct CloudFoundryArguments {
     common: Common,
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         FeedCommand::CloudFoundry(arguments) => cloud_foundry(arguments).await,

@@ -116,7 +116,6 @@ struct ApplyArguments {
     common: Common,
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         SnapshotCommand::Diff(arguments) => diff(&arguments).await,

@@ -143,7 +143,6 @@ impl From<Granularity> for sampler_verify::Granularity {
     }
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let now = arguments.now.unwrap_or_else(clock::now);
     let api = Api::new(&arguments.common.connection)?;

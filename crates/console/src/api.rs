@@ -27,7 +27,6 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_'
 /// Parameters of a query, by their names.
 pub(crate) type Query = Vec<(String, String)>;
 
-/// The routes of the API.
 #[derive(Clone)]
 pub(crate) struct Api {
     router: Router,
@@ -89,7 +88,8 @@ impl Api {
         self.act(grant, request).await
     }
 
-    /// Asks for a change; `tag` names the state that was shown, and is empty for a change of several things.
+    /// Asks for a change; `tag` names the state that was shown, and is empty for a change of several
+    /// things.
     ///
     /// # Errors
     /// The API's problem.

@@ -21,7 +21,6 @@ const LEAST_LAST: f64 = 95.0;
 /// Windows of one query at the most.
 const WINDOWS_MAX: usize = 366;
 
-/// The drawing.
 #[derive(Template)]
 #[template(path = "chart.html")]
 pub(crate) struct Chart {

@@ -16,7 +16,6 @@ const DAY: i64 = 24 * HOUR;
 /// How much is to be sampled once spans resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// The spans that resume.
     pub(crate) spans: i64,
     /// The time that the span furthest behind has to sample, in ms.
     pub(crate) behind: i64,
@@ -25,7 +24,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// Of `count` spans, of which these were read.
+    /// Of `count` spans, `spans` of which were read.
     ///
     /// The length of the windows follows from what is planned: see [`granularity`].
     pub(crate) fn of(spans: &[Span], count: u64, now: Timestamp) -> Self {
@@ -159,7 +158,7 @@ pub(crate) fn counted(count: i64, noun: &str) -> String {
     format!("{} {noun}{ending}", show::grouped(count))
 }
 
-/// A length of time in the largest unit of which there are at least two.
+/// A length of time in the largest unit that fits at least twice.
 pub(crate) fn roughly(millis: i64) -> String {
     let units = [(DAY, "day"), (HOUR, "hour"), (MINUTE, "minute")];
     let fitting = units.into_iter().find(|(unit, _)| millis >= 2 * unit);

@@ -49,7 +49,6 @@ pub(crate) struct Frame {
     place: &'static str,
 }
 
-/// A page of the navigation.
 pub(crate) struct Place {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
@@ -197,7 +196,6 @@ pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
     response
 }
 
-/// A page with a message.
 pub(crate) fn message(
     frame: Frame,
     status: StatusCode,

@@ -28,7 +28,6 @@ pub(crate) fn without_empty(uri: &Uri, query: &Query) -> Option<String> {
     Some(address(uri.path(), &given))
 }
 
-/// The value of a parameter.
 pub(crate) fn value<'a>(query: &'a Query, name: &str) -> &'a str {
     let found = query.iter().find(|(given, _)| given == name);
     found.map_or("", |(_, value)| value)

@@ -28,14 +28,12 @@ pub enum Change {
     },
     /// Notes that the planned interval was executed, and decides what follows (section 6.6).
     Executed {
-        /// The next step.
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
     /// Notes that the planned interval was skipped, as the ledger says, and decides what follows.
     Skipped {
-        /// The next step.
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -89,10 +87,7 @@ pub enum Change {
     },
     /// Notes that Abacus has set aside a usage that it had accepted, so that a late stop does not take
     /// it back.
-    SetAside {
-        /// The interval of the usage.
-        interval: Interval,
-    },
+    SetAside { interval: Interval },
 }
 
 /// The step that follows an execution, decided in the same change.

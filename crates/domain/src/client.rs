@@ -31,7 +31,6 @@ impl ClientId {
         (!name.is_empty()).then_some(Self(name))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

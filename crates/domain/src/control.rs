@@ -10,7 +10,6 @@ use crate::{Id, Percent};
 pub struct Control {
     /// How many new starts are admitted.
     pub starts: StartRates,
-    /// Whether sampling continues.
     pub sampling: SamplingControl,
     /// The settings of the controller, which can limit new starts further.
     pub controller: ControllerSettings,
@@ -25,7 +24,6 @@ pub struct StartRates {
     pub resources: BTreeMap<String, Percent>,
 }
 
-/// Whether sampling continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplingControl {
     /// Workers plan and post nothing new.

@@ -8,7 +8,7 @@
 //! at the target.
 //!
 //! The rate falls at once and rises slowly. Clients repeat a refused start each
-//! minute, so many starts wait when the rate rises, and the intervals of those that are admitted are
+//! minute, so many starts wait when the rate rises, and the intervals of admitted starts are
 //! due only later. A rate that rose at once would swing between the limits.
 
 use crate::{ControllerSettings, Percent};
@@ -59,11 +59,8 @@ pub struct ControllerMemory {
 pub struct ControllerTerms {
     /// How long the backlog needs, s.
     pub needed_seconds: f64,
-    /// The proportional term.
     pub proportional: f64,
-    /// The integral term.
     pub integral: f64,
-    /// The derivative term.
     pub derivative: f64,
 }
 

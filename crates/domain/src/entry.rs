@@ -2,7 +2,6 @@
 
 use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp};
 
-/// The state of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryState {
     /// It is planned on its span, and not answered yet.
@@ -37,7 +36,6 @@ pub struct Entry {
     pub target: Target,
     /// How much of it.
     pub measures: Measures,
-    /// The interval of the usage.
     pub interval: Interval,
     /// The version of the span while the usage was planned: the order of a span's entries.
     pub version: i64,

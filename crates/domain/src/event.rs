@@ -12,7 +12,6 @@ use crate::{EventId, Measures, Span, Target, Timestamp};
 pub struct StartEvent {
     /// The id by which a repeat of this event is recognised.
     pub id: Option<EventId>,
-    /// When the usage starts.
     pub timestamp: Timestamp,
     pub target: Target,
     /// How much of it.
@@ -24,7 +23,6 @@ pub struct StartEvent {
 pub struct StopEvent {
     /// The id by which a repeat of this event is recognised.
     pub id: Option<EventId>,
-    /// When the usage stops.
     pub timestamp: Timestamp,
     pub target: Target,
 }

@@ -134,7 +134,6 @@ pub struct GranularityOverride {
     /// The plan of the resource that it is for; all without an override of their own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
-    /// The granularity that applies.
     pub granularity: Granularity,
 }
 

@@ -15,7 +15,6 @@ pub type EventId = Id;
 /// Why a text is not an [`Id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The text is empty.
     #[error("must not be empty")]
     Empty,
     /// The text is longer than [`Id::LEN_MAX`]; holds its length in bytes.
@@ -68,7 +67,6 @@ impl Id {
         Self(text.into())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -161,8 +161,8 @@ impl Entry {
         }
     }
 
-    /// The entry after Abacus has accepted its usage again. The mark stays until the span knows that the
-    /// usage counts. The time of an earlier resend is in
+    /// The entry after Abacus has accepted its usage again. The mark stays until the span knows that
+    /// the usage counts. The time of an earlier resend is in
     /// [`earlier_rounds`](Entry::earlier_rounds) since the usage was set aside again.
     #[must_use]
     pub fn resent(&self, acceptance: &Acceptance) -> Self {

@@ -53,7 +53,6 @@ pub struct Span {
     pub target: Target,
     /// How much of it, throughout the span.
     pub measures: Measures,
-    /// When the usage started.
     pub start: Timestamp,
     pub start_id: Option<EventId>,
     /// The client that reported the start, where tokens are needed.
@@ -95,7 +94,6 @@ pub struct Processing {
     pub unanswered: bool,
     /// Why the planned interval could not be delivered the last time.
     pub last_error: Option<LastError>,
-    /// The suspension, if the span is suspended.
     pub suspended: Option<Suspension>,
     /// The cause that this span probes: if its usage is accepted, all spans of the cause resume.
     pub probe: Option<CauseId>,

@@ -16,7 +16,6 @@ use crate::{Interval, Planned, Policy, Span, Timestamp};
 /// The next step of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Plan this interval; it is due.
     Plan(Interval),
     /// Post the usage of this interval as it was planned, even if the policy has changed since.
     Execute(Planned),

@@ -22,7 +22,6 @@ pub const SUSPENDED_DUE_AT: Timestamp = Timestamp::MAX;
 /// Why Abacus refuses usages: spans that share it are suspended and resumed together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
-    /// The status of the answer.
     pub status: Option<u16>,
     /// The name that Abacus gives the error, or else what happened in words.
     pub error: String,
@@ -36,7 +35,6 @@ pub struct Cause {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CauseId(Uuid);
 
-/// The suspension of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suspension {
     /// Why.

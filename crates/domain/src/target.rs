@@ -15,7 +15,6 @@ pub struct Target {
     pub consumer_id: Id,
     /// The kind of resource that is used, `postgres` for example.
     pub resource_id: Id,
-    /// The plan of the resource.
     pub plan_id: Id,
     /// The one instance that is used.
     pub resource_instance_id: Id,

@@ -11,7 +11,6 @@ use crate::{EventId, Percent, Target, Timestamp, partition};
 /// The length of a minute, ms.
 const MINUTE: i64 = 60_000;
 
-/// The length of the circle.
 const CIRCLE: u64 = 1 << 32;
 
 /// The place of a start on the circle.

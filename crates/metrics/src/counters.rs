@@ -7,7 +7,6 @@ use prometheus_client::metrics::family::Family;
 
 use crate::metric::{Metric, Values};
 
-/// The labels of one counter.
 pub(crate) type Labels = Vec<(&'static str, &'static str)>;
 
 /// A counter for each combination of the words of a metric's labels; one where it has no labels.

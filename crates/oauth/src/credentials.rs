@@ -48,7 +48,6 @@ const AGE_TO_DROP: Duration = Duration::from_secs(1);
 /// A client of the token server, and the scope that it requests.
 #[derive(Clone)]
 pub struct Client {
-    /// The id of the client.
     pub id: String,
     pub secret: SecretString,
     /// The requested scope; empty for all that the client has.

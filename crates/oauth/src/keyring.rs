@@ -115,7 +115,6 @@ enum Outcome {
 }
 
 impl Keyring {
-    /// A keyring with one configured key.
     pub fn configured(keys: Keys) -> Arc<Self> {
         let (keys, at) = (Arc::new(keys), Instant::now());
         Arc::new(Self {

@@ -184,7 +184,6 @@ impl Start {
     }
 }
 
-/// A program that listens.
 pub struct Listening {
     port: Port,
     apart: Option<Port>,

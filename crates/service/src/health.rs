@@ -39,7 +39,7 @@ use crate::security::credentials;
 /// How long a check may take before it counts as failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// All probes of a program. Clones are the same, as of the moment of cloning.
+/// All probes of a program. A clone has the probes that existed when it was cloned.
 #[derive(Clone)]
 pub struct Health {
     shutdown: Shutdown,
@@ -134,7 +134,6 @@ impl Health {
             .collect()
     }
 
-    /// The routes of the health checks.
     pub fn routes(self) -> Router {
         Router::new()
             .route("/healthcheck", get(healthcheck))
@@ -155,7 +154,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Reports progress.
     pub fn beat(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);

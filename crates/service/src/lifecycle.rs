@@ -146,7 +146,6 @@ impl UnusableSettings {
     }
 }
 
-/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All was finished, or let go of after the budget.
@@ -160,7 +159,6 @@ pub enum End {
 }
 
 impl End {
-    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Orderly => 0,

@@ -101,13 +101,14 @@ sampler_service::settings! {
     /// Whether the worker follows up what the upstream has accepted: Abacus only queues a usage, and may
     /// still set it aside.
     pub struct ConfirmSettings("confirm") {
-        /// Whether the worker asks the upstream for each usage that it has accepted, until the usage counts or
-        /// is set aside. The token needs the right to read collected usages.
+        /// Whether the worker asks the upstream for each usage that it has accepted, until the usage
+        /// counts or is set aside. The token needs the right to read collected usages.
         enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
         /// How long after its acceptance a usage is first asked for, and how often after that.
         interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("1m");
-        /// How long after its acceptance a usage is asked for that the upstream does not know. After that the
-        /// worker stops asking: the usage stays accepted, or is set aside where it was a CloudEvent.
+        /// How long after its acceptance a usage is asked for that the upstream does not know. After
+        /// that the worker stops asking: the usage stays accepted, or is set aside where it was a
+        /// CloudEvent.
         timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
             Kind::time(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
     }

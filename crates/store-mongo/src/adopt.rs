@@ -72,7 +72,7 @@ impl MongoStore {
         let filter = doc! {
             "processing.complete": false,
             "end_is_set": true,
-            // Numbers alone, and not all of those: a document that cannot be read is left as it is.
+            // Only numbers, within limits: a document that cannot be read stays as it is.
             "end": { "$gte": 0 },
             "$expr": { "$and": [
                 { "$gt": ["$processing.due_at", due_by] },

@@ -264,8 +264,8 @@ fn due_by(moment_of: Timestamp, partitions: &[i64]) -> Document {
     } }
 }
 
-/// The sums over all documents: for documents that meet the first condition, how much is to be sampled, and
-/// for documents that meet the second, what is left of the closing month.
+/// The sums over all documents: for documents that meet the first condition, how much is to be
+/// sampled, and for documents that meet the second, what is left of the closing month.
 fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document {
     let now = moment(query.now);
     let number_or_now = |field: &str| doc! { "$cond": [{ "$isNumber": field }, field, &now] };

@@ -70,7 +70,6 @@ pub(crate) struct Link {
     pub(crate) beside: Arc<Beside>,
 }
 
-/// The failure of a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The driver says why.
@@ -384,7 +383,7 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         |_| Vec::new(),
         |all| all.iter().filter_map(failure).collect(),
     );
-    // A router that lost the server behind it knows no more than if we had lost the router.
+    // A router that lost its server knows as little as we do when we lose the router.
     if let Some(lost) = failed
         .iter()
         .position(|(_, error)| error.may_still_execute())

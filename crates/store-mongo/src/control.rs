@@ -20,7 +20,6 @@ use crate::document::{Unreadable, member, read_integer, unreadable};
 /// The control that operators have set.
 const CONTROL: &str = "control";
 
-/// The state of the controller.
 const CONTROLLER: &str = "controller";
 
 pub(crate) async fn control(store: &MongoStore) -> Result<KeptControl, StoreError> {

@@ -154,7 +154,6 @@ pub(crate) fn moment(timestamp: Timestamp) -> Bson {
     Bson::Int64(timestamp.as_millis())
 }
 
-/// The time, or null.
 pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
     timestamp.map_or(Bson::Null, moment)
 }
@@ -319,9 +318,9 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
     })
 }
 
-/// Whether what is kept of failures is about the planned interval. The original leaves it behind when it executes
-/// the interval; it increments the version, and what failed at another version is not what is planned now.
-/// Spans that failed before that version was kept count as they always did.
+/// Whether what is kept of failures is about the planned interval. The original leaves it behind
+/// when it executes the interval; it increments the version, and what failed at another version is
+/// not what is planned now. Spans that failed before that version was kept count as they always did.
 fn is_failure_of(processing: &Document, version: i64) -> bool {
     read_integer(processing, "failed_version").unwrap_or(version) == version
 }

@@ -146,7 +146,6 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// The entry that a document holds.
 pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     let document = decoded(raw)?;
     let usage_guid = text(&document, "_id").ok_or_else(|| unreadable("_id", "is not a string"))?;

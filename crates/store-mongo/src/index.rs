@@ -1,8 +1,8 @@
 //! The indexes on spans, by name.
 //!
-//! Each unique one begins with what a sharded collection is divided by, `processing.key`: MongoDB keeps
-//! no other exact across shards. It has the 16 bytes of the key in place of six ids of about 36 bytes each.
-//! A span of the original has no key at first, and is in none of them.
+//! Each unique one begins with what a sharded collection is divided by, `processing.key`: MongoDB
+//! keeps no other exact across shards. It has the 16 bytes of the key in place of six ids of about
+//! 36 bytes each. A span of the original has no key at first, and is in none of them.
 
 use std::time::Duration;
 
@@ -20,7 +20,6 @@ pub(crate) const STOP: &str = "unique_stop";
 pub(crate) const DUE: &str = "search_due";
 /// Spans whose usage failed and is tried again.
 pub(crate) const FAILED: &str = "search_failed";
-/// Suspended spans, for lists.
 pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
 /// Suspended spans by cause; the one that has been suspended for longest comes first.
 pub(crate) const SUSPENDED: &str = "search_suspended";

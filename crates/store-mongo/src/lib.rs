@@ -77,7 +77,6 @@ pub struct MongoStore {
     link: Link,
     /// The same, for the collection of the ledger.
     usages: Link,
-    /// The causes of suspensions.
     causes: Collection<Document>,
     /// The same as the link, for the collection of the audit trail.
     audit: Link,

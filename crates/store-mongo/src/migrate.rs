@@ -38,13 +38,11 @@ pub enum MigrationError {
          name it has) and start again"
     )]
     Conflict {
-        /// The collection.
         collection: String,
         /// The index that was to be made.
         index: &'static str,
         /// The index that was wanted.
         definition: String,
-        /// The message of the server.
         message: String,
     },
     /// The documents do not fit a unique index.
@@ -53,11 +51,9 @@ pub enum MigrationError {
          documents in it share a key: {message}"
     )]
     Duplicates {
-        /// The collection.
         collection: String,
         /// The index that was to be made.
         index: &'static str,
-        /// The message of the server.
         message: String,
     },
     /// The server is alone, so that no write can wait for a majority.

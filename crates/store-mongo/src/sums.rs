@@ -232,7 +232,6 @@ fn within(windows: &[Window]) -> Document {
     doc! { "timestamp": { "$gte": moment(from), "$lt": moment(to) } }
 }
 
-/// The condition on targets.
 fn of_targets(query: &SumQuery) -> Document {
     let mut condition = Document::new();
     for (name, id) in query.target.conditions() {

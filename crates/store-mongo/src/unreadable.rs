@@ -48,7 +48,6 @@ pub(crate) fn decoded(raw: &RawDocument) -> Result<Document, Unreadable> {
     Ok(document)
 }
 
-/// The span that a document holds.
 pub(crate) fn span_in(raw: &RawDocument) -> Result<Span, Unreadable> {
     read(&decoded(raw)?)
 }

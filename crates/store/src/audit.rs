@@ -32,11 +32,9 @@ pub struct AuditRecord {
     pub before: Value,
     /// The subject as the action is to make it.
     pub after: Value,
-    /// Its outcome.
     pub outcome: ActOutcome,
 }
 
-/// The outcome of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActOutcome {
     /// It was asked for. Nobody has noted yet how it ended.

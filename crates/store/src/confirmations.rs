@@ -22,9 +22,7 @@ pub struct UnconfirmedQuery {
 pub struct Unconfirmed {
     /// The `dedup_id` of the usage.
     pub usage_guid: String,
-    /// The span that it is for.
     pub span: SpanId,
-    /// Its target.
     pub target: Target,
     /// Its interval.
     pub interval: Interval,
@@ -63,7 +61,6 @@ pub enum Confirmation {
     SetAside {
         /// When that was seen.
         at: Timestamp,
-        /// The name of the error.
         error: String,
         /// The cause that it is kept under.
         cause: CauseId,

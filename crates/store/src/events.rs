@@ -34,7 +34,6 @@ pub struct NewSpan {
     pub arrival: Arrival,
 }
 
-/// The outcome of a start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartOutcome {
     /// The span is open, and survives the loss of a machine.
@@ -74,7 +73,6 @@ pub struct NewStop {
     pub arrival: Arrival,
 }
 
-/// The outcome of a stop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopOutcome {
     /// The open span has its end, and that survives the loss of a machine.
@@ -144,8 +142,8 @@ pub trait Events: Send + Sync + 'static {
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError>;
 
-    /// Whether another target has an event of this kind with this id, and an index of the original Sampler
-    /// still allows each `id` once. Nothing is revealed about that target.
+    /// Whether another target has an event of this kind with this id, and an index of the original
+    /// Sampler still allows each `id` once. Nothing is revealed about that target.
     async fn is_id_taken_elsewhere(
         &self,
         _kind: IdKind,

@@ -9,7 +9,6 @@ use crate::{Confirmation, Finished, StoreError, Unconfirmed, UnconfirmedQuery};
 /// Some entries of a span, in the order in which they were planned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entries {
-    /// Entries.
     pub entries: Vec<Entry>,
     /// The number of documents that cannot be read.
     pub unreadable: u64,
@@ -17,19 +16,14 @@ pub struct Entries {
     pub next: Option<i64>,
 }
 
-/// The key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntryKey {
-    /// The id of the usage.
     pub usage_guid: String,
-    /// The span that the entry names.
     pub span: SpanId,
-    /// The target of the span.
     pub target: Target,
 }
 
 impl EntryKey {
-    /// The key of this entry.
     pub fn of(entry: &Entry) -> Self {
         Self {
             usage_guid: entry.usage_guid.clone(),

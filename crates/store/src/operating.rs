@@ -10,8 +10,8 @@ use crate::{
     KeptControl, Published, StoreError,
 };
 
-/// How many actions a span names, the last ones. An action whose answer was lost is looked for at once, and
-/// each action needs a span that was suspended again, so it is among them.
+/// How many actions a span names, the last ones. An action whose answer was lost is looked for at
+/// once, and each action needs a span that was suspended again, so it is among them.
 pub const ACTS_NAMED: usize = 8;
 
 /// Carries out operators' actions, and publishes what all instances read. Each act is in the audit trail
@@ -25,8 +25,8 @@ pub trait Operating: Send + Sync + 'static {
     async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
-    /// still is as it was read. The span keeps the id of the action, so a change that was made is reported
-    /// as made, whatever has changed the span since.
+    /// still is as it was read. The span keeps the id of the action, so a change that was made is
+    /// reported as made, whatever has changed the span since.
     async fn change_by_operator(
         &self,
         act: Uuid,

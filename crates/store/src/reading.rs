@@ -16,8 +16,8 @@ use crate::{
 pub struct TargetFilter([Option<Id>; 6]);
 
 impl TargetFilter {
-    /// Sets the condition on a field of [`Target::FIELDS`], by its name. Returns whether there is one
-    /// of that name.
+    /// Sets the condition on a field of [`Target::FIELDS`], by its name. Returns whether there is a field
+    /// of this name.
     pub fn set(&mut self, name: &str, id: Id) -> bool {
         let index = Target::FIELDS.iter().position(|field| *field == name);
         if let Some(index) = index {
@@ -57,13 +57,10 @@ impl TargetFilter {
 /// The position of a span in a list: its start, then its id. Neither ever changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SpanPosition {
-    /// When the usage started.
     pub start: Timestamp,
-    /// The span.
     pub id: SpanId,
 }
 
-/// The query for a list of spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanQuery {
     /// Only spans of these targets. The organization, the resource or the instance must be among
@@ -71,7 +68,6 @@ pub struct SpanQuery {
     pub target: TargetFilter,
     /// Only spans of these resources; none where all are meant.
     pub resources: Option<Vec<Id>>,
-    /// Only spans in this state.
     pub state: Option<SpanState>,
     /// Only spans that are suspended under this cause.
     pub cause: Option<CauseId>,
@@ -117,7 +113,6 @@ impl SpanQuery {
 /// A span, and what only the store knows of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedSpan {
-    /// The span.
     pub span: Span,
     /// When it needs a worker next; `None` if the original Sampler started it and it is not adopted
     /// yet.
@@ -125,7 +120,6 @@ pub struct ListedSpan {
 }
 
 impl ListedSpan {
-    /// The position of the span in a list.
     pub fn position(&self) -> SpanPosition {
         SpanPosition {
             start: self.span.start,
@@ -137,7 +131,6 @@ impl ListedSpan {
 /// A cause, how many spans are suspended under it, and how many usages were set aside for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuspendedCause {
-    /// The cause.
     pub kept: KeptCause,
     /// How many spans. No more than [`SuspendedCause::COUNT_MAX`] are counted for one answer: where there
     /// are more, each cause of a block is counted up to an even part of this limit.
@@ -176,10 +169,8 @@ pub struct SpanPage {
     pub next: Option<SpanPosition>,
 }
 
-/// Some of all spans.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// Spans.
     pub spans: Vec<Span>,
     /// How many documents are not readable spans.
     pub unreadable: u64,

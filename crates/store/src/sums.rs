@@ -11,7 +11,6 @@ use serde_json::{Number, Value};
 
 use crate::{SpanQuery, TargetFilter};
 
-/// The query for sums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumQuery {
     /// Only usages of these targets. The organization, the resource or the instance must be among
@@ -37,7 +36,6 @@ pub struct SumQuery {
     pub limit: usize,
 }
 
-/// A position in a list of sums.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SumPosition {
     /// The start of a window of the query.
@@ -56,11 +54,9 @@ fn stored_ids<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Vec<Id>>, D
 /// The usages of one group in one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumRow {
-    /// The window.
     pub window: Window,
     /// The values of the fields that were grouped by, in their order.
     pub group: Vec<Id>,
-    /// How many usages there are.
     pub usages: u64,
     /// Their signed durations together, ms.
     pub duration: Amount,
@@ -116,7 +112,6 @@ impl SumQuery {
         (first + usize::from(is_done)).min(self.windows.len())
     }
 
-    /// The window of a time.
     pub fn window_of(&self, moment: Timestamp) -> Option<Window> {
         let behind = self.windows.partition_point(|it| it.end <= moment);
         let window = self.windows.get(behind).copied();

@@ -68,9 +68,7 @@ pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
 /// The key of a span and its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpanKey {
-    /// The span.
     pub id: SpanId,
-    /// Its target.
     pub target: Target,
 }
 
@@ -95,7 +93,6 @@ pub struct Adopted {
 /// A complete span, as the ledger and the clean-up need it: its id and its shard key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// The span.
     pub id: SpanId,
     /// The key that is stored with it; `None` if the original Sampler completed it before it was adopted.
     pub key: Option<Key>,

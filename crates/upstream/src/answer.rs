@@ -40,7 +40,6 @@ const WAIT_MAX: Duration = Duration::from_hours(1);
 /// What the statuses of an upstream mean.
 #[derive(Clone, Copy, Debug)]
 pub struct Meanings {
-    /// Its name in messages.
     name: &'static str,
     /// The statuses that accept a usage.
     accepted: (u16, u16),

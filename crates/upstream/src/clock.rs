@@ -66,11 +66,9 @@ pub struct Reading {
     pub received: Duration,
     /// Our clock's time when it came.
     pub ours: Timestamp,
-    /// The date in the answer.
     pub date: Timestamp,
 }
 
-/// The use of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// It is a sample.

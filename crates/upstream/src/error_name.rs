@@ -2,7 +2,7 @@
 //!
 //! An answer may come from a gateway that repeats what it was sent: our token, the ids of the usage.
 //! The kept part ends up in logs, and in the document of the span. So only the name of the error is
-//! kept, and of that only the parts that look like plain words.
+//! kept, and only its parts that look like plain words.
 
 use std::fmt;
 

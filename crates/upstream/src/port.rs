@@ -113,7 +113,6 @@ pub struct Sought<'a> {
 pub struct Found {
     /// The meaning of the answer.
     pub asked: Asked,
-    /// Its status.
     pub status: Option<u16>,
 }
 
@@ -123,7 +122,6 @@ pub enum Asked {
     /// It is there, and counts.
     Counts,
     SetAside {
-        /// The name of the error.
         error: String,
     },
     /// It is not there, or not yet. With [`Finds::ByLocation`] so it is for ever where a repeat was

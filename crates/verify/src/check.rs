@@ -20,7 +20,6 @@ const FINDINGS_MAX: usize = 20;
 /// The measure that each usage has beside those of its event: for how long, in ms.
 const DURATION: &str = "duration";
 
-/// The parameters of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// The present time.
@@ -39,8 +38,8 @@ impl Policy {
         self.granularity.unwrap_or(Granularity::Month)
     }
 
-    /// How late a usage may be that is due at a given time, in ms: the length of its window and an hour. Where
-    /// the window is not known, that of a day, which workers have by default.
+    /// How late a usage may be that is due at a given time, in ms: the length of its window and an
+    /// hour. Where the window is not known, that of a day, which workers have by default.
     fn allowed_delay(&self, due: Millis) -> Millis {
         let windows = self.granularity.unwrap_or(Granularity::Day);
         let last = due.saturating_sub(1);
@@ -51,7 +50,6 @@ impl Policy {
     }
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The amounts that were used and billed.
@@ -92,7 +90,7 @@ impl Verdict {
         self.findings.iter().find(|finding| finding.kind.is_wrong())
     }
 
-    /// Whether a later reading may give another verdict: programs go on while one reads.
+    /// Whether a later reading may give another verdict: programs continue while one reads.
     pub fn may_settle(&self) -> bool {
         let is_in_motion =
             |finding: &Finding| finding.kind.is_wrong() || finding.kind == Kind::NotNotedYet;
@@ -100,7 +98,6 @@ impl Verdict {
     }
 }
 
-/// Sums of usages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     billed: i128,

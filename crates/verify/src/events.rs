@@ -18,21 +18,17 @@ const LINE_LEN_MAX: u64 = 1 << 20;
 /// What some programs write in front of a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// One event of a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Its line in the file, from 1.
     pub line: u64,
-    /// The kind of the event.
     pub kind: Kind,
     pub target: Target,
     /// The provider's id of the event.
     pub id: Option<String>,
-    /// When it happened.
     pub moment: Millis,
 }
 
-/// The kind of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// The usage of these measures starts.
@@ -89,7 +85,6 @@ impl Columns {
 #[error("{}{what}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct EventsError {
     pub line: Option<u64>,
-    /// The fault.
     pub what: Wrong,
 }
 

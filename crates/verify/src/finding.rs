@@ -96,7 +96,6 @@ pub struct Finding {
     pub kind: Kind,
     /// A sentence for people.
     pub detail: String,
-    /// The usage that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<String>,
 }
@@ -111,7 +110,6 @@ impl Finding {
         }
     }
 
-    /// A finding about a usage.
     pub(crate) fn about(usage: &str, kind: Kind, detail: impl Into<String>) -> Self {
         Self {
             usage: Some(usage.to_owned()),

@@ -17,7 +17,6 @@ pub struct Used {
     pub start: Millis,
     /// When it stopped; absent while it runs.
     pub end: Option<Millis>,
-    /// The id of the start event.
     pub start_id: Option<String>,
     /// The id of the stop event.
     pub end_id: Option<String>,

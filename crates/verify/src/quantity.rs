@@ -116,7 +116,6 @@ impl fmt::Display for Quantity {
 /// A named quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
-    /// The name.
     pub measure: String,
     /// How much.
     pub quantity: Quantity,

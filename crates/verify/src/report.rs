@@ -20,7 +20,6 @@ const MEASURES_MAX: usize = 1_000;
 pub struct Row {
     /// The line of the start event.
     pub line: Option<u64>,
-    /// The id of the span.
     pub span: Option<String>,
     pub target: Target,
     pub start: Millis,
@@ -41,7 +40,6 @@ pub struct Row {
     pub usages: u64,
     /// How many usages have expired.
     pub expired: u64,
-    /// The findings, in order.
     pub findings: Vec<Finding>,
     /// How many findings there are beyond those.
     pub more_findings: usize,

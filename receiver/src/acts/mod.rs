@@ -2,8 +2,9 @@
 //! an action is on one span or document.
 //!
 //! An action is recorded in the audit trail before it is carried out
-//! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after that
-//! ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the trail.
+//! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after
+//! that ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the
+//! trail.
 
 mod precondition;
 
@@ -47,7 +48,6 @@ pub(crate) struct AdmittedAct<T> {
 pub(crate) struct Act<'a> {
     /// The kind of the action, such as `span.skip`.
     pub(crate) act: &'a str,
-    /// The address of its subject.
     pub(crate) subject: String,
     /// The span that it is about, if it is about one.
     pub(crate) span: Option<String>,

@@ -45,7 +45,6 @@ pub struct FairQueue<T> {
     next_number: u64,
 }
 
-/// The entries of one client.
 #[derive(Debug)]
 struct ClientQueue<T> {
     entries: VecDeque<Entry<T>>,
@@ -73,7 +72,6 @@ pub struct Ticket {
 }
 
 impl<T> FairQueue<T> {
-    /// An empty queue.
     pub fn new(limits: QueueLimits) -> Self {
         Self {
             limits,

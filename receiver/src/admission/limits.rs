@@ -80,7 +80,6 @@ pub(super) const QUEUES_WITHOUT_TOKENS: u64 = 64;
 const QUANTUM: usize = 4 << 10;
 const LARGE_QUANTUM: usize = 1 << 20;
 
-/// The queue of events.
 const QUEUE: QueueLimits = QueueLimits {
     weight: QUEUE_WEIGHT,
     quantum: QUANTUM,

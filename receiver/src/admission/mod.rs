@@ -1,11 +1,11 @@
 //! How many requests are served at a time, and whose turn it is.
 //!
-//! Fair queues ([`fair_queue`]) precede the store's group commit: events wait there,
-//! where clients are distinguished, and not in the store, where all are alike. An event waits for its turn
-//! when its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits
-//! of their own: a refused start bills too little for a short time, a refused stop
-//! bills too much. Each range of a sharded collection ([`ShardRange`]) has permits of its own,
-//! too: a range that does not answer holds up no other.
+//! Fair queues ([`fair_queue`]) precede the store's group commit: events wait there, where clients
+//! are distinguished, and not in the store, where all are alike. An event waits for its turn when
+//! its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits of
+//! their own: a refused start bills too little for a short time, a refused stop bills too much. Each
+//! range of a sharded collection ([`ShardRange`]) has permits of its own, too: a range that does not
+//! answer holds up no other.
 
 mod budget;
 pub mod fair_queue;
@@ -33,7 +33,6 @@ pub enum RequestKind {
     Start,
     BatchStop,
     BatchStart,
-    /// A mapping of a plan.
     Mapping,
 }
 
@@ -66,7 +65,6 @@ pub struct Admission {
     bodies: Arc<Budget>,
 }
 
-/// The permits of one range.
 #[derive(Debug)]
 struct EventPermits {
     stops: Arc<FairPermits>,

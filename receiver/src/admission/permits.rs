@@ -12,7 +12,6 @@ use super::spent::Spent;
 /// How many permits there are, and the limits of the queue for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PermitLimits {
-    /// Permits at a time.
     pub(crate) permits: usize,
     /// The weight of all that hold a permit, at the most. One alone may weigh more.
     pub(crate) weight: usize,
@@ -75,7 +74,6 @@ impl FairPermits {
         })
     }
 
-    /// The number that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().queue.len()
     }

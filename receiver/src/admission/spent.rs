@@ -1,4 +1,5 @@
-//! The time that clients have recently spent on long operations, so that clients who spent less come first.
+//! The time that clients have recently spent on long operations, so that clients who spent less come
+//! first.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +27,6 @@ impl Spent {
             .retain(|_, (spent, since)| remaining(*spent, *since, now) >= LEAST);
     }
 
-    /// What a client has spent.
     pub(super) fn of(&self, client: Client, now: Instant) -> Duration {
         let spent = self.0.get(&client);
         spent.map_or(Duration::ZERO, |(spent, since)| {

@@ -21,7 +21,6 @@ const RETRY_AFTER_OVERLOAD: u64 = 1;
 const SPREAD_MIN: u64 = 4;
 
 impl Receiver {
-    /// The problem for an error of the store.
     pub(super) fn store_problem(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {

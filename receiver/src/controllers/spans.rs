@@ -211,7 +211,6 @@ fn no_such_span() -> Problem {
     Problem::new(&problems::NO_SUCH_SPAN, detail)
 }
 
-/// The address of a span.
 pub(super) fn location(id: &SpanId) -> HeaderValue {
     let id = id.to_string();
     let address = format!("/v1/spans/{}", utf8_percent_encode(&id, SEGMENT));

@@ -150,7 +150,6 @@ impl Parameters {
         limit.unwrap_or(LIMIT)
     }
 
-    /// The cursor of the page.
     pub(crate) fn cursor<P: DeserializeOwned>(&mut self) -> Option<P> {
         self.cursor_if(|_| true)
     }

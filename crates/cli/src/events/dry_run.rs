@@ -159,7 +159,6 @@ fn words(results: &[LineResult], with_usages: bool) -> String {
     words
 }
 
-/// The answer to one event.
 pub(crate) fn words_of(answer: &DryRun, with_usages: bool) -> String {
     let mut words = answer.would.to_string();
     if answer.replayed == Some(true) {

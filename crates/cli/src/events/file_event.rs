@@ -241,7 +241,6 @@ impl Importer {
     }
 }
 
-/// An id that follows from a text.
 pub(crate) fn id_of_text(text: &str) -> String {
     format!("{PREFIX}{}", Uuid::new_v5(&NAMESPACE, text.as_bytes()))
 }

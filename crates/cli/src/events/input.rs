@@ -136,7 +136,6 @@ impl Input {
         self.position
     }
 
-    /// Its name, for messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -156,7 +155,6 @@ impl Input {
         self.importer.has_relative()
     }
 
-    /// The next event.
     pub(super) fn next(&mut self) -> Result<Option<Item>, Failure> {
         let importer = &mut self.importer;
         let (line, event) = match &mut self.source {

@@ -23,8 +23,8 @@ pub(crate) struct Done {
     pub(super) is_noted: bool,
 }
 
-/// Says how to continue if the user or the system ends this command. A thread of its own waits for that: the
-/// command may be waiting for its input. It may be ended at any time without harm.
+/// Says how to continue if the user or the system ends this command. A thread of its own waits for
+/// that: the command may be waiting for its input. It may be ended at any time without harm.
 pub(super) fn tell_how_to_go_on(name: String, done: Done) {
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {

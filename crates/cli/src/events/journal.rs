@@ -55,7 +55,6 @@ pub(super) struct Extent {
     pub(super) digest: Uuid,
 }
 
-/// What a journal says.
 enum Read {
     Nothing,
     Unreadable,
@@ -196,7 +195,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes which events are done.
     pub(super) fn note_done(&mut self, done: Extent) -> Result<(), Failure> {
         let report = self.report.clone();
         self.write(&Line::Answered(Step { done, report }))?;

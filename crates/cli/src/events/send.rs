@@ -26,7 +26,6 @@ const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// Sends events.
 pub(crate) struct Sender<'a> {
     api: &'a Api,
     journal: Journal,

@@ -36,7 +36,6 @@ const LINE_EVERY: Duration = Duration::from_mins(1);
 /// How often in a row a mark may be gone.
 const GONE_MAX: u32 = 10;
 
-/// How a feed is run.
 #[derive(Debug)]
 pub(super) struct How {
     pub(super) records: Vec<Record>,
@@ -47,7 +46,6 @@ pub(super) struct How {
     pub(super) replays: bool,
 }
 
-/// A running feed.
 pub(super) struct Feed {
     how: How,
     api: Api,

@@ -52,7 +52,8 @@ pub(super) struct Open {
 #[derive(Debug, Default)]
 pub(super) struct Filled {
     pub(super) step: Step,
-    /// Open spans that look like a feed's, in organizations that this foundation does not have, or no longer has.
+    /// Open spans that look like a feed's, in organizations that this foundation does not have, or
+    /// no longer has.
     pub(super) others: Vec<Target>,
     /// The receiver has more differences than it names, and none of the named ones is to be mended.
     pub(super) is_cut: bool,

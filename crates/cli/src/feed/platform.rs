@@ -105,7 +105,6 @@ pub(super) struct Trouble {
     pub(super) asked: Option<Duration>,
 }
 
-/// An answer that is JSON.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -120,7 +119,6 @@ impl Answer {
     }
 }
 
-/// The API of a platform.
 #[derive(Debug)]
 pub(super) struct Platform {
     pub(super) api: Url,

@@ -36,7 +36,6 @@ struct Document {
     state: State,
 }
 
-/// A line of the journal.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {

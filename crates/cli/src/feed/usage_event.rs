@@ -120,7 +120,6 @@ pub(super) enum Says {
     Nothing,
 }
 
-/// A usage event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UsageEvent {
     pub(super) guid: String,

@@ -7,7 +7,6 @@ use sampler_verify::moment::{InWords, Millis};
 /// Room for the names of the rows.
 const NAMES: usize = 11;
 
-/// A usage of a span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bar {
     pub(super) from: Millis,

@@ -24,7 +24,6 @@ const INDEXED: [&str; 3] = ["organization_id", "resource_id", "resource_instance
 /// A span, and the place of its usage.
 type Pair = (Span, Option<usize>);
 
-/// One verification.
 pub(super) struct Run<'a> {
     api: &'a Api,
     policy: Policy,
@@ -119,7 +118,8 @@ impl<'a> Run<'a> {
     }
 
     /// Asks for the spans that were in no list: they may have come since, and a list that leaves out
-    /// a span must be distinguished from a span that does not exist. Other spans of the instances may be out of scope.
+    /// a span must be distinguished from a span that does not exist. Other spans of the instances
+    /// may be out of scope.
     async fn find_missing(&mut self, scope: &Scope) -> Result<(), ApiError> {
         let left = self.matcher.left().into_iter();
         let instances: BTreeSet<[String; 3]> = left
@@ -134,7 +134,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The instances of the events.
     fn instances(&self) -> HashSet<[String; 3]> {
         let used = (0..self.matcher.len()).map(|place| self.matcher.used(place));
         used.map(|used| instance_of(&used.target)).collect()

@@ -79,7 +79,6 @@ pub(super) struct Page {
     pub(super) title: &'static str,
     /// The effect, in full sentences.
     pub(super) effect: Vec<String>,
-    /// The facts of its subject.
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) button: String,
     pub(super) action: String,

@@ -30,7 +30,6 @@ const HISTORY: usize = 10;
 #[template(path = "control.html")]
 struct Page {
     frame: Frame,
-    /// The content of the fields.
     fields: Fields,
     tag: String,
     /// The problem of a form that was sent.

@@ -26,7 +26,6 @@ pub(crate) const FIELDS: [(&str, &str); 6] = [
     ("resource_instance_id", "Instance"),
 ];
 
-/// The label of a field of a target.
 pub(crate) fn label_of(field: &str) -> &str {
     let known = FIELDS.iter().find(|(name, _)| *name == field);
     known.map_or(field, |(_, label)| label)

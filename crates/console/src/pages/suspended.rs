@@ -21,7 +21,6 @@ use crate::{Console, parameters, show};
 
 pub(crate) const PAGE: &str = "/console/suspended";
 
-/// Causes on one page.
 const CAUSES: &str = "1000";
 
 /// The parameter with the position in the list of causes. `cursor` is that in the list of spans.
@@ -75,7 +74,6 @@ impl Page {
         )
     }
 
-    /// The page with all causes of the resource of one.
     fn page_of_resource(cause: &Cause) -> String {
         address(PAGE, &[(RESOURCE.to_owned(), cause.resource_id.clone())])
     }

@@ -27,7 +27,6 @@ use schema::{Part, Schema, schemas};
 /// Where the files of these pages are.
 const FILES: &str = "/docs/assets";
 
-/// The pages.
 pub struct Reference {
     page: Arc<str>,
     assets: Arc<Assets>,
@@ -52,7 +51,6 @@ struct Tag {
     operations: Vec<Operation>,
 }
 
-/// One type of problem.
 #[derive(Template)]
 #[template(path = "problem_type.html")]
 struct ProblemPage<'a> {

@@ -24,7 +24,6 @@ pub(crate) use windows::shortest as shortest_window;
 /// The most usages that have an element of their own.
 pub(crate) const DRAWN_MAX: usize = 1_500;
 
-/// The drawing.
 #[derive(Template)]
 #[template(path = "timeline.html")]
 pub(crate) struct Timeline {

@@ -64,7 +64,6 @@ pub(crate) struct Day {
     pub(crate) is_minor: bool,
 }
 
-/// The ticks, and their days.
 pub(crate) fn draw(scale: Scale) -> (Vec<Tick>, Vec<Day>) {
     let step = STEPS
         .into_iter()

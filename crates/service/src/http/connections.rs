@@ -55,14 +55,13 @@ const PHASES: [Phase; 6] = [
     Phase::Served,
 ];
 
-/// Which connections end first for others; among those of one rank, the one that has been in its phase for
-/// the longest.
+/// Which connections end first for others; among those of one rank, the one that has been in its
+/// phase for the longest.
 ///
 /// Attackers open many connections at once. Their requests are older than the one that an
 /// honest client has just begun, and a connection that was recently active ends after all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// Its client is slow.
     Slow,
     /// It was not recently active.
     Unused,
@@ -238,7 +237,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Ends the first by [`Rank`], of those that are in one of certain phases.
+    /// Ends the first connection by [`Rank`] whose phase `is_meant`.
     fn end_one(&mut self, is_meant: impl Fn(Phase) -> bool) {
         let waiting = self.connections.iter().filter_map(|(number, activity)| {
             let rank = activity.rank().filter(|_| is_meant(activity.phase()))?;

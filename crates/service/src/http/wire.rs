@@ -88,7 +88,6 @@ enum Reading {
     Head(usize),
     /// So many bytes of a head, or of a body.
     Bytes(u64),
-    /// A body in chunks.
     Chunks(Chunks),
     /// Nothing: how long the body is has not been said yet, or the request is complete.
     Nothing,

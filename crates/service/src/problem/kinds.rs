@@ -7,15 +7,12 @@ use http::StatusCode;
 pub struct ProblemType {
     /// The last part of its URI, and its heading in the catalogue.
     pub slug: &'static str,
-    /// The status it is answered with.
     pub status: StatusCode,
     /// Its title, in a few words.
     pub title: &'static str,
-    /// When it happens.
     pub when: &'static str,
     /// The remedy for the resource provider.
     pub provider: &'static str,
-    /// The remedy for the operator.
     pub operator: &'static str,
 }
 

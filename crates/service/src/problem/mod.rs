@@ -132,7 +132,6 @@ impl Problem {
         &self.rest.detail
     }
 
-    /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         self.kind.status
     }

@@ -174,7 +174,6 @@ impl BearerCheck {
         Ok(grant)
     }
 
-    /// The claims of a valid token.
     async fn claims(&self, token: &str) -> Result<Claims, Problem> {
         if self.keyring.current().is_none() {
             self.keyring.refresh().await;

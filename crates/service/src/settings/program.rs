@@ -33,9 +33,7 @@ pub struct Program {
     pub name: &'static str,
     /// Its purpose, in one sentence.
     pub about: &'static str,
-    /// Its version.
     pub version: &'static str,
-    /// Its settings.
     pub settings: Table,
     /// The settings of the other program. They are ignored, not refused, so that one manifest or one
     /// file can serve both.
@@ -61,7 +59,6 @@ impl Program {
         self.settings.iter().flat_map(|group| group.iter())
     }
 
-    /// The setting of this key.
     pub fn setting(&self, key: &str) -> Option<&'static Setting> {
         self.settings().find(|setting| setting.key == key)
     }
@@ -175,7 +172,6 @@ impl Program {
 /// The end of a program that does not start: an exit code and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyExit {
-    /// The exit code.
     pub code: u8,
     /// For standard output.
     pub stdout: String,

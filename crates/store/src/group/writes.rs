@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use super::COMMANDS_IN_FLIGHT;
 use crate::StoreError;
 
-/// The failure of a command, or of one of the writes in it.
 pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
     /// The outcome of the write, as far as the failure shows it.
     fn outcome(&self) -> WriteOutcome;
@@ -51,8 +50,8 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
 pub enum WriteResult<A, F> {
     /// This is the answer for the caller.
     Settled(A),
-    /// This is the answer unless [`GroupWriter::resolve`] finds another one: only a read can distinguish a repeat
-    /// from a new event that conflicts with an earlier one.
+    /// This is the answer unless [`GroupWriter::resolve`] finds another one: only a read can
+    /// distinguish a repeat from a new event that conflicts with an earlier one.
     Provisional(A),
     /// Only [`GroupWriter::resolve`] can find the answer.
     Unresolved,
@@ -108,9 +107,7 @@ pub type CommandResult<W> = Result<
 pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     /// One write. Sending it twice must be safe.
     type Write: Debug + Send + Sync + 'static;
-    /// The answer for its caller.
     type Answer: Debug + Send + 'static;
-    /// The failure of a command.
     type Failure: CommandFailure;
 
     /// The bytes that a write adds to a command.

@@ -45,7 +45,6 @@ impl Upstream for Abacus {
     }
 }
 
-/// The collector over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpCollector {
     client: UpstreamClient,
@@ -78,7 +77,6 @@ impl HttpCollector {
 }
 
 impl HttpCollector {
-    /// Posts a usage.
     pub async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self

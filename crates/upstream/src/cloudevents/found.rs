@@ -1,4 +1,4 @@
-//! What an answer to a find holds, looked at as it is read: nothing of it is kept, so it takes no more
+//! What an answer to a find holds, checked as it is read: nothing of it is kept, so it takes no more
 //! memory than its bytes, whatever they are.
 
 use std::fmt;
@@ -9,7 +9,6 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) is_object: bool,
-    /// Its elements, where it is a list.
     pub(super) list: Option<Elements>,
     items: Option<Elements>,
     data: Option<Elements>,
@@ -20,12 +19,10 @@ pub(super) struct Seen {
     event: Option<bool>,
 }
 
-/// The elements of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elements {
     /// Whether the event that is sought is among them.
     pub(super) has_it: bool,
-    /// Whether they all are events.
     pub(super) are_events: bool,
 }
 

@@ -168,7 +168,6 @@ impl Receiver {
         })
     }
 
-    /// The span that a start opens.
     pub(super) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
         let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
         span.start_client = grant.client().cloned();
