@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer;
-use super::spans::{SpanPath, location, shown_span};
+use super::spans::{IdPath, location, shown_span};
 use crate::acts::{Act, AdmittedAct, IfMatch, stale};
 use crate::fields::{self, Fields};
 use crate::openapi::params::IfMatchParams;
@@ -41,7 +41,7 @@ use crate::{Receiver, problems};
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.resume_span(&grant, id, request).await;
@@ -64,7 +64,7 @@ pub async fn resume(
 pub async fn skip(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.skip_usage(&grant, id, request).await;
@@ -82,7 +82,7 @@ impl Receiver {
     async fn resume_span(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
@@ -107,7 +107,7 @@ impl Receiver {
     async fn skip_usage(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
@@ -150,7 +150,7 @@ impl Receiver {
     async fn suspended_span(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         if_match: &IfMatch,
     ) -> Result<(ListedSpan, Suspension), Problem> {
         let listed = self.span(grant, id).await?;

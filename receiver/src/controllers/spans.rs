@@ -29,8 +29,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// The most spans of a list by when they were received.
 const NEWEST_MAX: usize = 100;
 
-/// The id in the address of one span.
-pub type SpanPath = Result<Path<String>, PathRejection>;
+/// The id in the address of a span, a cause or a usage.
+pub type IdPath = Result<Path<String>, PathRejection>;
+pub type SpanPath = IdPath;
 
 /// `GET /v1/spans`.
 #[utoipa::path(
@@ -67,7 +68,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -142,7 +143,7 @@ impl Receiver {
     }
 
     /// The span of an address. One that the grant does not let read is not there.
-    pub(super) async fn span(&self, grant: &Grant, id: SpanPath) -> Result<ListedSpan, Problem> {
+    pub(super) async fn span(&self, grant: &Grant, id: IdPath) -> Result<ListedSpan, Problem> {
         // A segment that is not UTF-8 is the id of no span.
         let Ok(Path(id)) = id else {
             return Err(no_such_span());

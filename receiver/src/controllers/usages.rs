@@ -13,7 +13,7 @@ use sampler_store::Entries;
 use serde::{Deserialize, Serialize};
 
 use super::answer;
-use super::spans::SpanPath;
+use super::spans::IdPath;
 use crate::Receiver;
 use crate::openapi::params::{AsOf, Page, Time};
 use crate::openapi::problem_answers;
@@ -46,7 +46,7 @@ const ENTRY_BYTES: usize = 1 << 10;
 pub async fn list(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     uri: Uri,
 ) -> Response {
     let outcome = receiver.usages(&grant, id, &uri).await;
@@ -109,7 +109,7 @@ impl Receiver {
     async fn usages(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         uri: &Uri,
     ) -> Result<impl IntoResponse, Problem> {
         let mut parameters = Parameters::of(uri);

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 pub(super) const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
 const BATCH_LEN_MAX: usize = 2 << 20;
-/// How often events whose fate is unknown are sent again without any of them getting on.
+/// How often events whose outcome is unknown are sent again without any of them getting on.
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
