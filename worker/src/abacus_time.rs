@@ -32,14 +32,14 @@ pub struct AbacusTime {
     clock: Arc<dyn Clock>,
     began: Instant,
     pace: Pace,
-    state: Mutex<State>,
+    state: Mutex<TimeState>,
     /// Limits how often the log says that there is no answer.
     no_answer: Limiter<()>,
     /// Notified when the time becomes known.
     known: Notify,
 }
 
-struct State {
+struct TimeState {
     estimate: ClockEstimate,
     /// Answers in a row that had no date.
     undated: u32,
@@ -73,7 +73,7 @@ impl AbacusTime {
             clock,
             began: Instant::now(),
             pace,
-            state: Mutex::new(State {
+            state: Mutex::new(TimeState {
                 estimate: ClockEstimate::new(pace),
                 undated: 0,
                 is_far_ahead: false,
@@ -211,12 +211,12 @@ impl AbacusTime {
         self.began.elapsed()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TimeState> {
         self.state.lock().expect("nobody panics with it")
     }
 }
 
-impl State {
+impl TimeState {
     fn is_undated(&self) -> bool {
         self.undated >= UNDATED_MOST
     }

@@ -9,10 +9,10 @@ use crate::{Worker, error_chain};
 
 /// The last measurements of the database, and the pauses that follow from them.
 #[derive(Debug, Default)]
-pub(crate) struct Distress(Mutex<Seen>);
+pub(crate) struct Distress(Mutex<Measurements>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Measurements {
     /// How far a majority is behind, s.
     lag: Option<f64>,
     /// How long a write took, s.
@@ -21,7 +21,7 @@ struct Seen {
     pauses_for_commit: bool,
 }
 
-impl Seen {
+impl Measurements {
     fn pauses(self) -> bool {
         self.pauses_for_lag || self.pauses_for_commit
     }
@@ -45,12 +45,12 @@ impl Distress {
         self.seen().lag
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> Measurements {
         *self.0.lock().expect("nobody panics with it")
     }
 
     /// Notes what is seen now, and returns it if that begins or ends a pause.
-    fn note(&self, change: impl FnOnce(&mut Seen)) -> Option<Seen> {
+    fn note(&self, change: impl FnOnce(&mut Measurements)) -> Option<Measurements> {
         let mut seen = self.0.lock().expect("nobody panics with it");
         let before = seen.pauses();
         change(&mut seen);
@@ -100,7 +100,7 @@ impl Worker {
 }
 
 /// Logs that a pause has begun or ended.
-fn log_change(changed: Option<Seen>) {
+fn log_change(changed: Option<Measurements>) {
     match changed {
         Some(seen) if seen.pauses() => warn!(
             code = "distress.begun",

@@ -49,40 +49,40 @@ pub(crate) struct Frame {
     place: &'static str,
 }
 
-pub(crate) struct Place {
+pub(crate) struct NavigationItem {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
     /// Whether it is for operators alone.
     is_for_admins: bool,
 }
 
-const PLACES: [Place; 6] = [
-    Place {
+const PLACES: [NavigationItem; 6] = [
+    NavigationItem {
         path: "/console",
         name: "Overview",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/spans",
         name: "Spans",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/suspended",
         name: "Suspended",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/usage",
         name: "Usage",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/control",
         name: "Control",
         is_for_admins: true,
     },
-    Place {
+    NavigationItem {
         path: "/console/audit",
         name: "Audit",
         is_for_admins: true,
@@ -125,15 +125,15 @@ impl Frame {
     }
 
     /// The pages that the session may see.
-    pub(crate) fn places(&self) -> Vec<&'static Place> {
+    pub(crate) fn places(&self) -> Vec<&'static NavigationItem> {
         let session = self.session.as_ref();
-        let may_see = |place: &&Place| {
+        let may_see = |place: &&NavigationItem| {
             session.is_some_and(|session| !place.is_for_admins || session.is_admin())
         };
         PLACES.iter().filter(may_see).collect()
     }
 
-    pub(crate) fn is_here(&self, place: &Place) -> bool {
+    pub(crate) fn is_here(&self, place: &NavigationItem) -> bool {
         place.name == self.place
     }
 

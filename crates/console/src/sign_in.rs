@@ -20,11 +20,11 @@ use url::form_urlencoded::Serializer;
 
 use crate::form::Form;
 use crate::page::{Frame, message};
-use crate::session::{Person, Place, Session, forget, secret};
+use crate::session::{CookieScope, Person, Session, forget, secret};
 use crate::{Console, PATH, parameters};
 
 /// The cookie of an attempt to sign in. Only the callback gets it.
-const ATTEMPT: Place = Place {
+const ATTEMPT: CookieScope = CookieScope {
     name: "sampler_console_sign_in",
     path: "/console/callback",
 };

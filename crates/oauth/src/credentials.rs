@@ -101,13 +101,13 @@ pub(crate) struct Granted {
 pub struct ClientCredentials {
     client: Client,
     discoverer: Discoverer,
-    state: Mutex<State>,
+    state: Mutex<TokenState>,
     /// Held during a request to the token server.
     asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TokenState {
     held: Option<Held>,
     numbers: u64,
     failures: u32,
@@ -139,7 +139,7 @@ impl ClientCredentials {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TokenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -27,11 +27,11 @@ pub(crate) struct PermitLimits {
 #[derive(Debug)]
 pub(crate) struct FairPermits {
     limits: PermitLimits,
-    state: Mutex<State>,
+    state: Mutex<PermitsState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PermitsState {
     queue: FairQueue<Waiting>,
     spent: Spent,
     held: usize,
@@ -62,7 +62,7 @@ pub(crate) struct NoPermit;
 
 impl FairPermits {
     pub(crate) fn new(limits: PermitLimits) -> Arc<Self> {
-        let state = State {
+        let state = PermitsState {
             queue: FairQueue::new(limits.queue),
             spent: Spent::default(),
             held: 0,
@@ -131,12 +131,12 @@ impl FairPermits {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PermitsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PermitsState {
     /// The request that is next, if a permit is free; and one that is given up.
     fn next(&mut self, limits: &PermitLimits, now: Instant) -> (Option<Waiting>, Option<Waiting>) {
         if self.held >= limits.permits {

@@ -74,7 +74,7 @@ impl Subject {
 /// The page that confirms an action.
 #[derive(Template)]
 #[template(path = "act.html")]
-pub(super) struct Page {
+pub(super) struct ActPage {
     pub(super) frame: Frame,
     pub(super) title: &'static str,
     /// The effect, in full sentences.
@@ -151,7 +151,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     match page(console, &form.session, &subject).await {
         Ok(page) => {
             let problem = Some(in_a_form(*refusal.problem));
-            let page = Page {
+            let page = ActPage {
                 reason,
                 problem,
                 ..page
@@ -172,7 +172,7 @@ async fn page(
     console: &Arc<Console>,
     session: &Session,
     subject: &Subject,
-) -> Result<Page, Response> {
+) -> Result<ActPage, Response> {
     let frame = || Frame::new(console, session, "Suspended");
     if !session.is_admin() {
         return Err(not_allowed(frame()));
@@ -195,7 +195,7 @@ async fn of_cause(
     session: &Session,
     subject: &Subject,
     frame: Frame,
-) -> Result<Page, Refusal> {
+) -> Result<ActPage, Refusal> {
     let (api, grant) = (&console.api, session.grant());
     let path = format!("/v1/suspended/{}", subject.encoded());
     let cause = api.get::<Cause>(grant, &path, &[]).await?.body;
@@ -214,7 +214,7 @@ async fn of_cause(
     let estimate = Estimate::of(&read.body.items, cause.spans, now);
     let status = cause.status.map(|status| format!("{status} "));
     let why = format!("{}{}", status.unwrap_or_default(), cause.error);
-    Ok(Page {
+    Ok(ActPage {
         frame,
         title: "Resume the spans of a cause",
         effect: vec![
@@ -241,7 +241,7 @@ async fn of_span(
     session: &Session,
     subject: &Subject,
     frame: Frame,
-) -> Result<Page, Refusal> {
+) -> Result<ActPage, Refusal> {
     let path = format!("/v1/spans/{}", subject.encoded());
     let read = console.api.get::<Span>(session.grant(), &path, &[]).await?;
     let span = read.body;
@@ -267,7 +267,7 @@ async fn of_span(
             "Resume 1 span".to_owned(),
         ),
     };
-    Ok(Page {
+    Ok(ActPage {
         frame,
         title,
         effect,

@@ -19,7 +19,7 @@ const MOMENTS: [(&str, &str); 2] = [("from", "From"), ("to", "To")];
 
 #[derive(Template)]
 #[template(path = "audit.html")]
-struct Page {
+struct AuditPage {
     frame: Frame,
     query: Query,
     acts: Vec<Act>,
@@ -27,7 +27,7 @@ struct Page {
     next: Option<String>,
 }
 
-impl Page {
+impl AuditPage {
     fn value(&self, name: &str) -> &str {
         parameters::value(&self.query, name)
     }
@@ -47,7 +47,7 @@ pub(crate) async fn show(
     if let Some(address) = parameters::without_empty(&uri, &query) {
         return Redirect::to(&address).into_response();
     }
-    let mut page = Page {
+    let mut page = AuditPage {
         frame: Frame::new(&console, &session, "Audit"),
         query,
         acts: Vec::new(),

@@ -28,7 +28,7 @@ const HISTORY: usize = 10;
 
 #[derive(Template)]
 #[template(path = "control.html")]
-struct Page {
+struct ControlPage {
     frame: Frame,
     fields: Fields,
     tag: String,
@@ -174,7 +174,7 @@ pub(crate) async fn show(
     let frame = Frame::new(&console, &session, "Control");
     match read(&console, &session).await {
         Ok((fields, tag, history)) => {
-            let page = Page {
+            let page = ControlPage {
                 frame,
                 fields,
                 tag,
@@ -222,7 +222,7 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
         Err(refusal) => return refused(frame, refusal),
     };
     let fields = Fields::sent(&form);
-    let mut page = Page {
+    let mut page = ControlPage {
         frame,
         changes: Vec::new(),
         tag: form.value("tag").to_owned(),

@@ -10,7 +10,7 @@ use http::{StatusCode, Uri};
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Value, json};
 
-use super::acts::{Page, can_be_confirmed_anew, not_allowed};
+use super::acts::{ActPage, can_be_confirmed_anew, not_allowed};
 use super::spans;
 use crate::api::{Query, Refusal, SEGMENT, address};
 use crate::form::{Form, in_a_form};
@@ -94,7 +94,7 @@ pub(crate) async fn carry_out(
     match page(&console, &form.session, &subject).await {
         Ok(page) => {
             let problem = Some(in_a_form(*refusal.problem));
-            let page = Page {
+            let page = ActPage {
                 reason,
                 problem,
                 ..page
@@ -110,7 +110,7 @@ async fn page(
     console: &Arc<Console>,
     session: &Session,
     subject: &Subject,
-) -> Result<Page, Response> {
+) -> Result<ActPage, Response> {
     let frame = || Frame::new(console, session, "Spans");
     if !session.is_admin() {
         return Err(not_allowed(frame()));
@@ -124,7 +124,7 @@ async fn page(
         ("Instance", span.target.resource_instance_id),
         ("Usage", usage.id.clone()),
     ];
-    Ok(Page {
+    Ok(ActPage {
         frame: frame(),
         title: "Resend a usage",
         effect: effect(&usage),

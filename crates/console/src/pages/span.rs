@@ -32,7 +32,7 @@ const NEWEST: &str = "newest";
 
 #[derive(Template)]
 #[template(path = "span.html")]
-struct Page {
+struct SpanPage {
     frame: Frame,
     span: Span,
     timeline: Timeline,
@@ -55,7 +55,7 @@ struct Page {
     rows_name_usages: bool,
 }
 
-impl Page {
+impl SpanPage {
     fn is_oldest_first(&self) -> bool {
         parameters::value(&self.query, ORDER) == OLDEST
     }
@@ -188,7 +188,7 @@ async fn page(
     uri: &Uri,
     query: Query,
     frame: Frame,
-) -> Result<Page, (Frame, Refusal)> {
+) -> Result<SpanPage, (Frame, Refusal)> {
     let read = read(console, session, id, &query).await;
     let (span, drawn, rows) = match read {
         Ok(read) => read,
@@ -232,7 +232,7 @@ async fn page(
     let previous = rows.previous.map(page_at);
     let measures = span.measured_usage.iter();
     let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &console.units));
-    Ok(Page {
+    Ok(SpanPage {
         frame,
         timeline,
         is_admin: session.is_admin(),

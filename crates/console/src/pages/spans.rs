@@ -44,7 +44,7 @@ const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];
 
 #[derive(Template)]
 #[template(path = "spans.html")]
-struct Page {
+struct SpansPage {
     frame: Frame,
     query: Query,
     spans: Option<Vec<Span>>,
@@ -58,7 +58,7 @@ struct Page {
     is_latest: bool,
 }
 
-impl Page {
+impl SpansPage {
     fn value(&self, name: &str) -> &str {
         parameters::value(&self.query, name)
     }
@@ -161,7 +161,7 @@ pub(crate) async fn list(
             Err(refusal) => refused(Frame::new(&console, &session, "Spans"), refusal),
         };
     }
-    let mut page = Page {
+    let mut page = SpansPage {
         frame: Frame::new(&console, &session, "Spans"),
         file: address(uri.path(), &parameters::with(&query, FORMAT, Some(CSV))),
         presets: parameters::presets(uri.path(), &query, console.clock.now()),

@@ -37,7 +37,7 @@ const HISTORY: usize = 10;
 
 #[derive(Template)]
 #[template(path = "suspended.html")]
-struct Page {
+struct SuspendedPage {
     frame: Frame,
     may_act: bool,
     causes: Vec<Cause>,
@@ -56,7 +56,7 @@ struct Page {
     now: Timestamp,
 }
 
-impl Page {
+impl SuspendedPage {
     fn is_chosen(&self, cause: &Cause) -> bool {
         self.chosen.as_deref() == Some(&cause.cause)
     }
@@ -110,7 +110,11 @@ pub(crate) async fn show(
     }
 }
 
-async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result<Page, Refusal> {
+async fn page(
+    console: &Arc<Console>,
+    session: &Session,
+    query: Query,
+) -> Result<SuspendedPage, Refusal> {
     let (api, grant) = (&console.api, session.grant());
     let given = |name: &str| Some(parameters::value(&query, name)).filter(|it| !it.is_empty());
     let causes_from = given(CAUSES_FROM).map(str::to_owned);
@@ -139,7 +143,7 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
         });
         spans = answer.body.items;
     }
-    Ok(Page {
+    Ok(SuspendedPage {
         frame: Frame::new(console, session, "Suspended"),
         may_act: session.is_admin(),
         chosen,

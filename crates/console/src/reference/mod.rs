@@ -36,7 +36,7 @@ pub struct Reference {
 /// All requests.
 #[derive(Template)]
 #[template(path = "reference.html")]
-struct Page<'a> {
+struct ReferencePage<'a> {
     assets: &'a Assets,
     description: &'a str,
     tags: Vec<Tag>,
@@ -83,7 +83,7 @@ impl Reference {
     pub fn new(document: &impl Serialize, kinds: &[&'static ProblemType]) -> Self {
         let document = serde_json::to_value(document).unwrap_or_default();
         let assets = Arc::new(Assets::embedded(FILES));
-        let page = Page {
+        let page = ReferencePage {
             assets: &assets,
             description: text(&document["info"], "description"),
             tags: tags(&document),

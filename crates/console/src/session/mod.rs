@@ -27,11 +27,11 @@ use serde_json::Value;
 
 use crate::page::{Frame, message};
 use crate::{Console, pages, sign_in};
+pub(crate) use keys::{CookieScope, forget};
 pub use keys::{KEY_LEN_MIN, Keys};
-pub(crate) use keys::{Place, forget};
 
 /// The cookie of a session.
-const SESSION: Place = Place {
+const SESSION: CookieScope = CookieScope {
     name: "sampler_console",
     path: "/console",
 };

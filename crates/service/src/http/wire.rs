@@ -52,10 +52,10 @@ pub(super) struct WireLimits {
 pub(super) struct Wire {
     limits: WireLimits,
     activity: Arc<Activity>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WireState>>,
 }
 
-struct State {
+struct WireState {
     /// How many heads have been waited for, and since when this one is.
     heads: usize,
     since: Instant,
@@ -97,7 +97,7 @@ enum Reading {
 
 impl Wire {
     pub(super) fn new(limits: WireLimits, connection: &Connection) -> Self {
-        let state = State {
+        let state = WireState {
             heads: 1,
             since: Instant::now(),
             first_byte: None,
@@ -225,12 +225,12 @@ impl Wire {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WireState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl WireState {
     /// Until when the head must be there. A client that has just connected wants something, so it is a
     /// slow one from the start.
     fn deadline(&self, limits: &WireLimits) -> Instant {
@@ -379,7 +379,7 @@ impl<S: AsyncRead + Unpin> WireStream<S> {
     /// Reads what the library may not have yet. Says whether there was anything.
     fn poll_ahead(
         &mut self,
-        state: &mut State,
+        state: &mut WireState,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
         let mut bytes = [0; AHEAD];
@@ -398,7 +398,7 @@ impl<S: AsyncRead + Unpin> WireStream<S> {
     /// Waits until the library may have something. Says whether there will be anything.
     fn poll_more(
         &mut self,
-        state: &mut State,
+        state: &mut WireState,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
         state.scan_head(&self.wire.limits);
