@@ -234,7 +234,6 @@ impl Entry {
 }
 
 impl EntryState {
-    /// All states.
     pub const ALL: [Self; 6] = [
         Self::Planned,
         Self::Refused,

@@ -13,7 +13,6 @@ pub struct Percent(f64);
 pub struct PercentError;
 
 impl Percent {
-    /// None.
     pub const NONE: Self = Self(0.0);
     pub const ALL: Self = Self(100.0);
 

@@ -16,7 +16,6 @@ pub enum SpanState {
 }
 
 impl SpanState {
-    /// All states.
     pub const ALL: [Self; 4] = [Self::Open, Self::Stopped, Self::Complete, Self::Suspended];
 
     /// Its name in the API.

@@ -99,7 +99,6 @@ fn check_options(_: &DatabaseSettings, reader: &mut Reader<'_>) {
     }
 }
 
-/// Where the database is.
 #[derive(Clone, Debug)]
 pub struct DatabaseUri {
     /// The address, with credentials.

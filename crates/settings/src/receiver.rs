@@ -82,7 +82,6 @@ sampler_service::settings! {
     }
 }
 
-/// All settings of the receiver.
 pub const TABLE: Table = &[
     &HttpSettings::table("7070"),
     &TlsSettings::TABLE,

@@ -148,7 +148,6 @@ impl LedgerSettings {
     }
 }
 
-/// All settings of the worker.
 pub const TABLE: Table = &[
     &HttpSettings::table("7071"),
     &DatabaseSettings::TABLE,

@@ -48,7 +48,6 @@ pub enum ActOutcome {
 }
 
 impl ActOutcome {
-    /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Asked, Self::Done, Self::Refused, Self::Unknown];
 
     /// Its name in documents and answers.

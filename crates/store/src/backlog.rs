@@ -44,7 +44,6 @@ pub struct Backlog {
 pub struct ClosingBacklog {
     /// The first millisecond of the month.
     pub start: Timestamp,
-    /// Its end.
     pub end: Timestamp,
     /// Spans with something left.
     pub spans: u64,

@@ -24,7 +24,6 @@ pub struct Unconfirmed {
     pub usage_guid: String,
     pub span: SpanId,
     pub target: Target,
-    /// Its interval.
     pub interval: Interval,
     /// The `Location` that Abacus gave it.
     pub location: String,
@@ -51,7 +50,6 @@ impl Unconfirmed {
 /// The change of an entry that follows from an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Confirmation {
-    /// It counts.
     Counted {
         /// When that was seen.
         at: Timestamp,

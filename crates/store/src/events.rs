@@ -15,7 +15,6 @@ pub enum Arrival {
     /// In a request of its own.
     #[default]
     Alone,
-    /// In a batch.
     InBatch,
 }
 
@@ -97,9 +96,7 @@ pub enum StopOutcome {
 /// The kind of an event whose `id` is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
-    /// Starts.
     Start,
-    /// Stops.
     Stop,
 }
 

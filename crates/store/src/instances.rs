@@ -61,7 +61,6 @@ impl FromStr for InstanceProgram {
 pub struct Instance {
     /// The name of this run; no two runs have the same.
     pub name: String,
-    /// Which program it is.
     pub program: InstanceProgram,
     /// The number of the instance on its platform, where that has numbers.
     pub index: Option<String>,

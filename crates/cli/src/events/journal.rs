@@ -61,7 +61,6 @@ enum Read {
     Found(Box<Found>),
 }
 
-/// What is in a journal.
 struct Found {
     begun: Begun,
     answered: Option<Step>,

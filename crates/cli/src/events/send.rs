@@ -169,7 +169,6 @@ impl<'a> Sender<'a> {
         self.flush().await
     }
 
-    /// The report on all events.
     pub(crate) fn finish(self) -> Result<Report, Failure> {
         self.progress.finish();
         self.journal.end()

@@ -22,7 +22,6 @@ const UNKNOWN: &str = "unknown.ndjson";
 /// A journal of this many bytes is folded into the document, unless that is longer.
 const JOURNAL_LEN: u64 = 4 << 20;
 
-/// The document.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Document {

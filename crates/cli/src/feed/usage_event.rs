@@ -100,7 +100,6 @@ pub(super) struct Running {
     pub(super) quantities: Quantities,
 }
 
-/// What an event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// It runs like this, whether or not it did before.

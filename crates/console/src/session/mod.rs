@@ -30,7 +30,6 @@ use crate::{Console, pages, sign_in};
 pub(crate) use keys::{CookieScope, forget};
 pub use keys::{KEY_LEN_MIN, Keys};
 
-/// The cookie of a session.
 const SESSION: CookieScope = CookieScope {
     name: "sampler_console",
     path: "/console",

@@ -29,7 +29,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// request that takes long could hold all of them.
 const SERVED_LONG_AFTER: Duration = Duration::from_secs(1);
 
-/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is new, and has sent nothing.
@@ -130,7 +129,6 @@ impl Activity {
         }
     }
 
-    /// The phase of the connection.
     pub(super) fn phase(&self) -> Phase {
         let number = self.state.load(Ordering::Relaxed) & 7;
         PHASES[usize::try_from(number).expect("three bits")]
