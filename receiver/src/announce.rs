@@ -2,7 +2,7 @@
 //! (`SAMPLER_SLACK_PAST_INTERVAL`).
 //!
 //! A worker removes complete spans, and the ids of their events with them, once no receiver takes
-//! those events any more. It knows its own settings alone. So each receiver announces its slack
+//! those events. It knows its own settings alone. So each receiver announces its slack
 //! before it takes an event, and again and again while it runs.
 
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Receiver {
             .await;
         if let Err(error) = &announced {
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            warn!(code = "receiver.announce", error = %error, cause, "the workers cannot be told yet how old events may be");
+            warn!(code = "receiver.announce", error = %error, cause, "how old events may be cannot be announced to the workers yet");
         }
         announced.is_ok()
     }

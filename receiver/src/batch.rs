@@ -1,5 +1,5 @@
-//! A batch: from a body to its events as they stand in it. Each is parsed when its turn comes, so a
-//! batch takes no more memory than its events would alone.
+//! A batch: from a body to its events as they are in it. Each is parsed when its turn comes, so a
+//! batch takes only as much memory as its events would alone.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -14,22 +14,17 @@ use crate::{cloud_event, json, problems};
 /// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
-/// The layout of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// A list in JSON.
     List,
     Lines,
     /// A list of CloudEvents in JSON.
     CloudEvents,
 }
 
-/// An event of a batch.
 #[derive(Debug)]
 pub(crate) struct Item<'b> {
-    /// Its JSON.
     pub(crate) bytes: &'b [u8],
-    /// Its kind, if it names one.
     pub(crate) kind: Option<EventKind>,
     /// The targets that it is about, by numbers of this batch. It has none where it is not valid.
     pub(crate) targets: Vec<usize>,
@@ -38,7 +33,7 @@ pub(crate) struct Item<'b> {
 /// Divides a body into its events.
 ///
 /// # Errors
-/// 400 where a list is no JSON or no list, 413 where there are too many events.
+/// 400 where a list is not JSON or not a list, 413 where there are too many events.
 pub(crate) fn read(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem> {
     let events = match layout {
         Layout::List | Layout::CloudEvents => split_list(body)?,
@@ -138,7 +133,7 @@ struct ListReader<'b> {
 }
 
 impl<'b> ListReader<'b> {
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.body[self.at..];
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -229,7 +224,7 @@ struct SeenCloudEvent<'b> {
     data: Seen<'b>,
 }
 
-/// A text that is left where it stands, if it stands there as it is.
+/// A text that stays in the body, if nothing in it is escaped.
 #[derive(Clone, Deserialize, PartialEq, Eq, Hash)]
 #[serde(transparent)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);

@@ -96,7 +96,7 @@ impl Received {
 /// anything is a charset.
 ///
 /// # Errors
-/// 415 for any other, with a list of those that are accepted.
+/// 415 for any other, with a list of the accepted ones.
 pub(crate) fn media_type(
     headers: &HeaderMap,
     accepted: &[&'static str],
@@ -127,7 +127,7 @@ pub(crate) fn media_type(
     found.copied().ok_or_else(refused)
 }
 
-/// Spaces may stand before the semicolon (RFC 9110, section 5.6.6), which the parser does not know.
+/// Spaces may precede the semicolon (RFC 9110, section 5.6.6), which the parser does not know.
 fn media_type_of(value: &HeaderValue) -> Option<mime::Mime> {
     let text = value.to_str().ok()?;
     let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));

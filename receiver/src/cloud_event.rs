@@ -40,7 +40,6 @@ pub(crate) struct Attributes {
     values: [Result<Option<String>, &'static str>; READ.len()],
 }
 
-/// The values of the attributes.
 struct Values {
     kind: Option<EventKind>,
     head: Head,
@@ -156,20 +155,20 @@ fn read(
     }
 }
 
-/// The kind of event that a `type` stands for.
+/// The kind of event that a `type` names.
 pub(crate) fn kind_of(text: &str) -> Option<EventKind> {
     let (_, name) = text.rsplit_once('.')?;
     EventKind::of_name(name)
 }
 
 impl Attributes {
-    /// The kind of the event, if its `type` stands for one.
+    /// The kind of the event, if its `type` names one.
     pub(crate) fn kind(&self) -> Option<EventKind> {
         let [_, named, ..] = &self.values;
         kind_of(named.as_ref().ok()?.as_deref()?)
     }
 
-    /// Makes a key the id, where there is none. Says whether the two fit together.
+    /// Sets the id to a key, where there is none. Says whether the two agree.
     pub(crate) fn give_id(&mut self, key: String) -> bool {
         let [.., id, _] = &mut self.values;
         match id {
@@ -216,7 +215,7 @@ impl Attributes {
             if moment.is_none() {
                 wrong(
                     "time",
-                    "It must be a moment as in RFC 3339, from 1970 to 9999.",
+                    "It must be a time as in RFC 3339, from 1970 to 9999.",
                 );
             }
             moment

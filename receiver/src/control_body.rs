@@ -60,7 +60,7 @@ fn sampling(fields: &mut Fields<'_>) -> Option<SamplingControl> {
 }
 
 fn controller(fields: &mut Fields<'_>) -> ControllerSettings {
-    // A valid number replaces an invalid one, so that the check goes on to the others.
+    // A valid number replaces an invalid one, so that the check continues with the others.
     let settings = ControllerSettings {
         enabled: fields.required("enabled", fields::boolean).unwrap_or(false),
         target_seconds: fields

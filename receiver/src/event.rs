@@ -18,7 +18,7 @@ pub(crate) enum Event {
     Start(StartEvent),
     /// A usage stops.
     Stop(StopEvent),
-    /// A usage goes on as another.
+    /// A usage continues as another.
     Update(UpdateEvent),
 }
 
@@ -135,7 +135,7 @@ fn event_of(
 }
 
 /// The `id` of a start or stop may be left out; an empty one counts as none. Only by its id can a
-/// repeat complete an update of which one half was kept.
+/// repeat complete a half-kept update.
 fn event_id(fields: &mut Fields<'_>, kind: EventKind) -> Option<EventId> {
     let read = |value: Json<'_>| match value.as_str() {
         Some("") if kind == EventKind::Update => Err("It is missing.".to_owned()),

@@ -25,7 +25,7 @@ pub(crate) enum Step {
 pub(crate) struct Fields<'b> {
     /// From the body to the object. A pointer is only made for an error: most fields are right.
     path: Vec<Step>,
-    /// The name of a field that was read stays, so that none of those behind it has to move up.
+    /// The name of a field that was read stays, so that later members need not move up.
     members: Vec<(Cow<'b, str>, Option<Json<'b>>)>,
     errors: Vec<FieldError>,
 }
@@ -42,7 +42,7 @@ impl<'b> Fields<'b> {
     /// The fields of the object at a place of a body, after the errors so far.
     ///
     /// # Errors
-    /// If there is no object.
+    /// If the value is not an object.
     pub(crate) fn at(
         path: Vec<Step>,
         object: Option<Json<'b>>,
@@ -191,7 +191,7 @@ pub(crate) fn id(value: Json<'_>) -> Result<Id, String> {
     Id::new(text(value)?).map_err(|error| format!("It {error}."))
 }
 
-/// A moment: milliseconds since the epoch as a number, or RFC 3339 as a text.
+/// A time: milliseconds since the epoch as a number, or RFC 3339 as a text.
 pub(crate) fn timestamp(value: Json<'_>) -> Result<Timestamp, String> {
     const EXPECTED: &str =
         "It must be a whole number of milliseconds since the epoch, or RFC 3339 with an offset.";

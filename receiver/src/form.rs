@@ -21,7 +21,6 @@ pub(crate) trait Readable {
     fn read(self, body: Json<'_>) -> Result<Self::Read, Problem>;
 }
 
-/// The forms of an event.
 #[derive(Debug)]
 pub(crate) enum Form {
     /// The address names its kind.

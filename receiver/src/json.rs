@@ -15,7 +15,7 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 /// The most values in one body. A value of two bytes takes a hundred in memory, so the size of a
-/// body alone is no bound on what it costs.
+/// body alone does not bound its cost.
 const VALUES_MAX: usize = 50_000;
 
 /// Members of an event with all its fields.
@@ -28,7 +28,7 @@ const FEW_MEMBERS: usize = 32;
 const TWICE: &str = "two members of one name";
 const TOO_MANY: &str = "too many values";
 
-/// A JSON value; texts are left where they stand in the body, if they stand there as they are.
+/// A JSON value; texts stay in the body, if nothing in them is escaped.
 #[derive(Debug)]
 pub(crate) enum Json<'b> {
     Text(Cow<'b, str>),
@@ -53,7 +53,6 @@ impl Json<'_> {
         member.map(|(_, value)| value)
     }
 
-    /// The text, if it is one.
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -142,7 +141,7 @@ pub(crate) fn unexpected(body: &[u8], at: usize) -> Problem {
     malformed_at(what, position(&body[..at], 1, 1))
 }
 
-/// The problem of malformed JSON that stands behind `before` in its body.
+/// The problem of malformed JSON that follows `before` in its body.
 pub(crate) fn malformed(error: &serde_json::Error, before: &[u8]) -> Problem {
     let what = match error.classify() {
         Category::Eof => "The body ends in the middle of its JSON",

@@ -5,7 +5,7 @@
 //!
 //! 1. the token, and whether it may write at all (`sampler_service::security`),
 //! 2. the body ([`body`]),
-//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a slow body holds no place,
+//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
@@ -15,11 +15,11 @@
 //! 10. for a start, the rate of new starts ([`throttle`]),
 //! 11. the store.
 //!
-//! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 256 at a time. Those of
-//! one target follow each other.
+//! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 512 concurrently.
+//! Events of one target are processed in their order.
 //!
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`];
-//! requests by which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
+//! requests with which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
 //! compared with the spans and changes nothing.
 
 mod acts;
@@ -83,9 +83,8 @@ pub struct Options {
     pub limits: LimitsSettings,
     /// Further limits of snapshots.
     pub snapshots: SnapshotLimits,
-    /// Rules for events.
     pub events: EventsSettings,
-    /// How far an event's timestamp may lie from now.
+    /// How far an event's timestamp may be from now.
     pub slack: Slack,
     /// The granularity and the grace, for the first `due_at` of a span, dry runs and the backlog.
     pub policy: Policy,
@@ -118,7 +117,6 @@ pub struct Parts {
     pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
-    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for ids and for `Retry-After`.
     pub random: Arc<dyn Random>,
@@ -126,7 +124,6 @@ pub struct Parts {
 
 pub struct Receiver {
     pub parts: Parts,
-    /// The settings.
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
@@ -197,7 +194,7 @@ impl Receiver {
     }
 }
 
-/// The names of the members that are moments.
+/// The names of the members that are times.
 static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
     LazyLock::new(|| Arc::new(moments::names(reading().get_openapi())));
 

@@ -1,8 +1,8 @@
 //! Moments of answers as RFC 3339, for clients that ask for them with
 //! `Accept: application/json;time=rfc3339`.
 //!
-//! Which members are moments is what the description of the API says. The answer is not parsed: each
-//! number in it is exact, and only those of moments are written otherwise.
+//! The description of the API says which members are times. The answer is not parsed: each
+//! number in it is exact, and only times are written otherwise.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,16 +17,15 @@ use sampler_domain::Timestamp;
 use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
-/// The media type of answers with such moments.
+/// The media type of answers with such times.
 const RFC_3339: HeaderValue = HeaderValue::from_static("application/json;time=rfc3339");
 
-/// The schema of a moment.
 const SCHEMA: &str = "#/components/schemas/Moment";
 
 /// Members whose content is not of this API: what providers measure, and documents as they were.
 const FOREIGN: [&str; 3] = ["quantity", "before", "after"];
 
-/// The names of the members that are moments.
+/// The names of the members that are times.
 pub(crate) fn names(document: &OpenApi) -> BTreeSet<String> {
     let document = serde_json::to_value(document).unwrap_or_default();
     let schemas = document["components"]["schemas"].as_object();
@@ -42,7 +41,7 @@ fn is_moment(schema: &Value) -> bool {
     schema["$ref"] == SCHEMA || choices.into_iter().flatten().flatten().any(is_moment)
 }
 
-/// Writes the moments of an answer as the client asks for them.
+/// Writes the times of an answer as the client asks for them.
 pub(crate) async fn render(
     State(names): State<Arc<BTreeSet<String>>>,
     request: Request,
@@ -80,7 +79,7 @@ fn asks(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The same JSON, with its moments as texts.
+/// The same JSON, with its times as texts.
 fn rendered(json: &[u8], names: &BTreeSet<String>) -> Vec<u8> {
     let mut text = Vec::with_capacity(json.len() * 5 / 4);
     let mut rest = json;

@@ -45,7 +45,7 @@ sampler_service::problem_types! {
         status: BAD_REQUEST,
         title: "The snapshot is not valid",
         when: "The body is JSON, but not a valid snapshot: fields of its head or of instances are missing, unknown \
-            or wrong, or a target is there twice. `errors` names each of them, up to 100.",
+            or wrong, or a target is repeated. `errors` names each of them, up to 100.",
         provider: "Correct the fields in `errors`.",
         operator: NOTHING,
     }
@@ -62,7 +62,7 @@ sampler_service::problem_types! {
         slug: "query-too-wide",
         status: UNPROCESSABLE_ENTITY,
         title: "The query asks for too much",
-        when: "Too much would have to be read for the answer, there are more than 366 windows, or the \
+        when: "The answer needs too many reads, there are more than 366 windows, or the \
             usages of one window cannot be added up in time. `detail` says which parameters make the \
             query narrow enough.",
         provider: "Add one of the parameters that `detail` names, or ask for less time.",
@@ -161,9 +161,9 @@ sampler_service::problem_types! {
             another event came in between. `detail` names the problem of the start. Before an update \
             keeps anything, it looks for all that would refuse it, so this happens only where events \
             of the same targets are in flight at the same time, or after a crash.",
-        provider: "Do as `detail` says: it depends on what stands in the way whether the update is to \
-            be repeated, or the usage to be started by an event with another `id`. The wrong one of the \
-            two would be billed twice.",
+        provider: "Do as `detail` says: depending on the problem of the start, either repeat the update, \
+            or start the usage by an event with another `id`. The wrong one of the two would be billed \
+            twice.",
         operator: NOTHING,
     }
     MAPPING_EXISTS {
@@ -179,7 +179,7 @@ sampler_service::problem_types! {
         slug: "precondition-failed",
         status: PRECONDITION_FAILED,
         title: "It has changed since it was read",
-        when: "An act of an operator, with an `If-Match` that names an earlier state. Nothing was \
+        when: "A change by an operator, with an `If-Match` that names an earlier state. Nothing was \
             done.",
         provider: NOTHING,
         operator: "Read it again, and send the request with the new `ETag`, if it is still right.",
@@ -216,7 +216,7 @@ sampler_service::problem_types! {
     STOP_BEFORE_START {
         slug: "stop-before-start",
         status: UNPROCESSABLE_ENTITY,
-        title: "The stop lies before the start",
+        title: "The stop is before the start",
         when: "A stop whose timestamp is earlier than that of its start.",
         provider: "Correct the timestamp. It may be equal to that of the start.",
         operator: NOTHING,
@@ -224,7 +224,7 @@ sampler_service::problem_types! {
     OVERLAPPING_START {
         slug: "overlapping-start",
         status: UNPROCESSABLE_ENTITY,
-        title: "The start lies within an earlier usage",
+        title: "The start is within an earlier usage",
         when: "A start whose timestamp is earlier than the stop of the previous usage of the same \
             target: the time between would be billed twice.",
         provider: "Correct the timestamp. It may be equal to that of the stop.",
@@ -243,7 +243,7 @@ sampler_service::problem_types! {
         slug: "dry-run-unavailable",
         status: NOT_IMPLEMENTED,
         title: "Dry runs are not available",
-        when: "A dry run, at a receiver that was not told the granularity of the workers. So it cannot \
+        when: "A dry run, at a receiver where the granularity of the workers is not set. So it cannot \
             know what would be posted.",
         provider: "Ask the operator.",
         operator: "Set `SAMPLER_DIMENSION` and `SAMPLER_DIMENSION_OVERRIDES` for the receiver, as for \
@@ -262,17 +262,17 @@ sampler_service::problem_types! {
         slug: "precondition-required",
         status: PRECONDITION_REQUIRED,
         title: "If-Match is needed",
-        when: "An act of an operator without `If-Match`. Nothing was done.",
+        when: "A change by an operator without `If-Match`. Nothing was done.",
         provider: NOTHING,
-        operator: "Read what the act is about, and send its `ETag` as `If-Match`.",
+        operator: "Read what is to be changed, and send its `ETag` as `If-Match`.",
     }
     THROTTLED {
         slug: "throttled",
         status: SERVICE_UNAVAILABLE,
         title: "Try again later",
-        when: "New starts are admitted at a lower rate at the moment, which an operator, the controller \
-            or a database in distress has set; or bodies of the client take as much memory as it may \
-            have beside the others (429). `detail` says which. Nothing was kept.",
+        when: "New starts are currently admitted at a lower rate, which an operator, the controller \
+            or a database in distress has set; or bodies of the client use all of its share of the \
+            memory (429). `detail` says which. Nothing was kept.",
         provider: "Send the same event again, with the same `id` and the same `timestamp`, after the \
             seconds in `Retry-After`. The timestamp keeps the bill right. If bodies take too much \
             memory, send fewer large events at a time.",
@@ -294,7 +294,7 @@ sampler_service::problem_types! {
         slug: "provisioning-busy",
         status: SERVICE_UNAVAILABLE,
         title: "Abacus is busy",
-        when: "The provisioning service of Abacus accepts no more requests at the moment. Some of \
+        when: "The provisioning service of Abacus currently accepts no further requests. Some of \
             the three mappings may have been made.",
         provider: "Send the mapping again after the seconds in `Retry-After`.",
         operator: NOTHING,

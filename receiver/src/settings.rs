@@ -1,4 +1,4 @@
-//! The settings of the receiver, and the checks of those that must fit each other.
+//! The settings of the receiver, and the checks of settings that depend on each other.
 
 use sampler_domain::{Granularity, Policy, Slack};
 use sampler_program::ProgramSettings;
@@ -29,7 +29,6 @@ pub const PROGRAM: Program = Program {
     }],
 };
 
-/// All settings of the receiver.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Those that both programs have.
@@ -38,16 +37,13 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// How long the receiver may be without progress before it is unhealthy.
     pub health: HealthSettings,
-    /// The provisioning service.
     pub provisioning: ProvisioningSettings,
     /// What those who read are shown.
     pub reading: ReadingSettings,
     pub console: ConsoleSettings,
     /// Limits of requests and bodies.
     pub limits: LimitsSettings,
-    /// Rules for events.
     pub events: EventsSettings,
-    /// When a month closes.
     pub month: MonthSettings,
     /// When fewer starts are admitted because the database cannot keep up.
     pub distress: DistressSettings,

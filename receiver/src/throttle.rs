@@ -12,7 +12,7 @@ use crate::{Receiver, problems};
 /// A minute, in ms.
 const MINUTE: i64 = 60_000;
 
-/// The longest `Retry-After`, s: rates change, and a client that comes early is told again.
+/// The longest `Retry-After`, s: rates change, and a client that comes early is refused again.
 const RETRY_AFTER_MAX: u64 = 300;
 
 /// Repeats are spread over this many seconds of their minute. The other seconds are for clocks that
@@ -31,8 +31,8 @@ impl Receiver {
         if admitted_at == Some(now) {
             return None;
         }
-        let detail = "New starts are admitted at a lower rate at the moment. Nothing was kept: send \
-                      the same event again, with the same timestamp.";
+        let detail = "New starts are currently admitted at a lower rate. Nothing was kept: send the \
+                      same event again, with the same timestamp.";
         let wait = admitted_at.map_or(MINUTE, |at| at.since(now));
         let seconds = wait.unsigned_abs().div_ceil(1_000);
         let seconds = (seconds + self.parts.random.u64() % SPREAD).clamp(1, RETRY_AFTER_MAX);

@@ -107,7 +107,7 @@ async fn an_operator_ends_what_abacus_refuses() {
         (
             2,
             &["resume", "--span", "nobody", "--reason", "because"],
-            "there is no span of the id nobody",
+            "there is no span with the id nobody",
         ),
         (
             3,
@@ -392,7 +392,7 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     let diff = ["snapshot", "diff", &file];
     let text = cli.run(1, &diff).await;
     for part in [
-        "runs no more",
+        "no longer runs",
         "was not started",
         "2 differences among 1 instances",
     ] {

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sampler_upstream::{Limiter, Load};
+use sampler_upstream::{ConcurrencyLimit, Load};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,13 +24,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Grants the permits to ask Abacus.
 pub(crate) struct AbacusLimit {
     permits: Arc<Semaphore>,
-    state: Mutex<State>,
+    state: Mutex<LimitState>,
     began: Instant,
 }
 
-struct State {
+struct LimitState {
     paused_until: Option<Instant>,
-    limiter: Limiter,
+    limiter: ConcurrencyLimit,
     /// Permits that are in use or free; follows the limiter.
     permits: usize,
     in_flight: usize,
@@ -47,9 +47,9 @@ pub(crate) struct PostPermit {
 impl AbacusLimit {
     /// At most `max` posts are in flight at once.
     pub(crate) fn new(max: usize) -> Self {
-        let limiter = Limiter::new(max);
+        let limiter = ConcurrencyLimit::new(max);
         let permits = limiter.limit();
-        let state = State {
+        let state = LimitState {
             paused_until: None,
             limiter,
             permits,
@@ -63,7 +63,7 @@ impl AbacusLimit {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LimitState> {
         self.state.lock().expect("nobody panics with it")
     }
 
@@ -155,7 +155,7 @@ impl AbacusLimit {
     }
 }
 
-impl State {
+impl LimitState {
     /// Counts overloads in a row, and returns the pause that they lead to. Most cost a write to their
     /// span, so posting all due spans to an unreachable Abacus would overload the store.
     fn note_load(&mut self, load: Load) -> Option<Duration> {

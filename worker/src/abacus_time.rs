@@ -1,6 +1,6 @@
 //! Abacus's time: the one notion of now in a worker.
 //!
-//! It follows Abacus's clock, which the `Date` of several answers tells, and a clock that does not
+//! It follows Abacus's clock, which the `Date` of several answers shows, and a clock that does not
 //! step. Each posted usage brings an answer with a date; while none are posted, probes ask for the
 //! time. The worker decides nothing by time before the estimate is there: if its own clock were a
 //! day ahead, it would post the future.
@@ -32,14 +32,14 @@ pub struct AbacusTime {
     clock: Arc<dyn Clock>,
     began: Instant,
     pace: Pace,
-    state: Mutex<State>,
+    state: Mutex<TimeState>,
     /// Limits how often the log says that there is no answer.
     no_answer: Limiter<()>,
     /// Notified when the time becomes known.
     known: Notify,
 }
 
-struct State {
+struct TimeState {
     estimate: ClockEstimate,
     /// Answers in a row that had no date.
     undated: u32,
@@ -73,7 +73,7 @@ impl AbacusTime {
             clock,
             began: Instant::now(),
             pace,
-            state: Mutex::new(State {
+            state: Mutex::new(TimeState {
                 estimate: ClockEstimate::new(pace),
                 undated: 0,
                 is_far_ahead: false,
@@ -106,7 +106,7 @@ impl AbacusTime {
         state.is_undated() && state.estimate.at(self.moment()).is_none()
     }
 
-    /// The current time. If the estimate is too old, the old one goes on: that is enough for notes,
+    /// The current time. If the estimate is too old, it is still used: that is enough for notes,
     /// and for what is decided already.
     pub(crate) fn now(&self) -> Timestamp {
         let (state, moment) = (self.state(), self.moment());
@@ -118,7 +118,6 @@ impl AbacusTime {
         estimate.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Whether the time is known.
     pub(crate) fn is_known(&self) -> bool {
         let state = self.state();
         state.is_undated() || state.estimate.at(self.moment()).is_some()
@@ -193,7 +192,7 @@ impl AbacusTime {
         match answer {
             Ok(dated) => self.note_answer(sent_at, dated),
             Err(error) if !self.is_known() => self.report_no_answer(&error),
-            // A post reports the failure itself, or Abacus answered a moment ago.
+            // A post reports the failure itself, or Abacus answered seconds ago.
             Err(_) => {}
         }
     }
@@ -212,12 +211,12 @@ impl AbacusTime {
         self.began.elapsed()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TimeState> {
         self.state.lock().expect("nobody panics with it")
     }
 }
 
-impl State {
+impl TimeState {
     fn is_undated(&self) -> bool {
         self.undated >= UNDATED_MOST
     }

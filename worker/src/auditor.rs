@@ -33,7 +33,6 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 const LOGGED_FOR: Duration = Duration::from_hours(1);
 const LOGGED_MAX: usize = 10_000;
 
-/// The findings of the auditor.
 #[derive(Debug)]
 pub(crate) struct Findings {
     count: Arc<AtomicU64>,
@@ -80,7 +79,7 @@ impl Worker {
                         error = error_chain(&error),
                         "checking spans failed"
                     );
-                    // The shard of another partition may answer. The next round goes on here.
+                    // The shard of another partition may answer. The next round continues here.
                     failed.insert(*partition, from);
                     self.pause(ROUND_PAUSE).await;
                 }
@@ -105,7 +104,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Checks a span, and checks it again if something differs: an act of an operator changes the
+    /// Checks a span, and checks it again if something differs: an operator's action changes the
     /// span and the ledger one after the other.
     async fn audit_span(&self, key: &SpanKey) -> Result<(), StoreError> {
         if self.difference_of(key).await?.is_none() {
@@ -184,7 +183,7 @@ impl Worker {
     }
 }
 
-/// A moment for the log; empty where there is none.
+/// A time for the log; empty where there is none.
 fn display(moment: Option<sampler_domain::Timestamp>) -> String {
     moment.map(|moment| moment.to_string()).unwrap_or_default()
 }

@@ -48,7 +48,7 @@ impl Worker {
             warn!(
                 code = "heartbeat.rate_not_told",
                 error = error_chain(&error),
-                "this worker could not tell how fast it is"
+                "this worker could not report its rate"
             );
         }
     }

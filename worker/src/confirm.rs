@@ -1,7 +1,7 @@
 //! Confirmation (`docs/adr/043-confirmation.md`): a 202 says only that Abacus has queued a usage. So the
 //! worker asks for each accepted usage until Abacus counts it or has set it aside.
 //!
-//! The ledger says which usages are to be asked for, so a worker that starts goes on where another one
+//! The ledger says which usages are to be asked for, so a worker that starts continues where another one
 //! stopped. Two workers that ask for the same usage do no harm: each notes an answer only if the entry is
 //! still as it was read.
 
@@ -331,7 +331,7 @@ impl Worker {
         if let Some((first, _)) = usages.next() {
             warn!(code = "confirmation.given_up", usages = usages.count() + 1,
                 span.id = %first.span, usage = first.usage_guid,
-                "the upstream does not know usages that it had accepted; they are asked for no more");
+                "the upstream does not know usages that it had accepted; the worker no longer asks for them");
         }
         let mut failures = answered.iter().filter_map(|(_, asked)| match asked {
             Asked::Failed { error, .. } | Asked::Mismatch { error } => Some(error),

@@ -9,10 +9,10 @@ use crate::{Worker, error_chain};
 
 /// The last measurements of the database, and the pauses that follow from them.
 #[derive(Debug, Default)]
-pub(crate) struct Distress(Mutex<Seen>);
+pub(crate) struct Distress(Mutex<Measurements>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Measurements {
     /// How far a majority is behind, s.
     lag: Option<f64>,
     /// How long a write took, s.
@@ -21,14 +21,13 @@ struct Seen {
     pauses_for_commit: bool,
 }
 
-impl Seen {
+impl Measurements {
     fn pauses(self) -> bool {
         self.pauses_for_lag || self.pauses_for_commit
     }
 }
 
 impl Distress {
-    /// Whether sampling pauses.
     pub(crate) fn pauses(&self) -> bool {
         self.seen().pauses()
     }
@@ -46,12 +45,12 @@ impl Distress {
         self.seen().lag
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> Measurements {
         *self.0.lock().expect("nobody panics with it")
     }
 
     /// Notes what is seen now, and returns it if that begins or ends a pause.
-    fn note(&self, change: impl FnOnce(&mut Seen)) -> Option<Seen> {
+    fn note(&self, change: impl FnOnce(&mut Measurements)) -> Option<Measurements> {
         let mut seen = self.0.lock().expect("nobody panics with it");
         let before = seen.pauses();
         change(&mut seen);
@@ -84,8 +83,8 @@ impl Worker {
         }
     }
 
-    /// Notes how long a write took until a majority had it, or until it failed. One that fails fast
-    /// says nothing of that.
+    /// Notes how long a write took until a majority had it, or until it failed. One that fails
+    /// fast does not count.
     pub(crate) fn note_commit(&self, took: Duration, has_failed: bool) {
         let bounds = self.options.distress.commit();
         let took = took.as_secs_f64();
@@ -101,7 +100,7 @@ impl Worker {
 }
 
 /// Logs that a pause has begun or ended.
-fn log_change(changed: Option<Seen>) {
+fn log_change(changed: Option<Measurements>) {
     match changed {
         Some(seen) if seen.pauses() => warn!(
             code = "distress.begun",

@@ -38,7 +38,7 @@ pub(crate) enum PostOutcome {
     Outdated,
 }
 
-/// When something was read, by the clock that no step moves, and by the one that goes on while the
+/// When something was read, by the clock that no step moves, and by the one that continues while the
 /// machine sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadAt {
@@ -65,7 +65,8 @@ impl ReadAt {
 /// How long a post may still begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// When that was read by which it is posted: a usage that was skipped since must not be posted any more.
+    /// When the state was read that the post follows from: a usage that was skipped since must not
+    /// be posted.
     pub(crate) read_at: ReadAt,
     /// From then on it must be looked up first.
     pub(crate) begin_before: Timestamp,
@@ -206,7 +207,7 @@ impl Worker {
 
     /// Whether a usage counts that was accepted while its entry is in this state, and says that it does not.
     /// Where the upstream knows each usage, one that was set aside was not there, and is there now. Abacus
-    /// passes over a repeat of what it has set aside a moment ago, and says nothing about it.
+    /// passes over a repeat of what it has set aside shortly before, and says nothing about it.
     fn counts_after(&self, from: EntryState) -> bool {
         let is_known = matches!(self.promises.finds, Finds::ById { .. });
         from == EntryState::Skipped || from == EntryState::SetAside && is_known

@@ -20,12 +20,11 @@ const SHARE: usize = 4;
 /// A span that gets no permit waits as if it had failed so often.
 const NOT_ASKED_ATTEMPTS: u32 = 7;
 
-/// How many finds may be in flight in a worker with so many spans in progress.
+/// How many finds may be in flight in a worker with `spans` spans in progress.
 pub(crate) fn finds_max(spans: usize) -> usize {
     (spans / SHARE).clamp(1, CONCURRENCY)
 }
 
-/// The outcome of a find.
 pub(crate) enum LookUp {
     There(Acceptance),
     /// It is not there, by a find that was sent then.

@@ -5,7 +5,6 @@ use sampler_store::Instance;
 use crate::Worker;
 
 impl Worker {
-    /// The name of this run.
     pub fn name(&self) -> &str {
         &self.options.name
     }

@@ -64,16 +64,13 @@ use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
 use turn::WaitingCounts;
 
-/// The options of a worker.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The name of this worker; no two workers may have the same.
     pub name: String,
-    /// The policy of sampling.
     pub policy: Policy,
     /// The delivery of usages.
     pub abacus: AbacusSettings,
-    /// When a month closes.
     pub month: MonthSettings,
     /// The search for due spans, and the work on them.
     pub processing: ProcessingSettings,
@@ -89,11 +86,9 @@ pub struct Options {
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
-    /// The intervals of its loops.
     pub intervals: Intervals,
 }
 
-/// The parts of a worker.
 #[derive(Clone)]
 pub struct Parts {
     /// The store of spans.
@@ -108,7 +103,6 @@ pub struct Parts {
     pub replication: Arc<dyn Replication>,
     /// What takes the usages.
     pub upstream: Arc<dyn Upstream>,
-    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
     pub random: Arc<dyn Random>,
@@ -121,16 +115,13 @@ pub struct Parts {
 pub struct Worker {
     parts: Parts,
     options: Options,
-    /// What the upstream promises.
     promises: Promises,
-    /// The concurrency limit of posts.
     post_limit: AbacusLimit,
     /// That of finds before posts.
     find_limit: AbacusLimit,
     metrics: PostMetrics,
     /// The questions to Abacus about usages.
     asking: Asking,
-    /// The partitions that this worker owns.
     ownership: OwnedPartitions,
     /// The time by which everything is decided.
     time: Arc<AbacusTime>,
@@ -140,13 +131,10 @@ pub struct Worker {
     steering: Arc<Steering>,
     /// Whether the database keeps up.
     distress: Distress,
-    /// The rate of this worker.
     rate: RateMeter,
-    /// The causes that were registered lately.
     registered_causes: RegisteredCauses,
     /// The spans that the store has failed on.
     store_failures: StoreFailures,
-    /// The findings of the auditor.
     findings: Findings,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
@@ -221,7 +209,7 @@ impl Worker {
     }
 
     /// The time by which everything is decided. As far as the estimate is right, it is never later
-    /// than Abacus's: Abacus sets aside usages that lie after its today, and never bills them.
+    /// than Abacus's: Abacus sets aside usages that are after its today, and never bills them.
     fn now(&self) -> Timestamp {
         self.time.now()
     }

@@ -44,7 +44,6 @@ fn main() -> ExitCode {
     program::run(&PROGRAM, run)
 }
 
-/// The mode of this worker.
 enum Mode {
     Sample(Arc<Worker>),
     /// It compares what the original does.

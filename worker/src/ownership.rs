@@ -54,7 +54,7 @@ impl OwnedPartitions {
     }
 
     /// Sets the partitions, and returns whether they changed. If not, the list stays the same
-    /// object, and a search goes on with it.
+    /// object, and a search continues with it.
     fn set(&self, partitions: &[u32]) -> bool {
         let mut owned = self.partitions.lock().expect("nobody panics with it");
         let changed = **owned != *partitions;

@@ -11,7 +11,7 @@ use crate::Worker;
 use crate::search::DueQueue;
 
 /// The memory that all large spans may take while they are driven. Each of them is there several
-/// times for a moment: as a span, as a usage, and as the bytes for Abacus or for the ledger.
+/// times for a short time: as a span, as a usage, and as the bytes for Abacus or for the ledger.
 const DRIVEN_BYTES: usize = 4 << 20;
 
 /// A span up to this size is not charged to a budget: the numbers of spans bound those.
@@ -86,10 +86,10 @@ impl Worker {
         drop((held, paused));
     }
 
-    /// Waits a moment while sampling is paused. A pause counts as progress for the health check,
+    /// Waits briefly while sampling is paused. A pause counts as progress for the health check,
     /// unless the worker only waits because it could not read the control document yet.
     async fn wait_while_paused(&self, due: &mut DueQueue) {
-        // The queued spans may be long out of date when sampling goes on.
+        // The queued spans may be long out of date when sampling resumes.
         self.clear_queue(due);
         if self.steering.is_known() {
             self.parts.processing_progress.report();

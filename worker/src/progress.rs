@@ -24,7 +24,6 @@ impl ReportProgress for Progress {
     }
 }
 
-/// Ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IgnoreProgress;
 

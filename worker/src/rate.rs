@@ -1,5 +1,5 @@
 //! How fast this worker is: intervals in a second, over the time of the last two minutes in which it
-//! had something to do. Idle time tells nothing of that.
+//! had something to do. Idle time does not count.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -47,7 +47,7 @@ impl RateMeter {
         self.counted().driven += 1;
     }
 
-    /// A span is driven no more.
+    /// A span is no longer driven.
     pub(crate) fn end(&self) {
         let mut meter = self.counted();
         meter.driven = meter.driven.saturating_sub(1);

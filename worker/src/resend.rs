@@ -221,8 +221,8 @@ impl Worker {
     /// Marks an entry: Abacus has accepted its usage, although it was skipped or set aside. An operator's
     /// mark gets this answer. If the entry is `accepted`, or its mark has an answer, nothing changes.
     ///
-    /// Nobody else knows that Abacus has the usage, so this goes on however long the store is away, until
-    /// the shutdown.
+    /// Nobody else knows that Abacus has the usage, so this continues however long the store is
+    /// away, until the shutdown.
     pub(crate) async fn note_accepted(
         &self,
         key: &EntryKey,
@@ -331,8 +331,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Whether the last resend of another usage of the same span has ended. Until then, what was withheld
-    /// of that usage may not be marked yet.
+    /// Whether the last resend of another usage of the same span has ended. Until then, what was
+    /// withheld of that usage may not be marked yet.
     async fn has_ended(&self, key: &EntryKey, last: &Resent) -> Result<bool, StoreError> {
         let counted = EntryKey {
             usage_guid: last.usage_guid.clone(),

@@ -1,4 +1,4 @@
-//! Polling for due spans (section 6.4 of the paper), and the queue of those that wait for a permit to
+//! Polling for due spans (section 6.4 of the paper), and the queue of spans that wait for a permit to
 //! be driven.
 
 use std::collections::{HashSet, VecDeque};
@@ -29,7 +29,6 @@ pub(crate) struct DueQueue {
     claimed: ClaimedSpans,
     queue: VecDeque<QueuedSpan>,
     search: Option<Search>,
-    /// When the last search began.
     began: Option<Instant>,
     /// The month that was closing when the spans in the queue were found.
     closing: Option<ClosingMonth>,

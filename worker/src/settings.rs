@@ -1,4 +1,4 @@
-//! The settings of the worker, and the checks of those that must fit each other.
+//! The settings of the worker, and the checks of settings that depend on each other.
 
 use std::time::Duration;
 
@@ -30,7 +30,6 @@ pub const PROGRAM: Program = Program {
     printouts: &[],
 };
 
-/// All settings of the worker.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Those that both programs have.
@@ -39,9 +38,7 @@ pub struct Settings {
     pub abacus: AbacusSettings,
     /// What takes the usages.
     pub upstream: Destination,
-    /// When a month closes.
     pub month: MonthSettings,
-    /// The policy of sampling.
     pub policy: Policy,
     /// The search for due spans, and the work on them.
     pub processing: ProcessingSettings,
@@ -57,7 +54,6 @@ pub struct Settings {
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
-    /// The shadow mode.
     pub shadow: ShadowSettings,
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const COUNTED_MAX: usize = 10_000;
 
 /// The most spans that pause without a permit to be driven. Further ones keep their permits while
-/// they pause, so the worker takes on no more than it can remember.
+/// they pause, so the worker takes on only as many as it can remember.
 const PAUSED_MAX: usize = 10_000;
 
 /// How long a span pauses, ms. A store that fails is rarely back within a second; half a minute is

@@ -113,14 +113,14 @@ impl Worker {
     }
 
     /// Probes the causes that are due, and resumes spans. Returns whether there is more to do at once.
-    /// `searched` is the moment of the last search for suspended spans without a probe
+    /// `searched` is the time of the last search for suspended spans without a probe
     /// ([`search_unprobed`](Self::search_unprobed)).
     async fn serve_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
         let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
         let mut goes_on = false;
         for cause in due {
             match cause.resuming {
-                // An operator's act sets the last moment there is; this worker puts its own time there.
+                // An operator's action sets the last possible time; this worker puts its own time there.
                 // Otherwise spans that are suspended from now on would be resumed again and again.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;
@@ -157,7 +157,7 @@ impl Worker {
         if found > 0 {
             info!(
                 causes = found,
-                "suspended spans had no cause; it is there again"
+                "suspended spans had no cause; it is registered again"
             );
         }
         Ok(spans >= BATCH as u64)
@@ -191,7 +191,7 @@ impl Worker {
             Probe::Begun => info!(cause = %cause.id, "one suspended span is tried again"),
             Probe::NoSpan if now.since(cause.touched_at) > millis(IDLE_CAUSE) => {
                 if self.parts.causes.remove_cause(cause).await? {
-                    info!(cause = %cause.id, "no span is suspended for this cause any more");
+                    info!(cause = %cause.id, "no span is suspended for this cause, so it is removed");
                 }
             }
             Probe::Running | Probe::NoSpan => {}

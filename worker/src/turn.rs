@@ -2,7 +2,7 @@
 //!
 //! A span with a long backlog has many intervals to post. If it kept its permit until none is left, a
 //! few such spans would keep all others waiting for hours. When a month closes, those others would
-//! not be billed any more. So a span yields its permit after a turn, and the change that notes its
+//! never be billed. So a span yields its permit after a turn, and the change that notes its
 //! last execution puts it behind all spans that have waited longer. That order is in the store: it
 //! holds for all workers and searches, and over restarts.
 
@@ -69,7 +69,7 @@ impl WaitingCounts {
         self.lock().has_yielded_urgent
     }
 
-    /// No span waits any more.
+    /// No span waits.
     pub(crate) fn clear(&self) {
         *self.lock() = Counts::default();
     }

@@ -24,7 +24,8 @@ pub struct Cause {
     pub since: Timestamp,
     #[schema(value_type = Moment)]
     pub probe_at: Timestamp,
-    /// Its resource has so many more causes, which came later: `resource_id` lists them.
+    /// The number of later causes of the same resource that this list leaves out: `resource_id`
+    /// lists them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
 }

@@ -87,7 +87,7 @@ pub struct Target {
     pub resource_instance_id: String,
 }
 
-/// A quantity that is used all the while.
+/// A quantity that is in use from the start to the stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Measure {
     #[schema(example = "memory", min_length = 1, max_length = 1024)]

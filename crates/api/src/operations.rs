@@ -1,4 +1,4 @@
-//! The documents of operators: acts, the backlog, instances and health.
+//! The documents of operators: operators' actions, the backlog, instances and health.
 
 use sampler_domain::{Timestamp, plain};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct SkipRequest {
     pub usage_id: String,
 }
 
-/// An act in the audit trail.
+/// An operator's action in the audit trail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Act {
     pub id: String,
@@ -117,7 +117,7 @@ pub struct Instance {
     pub state: InstanceState,
     /// The names of the health probes that fail.
     pub failing: Vec<String>,
-    /// The names of the health warnings that stand.
+    /// The names of the active health warnings.
     pub warnings: Vec<String>,
     /// Of a worker: how many of the 64 partitions it owns.
     #[schema(required)]
@@ -128,7 +128,7 @@ pub struct Instance {
     /// Of a receiver: how far into the past it takes events, ms.
     #[schema(required)]
     pub slack: Option<i64>,
-    /// Of a receiver: the events of late. Null of a release that does not report it.
+    /// Of a receiver: the recent events. Null of a release that does not report it.
     #[serde(default)]
     #[schema(required)]
     pub intake: Option<Intake>,
@@ -139,7 +139,7 @@ pub struct Instance {
 pub struct Intake {
     /// Events of the last whole minute that are kept.
     pub kept: u32,
-    /// Events of that minute that were refused.
+    /// Events of this minute that were refused.
     pub refused: u32,
     /// When the last event came, whatever its answer.
     #[schema(value_type = Option<Moment>, required)]

@@ -55,7 +55,7 @@ impl Usage {
         matches!(self.state.as_str(), "accepted" | "counted")
     }
 
-    /// Whether no answer is awaited any more.
+    /// Whether the upstream has answered, or no answer is needed.
     pub fn is_answered(&self) -> bool {
         !matches!(self.state.as_str(), "planned" | "refused")
     }
@@ -79,7 +79,7 @@ pub struct Sum {
 pub struct Amount {
     #[schema(example = "memory")]
     pub measure: String,
-    /// Quantity × duration in ms; null where a quantity is no number.
+    /// Quantity × duration in ms; null where a quantity is not a number.
     #[schema(value_type = Option<f64>, required)]
     pub amount: Option<Number>,
     /// The unit of the quantity, so that the amount is in unit × ms; only where `SAMPLER_UNITS` names

@@ -38,7 +38,6 @@ pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
 /// Headers that say that an event was kept before: the common one, and that of older receivers.
 const REPLAYED: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 
-/// A client of the API.
 #[derive(Debug)]
 pub(crate) struct Api {
     http: Client,
@@ -59,7 +58,6 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Its body.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, path: &[&str]) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|error| ApiError::Unreadable {
             path: path_of(path),

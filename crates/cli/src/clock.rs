@@ -1,4 +1,4 @@
-//! The present moment, from the one place that asks the system for it.
+//! The present time, from the one place that asks the system for it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

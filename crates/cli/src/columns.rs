@@ -3,7 +3,7 @@
 use clap::Args;
 use sampler_verify::events::Columns;
 
-/// Columns whose meaning their names do not tell.
+/// Columns whose meaning is not in their names.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ColumnArguments {
     /// Columns of a CSV that are measures, beside those that are called `measure:NAME`

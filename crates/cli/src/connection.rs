@@ -21,13 +21,13 @@ const URL_DEFAULT: &str = "http://localhost:7070";
 const URL_VARIABLE: &str = "SAMPLER_URL";
 const CF_API_VARIABLE: &str = "SAMPLER_CF_API";
 const TOKEN_FILE_VARIABLE: &str = "SAMPLER_TOKEN_FILE";
-/// Holds the secret of a client. It is no argument, for the same reason as a token.
+/// Holds the secret of a client. It is not an argument, for the same reason as a token.
 pub(crate) const SECRET_VARIABLE: &str = "SAMPLER_CLIENT_SECRET";
 /// How long a token server may take.
 const TOKEN_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the API is, and the token for it. An option stands before the command or behind it, and comes
-/// before its variable, which is read where it is needed: clap would show one that is set as if it were
+/// Where the API is, and the token for it. An option may precede or follow the command, and overrides
+/// its variable, which is read where it is needed: clap would show one that is set as if it were
 /// required.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]

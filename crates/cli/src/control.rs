@@ -52,12 +52,12 @@ enum ControlCommand {
 Examples:
   sampler control set --paused true --reason \"maintenance of the upstream until 15:00\"
   sampler control set --rate 100 --resource postgres=50 --reason \"gentle start\"
-  sampler control set --resource postgres --reason \"no rate of its own any more\"")]
+  sampler control set --resource postgres --reason \"back to the common rate\"")]
 struct SetArguments {
     /// The percentage of new starts that are admitted; 0 drains
     #[arg(long, value_name = "PERCENT", group = "change", value_parser = percent)]
     rate: Option<f64>,
-    /// The same for one resource; both multiply. Without a percentage, the resource has none of its own
+    /// The same for one resource; the two rates multiply. Without a percentage, its own rate is removed
     #[arg(long, value_name = "ID[=PERCENT]", group = "change", value_parser = resource_rate)]
     resource: Vec<(String, Option<f64>)>,
     /// Whether sampling is paused

@@ -121,7 +121,6 @@ struct Measured {
     quantity: Box<RawValue>,
 }
 
-/// The body of an event.
 #[derive(Debug, Serialize)]
 struct Body {
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -1,4 +1,4 @@
-//! `events`: sends a file of events, or shows what would become of them.
+//! `events`: sends a file of events, or shows what they would do.
 
 mod dry_run;
 mod file_event;
@@ -33,7 +33,7 @@ use journal::{Begun, Journal};
 pub(crate) use report::Why;
 pub(crate) use send::Sender;
 
-/// Sends events, or shows what would become of them
+/// Sends events, or shows what they would do
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +55,7 @@ enum EventsCommand {
 #[command(after_help = "\
 Events of one target are sent in the order of the file. An event without an id gets one that follows from
 what it says, so sending a file twice is safe: a repeat changes nothing. Where `day` or `at` count from now,
-that holds only with the same --now: otherwise they are other events, at other moments.
+that holds only with the same --now: otherwise they are other events, at other times.
 
 While it is sent, FILE.sampler-journal says how far. If sending is interrupted, or the receiver cannot be
 reached, the same command continues from there. The file is removed at the end.
@@ -90,7 +90,7 @@ struct FileArguments {
     /// NDJSON or CSV as in examples/README.md, or `CloudEvents` as NDJSON or a list. `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The format, if the name of the file does not tell it
+    /// The format, if the file name does not show it
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -124,7 +124,6 @@ impl From<Format> for events::Format {
     }
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         EventsCommand::Send(arguments) => run_send(arguments).await,
@@ -150,7 +149,7 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
              from there; --restart sends all from the beginning"
         )));
     }
-    // A day counts from the moment at which the command was given first.
+    // A day counts from the time at which the command was given first.
     input.count_from(journal.now());
     let done = journal.done.events;
     if done > 0 {

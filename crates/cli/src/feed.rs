@@ -74,7 +74,7 @@ struct CloudFoundryArguments {
         value_name = "ID"
     )]
     cf_client_id: Option<String>,
-    /// A file with the secret of that client; otherwise it is that of `SAMPLER_CF_CLIENT_SECRET`
+    /// A file with the secret of the client; otherwise `SAMPLER_CF_CLIENT_SECRET` holds the secret
     #[arg(
         long,
         env = "SAMPLER_CF_CLIENT_SECRET_FILE",
@@ -128,7 +128,6 @@ struct CloudFoundryArguments {
     common: Common,
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         FeedCommand::CloudFoundry(arguments) => cloud_foundry(arguments).await,

@@ -30,7 +30,6 @@ pub(crate) struct Arguments {
     common: Common,
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let answer = api.single(&PATH).await?;

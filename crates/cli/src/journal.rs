@@ -24,7 +24,6 @@ impl From<io::Error> for Unopened {
     }
 }
 
-/// Where the journal of a file lies.
 pub(crate) fn journal_of(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".");

@@ -54,7 +54,7 @@ Examples:
 
 `sampler COMMAND --help` has examples of each command.")]
 struct Cli {
-    // Global options: they count wherever they stand, and the command has their values.
+    // Global options: their position does not matter, and the command has their values.
     #[command(flatten)]
     _common: listing::Common,
     #[command(subcommand)]

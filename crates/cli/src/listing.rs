@@ -31,12 +31,12 @@ pub(crate) struct Length {
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// All of them, however many there are
+    /// The whole list
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 }
 
-/// A length of time in which something lies.
+/// A period of time.
 #[derive(Debug, Args)]
 pub(crate) struct Period {
     /// From this time on, as in `2026-11-20`, `yesterday`, `-2d`
@@ -121,7 +121,7 @@ pub(crate) fn add(query: &mut Query, name: &'static str, value: Option<impl ToSt
 /// A list as people see it.
 pub(crate) struct Columns<'a, const N: usize> {
     pub(crate) header: [&'a str; N],
-    /// The columns that stand to the left.
+    /// The columns that are aligned to the left.
     pub(crate) left: &'a [usize],
     /// What is said where there is nothing, such as "No spans."
     pub(crate) nothing: &'a str,

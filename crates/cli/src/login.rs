@@ -32,7 +32,7 @@ pub(crate) struct TargetArguments {
     /// The address of the receiver
     #[arg(value_name = "URL")]
     address: Option<Url>,
-    /// Does not ask the receiver whether it is there
+    /// Does not check whether the receiver answers
     #[arg(long)]
     unchecked: bool,
     #[command(flatten)]

@@ -45,7 +45,6 @@ pub(crate) struct Arguments {
     common: Common,
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let mapping = Mapping {

@@ -8,8 +8,8 @@ use crate::clock;
 /// What every option that takes a time says about it.
 pub(crate) const FORMS: &str = "\
 TIME is 2026-11-20, 2026-11-20T15:10, yesterday, today, now, -2d, -1h30m, RFC 3339 with an offset
-(2026-11-20T15:10:11+01:00), or milliseconds since 1970. Without an offset it is UTC, and a date is
-its first moment.";
+(2026-11-20T15:10:11+01:00), or milliseconds since 1970. Without an offset it is UTC, and a date means
+00:00.";
 
 /// A time without an offset, from the longest form to the shortest.
 const FORMS_OF_TIME: [&str; 4] = [
@@ -51,7 +51,7 @@ fn from_now(text: &str, now: Millis) -> Option<Millis> {
     now.checked_add(parse_length(text).ok()?)
 }
 
-/// The first moment of the day (UTC) that lies so many days before that of `now`.
+/// The first millisecond (UTC) of the day that is `before` days before `now`.
 fn day_of(now: Millis, before: u64) -> Option<Millis> {
     let today = chrono::DateTime::from_timestamp_millis(now)?.date_naive();
     Some(first_of(today.checked_sub_days(Days::new(before))?))

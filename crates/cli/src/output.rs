@@ -84,7 +84,7 @@ pub(crate) fn print_json_text(json: &str) -> Result<(), Failure> {
     print_as_is(&[json, "\n"])
 }
 
-/// Prints texts as they are, which must be our own. A reader that has seen enough, like `head`, is no
+/// Prints texts as they are, which must be our own. A reader that has seen enough, like `head`, is not a
 /// failure. What is printed is often what was done.
 pub(crate) fn print_as_is(texts: &[&str]) -> Result<(), Failure> {
     let mut output = io::stdout().lock();

@@ -43,7 +43,7 @@ impl Progress {
         }
     }
 
-    /// Shows `at` of the total, and how many `things` that is, as in `1,203 events`; `more` stands behind.
+    /// Shows `at` of the total, and how many `things` that is, as in `1,203 events`; `more` follows.
     pub(crate) fn show(&mut self, at: u64, count: u64, things: &str, more: &str) {
         let Some((begun, before)) = self.begun else {
             return self.begin(at, count);

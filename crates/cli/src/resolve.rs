@@ -56,8 +56,8 @@ async fn find(api: &Api, given: &str, is_meant: fn(&Span) -> bool) -> Result<Fou
         ))),
         [] => {
             let what = format!(
-                "there is no span of the id {shown}, and none of an instance of that name, or the token does \
-                 not allow reading it"
+                "there is no span with the id {shown}, and none of an instance with this name, or the token \
+                 does not allow reading it"
             );
             Err(Failure::NotFound(what, error))
         }

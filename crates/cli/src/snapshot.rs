@@ -116,7 +116,6 @@ struct ApplyArguments {
     common: Common,
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         SnapshotCommand::Diff(arguments) => diff(&arguments).await,
@@ -206,7 +205,7 @@ impl<'a> Difference<'a> {
     /// The instances that differ, each with the meaning of its list.
     fn items(&self) -> impl Iterator<Item = (&'static str, &Item<'a>)> {
         let lists = [
-            ("runs no more", &self.open_without_instance),
+            ("no longer runs", &self.open_without_instance),
             ("was not started", &self.instance_without_span),
             ("has changed", &self.differs),
         ];

@@ -26,7 +26,7 @@ use timeline::{Bar, Timeline};
 #[command(after_help = format!("\
 The timeline shows the usages as windows (|), forwards (=) and backwards (<), what is planned or refused
 (.), and the stop (^). A late stop shows as usages that go backwards from where sampling was to where it
-should have ended. --from and --to keep usages whose timestamp lies between them.
+should have ended. --from and --to keep usages whose timestamp is between them.
 {FORMS}
 
 Examples:
@@ -51,7 +51,6 @@ pub(crate) struct Arguments {
     common: Common,
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let Found { id, answer } = resolve::span(&api, &arguments.span).await?;

@@ -59,7 +59,6 @@ impl State {
     }
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut query = Query::new();
     arguments.target.add_to(&mut query);

@@ -1,4 +1,4 @@
-//! `suspended` lists causes; `resume`, `skip` and `resend` are acts; `audit` lists all acts.
+//! `suspended` lists causes; `resume`, `skip` and `resend` are actions; `audit` lists all actions.
 
 use std::process::ExitCode;
 
@@ -78,7 +78,7 @@ pub(crate) struct ResendArguments {
     act: Act,
 }
 
-/// Lists the acts of operators, the newest first
+/// Lists the actions of operators, the newest first
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 {FORMS}
@@ -101,7 +101,7 @@ pub(crate) struct AuditArguments {
     common: Common,
 }
 
-/// The arguments of all acts.
+/// The arguments of all actions.
 #[derive(Debug, Args)]
 pub(crate) struct Act {
     /// Why, for the audit trail: 1 to 1,000 characters
@@ -203,7 +203,7 @@ pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure
     print_list(common, &["v1", "audit"], &query, length, columns, act_row).await
 }
 
-/// The span that is asked for. One that is there no more still has a trail.
+/// The span that is asked for. A removed span still has a trail.
 async fn span_of(arguments: &AuditArguments) -> Result<Option<String>, Failure> {
     let Some(given) = &arguments.span else {
         return Ok(None);
@@ -227,7 +227,7 @@ fn act_row(act: &sampler_api::Act) -> [String; 6] {
     ]
 }
 
-/// Does something to a span as it is now: an act of somebody else in between makes it fail.
+/// Does something to a span as it is now: a change by somebody else in between makes it fail.
 async fn on_span(
     api: &Api,
     span: &str,

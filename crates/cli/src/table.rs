@@ -12,7 +12,7 @@ pub fn table<const N: usize>(
     table_of_width(header, rows, left, None)
 }
 
-/// The same in lines of so many columns: longer texts go over several lines.
+/// The same in lines of `width` columns: longer texts go over several lines.
 pub(crate) fn table_of_width<const N: usize>(
     header: [&str; N],
     rows: impl Iterator<Item = [String; N]>,

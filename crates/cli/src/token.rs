@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::failure::Failure;
 
-/// Holds a token. It is no argument: other users of a machine can read those.
+/// Holds a token. It is not an argument: other users of a machine can read those.
 pub(crate) const TOKEN_VARIABLE: &str = "SAMPLER_TOKEN";
 
 /// Where a token comes from.

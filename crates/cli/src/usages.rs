@@ -68,7 +68,6 @@ impl Window {
     }
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut query = Query::new();
     arguments.target.add_to(&mut query);

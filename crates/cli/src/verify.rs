@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// All your events, as `sampler events send` reads them. `-` is standard input
     #[arg(value_name = "EVENTS")]
     events: PathBuf,
-    /// The format, if the name of the file does not tell it
+    /// The format, if the file name does not show it
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -143,7 +143,6 @@ impl From<Granularity> for sampler_verify::Granularity {
     }
 }
 
-/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let now = arguments.now.unwrap_or_else(clock::now);
     let api = Api::new(&arguments.common.connection)?;
@@ -167,7 +166,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 impl Arguments {
-    /// The usages that the events in scope tell of.
+    /// The usages that follow from the events in scope.
     fn history(&self, now: Millis) -> Result<History, Failure> {
         let events = self.read_events(now).map_err(Failure::Input)?;
         let all = events.len();
@@ -191,7 +190,7 @@ impl Arguments {
             None => events::Format::of_name(&name),
         };
         let format = format.ok_or_else(|| {
-            format!("{name}: the name does not tell the format; use --format ndjson, csv or json")
+            format!("{name}: the name does not show the format; use --format ndjson, csv or json")
         })?;
         let input: Box<dyn Read> = if self.events == Path::new("-") {
             Box::new(io::stdin())

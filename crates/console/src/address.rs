@@ -15,7 +15,7 @@ const FORWARDED_PROTO: &str = "x-forwarded-proto";
 pub(crate) fn of_request(headers: &HeaderMap, is_tls: bool) -> Option<Url> {
     let host = headers.get(HOST)?.to_str().ok()?;
     let plain = Url::parse(&format!("http://{host}/")).ok()?;
-    // A host with a path, or a name and a password, is none.
+    // A host with a path, or a name and a password, is not a host.
     let is_host = plain.path() == "/" && plain.username().is_empty() && plain.query().is_none();
     if !is_host || plain.password().is_some() || host.contains(['/', '?', '#', '@', '\\']) {
         return None;

@@ -27,7 +27,6 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_'
 /// Parameters of a query, by their names.
 pub(crate) type Query = Vec<(String, String)>;
 
-/// The routes of the API.
 #[derive(Clone)]
 pub(crate) struct Api {
     router: Router,
@@ -36,11 +35,11 @@ pub(crate) struct Api {
 /// The API's answer to a request that it serves.
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
-    /// Where the list goes on, if it does.
+    /// The cursor of the next page, if there is one.
     pub(crate) cursor: Option<String>,
     /// Where the page before is, of a list that leads in both directions.
     pub(crate) previous: Option<String>,
-    /// The entity tag. An act must name it, so that it applies only to the state that was shown.
+    /// The entity tag. A change must name it, so that it applies only to the state that was shown.
     pub(crate) tag: Option<String>,
 }
 
@@ -89,7 +88,8 @@ impl Api {
         self.act(grant, request).await
     }
 
-    /// Asks for an act; `tag` says what was seen, and is empty where the act is for no single thing.
+    /// Asks for a change; `tag` names the state that was shown, and is empty for a change of several
+    /// things.
     ///
     /// # Errors
     /// The API's problem.
@@ -173,7 +173,7 @@ impl Refusal {
         format!("This cannot be read now: {}.", self.problem.title)
     }
 
-    /// Something that a page names is not there any more.
+    /// Something that a page names no longer exists.
     pub(crate) fn not_there(title: &str, detail: &str) -> Self {
         let problem = Problem {
             title: title.to_owned(),
@@ -209,7 +209,7 @@ fn acting(method: Method, path: &str, tag: &str, body: &Value) -> Result<Request
     *request.uri_mut() = path.parse().map_err(|_| Refusal::internal())?;
     let json = HeaderValue::from_static("application/json");
     request.headers_mut().insert(CONTENT_TYPE, json);
-    // An act that needs a tag is refused by the API without one.
+    // A change that needs a tag is refused by the API without one.
     let tag = HeaderValue::try_from(tag).ok();
     if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
         request.headers_mut().insert(IF_MATCH, tag);

@@ -21,11 +21,9 @@ const NOT_AT_ALL: &str = "no-store";
 pub(crate) struct Assets {
     /// The address of the stylesheet.
     pub(crate) style: String,
-    /// The address of the script.
     pub(crate) script: String,
     /// The address of the script of the reference.
     pub(crate) reference: String,
-    /// The address of the icon.
     pub(crate) icon: String,
 }
 

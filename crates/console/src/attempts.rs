@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How many people may be signing in at the same moment: each holds a request to the token server.
+/// How many people may be signing in at the same time: each holds a request to the token server.
 const AT_ONCE: usize = 8;
 
 /// How many used attempts are remembered. Who fills this uses as many requests for it as a repeat of

@@ -1,11 +1,11 @@
-//! What an act changed, in words.
+//! What an action changed, in words.
 
 use std::collections::BTreeMap;
 
 use sampler_domain::Timestamp;
 use serde_json::Value;
 
-/// Each difference between the subject of an act before and after it.
+/// Each difference between the subject of an action before and after it.
 pub(crate) fn of(before: &Value, after: &Value) -> Vec<String> {
     if after.is_null() {
         return Vec::new();
@@ -64,7 +64,7 @@ fn collect(value: &Value, name: &str, all: &mut BTreeMap<String, String>) {
     }
 }
 
-/// A moment as people read it, where the name says that it is one.
+/// A time as people read it, if the name is that of a time.
 fn moment(name: &str, value: &Value) -> Option<String> {
     let last = name.rsplit(' ').next()?;
     let is_moment = matches!(last, "at" | "start" | "end" | "since" | "to");

@@ -21,7 +21,6 @@ const LEAST_LAST: f64 = 95.0;
 /// Windows of one query at the most.
 const WINDOWS_MAX: usize = 366;
 
-/// The drawing.
 #[derive(Template)]
 #[template(path = "chart.html")]
 pub(crate) struct Chart {
@@ -152,7 +151,7 @@ impl HtmlSafe for Chart {}
 /// Pixels of a trend.
 const TREND_HEIGHT: f64 = 48.0;
 
-/// The number of due spans over time. A bar lies between two moments, and has the height of the first.
+/// The number of due spans over time. A bar spans two times, and has the height at the first.
 #[derive(Template)]
 #[template(path = "trend.html")]
 pub(crate) struct Trend {
@@ -162,7 +161,7 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Draws moments in their order; none where there is one.
+    /// Draws backlogs in the order of their times; none if there is only one.
     pub(crate) fn of(backlogs: &[(Timestamp, i64)]) -> Option<Self> {
         let [(first, begun), .., (last, due)] = backlogs else {
             return None;

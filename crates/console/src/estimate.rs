@@ -1,4 +1,4 @@
-//! The usages that follow an act, in numbers that an operator can weigh.
+//! The usages that follow an action, in numbers that an operator can weigh.
 
 use sampler_api::Span;
 use sampler_domain::{Granularity, Timestamp};
@@ -13,10 +13,9 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// How much is to be sampled once spans go on.
+/// How much is to be sampled once spans resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// Spans that go on.
     pub(crate) spans: i64,
     /// The time that the span furthest behind has to sample, in ms.
     pub(crate) behind: i64,
@@ -25,7 +24,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// Of `count` spans, of which these were read.
+    /// Of `count` spans, `spans` of which were read.
     ///
     /// The length of the windows follows from what is planned: see [`granularity`].
     pub(crate) fn of(spans: &[Span], count: u64, now: Timestamp) -> Self {
@@ -49,7 +48,7 @@ impl Estimate {
         }
     }
 
-    /// Of a span whose planned usage, which ends at this moment, is skipped.
+    /// Of a span whose planned usage, which ends at this time, is skipped.
     pub(crate) fn after_skip(span: &Span, planned_to: Timestamp, now: Timestamp) -> Self {
         let before = Self::of(std::slice::from_ref(span), 1, now);
         Self {
@@ -115,7 +114,7 @@ fn ended(span: &Span, granularity: Granularity, now: Timestamp) -> i64 {
     }
 }
 
-/// The granularity by which these spans are sampled, as far as their plans tell it: the coarsest that
+/// The granularity by which these spans are sampled, as far as their plans show it: the coarsest that
 /// all plans agree with. A plan of an hour that ends at midnight may be one of a day that began late,
 /// but of 24 hours only one ends so. Without plans it is the hour. Where plans agree with none, the
 /// longest of them decides.
@@ -159,7 +158,7 @@ pub(crate) fn counted(count: i64, noun: &str) -> String {
     format!("{} {noun}{ending}", show::grouped(count))
 }
 
-/// A length of time in the largest unit of which there are at least two.
+/// A length of time in the largest unit that fits at least twice.
 pub(crate) fn roughly(millis: i64) -> String {
     let units = [(DAY, "day"), (HOUR, "hour"), (MINUTE, "minute")];
     let fitting = units.into_iter().find(|(unit, _)| millis >= 2 * unit);

@@ -22,7 +22,6 @@ const BYTES_MAX: usize = 32 << 10;
 
 const NOTHING_DONE: &str = "Nothing was done";
 
-/// The problem of one field of a form.
 pub(crate) fn problem_of_field(name: &str, detail: &str) -> Problem {
     Problem {
         title: NOTHING_DONE.to_owned(),

@@ -52,25 +52,20 @@ pub type PastBacklogs = Box<dyn Fn() -> Vec<(Duration, u64)> + Send + Sync>;
 /// Whether sampling is paused, as far as it is known without asking.
 pub type IsPaused = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// The parts of a console.
 pub struct Parts {
     /// The routes of the API, which checks requests with the same authenticator.
     pub api: Router,
-    /// Checks the tokens of those who sign in.
+    /// Checks the tokens of people who sign in.
     pub authenticator: Authenticator,
     /// The sign-in of people; none where no tokens are needed.
     pub sign_in: Option<CodeFlow>,
-    /// The keys of the cookies.
     pub keys: Keys,
     /// Whether the port that the console is on takes TLS alone.
     pub is_tls: bool,
     /// Earlier counts of the backlog.
     pub past: PastBacklogs,
-    /// Whether sampling is paused.
     pub is_paused: IsPaused,
-    /// The units of measures.
     pub units: Units,
-    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for what nobody may guess.
     pub random: Arc<dyn Random>,
@@ -92,7 +87,6 @@ pub struct Console {
 }
 
 impl Console {
-    /// A console.
     pub fn new(parts: Parts) -> Self {
         Self {
             api: Api::new(parts.api),

@@ -23,7 +23,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      object-src 'none'",
 );
 
-/// Other sites are not told which page somebody came from: its address may name a customer.
+/// Other sites do not learn the previous page of a visitor: its address may name a customer.
 const REFERRERS: HeaderValue = HeaderValue::from_static("same-origin");
 
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
@@ -49,41 +49,40 @@ pub(crate) struct Frame {
     place: &'static str,
 }
 
-/// A page of the navigation.
-pub(crate) struct Place {
+pub(crate) struct NavigationItem {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
     /// Whether it is for operators alone.
     is_for_admins: bool,
 }
 
-const PLACES: [Place; 6] = [
-    Place {
+const PLACES: [NavigationItem; 6] = [
+    NavigationItem {
         path: "/console",
         name: "Overview",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/spans",
         name: "Spans",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/suspended",
         name: "Suspended",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/usage",
         name: "Usage",
         is_for_admins: false,
     },
-    Place {
+    NavigationItem {
         path: "/console/control",
         name: "Control",
         is_for_admins: true,
     },
-    Place {
+    NavigationItem {
         path: "/console/audit",
         name: "Audit",
         is_for_admins: true,
@@ -126,15 +125,15 @@ impl Frame {
     }
 
     /// The pages that the session may see.
-    pub(crate) fn places(&self) -> Vec<&'static Place> {
+    pub(crate) fn places(&self) -> Vec<&'static NavigationItem> {
         let session = self.session.as_ref();
-        let may_see = |place: &&Place| {
+        let may_see = |place: &&NavigationItem| {
             session.is_some_and(|session| !place.is_for_admins || session.is_admin())
         };
         PLACES.iter().filter(may_see).collect()
     }
 
-    pub(crate) fn is_here(&self, place: &Place) -> bool {
+    pub(crate) fn is_here(&self, place: &NavigationItem) -> bool {
         place.name == self.place
     }
 
@@ -144,7 +143,7 @@ impl Frame {
         Some(Name { text })
     }
 
-    /// The pause of sampling, which every page tells of.
+    /// The pause of sampling, which every page shows.
     pub(crate) fn pause(&self) -> Option<&Pause> {
         self.session.as_ref()?.pause()
     }
@@ -197,7 +196,6 @@ pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
     response
 }
 
-/// A page with a message.
 pub(crate) fn message(
     frame: Frame,
     status: StatusCode,

@@ -28,7 +28,6 @@ pub(crate) fn without_empty(uri: &Uri, query: &Query) -> Option<String> {
     Some(address(uri.path(), &given))
 }
 
-/// The value of a parameter.
 pub(crate) fn value<'a>(query: &'a Query, name: &str) -> &'a str {
     let found = query.iter().find(|(given, _)| given == name);
     found.map_or("", |(_, value)| value)
@@ -42,7 +41,7 @@ pub(crate) fn with(query: &Query, name: &str, value: Option<&str>) -> Query {
     query
 }
 
-/// The query as the API reads it. A field for a moment sends it without its zone, which is UTC here.
+/// The query as the API reads it. A field for a time sends it without its zone, which is UTC here.
 pub(crate) fn for_api(query: &Query) -> Query {
     let pairs = query.iter().map(|(name, value)| {
         let value = if is_moment(name) {
@@ -55,7 +54,7 @@ pub(crate) fn for_api(query: &Query) -> Query {
     pairs.collect()
 }
 
-/// The moment of a parameter, where it is one.
+/// The time in a parameter, if it is valid.
 pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
     Timestamp::from_text(&with_zone(value(query, name)).replace(' ', "+"))
 }
@@ -83,7 +82,7 @@ pub(crate) fn presets(path: &str, query: &Query, now: Timestamp) -> Vec<(&'stati
     all.into_iter().filter_map(page).collect()
 }
 
-/// The moment of a parameter as people write it in a field: without seconds where there are none.
+/// The time in a parameter as people write it in a field: without seconds where there are none.
 pub(crate) fn local(query: &Query, name: &str) -> String {
     let Some(given) = moment(query, name).map(|at| at.to_string()) else {
         // It can be mended there.
@@ -95,14 +94,14 @@ pub(crate) fn local(query: &Query, name: &str) -> String {
 }
 
 /// What is wrong with a query, in the words of the form that sent it: the labels of its fields, and
-/// how a moment is written there.
+/// how a time is written there.
 pub(crate) fn in_words(mut problem: Problem, query: &Query, labels: &[(&str, &str)]) -> Problem {
     for error in &mut problem.errors {
         let Some(name) = error.parameter.take() else {
             continue;
         };
         if is_moment(&name) && moment(query, &name).is_none() {
-            "It must be a moment like 2026-11-20T14:00.".clone_into(&mut error.detail);
+            "It must be a time like 2026-11-20T14:00.".clone_into(&mut error.detail);
         }
         let label = labels.iter().find(|(known, _)| *known == name);
         error.parameter = Some(label.map_or(name, |(_, label)| (*label).to_owned()));
@@ -114,7 +113,7 @@ fn is_moment(name: &str) -> bool {
     matches!(name, "from" | "to" | "as_of" | "until")
 }
 
-/// A moment that people write without a zone is in UTC, and one without a time is midnight.
+/// A time without a zone is in UTC, and a date alone is midnight.
 fn with_zone(text: &str) -> String {
     let text = text.trim();
     let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));

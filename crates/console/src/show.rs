@@ -1,4 +1,4 @@
-//! The look of values on a page: moments, lengths of time, numbers and ids.
+//! The look of values on a page: times, lengths of time, numbers and ids.
 //!
 //! Each is safe to write into a page as it is: texts of clients are escaped here.
 
@@ -19,7 +19,7 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// A moment, in UTC, to the second; the exact value is at hand.
+/// A time, in UTC, to the second; the exact value is at hand.
 #[derive(Clone, Copy, Template)]
 #[template(
     source = r#"<time datetime="{{ exact() }}" title="{{ exact() }} ({{ at.as_millis() }})">{{ date() }} <span class="clock">{{ clock() }}</span></time>"#,
@@ -62,7 +62,7 @@ pub(crate) fn clock(at: Timestamp) -> String {
     clock.chars().take(8).collect()
 }
 
-/// A moment, as templates write it.
+/// A time, as templates write it.
 pub(crate) fn at(at: &Timestamp) -> Moment {
     Moment { at: *at }
 }

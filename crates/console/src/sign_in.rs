@@ -20,11 +20,11 @@ use url::form_urlencoded::Serializer;
 
 use crate::form::Form;
 use crate::page::{Frame, message};
-use crate::session::{Person, Place, Session, forget, secret};
+use crate::session::{CookieScope, Person, Session, forget, secret};
 use crate::{Console, PATH, parameters};
 
 /// The cookie of an attempt to sign in. Only the callback gets it.
-const ATTEMPT: Place = Place {
+const ATTEMPT: CookieScope = CookieScope {
     name: "sampler_console_sign_in",
     path: "/console/callback",
 };
@@ -269,8 +269,7 @@ fn failed(console: &Arc<Console>, status: StatusCode, detail: &str) -> Response 
 
 /// Nobody waits here: whoever waits holds a connection.
 fn crowded(console: &Arc<Console>) -> Response {
-    let detail =
-        "Too many people are signing in at this moment. Load this page again in a few seconds.";
+    let detail = "Too many people are signing in now. Load this page again in a few seconds.";
     let mut response = failed(console, StatusCode::SERVICE_UNAVAILABLE, detail);
     let headers = response.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));

@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 
 /// A sum of quantity × duration in ms.
 ///
-/// Products of whole numbers are added up in 128 bits, all others as doubles. One quantity that is no
+/// Products of whole numbers are added up in 128 bits, all others as doubles. One quantity that is not a
 /// number leaves no sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Amount {
@@ -14,7 +14,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Adds a quantity for as long as usages with it last together, in ms. A duration that is no
+    /// Adds a quantity for as long as usages with it last together, in ms. A duration that is not a
     /// 64-bit integer makes the sum a double.
     pub fn add(&mut self, quantity: &Value, duration: &Number) {
         let Value::Number(quantity) = quantity else {
@@ -40,7 +40,7 @@ impl Amount {
     }
 
     /// The sum: an integer where all that was added is whole and it fits 64 bits, or else the nearest
-    /// double. None where a quantity is no number, or the sum is larger than any double.
+    /// double. None where a quantity is not a number, or the sum is larger than any double.
     pub fn number(&self) -> Option<Number> {
         let whole = i64::try_from(self.whole).ok();
         match (self.is_odd, self.rest, whole) {

@@ -28,14 +28,12 @@ pub enum Change {
     },
     /// Notes that the planned interval was executed, and decides what follows (section 6.6).
     Executed {
-        /// The next step.
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
     /// Notes that the planned interval was skipped, as the ledger says, and decides what follows.
     Skipped {
-        /// The next step.
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -72,7 +70,7 @@ pub enum Change {
     /// An operator asks to skip the planned interval of a suspended span. A worker carries that out
     /// ([`Change::Skipped`]).
     RequestSkip {
-        /// The usage to be skipped, and the act.
+        /// The usage to be skipped, and the operator's action.
         skip: Skip,
         /// The suspension of the span. If that has changed, the change is rejected.
         suspension: Suspension,
@@ -89,10 +87,7 @@ pub enum Change {
     },
     /// Notes that Abacus has set aside a usage that it had accepted, so that a late stop does not take
     /// it back.
-    SetAside {
-        /// The interval of the usage.
-        interval: Interval,
-    },
+    SetAside { interval: Interval },
 }
 
 /// The step that follows an execution, decided in the same change.
@@ -122,7 +117,7 @@ pub struct Failure {
     /// The status of Abacus's answer, if there was one.
     pub status: Option<u16>,
     /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
-    /// acts.
+    /// does something about it.
     pub blames_usage: bool,
     /// Whether it was a post that failed, not a find: then the post has ended.
     pub is_post: bool,

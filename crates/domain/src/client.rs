@@ -14,7 +14,7 @@ impl ClientId {
     /// Replaces a control character.
     const REPLACEMENT: char = '?';
 
-    /// Takes a name from a token. An empty one is none.
+    /// Takes a name from a token. An empty one does not count as a name.
     pub fn new(text: &str) -> Option<Self> {
         let mut end = text.len().min(Self::LEN_MAX);
         while !text.is_char_boundary(end) {
@@ -31,7 +31,6 @@ impl ClientId {
         (!name.is_empty()).then_some(Self(name))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

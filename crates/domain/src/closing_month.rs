@@ -5,9 +5,9 @@ use crate::{Granularity, Timestamp};
 /// The month that Abacus closes next. Usages of it that come later are set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosingMonth {
-    /// Its first moment.
+    /// Its first millisecond.
     pub start: Timestamp,
-    /// Its end: the first moment of the current month.
+    /// Its end: the first millisecond of the current month.
     pub end: Timestamp,
     /// When the last intervals of open spans in it become due: at its end, plus the grace.
     pub last_regular_due_at: Timestamp,
@@ -46,7 +46,7 @@ impl ClosingMonth {
         self.last_regular_due_at.plus(1)
     }
 
-    /// Whether a moment lies within this month. An interval never crosses its boundaries, so any moment
+    /// Whether a time is within this month. An interval never crosses its boundaries, so any time
     /// of it but its higher end decides.
     pub fn holds(self, moment: Timestamp) -> bool {
         self.start <= moment && moment < self.end

@@ -34,13 +34,13 @@ pub struct Difference {
     pub billed: i64,
     /// Skipped, by the totals.
     pub skipped: i64,
-    /// The part of `skipped` of which a post had no answer, by the totals.
+    /// The part of `skipped` whose post had no answer, by the totals.
     pub unanswered: i64,
     /// How many usages the totals count.
     pub usages: u64,
     pub entries_billed: i64,
     pub entries_skipped: i64,
-    /// The part of `entries_skipped` of which a post had no answer.
+    /// The part of `entries_skipped` whose post had no answer.
     pub entries_unanswered: i64,
     /// How many entries say that a usage was billed.
     pub entries: u64,
@@ -88,7 +88,7 @@ impl<'a> ConservationCheck<'a> {
                 self.skipped += duration;
                 self.unanswered += if entry.unanswered { duration } else { 0 };
             }
-            // The ledger holds no such entries. If it does, the totals differ and tell of it.
+            // The ledger holds no such entries. If it does, the totals differ and show it.
             EntryState::Planned | EntryState::Refused => {}
         }
     }

@@ -119,7 +119,7 @@ impl Contract {
     }
 }
 
-/// The earliest moment at which the usage of a planned interval can have been posted: it was planned, and
+/// The earliest time at which the usage of a planned interval can have been posted: it was planned, and
 /// due.
 fn earliest_post(planned: &Planned) -> Timestamp {
     planned.planned_at.max(due_at(planned.interval))

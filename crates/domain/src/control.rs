@@ -10,7 +10,6 @@ use crate::{Id, Percent};
 pub struct Control {
     /// How many new starts are admitted.
     pub starts: StartRates,
-    /// Whether sampling goes on.
     pub sampling: SamplingControl,
     /// The settings of the controller, which can limit new starts further.
     pub controller: ControllerSettings,
@@ -25,7 +24,6 @@ pub struct StartRates {
     pub resources: BTreeMap<String, Percent>,
 }
 
-/// Whether sampling goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplingControl {
     /// Workers plan and post nothing new.
@@ -37,7 +35,7 @@ pub struct SamplingControl {
 pub struct ControllerSettings {
     /// Whether it runs.
     pub enabled: bool,
-    /// How long the backlog may need at the rate of the moment, s.
+    /// How long the backlog may need at the present rate, s.
     pub target_seconds: f64,
     /// The proportional gain.
     pub kp: f64,

@@ -1,14 +1,14 @@
 //! The controller, which sets the rate of new starts by itself: a PID controller that keeps the
 //! time which the backlog needs near a target.
 //!
-//! The error is how far the time lies below the target, as a share of the target: 1 with nothing due,
+//! The error is how far the time is below the target, as a share of the target: 1 with nothing due,
 //! 0 at the target, negative above. The rate is the sum of three terms, held between 0 and 100 %: the
 //! error times `kp`, the sum of all errors times `ki`, and the change of the error times `kd`. So with
 //! `kp` alone the rate is 100 % while the time is below `1 - 1 / kp` of the target, and falls to 0 %
 //! at the target.
 //!
-//! The rate falls at once and rises slowly. Clients repeat a start that was turned away each
-//! minute, so many starts wait when the rate rises, and the intervals of those that are admitted are
+//! The rate falls at once and rises slowly. Clients repeat a refused start each
+//! minute, so many starts wait when the rate rises, and the intervals of admitted starts are
 //! due only later. A rate that rose at once would swing between the limits.
 
 use crate::{ControllerSettings, Percent};
@@ -16,8 +16,8 @@ use crate::{ControllerSettings, Percent};
 /// How much of its speed the backlog is taken to keep for each minute in which less was seen.
 const CAPACITY_KEPT: f64 = 0.9;
 
-/// The least speed that is assumed, intervals a second. Few intervals are no reason to turn starts
-/// away, even where nothing is done at all: one usage may be what Abacus cannot take.
+/// The least speed that is assumed, intervals a second. Few intervals are not a reason to refuse
+/// starts, even where nothing is done at all: one usage may be what Abacus cannot take.
 const CAPACITY_MIN: f64 = 1.0;
 
 /// How far above the target a time counts: nothing is gained by more.
@@ -48,7 +48,7 @@ pub struct ControllerMemory {
     pub integral: f64,
     /// The last error; none before the first step.
     pub last_error: Option<f64>,
-    /// The greatest rate that was seen lately, intervals a second.
+    /// The greatest rate that was seen recently, intervals a second.
     pub capacity: f64,
     /// The last rate; none before the first step.
     pub rate: Option<Percent>,
@@ -59,11 +59,8 @@ pub struct ControllerMemory {
 pub struct ControllerTerms {
     /// How long the backlog needs, s.
     pub needed_seconds: f64,
-    /// The proportional term.
     pub proportional: f64,
-    /// The integral term.
     pub integral: f64,
-    /// The derivative term.
     pub derivative: f64,
 }
 
@@ -79,7 +76,7 @@ pub struct ControllerStep {
 }
 
 impl ControllerSettings {
-    /// A step, so many seconds after the last one. The parameters have no
+    /// A step, `seconds` after the last one. The parameters have no
     /// [`errors`](ControllerSettings::errors).
     pub fn step(&self, before: ControllerMemory, load: Load, seconds: f64) -> ControllerStep {
         let seconds = seconds.clamp(0.0, STEP_MAX);
@@ -130,7 +127,7 @@ impl ControllerSettings {
     }
 }
 
-/// The highest share after so many seconds.
+/// The highest share after this many seconds.
 fn highest(before: Option<Percent>, seconds: f64) -> f64 {
     let minutes = seconds / 60.0;
     before.map_or(1.0, |before| {
@@ -160,7 +157,7 @@ mod tests {
         kd: 0.0,
     };
 
-    /// The backlog needs so many seconds.
+    /// A backlog that needs this many seconds.
     fn needs(seconds: f64) -> Load {
         Load {
             intervals: seconds * 100.0,

@@ -22,7 +22,7 @@ impl Bounds {
     }
 
     /// The share of new starts that is admitted: all of them up to twice the upper bound, fewer the
-    /// further the value lies beyond it. The pause of sampling comes long before that.
+    /// further the value is beyond it. The pause of sampling comes long before that.
     pub fn admitted_share(self, value: Option<f64>) -> f64 {
         let begins = 2.0 * self.upper;
         match value {

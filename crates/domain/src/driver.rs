@@ -131,7 +131,7 @@ enum State {
     Rejected,
     /// The span was read too long ago.
     Outdated,
-    /// Too many finds are under way: the span waits until this moment.
+    /// Too many finds are under way: the span waits until this time.
     NotAsked(Timestamp),
     Done,
 }
@@ -323,7 +323,7 @@ impl Driver {
         }
     }
 
-    /// Input: too many finds are under way. It is asked again at this moment.
+    /// Input: too many finds are under way. It is asked again at this time.
     pub fn on_not_asked(&mut self, again_at: Timestamp) {
         self.state = State::NotAsked(again_at);
     }

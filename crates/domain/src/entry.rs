@@ -2,7 +2,6 @@
 
 use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp};
 
-/// The state of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryState {
     /// It is planned on its span, and not answered yet.
@@ -24,7 +23,7 @@ pub enum EntryState {
 pub struct AskAgain {
     /// When it is asked next.
     pub at: Timestamp,
-    /// From when on it is asked no more where it does not know the usage.
+    /// From when on the upstream is no longer asked, if it does not know the usage.
     pub until: Timestamp,
 }
 
@@ -37,7 +36,6 @@ pub struct Entry {
     pub target: Target,
     /// How much of it.
     pub measures: Measures,
-    /// The interval of the usage.
     pub interval: Interval,
     /// The version of the span while the usage was planned: the order of a span's entries.
     pub version: i64,
@@ -86,8 +84,8 @@ pub struct Round {
     pub resent_at: Option<Timestamp>,
 }
 
-/// How many earlier rounds an entry keeps. Beyond that the oldest is forgotten: for moments before those
-/// that are kept, the usage shows as accepted. Each round takes an act of an operator.
+/// How many earlier rounds an entry keeps. Beyond that the oldest is forgotten: for times before those
+/// that are kept, the usage shows as accepted. Each round takes an operator's action.
 pub const EARLIER_ROUNDS_MAX: usize = 100;
 
 /// Abacus's answer that it has a usage.
@@ -175,7 +173,7 @@ impl Entry {
         })
     }
 
-    /// The entry of what is planned for a span, once a worker skips it at this moment, because an
+    /// The entry of what is planned for a span, once a worker skips it at this time, because an
     /// operator has given it up. The operator asked for it up to [`SKIP_DELAY`](crate::SKIP_DELAY)
     /// earlier, and until now the ledger said `refused`. Why Abacus refused it stays.
     pub fn of_skipped(span: &Span, at: Timestamp) -> Option<Self> {
@@ -187,17 +185,17 @@ impl Entry {
         })
     }
 
-    /// The entry as the ledger had it at a moment; `None` if the usage was not planned yet.
+    /// The entry as the ledger had it at a time; `None` if the usage was not planned yet.
     ///
-    /// States follow each other in an order of their own. The moments may contradict it, because each is
+    /// States follow each other in an order of their own. Their times may contradict it, because each is
     /// noted by the clock of another program, or by one that was put right meanwhile. So the last state
-    /// that was reached by then counts, not the one with the latest moment.
+    /// that was reached by then counts, not the one with the latest time.
     pub fn as_of(&self, at: Timestamp) -> Option<EntryState> {
         let last = self.reached().find(|(moment, _)| *moment <= at);
         last.map(|(_, state)| state)
     }
 
-    /// Whether the entry has reached no other state since a moment.
+    /// Whether the entry has reached no other state since a time.
     pub fn is_unchanged_since(&self, at: Timestamp) -> bool {
         self.reached().next().is_none_or(|(moment, _)| moment <= at)
     }
@@ -236,7 +234,6 @@ impl Entry {
 }
 
 impl EntryState {
-    /// All states.
     pub const ALL: [Self; 6] = [
         Self::Planned,
         Self::Refused,

@@ -1,4 +1,4 @@
-//! The events that providers report: a usage starts, stops (section 3 of the paper) or goes on as
+//! The events that providers report: a usage starts, stops (section 3 of the paper) or continues as
 //! another.
 
 use std::fmt;
@@ -12,7 +12,6 @@ use crate::{EventId, Measures, Span, Target, Timestamp};
 pub struct StartEvent {
     /// The id by which a repeat of this event is recognised.
     pub id: Option<EventId>,
-    /// When the usage starts.
     pub timestamp: Timestamp,
     pub target: Target,
     /// How much of it.
@@ -24,12 +23,11 @@ pub struct StartEvent {
 pub struct StopEvent {
     /// The id by which a repeat of this event is recognised.
     pub id: Option<EventId>,
-    /// When the usage stops.
     pub timestamp: Timestamp,
     pub target: Target,
 }
 
-/// At one moment the usage of one target stops and the usage of another one starts, or that of the
+/// At the same time the usage of one target stops and the usage of another one starts, or that of the
 /// same one in another quantity. Both halves have the id of the update.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpdateEvent {
@@ -98,7 +96,7 @@ impl StopEvent {
 }
 
 impl UpdateEvent {
-    /// A digest of both targets, by which each half tells which other half it has. It is stored.
+    /// A digest of both targets, by which each half identifies the other half. It is stored.
     pub fn targets_digest(&self) -> Uuid {
         let bytes = [self.previous.to_bytes(), self.target.to_bytes()].concat();
         Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes)

@@ -53,7 +53,7 @@ impl Granularity {
         Some(self.window_of(moment.plus(-1)))
     }
 
-    /// The name of the month of a moment, such as 2026-10.
+    /// The name of the month of a time, such as 2026-10.
     pub fn month_name(moment: Timestamp) -> String {
         moment.to_utc().format("%Y-%m").to_string()
     }
@@ -87,7 +87,7 @@ impl Granularity {
     }
 }
 
-/// The first moment of the month that lies `months` after that of `moment`, in ms.
+/// The start of the month that is `months` after that of `moment`, in ms.
 fn month_start(moment: Timestamp, months: i32) -> i64 {
     let date = moment.to_utc().date_naive();
     let month = date.year() * 12 + i32::try_from(date.month0()).expect("0 to 11") + months;
@@ -131,16 +131,15 @@ pub struct Granularities {
 #[serde(deny_unknown_fields)]
 pub struct GranularityOverride {
     pub resource_id: String,
-    /// The plan of that resource that it is for; all without an override of their own if absent.
+    /// The plan of the resource that it is for; all without an override of their own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
-    /// The granularity that applies.
     pub granularity: Granularity,
 }
 
 /// Two overrides for the same resource and plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("resource_id {resource_id:?} with plan_id {plan_id:?} is there twice")]
+#[error("resource_id {resource_id:?} with plan_id {plan_id:?} is repeated")]
 pub struct OverrideTwice {
     resource_id: String,
     plan_id: Option<String>,

@@ -12,10 +12,9 @@ pub struct Id(String);
 /// The `id` of an event, by which a repeat is recognised (section 3 of the paper).
 pub type EventId = Id;
 
-/// Why a text is no [`Id`].
+/// Why a text is not an [`Id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The text is empty.
     #[error("must not be empty")]
     Empty,
     /// The text is longer than [`Id::LEN_MAX`]; holds its length in bytes.
@@ -47,7 +46,7 @@ impl Id {
         }
     }
 
-    /// The id of an event that its `source` tells from the events of other sources. No id that a
+    /// The id of an event that its `source` distinguishes from the events of other sources. No id that a
     /// provider writes can be the same: it has no control character.
     ///
     /// # Errors
@@ -68,7 +67,6 @@ impl Id {
         Self(text.into())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

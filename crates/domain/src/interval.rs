@@ -1,10 +1,10 @@
-//! A stretch of time that one usage stands for.
+//! The time that one usage covers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
-/// From `start` to `end`; backwards, taking usage back, where `end` lies before `start`.
+/// From `start` to `end`; backwards, taking usage back, where `end` is before `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Interval {
     /// The `sampled_to` before this interval.
@@ -14,7 +14,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval of no length at `moment`, from which the sampling of a span sets out.
+    /// The interval of no length at `moment`, where the sampling of a span starts.
     pub const fn at(moment: Timestamp) -> Self {
         Self {
             start: moment,
@@ -37,7 +37,7 @@ impl Interval {
         self.end < self.start && other.start <= self.end && self.start <= other.end
     }
 
-    /// The floor of the midpoint, the moment at which Abacus accumulates the usage (section 5).
+    /// The floor of the midpoint, the time at which Abacus accumulates the usage (section 5).
     ///
     /// The floor keeps it within the window of the interval in both directions: an interval never
     /// crosses a boundary, so its lower end is at or above the boundary that the window starts at.

@@ -44,7 +44,6 @@ impl Key {
         &self.0
     }
 
-    /// The partition of the target.
     pub fn partition(&self) -> u32 {
         u32::from(self.0[0] >> BITS_BEHIND)
     }

@@ -6,7 +6,7 @@
 //! code follows them): a *span* is one continuous usage of one *target*, it is *sampled* interval
 //! by interval, each interval is first *planned* and then *executed*.
 //!
-//! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
+//! All times are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
 mod amount;

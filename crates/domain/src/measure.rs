@@ -20,7 +20,7 @@ pub const DURATION: &str = "duration";
 #[serde(transparent)]
 pub struct Quantity(Value);
 
-/// Why a JSON value is no [`Quantity`].
+/// Why a JSON value is not a [`Quantity`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// `null` or a boolean, which Abacus refuses.
@@ -63,7 +63,7 @@ impl Quantity {
         &self.0
     }
 
-    /// Whether both stand for the same value: `1` and `1.0` do, whichever of them was stored.
+    /// Whether both have the same value: `1` and `1.0` do, whichever was stored.
     pub fn same_as(&self, other: &Self) -> bool {
         same(&self.0, &other.0)
     }
@@ -127,7 +127,7 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Whether a double is this very integer: one that a document holds since before may lie between
+/// Whether a double is this very integer: an integer in an old document may lie between
 /// two doubles.
 fn equals(double: f64, integer: i64) -> bool {
     #[expect(
@@ -162,13 +162,13 @@ impl Serialize for Measures {
     }
 }
 
-/// Why a list is no [`Measures`]; both hold the index of the offending measure.
+/// Why a list is not [`Measures`]; both hold the index of the offending measure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasuresError {
     /// A measure is named `duration`, which sampling appends itself.
     #[error("name \"duration\" is reserved: sampling adds a measure with this name")]
     Duration(usize),
-    /// A name stands in the list twice.
+    /// A name is repeated in the list.
     #[error("measure {1} is in the list already")]
     Twice(usize, String),
 }
@@ -225,7 +225,7 @@ impl Measure {
     /// A measure by name and quantity.
     ///
     /// # Errors
-    /// If the name is no [`Id`].
+    /// If the name is not an [`Id`].
     pub fn new(name: impl Into<String>, quantity: Quantity) -> Result<Self, IdError> {
         Ok(Self {
             measure: Id::new(name)?,

@@ -10,7 +10,7 @@ use serde_json::Number;
 /// Up to this magnitude each integer is a double of its own.
 const INTEGER_MAX: u64 = 1 << 53;
 
-/// A double tells numbers of up to 15 digits apart, and its shortest text never has more than 17.
+/// A double distinguishes numbers of up to 15 digits, and its shortest text never has more than 17.
 const DIGITS_MAX: usize = 17;
 
 /// So much of a number is repeated where it is refused, in bytes.
@@ -28,7 +28,7 @@ pub enum NumberError {
     /// A number that is not zero, and would be as a double.
     #[error("holds the number {0}, which is so small that a double takes it for zero")]
     TooSmall(String),
-    /// A number with more digits than a double tells apart.
+    /// A number with more digits than a double can distinguish.
     #[error(
         "holds the number {0}, which has more than {DIGITS_MAX} digits: round it, or send it as a text"
     )]

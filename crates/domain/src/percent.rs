@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize, Serializer};
 #[serde(try_from = "f64", into = "f64")]
 pub struct Percent(f64);
 
-/// A number that is no [`Percent`].
+/// A number that is not a [`Percent`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("must be a number from 0 to 100")]
 pub struct PercentError;
 
 impl Percent {
-    /// None.
     pub const NONE: Self = Self(0.0);
     pub const ALL: Self = Self(100.0);
 

@@ -2,7 +2,6 @@
 
 use crate::{Granularities, Target, Timestamp};
 
-/// The policy of sampling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How long intervals are.

@@ -16,7 +16,7 @@ use crate::{
 /// the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resend {
-    /// The act in the audit trail. A worker that finds out that Abacus has the usage draws an id.
+    /// The operator's action in the audit trail. A worker that finds the usage in Abacus draws an id.
     pub act: Uuid,
     /// Why the usage did not count when it was marked: `skipped` or `set_aside`.
     pub from: EntryState,
@@ -39,7 +39,7 @@ pub struct Resent {
 /// What is to be done to a span whose usage is sent again, and counts by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Correction {
-    /// Nothing: the span says so already, or says nothing of that usage, or is gone.
+    /// Nothing: the span says so already, or says nothing about this usage, or is gone.
     Nothing,
     /// This change, if the mark of the usage is still there after the span was read. If it is gone, another
     /// worker has removed it: then the totals count this resend already.
@@ -161,8 +161,8 @@ impl Entry {
         }
     }
 
-    /// The entry after Abacus has accepted its usage again. The mark stays until the span knows that the
-    /// usage counts. The moment of an earlier resend is in
+    /// The entry after Abacus has accepted its usage again. The mark stays until the span knows that
+    /// the usage counts. The time of an earlier resend is in
     /// [`earlier_rounds`](Entry::earlier_rounds) since the usage was set aside again.
     #[must_use]
     pub fn resent(&self, acceptance: &Acceptance) -> Self {

@@ -2,7 +2,7 @@
 
 use crate::Timestamp;
 
-/// How far an event's timestamp may lie from the receiver's clock; both limits are inside.
+/// How far an event's timestamp may be from the receiver's clock; both limits are inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slack {
     /// Into the past, ms.

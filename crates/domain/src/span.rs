@@ -19,7 +19,7 @@ pub enum SpanId {
 }
 
 impl SpanId {
-    /// A new id: the moment in seconds, then eight random bytes. Ids that are made in order keep
+    /// A new id: the time in seconds, then eight random bytes. Ids that are made in order keep
     /// the index on `_id` growing at one end.
     pub fn new(now: Timestamp, random: u64) -> Self {
         let seconds = u32::try_from(now.as_millis() / 1000).unwrap_or(u32::MAX);
@@ -53,14 +53,13 @@ pub struct Span {
     pub target: Target,
     /// How much of it, throughout the span.
     pub measures: Measures,
-    /// When the usage started.
     pub start: Timestamp,
     pub start_id: Option<EventId>,
     /// The client that reported the start, where tokens are needed.
     pub start_client: Option<ClientId>,
     /// The digest of the targets of the update that the start is a half of ([`crate::UpdateEvent::targets_digest`]).
     pub start_update: Option<Uuid>,
-    /// When the usage stopped; none while it goes on. Once set it never changes.
+    /// When the usage stopped; none while it runs. Once set it never changes.
     pub end: Option<Timestamp>,
     /// The `id` of the stop event.
     pub end_id: Option<EventId>,
@@ -95,9 +94,8 @@ pub struct Processing {
     pub unanswered: bool,
     /// Why the planned interval could not be delivered the last time.
     pub last_error: Option<LastError>,
-    /// The suspension, if the span is suspended.
     pub suspended: Option<Suspension>,
-    /// The cause that this span probes: if its usage is accepted, all spans of the cause go on.
+    /// The cause that this span probes: if its usage is accepted, all spans of the cause resume.
     pub probe: Option<CauseId>,
     /// The operator's request to skip the planned interval, if there is one.
     pub skip: Option<Skip>,
@@ -115,7 +113,7 @@ pub struct Processing {
 /// [`READ_VALID_FOR`](crate::READ_VALID_FOR), and a post ends after `SAMPLER_POST_TIMEOUT`.
 pub const SKIP_DELAY: i64 = 5 * 60_000;
 
-/// An operator skips the planned interval of a span: its usage is not posted any more. The interval
+/// An operator skips the planned interval of a span: its usage is no longer posted. The interval
 /// counts as sampled once the ledger says that it is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Skip {
@@ -123,9 +121,9 @@ pub struct Skip {
     pub usage_guid: String,
     /// When that was asked for.
     pub at: Timestamp,
-    /// A worker carries it out no earlier: by then no post of the usage is on its way any more.
+    /// A worker carries it out no earlier: by then no post of the usage is in flight.
     pub not_before: Timestamp,
-    /// The act in the audit trail.
+    /// The action in the audit trail.
     pub act: Uuid,
 }
 
@@ -249,7 +247,7 @@ impl Span {
         }
     }
 
-    /// The moment up to which usages count upstream: their signed durations add up to this moment
+    /// The time up to which usages count upstream: their signed durations add up to this time
     /// minus the start.
     pub fn sampled_to(&self) -> Timestamp {
         self.processing.last.end

@@ -16,7 +16,6 @@ pub enum SpanState {
 }
 
 impl SpanState {
-    /// All states.
     pub const ALL: [Self; 4] = [Self::Open, Self::Stopped, Self::Complete, Self::Suspended];
 
     /// Its name in the API.
@@ -46,8 +45,8 @@ impl Span {
         }
     }
 
-    /// Whether the span has some time in common with `[from, to)`. `None` is no bound. A span of no
-    /// length counts if it lies in there.
+    /// Whether the span has some time in common with `[from, to)`. `None` means no bound. A span of no
+    /// length counts if it is within.
     pub fn overlaps(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
         let is_after =
             |from: Timestamp| self.start >= from || self.end.is_none_or(|end| end > from);

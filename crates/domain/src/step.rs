@@ -16,13 +16,12 @@ use crate::{Interval, Planned, Policy, Span, Timestamp};
 /// The next step of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Plan this interval; it is due.
     Plan(Interval),
     /// Post the usage of this interval as it was planned, even if the policy has changed since.
     Execute(Planned),
     /// Complete the span: the durations of its usages add up to end minus start.
     Complete,
-    /// Do nothing until this moment.
+    /// Do nothing until this time.
     Wait(Timestamp),
 }
 
@@ -89,7 +88,7 @@ fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
 }
 
 /// For a span that is not sampled to its end yet: plans up to the next boundary or to the end,
-/// whichever is nearer. It is due when that moment has passed.
+/// whichever is nearer. It is due when that time has passed.
 fn plan_on_to(end: Timestamp, span: &Span, now: Timestamp, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let boundary = policy

@@ -2,7 +2,7 @@
 //! and kept under the cause of the refusal.
 //!
 //! Ten thousand spans of a plan without a mapping are one cause. One of them is probed now and then;
-//! once that is accepted all of them go on. So the work does not depend on how many there are.
+//! once its usage is accepted, all of them resume. So the work does not depend on how many there are.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,6 @@ pub const SUSPENDED_DUE_AT: Timestamp = Timestamp::MAX;
 /// Why Abacus refuses usages: spans that share it are suspended and resumed together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
-    /// The status of the answer.
     pub status: Option<u16>,
     /// The name that Abacus gives the error, or else what happened in words.
     pub error: String,
@@ -36,7 +35,6 @@ pub struct Cause {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CauseId(Uuid);
 
-/// The suspension of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suspension {
     /// Why.
@@ -88,7 +86,7 @@ impl fmt::Debug for CauseId {
     }
 }
 
-/// A text that is no [`CauseId`].
+/// A text that is not a [`CauseId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a cause is a UUID in lower case, with hyphens")]
 pub struct CauseIdError;

@@ -15,7 +15,6 @@ pub struct Target {
     pub consumer_id: Id,
     /// The kind of resource that is used, `postgres` for example.
     pub resource_id: Id,
-    /// The plan of that resource.
     pub plan_id: Id,
     /// The one instance that is used.
     pub resource_instance_id: Id,
@@ -66,7 +65,7 @@ impl Target {
         std::array::from_fn(|field| (Self::FIELDS[field], ids[field]))
     }
 
-    /// Sets a field by its name. Returns whether there is one of that name.
+    /// Sets a field by its name. Returns whether there is a field of this name.
     pub fn set(&mut self, name: &str, id: Id) -> bool {
         let field = match name {
             "organization_id" => &mut self.organization_id,

@@ -16,7 +16,7 @@ pub fn is_invisible(character: char) -> bool {
 pub fn escape_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
-        // A text of JSON has neither as it is: they stand between its parts.
+        // A text of JSON has neither unescaped: they occur only between its parts.
         if matches!(character, '\t' | '\r') {
             escaped.push(' ');
             continue;

@@ -4,14 +4,13 @@
 //! A start is admitted during the minutes in which its place has just passed zero. So in each minute
 //! the share of starts that is admitted is the rate. At a steady rate, a start that is repeated each
 //! minute is admitted within `⌈100 / rate⌉` minutes. With each change of the rate the places jump, and
-//! that time begins anew. Each receiver decides alike, and none remembers anything.
+//! that time starts again. Each receiver decides alike, and none remembers anything.
 
 use crate::{EventId, Percent, Target, Timestamp, partition};
 
 /// The length of a minute, ms.
 const MINUTE: i64 = 60_000;
 
-/// The length of the circle.
 const CIRCLE: u64 = 1 << 32;
 
 /// The place of a start on the circle.

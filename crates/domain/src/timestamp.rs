@@ -1,11 +1,11 @@
-//! A moment in time.
+//! A point in time.
 
 use std::fmt;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-/// A moment: whole milliseconds since 1970-01-01T00:00:00 UTC, up to 10000-01-01T00:00:00 UTC.
+/// A time: whole milliseconds since 1970-01-01T00:00:00 UTC, up to 10000-01-01T00:00:00 UTC.
 ///
 /// The upper limit is a boundary of every granularity, so an interval that starts below it always
 /// finds its end; every value is exact as a BSON double, the type the original Sampler writes.
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "i64", into = "i64")]
 pub struct Timestamp(i64);
 
-/// A number of milliseconds that is no [`Timestamp`].
+/// A number of milliseconds that is not a [`Timestamp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} ms is outside 0 (the year 1970) to 253402300800000 (the year 10000)")]
 pub struct TimestampError(pub i64);
@@ -27,7 +27,7 @@ impl Timestamp {
     /// Takes milliseconds since the epoch.
     ///
     /// # Errors
-    /// If `millis` lies outside [`Self::MIN`] to [`Self::MAX`].
+    /// If `millis` is outside [`Self::MIN`] to [`Self::MAX`].
     pub const fn new(millis: i64) -> Result<Self, TimestampError> {
         if millis < Self::MIN.0 || millis > Self::MAX.0 {
             return Err(TimestampError(millis));
@@ -51,8 +51,8 @@ impl Timestamp {
         self.0
     }
 
-    /// Reads what people write: whole milliseconds since the epoch, or RFC 3339, of which what is
-    /// finer than milliseconds is left off.
+    /// Reads what people write: whole milliseconds since the epoch, or RFC 3339, where anything
+    /// finer than milliseconds is cut off.
     pub fn from_text(text: &str) -> Option<Self> {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let millis = if is_number {
@@ -74,7 +74,7 @@ impl Timestamp {
         self.0 - earlier.0
     }
 
-    /// The same moment for calendar arithmetic.
+    /// The same time for calendar arithmetic.
     pub(crate) fn to_utc(self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.0).expect("chrono reaches far beyond the year 10000")
     }

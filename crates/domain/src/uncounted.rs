@@ -8,8 +8,8 @@
 
 use crate::{EntryState, Interval, Span, Timestamp};
 
-/// How many intervals a span knows. Beyond that it knows the oldest of those that follow each other as one
-/// interval. A fault upstream is one stretch, however long it lasts.
+/// How many intervals a span knows. Beyond that it merges the oldest adjacent ones into one
+/// interval. A fault upstream is one interval, however long it lasts.
 pub const UNCOUNTED_MAX: usize = 500;
 
 /// Why an interval does not count upstream.
@@ -61,12 +61,12 @@ impl NotCounted {
 }
 
 impl Uncounted {
-    /// Whether `moment` lies in it, or is its end.
+    /// Whether `moment` is in it, or is its end.
     fn reaches(&self, moment: Timestamp) -> bool {
         self.interval.start < moment && moment <= self.interval.end
     }
 
-    /// Whether the whole of `interval`, which leads forwards, lies in it.
+    /// Whether the whole of `interval`, which leads forwards, is in it.
     fn covers(&self, interval: Interval) -> bool {
         self.interval.start <= interval.start && interval.end <= self.interval.end
     }
@@ -88,13 +88,13 @@ impl Uncounted {
 }
 
 impl Span {
-    /// The interval that does not count and that reaches to `moment`, if there is one.
+    /// The interval that does not count and that reaches `moment`, if there is one.
     pub(crate) fn uncounted_at(&self, moment: Timestamp) -> Option<&Uncounted> {
         let uncounted = self.processing.uncounted.iter();
         uncounted.rev().find(|it| it.reaches(moment))
     }
 
-    /// The last moment before `moment` at which an interval ends that does not count.
+    /// The last time before `moment` at which an uncounted interval ends.
     pub(crate) fn uncounted_before(&self, moment: Timestamp) -> Option<Timestamp> {
         let ends = self.processing.uncounted.iter().map(|it| it.interval.end);
         ends.filter(|end| *end < moment).max()

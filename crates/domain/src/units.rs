@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Milliseconds of an hour.
 const HOUR: f64 = 3_600_000.0;
 
 /// Units that are billed in a larger one, that one, and how many of them it has.
@@ -42,7 +41,6 @@ pub struct Hourly {
 pub struct UnitsError;
 
 impl Units {
-    /// The unit of a measure.
     pub fn of(&self, measure: &str) -> Option<&Unit> {
         self.0.get(measure)
     }
@@ -81,7 +79,6 @@ fn bare(text: &str) -> &str {
 }
 
 impl Unit {
-    /// A unit that the API names.
     pub fn new(name: &str) -> Self {
         Self(name.to_owned())
     }

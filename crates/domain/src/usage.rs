@@ -21,13 +21,13 @@ pub struct Usage {
     pub dedup_id: String,
     /// The midpoint of the interval, ms since epoch.
     pub start: Timestamp,
-    /// The same moment again.
+    /// The same as `start`.
     pub end: Timestamp,
     #[serde(flatten)]
     pub target: Target,
     /// The measures of the start event, untouched, and `duration`.
     pub measured_usage: Vec<Measure>,
-    /// What it stands for. Abacus is not told.
+    /// The interval that it covers. It is not sent to Abacus.
     #[serde(skip)]
     pub interval: Interval,
 }
@@ -76,8 +76,8 @@ impl Usage {
 /// after a database is restored from a backup, the same ids are planned, and Abacus recognises
 /// them.
 ///
-/// A span without a start id is told from others by its document's `_id`: two such spans of one
-/// target can start at the same moment, and their usages are not repeats of each other.
+/// A span without a start id is identified by its document's `_id`: two such spans of one
+/// target can start at the same time, and their usages are not repeats of each other.
 pub fn usage_guid(span: &Span, interval: Interval) -> String {
     let mut name = span.target.to_bytes();
     name.extend_from_slice(&span.start.as_millis().to_be_bytes());

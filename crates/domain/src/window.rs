@@ -19,9 +19,9 @@ pub enum WindowLength {
 /// A stretch of time: from `start` up to, but without, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Window {
-    /// Its first moment.
+    /// Its first millisecond.
     pub start: Timestamp,
-    /// The first moment behind it.
+    /// The first millisecond after it.
     pub end: Timestamp,
 }
 
@@ -44,7 +44,7 @@ impl WindowLength {
         Self::ALL.into_iter().find(|length| length.name() == name)
     }
 
-    /// The windows of this length between two moments, in order, if there are no more than `max`.
+    /// The windows of this length between two times, in order, if there are no more than `max`.
     /// The first and the last one are cut off there.
     pub fn windows(self, from: Timestamp, to: Timestamp, max: usize) -> Option<Vec<Window>> {
         let (mut windows, mut start) = (Vec::new(), from);

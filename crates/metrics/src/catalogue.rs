@@ -257,7 +257,7 @@ pub static MONTH_CLOSE_SECONDS: Metric = Metric {
     help: "The time until the upstream closes the previous month; absent while no month closes",
 };
 
-/// The backlog of that month.
+/// The backlog of the closing month.
 pub static MONTH_LEFT_SPANS: Metric = Metric {
     name: "sampler_month_left_spans",
     program: Program::Both,

@@ -7,7 +7,6 @@ use prometheus_client::metrics::family::Family;
 
 use crate::metric::{Metric, Values};
 
-/// The labels of one counter.
 pub(crate) type Labels = Vec<(&'static str, &'static str)>;
 
 /// A counter for each combination of the words of a metric's labels; one where it has no labels.
@@ -40,7 +39,7 @@ impl Counters {
         self.add(words, 1);
     }
 
-    /// Counts so many.
+    /// Adds `count`.
     pub fn add(&self, words: &[&'static str], count: u64) {
         let counter = self.find(words).and_then(|index| self.all.get(index));
         debug_assert!(counter.is_some(), "{}: {words:?}", self.metric.name);

@@ -9,7 +9,7 @@ const HEAD: &str = "\
 # Metrics
 
 Both programs serve `GET /metrics` as OpenMetrics: see [operations.md](operations.md#metrics) for who \
-may read them. Each instance tells its own numbers; sums are made where they are collected. Prometheus \
+may read them. Each instance reports its own numbers; add them up where they are collected. Prometheus \
 stores a histogram as `…_bucket`, `…_sum` and `…_count`.
 
 No label has a value that a client chose: there are as many series as the tables say, whatever is sent.

@@ -23,7 +23,6 @@ pub enum Program {
     Both,
 }
 
-/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// How often something has happened since the program was started.
@@ -42,7 +41,6 @@ pub struct Label {
     pub values: Values,
 }
 
-/// The values of a label.
 #[derive(Clone, Copy, Debug)]
 pub enum Values {
     /// These words. The series of each are there from the start.
@@ -63,7 +61,7 @@ impl Program {
 }
 
 impl Metric {
-    /// An empty histogram with the buckets of this metric; without any where it is none.
+    /// An empty histogram with the buckets of this metric; without any if it is not a histogram.
     pub fn histogram(&self) -> Histogram {
         let bounds = match self.kind {
             Kind::Histogram(bounds) => bounds,

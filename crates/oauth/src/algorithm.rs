@@ -37,7 +37,6 @@ impl Algorithm {
         ("ES256", Self::Es256),
     ];
 
-    /// The names of all algorithms.
     pub const NAMES: [&'static str; 7] = [
         "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256",
     ];

@@ -9,7 +9,6 @@ pub struct Audiences(Vec<Pattern>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
-    /// Exactly this audience.
     Exactly(String),
     /// Every longer audience that begins with this.
     Below(String),

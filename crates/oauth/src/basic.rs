@@ -42,7 +42,7 @@ pub enum Verdict {
     Yes,
     /// The credentials are wrong, or do not have the scope.
     No,
-    /// The token server cannot be asked at the moment.
+    /// The token server cannot be asked now.
     Unknown,
 }
 

@@ -116,7 +116,7 @@ impl CodeFlow {
 /// The name of the person that an ID token is about (`OpenID` Connect Core, section 3.1.3.7).
 ///
 /// # Errors
-/// The reason why it is not accepted: it is no token of the issuer, or one for another client or
+/// The reason why it is not accepted: it is not a token of the issuer, or one for another client or
 /// attempt.
 pub fn person(
     token: &str,

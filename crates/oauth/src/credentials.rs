@@ -48,7 +48,6 @@ const AGE_TO_DROP: Duration = Duration::from_secs(1);
 /// A client of the token server, and the scope that it requests.
 #[derive(Clone)]
 pub struct Client {
-    /// The id of the client.
     pub id: String,
     pub secret: SecretString,
     /// The requested scope; empty for all that the client has.
@@ -64,7 +63,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// There is no token at the moment.
+/// There is no token now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no token for it: {0}")]
 pub struct NoToken(pub FetchError);
@@ -102,13 +101,13 @@ pub(crate) struct Granted {
 pub struct ClientCredentials {
     client: Client,
     discoverer: Discoverer,
-    state: Mutex<State>,
+    state: Mutex<TokenState>,
     /// Held during a request to the token server.
     asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TokenState {
     held: Option<Held>,
     numbers: u64,
     failures: u32,
@@ -140,7 +139,7 @@ impl ClientCredentials {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TokenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

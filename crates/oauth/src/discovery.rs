@@ -20,7 +20,6 @@ pub enum TokenServer {
     Oidc(Url),
 }
 
-/// The endpoints of a token server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// Grants tokens.
@@ -39,14 +38,12 @@ impl TokenServer {
         matches!(self, Self::Oidc(_))
     }
 
-    /// The configured address.
     pub fn address(&self) -> &Url {
         match self {
             Self::CloudFoundry(address) | Self::Oidc(address) => address,
         }
     }
 
-    /// Requests the endpoints.
     async fn discover(&self, client: &Client, http_allowed: bool) -> Result<Endpoints, FetchError> {
         let source = Source {
             address: self.address(),
@@ -182,7 +179,6 @@ impl Discoverer {
         &self.client
     }
 
-    /// The endpoints of the server.
     pub(crate) async fn endpoints(&self) -> Result<Endpoints, FetchError> {
         let known = self
             .known

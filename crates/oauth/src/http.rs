@@ -23,7 +23,6 @@ pub enum TlsError {
     /// The file cannot be read.
     #[error("the file of certificates cannot be read")]
     Read(#[from] std::io::Error),
-    /// The file is too large.
     #[error("the file of certificates is larger than 4 MiB")]
     TooLarge,
     /// There is no certificate in the file.
@@ -51,7 +50,6 @@ impl CaBundle {
     }
 }
 
-/// The options of an HTTP client.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
     /// How long one request may take, from connecting to the end of the answer.
@@ -104,7 +102,6 @@ pub enum FetchError {
     /// The answer was not 200.
     #[error("the token server answered {status}{}", code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default())]
     Status {
-        /// The status.
         status: u16,
         /// The error code of RFC 6749, if there is one.
         code: Option<String>,
@@ -132,7 +129,7 @@ pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> 
     }
     document
         .filter(Value::is_object)
-        .ok_or(FetchError::Document("is no JSON object"))
+        .ok_or(FetchError::Document("is not a JSON object"))
 }
 
 /// The error code of a document, if it looks like one, because it is logged.

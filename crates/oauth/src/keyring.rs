@@ -50,7 +50,7 @@ pub enum Issuer {
     /// The policy has it.
     Configured,
     /// The token server names it, and its keys are not used before it has. A UAA signs for all
-    /// identity zones without keys of their own: only the issuer tells them apart.
+    /// identity zones without keys of their own: only the issuer distinguishes them.
     Discovered,
 }
 
@@ -59,7 +59,7 @@ pub enum Issuer {
 pub enum Refreshed {
     /// The keys were fetched after this request, so they are current.
     Now,
-    /// The keys were fetched a moment ago, and can be fetched again after this time.
+    /// The keys were fetched seconds ago, and can be fetched again after this time.
     Lately(Duration),
     /// The token server is unavailable. Previous keys stay in use.
     Failed,
@@ -69,7 +69,7 @@ pub enum Refreshed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the token server does not say in /.well-known/openid-configuration which issuer it is, and \
-     SAMPLER_TOKEN_ISSUER is not set: tokens of its other identity zones could not be told apart"
+     SAMPLER_TOKEN_ISSUER is not set: tokens of its other identity zones could not be distinguished"
 )]
 pub struct NoIssuer;
 
@@ -115,7 +115,6 @@ enum Outcome {
 }
 
 impl Keyring {
-    /// A keyring with one configured key.
     pub fn configured(keys: Keys) -> Arc<Self> {
         let (keys, at) = (Arc::new(keys), Instant::now());
         Arc::new(Self {
@@ -168,7 +167,7 @@ impl Keyring {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the keys, unless they were fetched a moment ago. Concurrent calls share one fetch.
+    /// Fetches the keys, unless they were fetched seconds ago. Concurrent calls share one fetch.
     pub async fn refresh(self: &Arc<Self>) -> Refreshed {
         let Some(source) = &self.source else {
             return Refreshed::Lately(Duration::MAX);

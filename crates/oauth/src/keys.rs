@@ -17,13 +17,11 @@ const FETCHED_MAX: usize = 64;
 /// The accepted lengths of RSA moduli, in bytes: 2048 to 8192 bits.
 const MODULUS_LEN: std::ops::RangeInclusive<usize> = 256..=1024;
 
-/// The beginning of a key in PEM.
 const PEM_START: &str = "-----BEGIN";
 
 /// The beginning of a public key as OpenSSH writes it.
 const SSH_START: &str = "ssh-";
 
-/// Keys for one algorithm.
 #[derive(Clone)]
 pub struct Keys {
     kind: Kind,
@@ -135,7 +133,6 @@ impl Keys {
         }
     }
 
-    /// The number of keys.
     pub fn count(&self) -> usize {
         match &self.kind {
             Kind::Configured(_) => 1,

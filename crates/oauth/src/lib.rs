@@ -2,7 +2,7 @@
 //! own tokens ([`credentials`]), and signs people in ([`code_flow`]). All find the token server
 //! ([`discovery`]) and talk to it over HTTP ([`http`]).
 //!
-//! The decisions are pure: [`verify::verify`] is a function of a token, keys, a moment and a policy.
+//! The decisions are pure: [`verify::verify`] is a function of a token, keys, a time and a policy.
 //! The rest fetches keys and tokens, at a bounded rate.
 
 pub mod algorithm;

@@ -1,4 +1,4 @@
-//! Checks a token. The check is a pure function of the token, the keys, the moment and the policy.
+//! Checks a token. The check is a pure function of the token, the keys, the time and the policy.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,6 @@ const REFRESH_TOKEN_ID_END: &str = "-r";
 /// The conditions for a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The algorithm of its signature.
     pub algorithm: Algorithm,
     /// The issuer that it must name, if that is configured; otherwise that of the keys, if they
     /// have one. A slash at the end does not count.

@@ -34,7 +34,7 @@ pub trait ProgramSettings: Sized + Send + 'static {
     fn called(&self) -> Vec<(&'static str, &Url)>;
 }
 
-/// A program that has started: what `body` of [`run`] goes on with.
+/// A program that has started: the input of `body` of [`run`].
 pub struct Start {
     pub program: &'static Program,
     pub shutdown: Shutdown,
@@ -184,7 +184,6 @@ impl Start {
     }
 }
 
-/// A program that listens.
 pub struct Listening {
     port: Port,
     apart: Option<Port>,

@@ -11,11 +11,10 @@ use uuid::Uuid;
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
-    /// The present moment.
+    /// The present time.
     fn now(&self) -> Timestamp;
 }
 
-/// The clock of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -1,7 +1,7 @@
 //! The health of a program.
 //!
 //! There are two kinds of probes. A loop reports *progress* with a beat, which grows stale if the
-//! loop hangs. A *check* is made at each request. Both are evaluated anew each time, so a program
+//! loop hangs. A *check* is made at each request. Both are evaluated each time, so a program
 //! becomes healthy again by itself.
 //!
 //! *Warnings* name defects that do not make the program unhealthy.
@@ -10,7 +10,7 @@
 //!   problem that names the probes that fail. With [`Health::require_credentials`] it needs
 //!   credentials.
 //! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
-//!   reason to start the program anew.
+//!   reason to restart the program.
 //! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
 //!   needs no credentials, so it does not say which probes.
 
@@ -39,7 +39,7 @@ use crate::security::credentials;
 /// How long a check may take before it counts as failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// All probes of a program. Clones are the same, as of the moment of cloning.
+/// All probes of a program. A clone has the probes that existed when it was cloned.
 #[derive(Clone)]
 pub struct Health {
     shutdown: Shutdown,
@@ -51,7 +51,7 @@ pub struct Health {
 /// Returns whether there is something that needs attention.
 type Warning = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Something that tells whether it is well.
+/// Something that can say whether it is well.
 #[derive(Clone)]
 enum Probe {
     Progress(Progress),
@@ -102,7 +102,7 @@ impl Health {
         self.probes.push((name, Probe::Check(Arc::new(check))));
     }
 
-    /// Adds a warning, which stands wherever `check` yields true. It does not make the program
+    /// Adds a warning, which is active while `check` yields true. It does not make the program
     /// unhealthy.
     pub fn warning(
         &mut self,
@@ -112,7 +112,7 @@ impl Health {
         self.warnings.push((name, Arc::new(check)));
     }
 
-    /// The names of the warnings that stand.
+    /// The names of the active warnings.
     pub fn standing(&self) -> Vec<&'static str> {
         let standing = self.warnings.iter().filter(|(_, stands)| stands());
         standing.map(|(name, _)| *name).collect()
@@ -134,7 +134,6 @@ impl Health {
             .collect()
     }
 
-    /// The routes that tell.
     pub fn routes(self) -> Router {
         Router::new()
             .route("/healthcheck", get(healthcheck))
@@ -145,17 +144,16 @@ impl Health {
 }
 
 /// Reports the progress of something that must never hang. Clones are the same. It goes by a clock
-/// that does not step: a correction of the machine's clock is no standstill, and hides none.
+/// that does not step: a correction of the machine's clock is not a standstill, and hides none.
 #[derive(Clone)]
 pub struct Progress {
     began: Instant,
-    /// When it went on last, in ms since it began.
+    /// The time of the last progress, in ms since it began.
     last: Arc<AtomicU64>,
     threshold: Duration,
 }
 
 impl Progress {
-    /// Reports progress.
     pub fn beat(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);
@@ -203,7 +201,7 @@ async fn healthcheck(State(health): State<Health>, headers: HeaderMap) -> Respon
     }
 }
 
-/// Exactly what the original answers, where there is nothing else to tell.
+/// Exactly the answer of the original Sampler, if there are no warnings.
 fn healthy(warnings: &[&str]) -> sampler_api::Healthy {
     sampler_api::Healthy {
         healthy: true,

@@ -29,7 +29,7 @@ pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 /// The part of [`STOP_BUDGET`] in which the program finishes the work in progress.
 pub const DRAIN_BUDGET: Duration = Duration::from_secs(7);
 
-/// For tasks that are told to let go. The rest of the budget is for ending the program itself, on a
+/// For tasks that must give up. The rest of the budget is for ending the program itself, on a
 /// machine that is busy with other things.
 const LETTING_GO: Duration = Duration::from_millis(300);
 
@@ -146,12 +146,11 @@ impl UnusableSettings {
     }
 }
 
-/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All was finished, or let go of after the budget.
     Orderly,
-    /// The program could not go on; the log says why.
+    /// The program could not continue; the log says why.
     Failed,
     /// A setting turned out to be wrong ([`UnusableSettings`]); the log says which.
     Unusable,
@@ -160,7 +159,6 @@ pub enum End {
 }
 
 impl End {
-    /// The exit code that tells it.
     pub fn code(self) -> u8 {
         match self {
             Self::Orderly => 0,
@@ -179,10 +177,9 @@ impl From<End> for ExitCode {
 }
 
 /// Runs a whole program: a runtime with all its threads, the signals, and `body`, which must return
-/// once the soft token is cancelled and it has finished. Returns when all tasks that were spawned
-/// on
+/// once the soft token is cancelled and it has finished. Returns when all tasks that were spawned on
 /// [`Shutdown`] have ended, or the budget has run out, or a second signal has come. The program must
-/// then end with the code of the returned value.
+/// then exit with the code of the returned value.
 ///
 /// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1, or 64
 /// where the error is [`UnusableSettings`].

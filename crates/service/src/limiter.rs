@@ -1,4 +1,4 @@
-//! What happens only so many times in a while: lines of the log that would come again and again.
+//! Limits how often something happens in a period: lines of the log that would be repeated.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Keys that have a period of their own. All others share one.
 const KEYS: usize = 1_000;
 
-/// Admits each key so many times in a period, and counts what it does not admit.
+/// Admits each key a number of times in a period, and counts what it does not admit.
 #[derive(Debug)]
 pub struct Limiter<K> {
     times: u32,
@@ -38,7 +38,7 @@ impl<K: Eq + Hash> Limiter<K> {
         }
     }
 
-    /// Has a period for each of so many keys.
+    /// Has a period for each of at most `keys` keys.
     #[must_use]
     pub fn for_keys(self, keys: usize) -> Self {
         Self { keys, ..self }

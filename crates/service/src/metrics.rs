@@ -39,7 +39,6 @@ pub enum Readers {
 /// The checks of tokens and credentials. At least one of them is there.
 #[derive(Clone)]
 pub struct Checks {
-    /// Checks bearer tokens.
     pub tokens: Option<Authenticator>,
     /// Checks the credentials that the health check takes.
     pub credentials: Option<Arc<BasicCheck>>,

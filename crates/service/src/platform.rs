@@ -124,7 +124,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Whatever is longer is no name, and would be on every line.
+/// Longer texts are not names, and would be on every line.
 fn short(text: &str) -> Option<String> {
     let fits = !text.is_empty() && text.chars().count() <= LENGTH_MAX;
     fits.then(|| text.to_owned())

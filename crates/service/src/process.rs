@@ -1,6 +1,6 @@
 //! The standard metrics of a process (`process_…`), as Prometheus's client libraries name them.
 //!
-//! Linux tells them below `/proc`. Elsewhere they are left out.
+//! Linux shows them below `/proc`. Elsewhere they are left out.
 
 use std::fs;
 

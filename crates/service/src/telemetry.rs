@@ -83,7 +83,7 @@ pub fn init(
 /// the request. Or it is text for people, who know which program they read.
 ///
 /// # Errors
-/// If the level is no list of filter directives.
+/// If the level is not a list of filter directives.
 pub fn subscriber<W>(
     settings: &LogSettings,
     identity: &Identity,

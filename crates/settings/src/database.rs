@@ -42,7 +42,7 @@ sampler_service::settings! {
         /// address must lead to a router.
         sharded: bool = "SAMPLER_SHARDED", Kind::Boolean, or("false");
         /// How many shards there are, where the collection is sharded. Events and changes are
-        /// gathered into commands for each of them, so a slow one holds up its own alone.
+        /// gathered into commands per shard, so a slow shard delays only its own.
         shards: u32 = "SAMPLER_SHARDS", Kind::integer(1, 64), or("1");
     }
 }
@@ -99,7 +99,6 @@ fn check_options(_: &DatabaseSettings, reader: &mut Reader<'_>) {
     }
 }
 
-/// Where the database is.
 #[derive(Clone, Debug)]
 pub struct DatabaseUri {
     /// The address, with credentials.

@@ -40,12 +40,12 @@ sampler_service::settings! {
         url: Option<Url> = "PROVISIONING_URL", Kind::Url;
         /// How long one of the three calls for a mapping may take.
         timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
-        /// Whether mappings need the scope abacus.sampler.write. Without it, a client with the scope
-        /// of one resource can map the plans of that resource, and Abacus never changes a mapping.
+        /// Whether mappings need the scope abacus.sampler.write. If false, a client with the scope of
+        /// one resource can map the plans of this resource, and Abacus never changes a mapping.
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
     }
 
-    /// What those who read are shown.
+    /// What requests that read show.
     pub struct ReadingSettings("reading") {
         /// The units of measures, as in memory = "MB", disk = "GB". Amounts of a measure that has one
         /// are also shown by the hour: in GB where the unit is B, kB or MB, and in GiB where it is KiB
@@ -60,7 +60,7 @@ sampler_service::settings! {
         enabled: bool = "SAMPLER_CONSOLE", Kind::Boolean, or("true");
         /// The OAuth client that people sign in with. The default is CLIENT_ID.
         client_id: Option<String> = "SAMPLER_CONSOLE_CLIENT_ID", Kind::Text;
-        /// The secret of that client. The default is CLIENT_SECRET.
+        /// The secret of this client. The default is CLIENT_SECRET.
         client_secret: Option<SecretString> = "SAMPLER_CONSOLE_CLIENT_SECRET", Kind::Text, secret();
         /// One or more keys of at least 32 bytes, with commas between them, the same for all
         /// receivers. The first encrypts the cookies of people who are signed in, each decrypts them.
@@ -76,13 +76,12 @@ sampler_service::settings! {
         /// original Sampler. The overlap is billed twice.
         allow_overlap: bool = "SAMPLER_ALLOW_OVERLAP", Kind::Boolean, or("false");
         /// The origins that may send CloudEvents as webhooks, with commas between them, such as
-        /// events.example.com; * is any. They are told so by OPTIONS /v1/events, and need a token
-        /// all the same.
+        /// events.example.com; * is any. The answer to OPTIONS /v1/events allows them; each event
+        /// still needs a token.
         webhook_origins: Option<String> = "SAMPLER_WEBHOOK_ORIGINS", Kind::Text;
     }
 }
 
-/// All settings of the receiver.
 pub const TABLE: Table = &[
     &HttpSettings::table("7070"),
     &TlsSettings::TABLE,

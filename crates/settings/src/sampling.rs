@@ -25,7 +25,7 @@ sampler_service::settings! {
     /// When a month closes.
     pub struct MonthSettings("abacus") {
         /// How long into a month the upstream accepts usages of the previous month (Abacus's SLACK). During
-        /// this time, usages of that month have priority.
+        /// this time, usages of the previous month have priority.
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
             Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
     }

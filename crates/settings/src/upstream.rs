@@ -153,8 +153,8 @@ impl UpstreamSettings {
         }
     }
 
-    /// A token that is no word would not be sent, and one that is sent over https is not sent in the clear
-    /// besides.
+    /// A token with spaces would not be sent, and a token that is sent over https must not also be
+    /// sent in the clear.
     fn check_token(&self, url: Option<&Url>, find_url: Option<&FindUrl>, reader: &mut Reader<'_>) {
         let token = self.token.as_ref().map(ExposeSecret::expose_secret);
         if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {

@@ -21,7 +21,6 @@ pub(super) enum Finding {
 /// An option of the address in whose place something else counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplacedOption {
-    /// Its name.
     pub name: &'static str,
     /// The setting that counts instead.
     pub by: &'static str,

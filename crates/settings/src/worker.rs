@@ -57,8 +57,8 @@ sampler_service::settings! {
             Kind::time(TENTH_OF_A_SECOND, Duration::from_secs(10)), or("5s");
         /// How often to search the collection for spans and stops of the original Sampler.
         adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::time(TEN_MILLIS, HOUR), or("5s");
-        /// Whether no original Sampler and no earlier release writes to the collection any more. The
-        /// worker then removes the indexes that only those need, and the ids of events count within
+        /// Whether the original Sampler and earlier releases have stopped writing to the collection. The
+        /// worker then removes the indexes that only they need, and the ids of events count within
         /// their targets.
         original_gone: bool = "SAMPLER_ORIGINAL_GONE", Kind::Boolean, or("false");
     }
@@ -101,13 +101,14 @@ sampler_service::settings! {
     /// Whether the worker follows up what the upstream has accepted: Abacus only queues a usage, and may
     /// still set it aside.
     pub struct ConfirmSettings("confirm") {
-        /// Whether the upstream is asked for each usage that it has accepted, until it counts or was set
-        /// aside. The token needs the right to read collected usages.
+        /// Whether the worker asks the upstream for each usage that it has accepted, until the usage
+        /// counts or is set aside. The token needs the right to read collected usages.
         enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
-        /// How long after it was accepted a usage is asked for, and how often after that.
+        /// How long after its acceptance a usage is first asked for, and how often after that.
         interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("1m");
-        /// How long after it was accepted a usage is asked for that the upstream does not know. After that it
-        /// is asked for no more: it stays accepted, or is set aside where it was a CloudEvent.
+        /// How long after its acceptance a usage is asked for that the upstream does not know. After
+        /// that the worker stops asking: the usage stays accepted, or is set aside where it was a
+        /// CloudEvent.
         timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
             Kind::time(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
     }
@@ -147,7 +148,6 @@ impl LedgerSettings {
     }
 }
 
-/// All settings of the worker.
 pub const TABLE: Table = &[
     &HttpSettings::table("7071"),
     &DatabaseSettings::TABLE,

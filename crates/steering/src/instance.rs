@@ -12,7 +12,6 @@ use tracing::warn;
 
 use crate::{LOG_INTERVAL, error_chain};
 
-/// How often an instance reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long the end of a program waits for the removal of its report.
@@ -24,7 +23,6 @@ pub type Describe = Box<dyn Fn(&mut Instance) + Send + Sync>;
 /// Reports again and again how this instance is.
 pub struct InstanceReports {
     pub store: Arc<dyn Operating>,
-    /// The health of the program.
     pub health: Health,
     /// Says whether the program was asked to stop.
     pub shutdown: Shutdown,

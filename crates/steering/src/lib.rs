@@ -34,7 +34,7 @@ pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// How long a rate that the controller has set holds without a further step, ms. After that no
-/// worker makes steps, and the rate has nothing to do with the backlog any more.
+/// worker makes steps, and the rate no longer reflects the backlog.
 const CONTROLLER_LIFETIME: i64 = 300_000;
 
 /// The shortest time between two counts of the backlog. The longer one takes, the longer it is until
@@ -66,7 +66,7 @@ pub async fn count_backlog(
 pub struct Steering {
     store: Arc<dyn Operating>,
     known: RwLock<Known>,
-    /// Failures of which the log tells. While the database is away, each instance asks it every few
+    /// Failures that the log reports. While the database is away, each instance asks it every few
     /// seconds: further lines would say nothing new.
     reports: Limiter<&'static str>,
 }
@@ -124,7 +124,7 @@ impl Steering {
         self.known.write().expect("nobody panics with it")
     }
 
-    /// Whether the log tells of a failure with this code, which may come again every few seconds.
+    /// Whether the log reports a failure with this code, which may come again every few seconds.
     pub fn may_report(&self, code: &'static str) -> bool {
         self.reports.admit(code).is_some()
     }
@@ -171,7 +171,7 @@ impl Steering {
         match control {
             Ok(control) => known.control = Some(control),
             Err(StoreError::Refused(problem)) => {
-                // Nobody but an operator can mend it, and until then everything goes on.
+                // Nobody but an operator can mend it, and until then everything continues.
                 known.control.get_or_insert_with(KeptControl::default);
                 if self.may_report("control.unreadable") {
                     error!(code = "control.unreadable", error = %problem,

@@ -15,7 +15,6 @@ impl MonthClose {
         ClosingMonth::at(now, self.slack, self.stop_grace)
     }
 
-    /// When a month with this end is closed.
     pub fn closes_at(self, end: Timestamp) -> Timestamp {
         end.plus(self.slack)
     }

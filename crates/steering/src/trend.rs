@@ -14,7 +14,7 @@ const LAST_PAUSE: Duration = Duration::from_mins(6);
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// How many spans were due, moment by moment. The longer it goes back, the farther apart they are.
+/// How many spans were due at a series of times. Older times are farther apart.
 #[derive(Debug)]
 pub(crate) struct Trend {
     moments: VecDeque<(Instant, u64)>,
@@ -31,7 +31,7 @@ impl Default for Trend {
 }
 
 impl Trend {
-    /// Notes how many spans are due, if the last moment is long enough ago.
+    /// Notes how many spans are due, if the last time is long enough ago.
     pub(crate) fn note(&mut self, now: Instant, due: u64) {
         let is_recent = |(at, _): &(Instant, u64)| now.duration_since(*at) < self.pause;
         if self.moments.back().is_some_and(is_recent) {
@@ -48,7 +48,7 @@ impl Trend {
         self.moments.push_back((now, due));
     }
 
-    /// Half of the moments go, or the first one.
+    /// Removes half of the times, or the first one.
     fn make_room(&mut self) {
         if self.pause >= LAST_PAUSE {
             self.moments.pop_front();
@@ -59,7 +59,7 @@ impl Trend {
         self.pause = (self.pause * 2).min(LAST_PAUSE);
     }
 
-    /// How long ago each moment is, the first one first, and how many spans were due then.
+    /// How long ago each time is, the first one first, and how many spans were due then.
     pub(crate) fn moments(&self, now: Instant) -> Vec<(Duration, u64)> {
         let ago = |(at, due): &(Instant, u64)| (now.duration_since(*at), *due);
         self.moments.iter().map(ago).collect()

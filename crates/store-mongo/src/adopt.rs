@@ -1,4 +1,4 @@
-//! Adopts what an original Sampler writes, before the first start of Sampler and while both run.
+//! Adopts what the original Sampler writes, before the first start of Sampler and while both run.
 //!
 //! Documents that cannot be adopted stay as they are, so each search continues after them.
 
@@ -33,7 +33,7 @@ pub(crate) async fn adopt(
 }
 
 impl MongoStore {
-    /// Gives spans that an original receiver started their key, partition and `due_at`, by which workers
+    /// Gives spans that the original receiver started their key, partition and `due_at`, by which workers
     /// find them.
     async fn adopt_starts(
         &self,
@@ -48,7 +48,7 @@ impl MongoStore {
         let open = |raw: &RawDocument| adoption(raw, policy, now);
         let adopted = self.change_found(STARTS, (without(false), index::DUE), limit, open);
         let adopted = adopted.await?;
-        // Spans that an original has completed need only their key: the ids of their events count
+        // Spans that the original has completed need only their key: the ids of their events count
         // within the target, which is found by its key.
         let missing = limit - usize::try_from(adopted).unwrap_or(limit).min(limit);
         if missing == 0 {
@@ -59,11 +59,11 @@ impl MongoStore {
         Ok(adopted + self.change_found(STARTS, found, missing, complete).await?)
     }
 
-    /// Makes spans due that an original receiver stopped: it sets the end, but does not know that
-    /// the moment at which the span is due changes with it. Spans that wait after a failure are
+    /// Makes spans due that the original receiver stopped: it sets the end, but does not know that
+    /// the time at which the span is due changes with it. Spans that wait after a failure are
     /// left to their wait.
     async fn notice_stops(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        // Without its index there is no original.
+        // Without its index no original Sampler writes.
         let names = self.link.index_names().await?;
         if !names.contains(index::ORIGINAL_STOPPED) {
             return Ok(0);
@@ -72,7 +72,7 @@ impl MongoStore {
         let filter = doc! {
             "processing.complete": false,
             "end_is_set": true,
-            // Numbers alone, and not all of those: a document that cannot be read is left as it is.
+            // Only numbers, within limits: a document that cannot be read stays as it is.
             "end": { "$gte": 0 },
             "$expr": { "$and": [
                 { "$gt": ["$processing.due_at", due_by] },

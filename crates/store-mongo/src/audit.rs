@@ -1,4 +1,4 @@
-//! The audit trail: a document for each act, which nothing removes.
+//! The audit trail: a document for each action, never removed.
 
 use bson::raw::RawDocument;
 use bson::{Document, doc};
@@ -110,7 +110,7 @@ fn filter(query: &AuditQuery) -> Document {
         at.insert("$lt", moment(to));
     }
     if let Some(after) = &query.after {
-        // Bounds of the index; which of those at this moment come behind is compared one by one.
+        // Bounds of the index; records at this very time are compared one by one.
         at.insert("$lte", moment(after.at));
         filter.insert(
             "$or",

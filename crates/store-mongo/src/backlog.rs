@@ -249,8 +249,8 @@ fn affordable(of_one: f64) -> u32 {
     (2..=PARTITIONS).rev().find(fits).unwrap_or(1)
 }
 
-/// The moment up to which spans are read: now, or until the last ones fall due that belong to the
-/// month that closes.
+/// The time up to which spans are read: now, or until the last ones fall due that belong to the
+/// closing month.
 fn horizon(query: &BacklogQuery) -> Timestamp {
     let last = query.closing.map(ClosingMonth::last_due_at);
     last.map_or(query.now, |last| last.max(query.now))
@@ -264,8 +264,8 @@ fn due_by(moment_of: Timestamp, partitions: &[i64]) -> Document {
     } }
 }
 
-/// The sums over all documents: of those that meet the first condition how much is to be sampled, and
-/// of those that meet the second what is left of the month that closes.
+/// The sums over all documents: for documents that meet the first condition, how much is to be
+/// sampled, and for documents that meet the second, what is left of the closing month.
 fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document {
     let now = moment(query.now);
     let number_or_now = |field: &str| doc! { "$cond": [{ "$isNumber": field }, field, &now] };

@@ -1,11 +1,11 @@
-//! Whether an original Sampler may write beside us.
+//! Whether the original Sampler may write to the same collection.
 //!
 //! It relies on unique indexes that know no keys: one open span of a target, and each event id once
 //! in all. As long as these indexes are there, spans may have no key yet, and ids count across targets.
 //! They go in a step of their own: see `retire.rs`.
 //!
 //! Events find spans by their keys alone. So before an event is looked at, the spans of its target that
-//! an original has written get their key.
+//! the original has written get their key.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,14 +30,14 @@ const TARGETS_AT_ONCE: usize = 64;
 /// The state of other programs that may write beside us.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    /// Whether the indexes are there that an original relies on.
+    /// Whether the indexes exist that the original relies on.
     pub(crate) has_original_indexes: AtomicBool,
     /// Whether ids of events are kept as UUID binaries, which some of its drivers make of texts.
     pub(crate) has_uuids: AtomicBool,
 }
 
 impl Link {
-    /// Whether an original may write to the same collection.
+    /// Whether the original may write to the same collection.
     pub(crate) fn is_beside_original(&self) -> bool {
         self.beside.has_original_indexes.load(Ordering::Acquire)
     }
@@ -58,7 +58,7 @@ impl Link {
         }
     }
 
-    /// Gives the spans of these targets that an original has written their keys. What it writes
+    /// Gives the spans of these targets that the original has written their keys. What it writes
     /// afterwards meets its own unique indexes.
     pub(crate) async fn key_originals(
         &self,
@@ -134,7 +134,7 @@ impl Link {
         Ok(indexes.into_iter().filter_map(name).collect())
     }
 
-    /// Whether any event id is kept as a UUID binary. It takes the indexes of an original.
+    /// Whether any event id is kept as a UUID binary. It takes the indexes of the original.
     pub(crate) async fn scan_for_uuids(&self) -> Result<bool, CallError> {
         for (field, index) in [
             ("start_dedup_id", index::ORIGINAL_START),
@@ -164,10 +164,9 @@ fn keying(raw: &RawDocument) -> Option<Statement> {
 }
 
 impl MongoStore {
-    /// Finds out whether an original Sampler may write beside us, and
-    /// whether ids of events are kept as UUID binaries, which no unique index tells from their
-    /// texts. As long as there are any, each event whose id is a UUID is looked up before it is
-    /// kept.
+    /// Finds out whether the original Sampler may write to the same collection, and whether ids of
+    /// events are kept as UUID binaries, which no unique index recognises as equal to their texts.
+    /// As long as there are any, each event whose id is a UUID is looked up before it is kept.
     ///
     /// # Errors
     /// If the database gave no answer.

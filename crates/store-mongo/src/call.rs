@@ -47,7 +47,7 @@ const COMMAND_BYTES: usize = 512;
 const ITEM_BYTES: usize = 8;
 
 /// How much longer than its own limits an operation may take: for the way there and back, and for
-/// the moments between which the server looks at the time.
+/// the interval in which the server checks the time.
 pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
 /// A collection, of spans or of usages, and how it is called.
@@ -64,13 +64,12 @@ pub(crate) struct Link {
     pub(crate) flush_id: ObjectId,
     /// The longest time that the server may take for one operation.
     pub(crate) time_limit: Duration,
-    /// The unreadable documents that were logged lately.
+    /// The unreadable documents that were recently logged.
     pub(crate) logged: Arc<LoggedDocuments>,
-    /// Whether an original may write beside us.
+    /// Whether the original may write to the same collection.
     pub(crate) beside: Arc<Beside>,
 }
 
-/// The failure of a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The driver says why.
@@ -87,7 +86,7 @@ pub(crate) enum CallError {
     /// A majority does not have the write yet.
     #[error("a majority has not confirmed the write: {0}")]
     Unconfirmed(String),
-    /// No answer within the time limit. The call goes on.
+    /// No answer within the time limit. The call continues.
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
     /// Nothing was sent, because a caller no longer waits for it.
@@ -224,7 +223,7 @@ impl Link {
         drop(tokio::spawn(write).await);
     }
 
-    /// Inserts documents with one command, each whatever becomes of the others.
+    /// Inserts documents with one command, each independent of the others.
     pub(crate) async fn insert(
         &self,
         documents: impl IntoIterator<Item = &RawDocumentBuf>,
@@ -233,7 +232,7 @@ impl Link {
         self.write("insert", "documents", documents, send_by).await
     }
 
-    /// Runs update statements with one command, each whatever becomes of the others.
+    /// Runs update statements with one command, each independent of the others.
     pub(crate) async fn update(
         &self,
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
@@ -242,7 +241,7 @@ impl Link {
         self.write("update", "updates", statements, send_by).await
     }
 
-    /// Runs delete statements with one command, each whatever becomes of the others.
+    /// Runs delete statements with one command, each independent of the others.
     pub(crate) async fn delete(
         &self,
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
@@ -255,8 +254,8 @@ impl Link {
     /// no record by which it could be repeated, which would be a write of its own: so each of what
     /// is listed must be something that may be written again.
     ///
-    /// The server goes on with a write whose client has gone, but not for longer than the time
-    /// limit; and nothing is sent after `send_by`. So there is a moment after which a write without
+    /// The server continues a write whose client has gone, but not for longer than the time
+    /// limit; and nothing is sent after `send_by`. So there is a time after which a write without
     /// an answer is either done, or never will be.
     async fn write(
         &self,
@@ -287,13 +286,13 @@ impl Link {
     }
 }
 
-/// All documents of a cursor as the server sent them: one that cannot be decoded is no reason to
+/// All documents of a cursor as the server sent them: one that cannot be decoded is not a reason to
 /// lose the others.
 async fn all(cursor: Cursor<Document>) -> Result<Vec<RawDocumentBuf>, Error> {
     Ok(take(cursor, usize::MAX).await?.0)
 }
 
-/// Takes so many documents off a cursor, and says where to go on, unless that is the end.
+/// Takes a number of documents from a cursor, and says where to continue, unless that is the end.
 pub(crate) async fn take(
     cursor: Cursor<Document>,
     count: usize,
@@ -384,7 +383,7 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         |_| Vec::new(),
         |all| all.iter().filter_map(failure).collect(),
     );
-    // A router that lost the server behind it knows no more than if we had lost the router.
+    // A router that lost its server knows as little as we do when we lose the router.
     if let Some(lost) = failed
         .iter()
         .position(|(_, error)| error.may_still_execute())
@@ -406,8 +405,8 @@ fn is_across_targets(keys: &Document) -> bool {
 }
 
 impl Written {
-    /// The results of so many documents or statements. `elsewhere` is the answer to an event whose
-    /// id another target has, where an index of an original forbids that.
+    /// The results of a number of documents or statements. `elsewhere` is the answer to an event whose
+    /// id another target has, where an index of the original forbids that.
     pub(crate) fn write_results<A>(
         self,
         items: usize,

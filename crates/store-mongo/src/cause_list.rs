@@ -82,7 +82,7 @@ struct Folded {
 }
 
 impl Folded {
-    /// The condition that a cause is one of those that are not listed.
+    /// The condition that a cause is not listed.
     fn condition(&self) -> Document {
         let mut condition = doc! { "resource_id": &self.resource };
         condition.extend(behind(self.last));
@@ -143,7 +143,7 @@ impl MongoStore {
     }
 
     /// The numbers of all these causes by two commands; none if there is more to count than an
-    /// answer may cost. Then each cause has a part of that, and commands of its own.
+    /// answer may cost. Then each cause has a part of this limit, and commands of its own.
     async fn counted_together(&self, causes: &[KeptCause]) -> Result<Option<Counts>, CallError> {
         if causes.is_empty() {
             return Ok(None);

@@ -95,7 +95,7 @@ impl Causes for MongoStore {
         // one.
         let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
         self.update_cause(named(cause), update).await?;
-        // A span that cannot be read is no probe. The search reports it once it is due.
+        // A span that cannot be read is not a probe. The search reports it once it is due.
         let statement = resume_statement(&raw, cause, resumption, true)
             .or_else(|| resume_statement(&raw, cause, resumption, false));
         let Some(statement) = statement else {
@@ -260,13 +260,13 @@ impl MongoStore {
         Ok(found.first().and_then(is_probe).unwrap_or(false))
     }
 
-    /// The span that has been suspended longest of those that match.
+    /// The matching span that has been suspended longest.
     async fn first_suspended(&self, filter: Document) -> Result<Option<RawDocumentBuf>, CallError> {
         Ok(self.suspended(filter, 1).await?.into_iter().next())
     }
 
     /// The keys and suspensions of up to `limit` suspended spans that match, by cause and then by
-    /// the moment of suspension. Suspensions that are out of date are left out: an original or an
+    /// the time of suspension. Suspensions that are out of date are left out: the original or an
     /// earlier release has executed the interval since.
     pub(crate) async fn suspended(
         &self,
@@ -344,7 +344,7 @@ fn probed(raw: &RawDocument, now: Timestamp) -> Document {
 }
 
 /// Whether the last probe of a cause was begun less than `lasts` ms ago. An earlier release noted no
-/// moment.
+/// time.
 fn is_probe_recent(cause: &Document, now: Timestamp, lasts: i64) -> bool {
     let probed = cause.get_document("probed");
     let at = probed

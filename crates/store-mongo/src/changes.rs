@@ -25,7 +25,7 @@ use crate::suspension_document::{skip_mark, suspension};
 use crate::totals::{resent_mark, totals};
 use crate::uncounted;
 
-/// The field in which a span names the acts of operators that have changed it last.
+/// The field in which a span names the operators' actions that have changed it last.
 const ACTS: &str = "processing.acts";
 
 /// Sends changes, each on the conditions of [`Change::is_allowed`].
@@ -38,9 +38,9 @@ pub(crate) struct ChangeWriter {
 #[derive(Debug)]
 pub(crate) struct ChangeWrite {
     /// Identifies this change, in `processing.last_change_id`. Another worker may make an equal change
-    /// at the same moment; the id tells the two apart.
+    /// at the same time; the id distinguishes them.
     id: ObjectId,
-    /// The act of an operator that it carries out. The span names it from then on: what workers
+    /// The operator's action that it carries out. The span names it from then on: what workers
     /// change next, while the answer is lost, does not hide that it was done.
     act: Option<Uuid>,
     before: Span,
@@ -86,7 +86,7 @@ impl ChangeWrite {
         if let Some(skip) = &before.processing.skip {
             condition.insert("processing.skip", skip_mark(skip, version));
         } else {
-            // A request to skip that an original has left behind has an older version. It does not
+            // A request to skip that the original has left behind has an older version. It does not
             // count.
             condition.insert("processing.skip.version", doc! { "$ne": version });
         }
@@ -130,7 +130,7 @@ impl ChangeWrite {
 }
 
 impl ChangeWrite {
-    /// Whether the span names its act.
+    /// Whether the span names its operator's action.
     fn is_named(&self, document: &RawDocumentBuf) -> bool {
         let Some(act) = self.act.map(|act| act.to_string()) else {
             return false;
@@ -237,7 +237,7 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
 }
 
 impl Update {
-    /// Notes the moment of the change, and increments the version.
+    /// Notes the time of the change, and increments the version.
     fn next_version(&mut self, now: Timestamp) {
         self.set.insert("processing.last_change_at", moment(now));
         self.inc.insert("processing.version", 1);
@@ -324,8 +324,8 @@ impl Update {
         };
     }
 
-    /// The attempts are stored with their version. An original that executes the interval increments
-    /// the version and keeps the old attempts; they must not count then.
+    /// The attempts are stored with their version. The original, when it executes
+    /// the interval, increments the version and keeps the old attempts; they must not count then.
     fn failure(&mut self, before: &Span, failure: &Failure, attempts: u32) {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
         let mut error = doc! { "at": moment(failure.at), "message": message };
@@ -348,7 +348,7 @@ impl Update {
         }
     }
 
-    /// Sets both fields, or removes them: an original may have left those of an earlier interval.
+    /// Sets both fields, or removes them: the original may have left those of an earlier interval.
     fn refusal(&mut self, refusals: u32, refused_at: Option<Timestamp>) {
         let refusals = (refusals > 0).then(|| Bson::from(i64::from(refusals)));
         for (name, value) in [
@@ -397,7 +397,7 @@ impl GroupWriter for ChangeWriter {
         self.link.execution_limit()
     }
 
-    /// Each answer stays true. An act of an operator that is not named on its span was not done. A change
+    /// Each answer stays true. An operator's action that its span does not name was not done. A change
     /// is rejected because of another version, another end, a complete span, another resend, another list
     /// of what does not count, or a span that was resumed or is to be skipped. A version only grows, no
     /// resend comes twice, and between two of them the list only grows. An end, a completion and a request

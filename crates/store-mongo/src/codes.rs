@@ -1,4 +1,4 @@
-//! The server's error codes that we tell apart, after MongoDB's `error_codes.yml`.
+//! The server's error codes that matter here, after MongoDB's `error_codes.yml`.
 
 /// A unique index has the value already.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
@@ -12,7 +12,7 @@ pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
 /// There is no such index.
 pub(crate) const INDEX_NOT_FOUND: i32 = 27;
 
-/// Whether the code is about the moment and not about the command: the same command may succeed
+/// Whether the code is temporary and not about the command: the same command may succeed
 /// when it is sent again.
 pub(crate) fn is_of_the_moment(code: i32) -> bool {
     is_interruption(code)
@@ -73,7 +73,7 @@ fn is_state_change(code: i32) -> bool {
     )
 }
 
-/// The server has too little of something. That may pass, or an operator must act.
+/// The server has too little of something. That may pass, or needs an operator.
 fn is_shortage(code: i32) -> bool {
     matches!(
         code,
@@ -93,7 +93,7 @@ fn is_shortage(code: i32) -> bool {
     )
 }
 
-/// Something else that was under way at the same moment.
+/// Something else that was in progress at the same time.
 fn is_conflict(code: i32) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! Entries of usages of which Abacus is still to be asked whether they count.
+//! Entries of accepted usages that Abacus has not confirmed yet.
 
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -140,7 +140,7 @@ fn statement(
                 "state": EntryState::SetAside.name(),
                 "set_aside_at": moment(*at),
                 "earlier_rounds": rounds::one_more(),
-                // It comes from outside: a `$` at its beginning is no name of a field.
+                // It comes from outside: a `$` at its beginning is not a field name.
                 "error": { "$literal": error },
                 "cause": cause.to_string(),
             }))
@@ -165,7 +165,7 @@ fn condition(read: &Unconfirmed, ask: AskAgain) -> Document {
     }
 }
 
-/// The stages after which an entry is not asked for any more. If its span is complete, it expires from
+/// The stages after which an entry is no longer asked for. If its span is complete, it expires from
 /// now on.
 fn ending(set: Option<Document>) -> Vec<Document> {
     let is_expiring = doc! { "$eq": ["$ask_again.expires", true] };

@@ -18,9 +18,7 @@ use crate::call::{self, Link};
 pub struct MongoOptions {
     /// The connection string; it may hold a password.
     pub uri: String,
-    /// The database.
     pub database: String,
-    /// The collection of spans.
     pub collection: String,
     /// Connections at the most.
     pub pool_size: u32,

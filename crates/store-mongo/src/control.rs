@@ -20,7 +20,6 @@ use crate::document::{Unreadable, member, read_integer, unreadable};
 /// The control that operators have set.
 const CONTROL: &str = "control";
 
-/// The state of the controller.
 const CONTROLLER: &str = "controller";
 
 pub(crate) async fn control(store: &MongoStore) -> Result<KeptControl, StoreError> {
@@ -107,7 +106,7 @@ fn is_duplicate(error: &CallError) -> bool {
     matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(error)) if error.code == DUPLICATE_KEY)
 }
 
-/// Names of resources may hold dots, so they are no names of fields.
+/// Names of resources may hold dots, so they cannot be field names.
 fn control_document(control: &Control) -> Document {
     let resources = control.starts.resources.iter();
     let resources = resources

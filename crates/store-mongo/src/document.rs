@@ -1,5 +1,5 @@
-//! Spans as documents: figure 6.1 of the paper, as an original Sampler writes it (moments as
-//! doubles, nulls for what is absent) and as we do (moments as 64-bit integers).
+//! Spans as documents: figure 6.1 of the paper, as the original Sampler writes it (times as
+//! doubles, nulls for what is absent) and as we do (times as 64-bit integers).
 
 use bson::oid::ObjectId;
 use bson::raw::RawDocumentBuf;
@@ -26,7 +26,7 @@ pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
 /// Room for the document of a span with the usual ids and one measure or two.
 const USUAL_BYTES: usize = 1_024;
 
-/// A document that is no span.
+/// A document that is not a span.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the member {member} {problem}")]
 pub(crate) struct Unreadable {
@@ -154,7 +154,6 @@ pub(crate) fn moment(timestamp: Timestamp) -> Bson {
     Bson::Int64(timestamp.as_millis())
 }
 
-/// The moment, or null.
 pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
     timestamp.map_or(Bson::Null, moment)
 }
@@ -319,9 +318,9 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
     })
 }
 
-/// Whether what is kept of failures is about the planned interval. An original that executes it leaves
-/// that behind; it grows the version, and what failed at another version is not what is planned now.
-/// Spans that failed before that version was kept count as they always did.
+/// Whether what is kept of failures is about the planned interval. The original leaves it behind
+/// when it executes the interval; it increments the version, and what failed at another version is
+/// not what is planned now. Spans that failed before that version was kept count as they always did.
 fn is_failure_of(processing: &Document, version: i64) -> bool {
     read_integer(processing, "failed_version").unwrap_or(version) == version
 }
@@ -447,7 +446,7 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
         .get_str("usage_guid")
         .map_err(|_| unreadable("planned_interval.usage_guid", "is not a string"))?;
     let interval = read_interval(document)?;
-    // An original, or an earlier release, does not say when: with the last change it made.
+    // The original, or an earlier release, does not say when: with the last change it made.
     let planned_at = read_moment(document, "planned_at");
     let planned_at = planned_at.or_else(|_| read_moment(processing, "last_change_at"));
     Ok(Some(Planned {

@@ -27,7 +27,6 @@ use crate::unreadable::{
 /// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
 const SCAN_TIME: Duration = Duration::from_mins(1);
 
-/// A search in progress.
 struct Search {
     link: Link,
     now: Timestamp,

@@ -65,7 +65,7 @@ struct EntryDocument<'a> {
     ask_again: Option<AskAgainDocument>,
 }
 
-/// The month, beside the moments, so that a search finds those of one.
+/// The month, beside the times, so that a search finds the entries of one month.
 #[derive(Serialize)]
 struct AskAgainDocument {
     month: i64,
@@ -146,7 +146,6 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// The entry that a document holds.
 pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     let document = decoded(raw)?;
     let usage_guid = text(&document, "_id").ok_or_else(|| unreadable("_id", "is not a string"))?;
@@ -177,7 +176,7 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     })
 }
 
-/// When the month of a moment begins.
+/// The start of the month of a time.
 fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
 }

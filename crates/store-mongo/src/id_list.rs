@@ -47,7 +47,7 @@ impl MongoStore {
         Ok(ids.into_iter().map(Id::from_store).collect())
     }
 
-    /// The spans that were kept last: their ids begin with the time of that.
+    /// The spans that were kept last: their ids begin with the time of the insert.
     pub(crate) async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
         let options = self.link.find_options(limit, doc! { "_id": -1 }, "_id_");
         let of_spans = doc! { "_id": { "$type": "objectId" } };

@@ -1,8 +1,8 @@
 //! The indexes on spans, by name.
 //!
-//! Each unique one begins with what a sharded collection is divided by, `processing.key`: MongoDB keeps
-//! no other exact across shards. It has the 16 bytes of the key in place of six ids of some 36 each.
-//! A span of an original has no key at first, and is in none of them.
+//! Each unique one begins with what a sharded collection is divided by, `processing.key`: MongoDB
+//! keeps no other exact across shards. It has the 16 bytes of the key in place of six ids of about
+//! 36 bytes each. A span of the original has no key at first, and is in none of them.
 
 use std::time::Duration;
 
@@ -20,7 +20,6 @@ pub(crate) const STOP: &str = "unique_stop";
 pub(crate) const DUE: &str = "search_due";
 /// Spans whose usage failed and is tried again.
 pub(crate) const FAILED: &str = "search_failed";
-/// Suspended spans, for lists.
 pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
 /// Suspended spans by cause; the one that has been suspended for longest comes first.
 pub(crate) const SUSPENDED: &str = "search_suspended";
@@ -55,22 +54,22 @@ pub(crate) const SET_ASIDE: &str = "set_aside";
 /// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
 
-/// The audit trail by its moments, by the person or client that acted, and by the span.
+/// The audit trail by time, by the person or client, and by the span.
 pub(crate) const AUDIT: &str = "by_at";
 pub(crate) const AUDIT_WHO: &str = "by_who";
 pub(crate) const AUDIT_SPAN: &str = "by_span";
 
-/// The indexes of an original that know no keys.
+/// The indexes of the original, which know no keys.
 pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
 pub(crate) const ORIGINAL_START: &str = "unique_start_dedup_id";
 pub(crate) const ORIGINAL_STOP: &str = "unique_end_dedup_id";
-/// Spans that an original has stopped and that are not complete.
+/// Spans that the original has stopped and that are not complete.
 pub(crate) const ORIGINAL_STOPPED: &str = "search_end_is_set";
 
-/// The unique indexes that an original relies on. While one of them is there, it may write.
+/// The unique indexes that the original relies on. While one of them exists, it may write.
 pub(crate) const OF_ORIGINAL_EVENTS: [&str; 3] = [ORIGINAL_TARGET, ORIGINAL_START, ORIGINAL_STOP];
 
-/// All indexes that an original has made and that nothing needs once it has gone.
+/// All indexes that the original has made and that nothing needs once it has gone.
 pub(crate) const RETIRED: [&str; 5] = [
     ORIGINAL_TARGET,
     ORIGINAL_START,

@@ -13,7 +13,7 @@ use crate::MongoStore;
 use crate::document::{Unreadable, member, read_integer, unreadable};
 use crate::workers::is_alive;
 
-/// The condition that an instance is shown, or with `$lte` that it is not any more.
+/// The condition that an instance is shown, or with `$lte` that it is no longer shown.
 fn seen(comparison: &str) -> Document {
     let millis = i64::try_from(INSTANCE_SHOWN.as_millis()).expect("an hour fits");
     let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
@@ -174,7 +174,7 @@ fn intake(document: &Document) -> Result<Option<Intake>, Unreadable> {
     }
     let intake = member(document, "intake")?;
     let count = |name: &'static str| {
-        u32::try_from(read_integer(intake, name)?).map_err(|_| unreadable(name, "is no count"))
+        u32::try_from(read_integer(intake, name)?).map_err(|_| unreadable(name, "is not a count"))
     };
     Ok(Some(Intake {
         kept: count("kept")?,

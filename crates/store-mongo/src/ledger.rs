@@ -209,7 +209,7 @@ impl Ledger for MongoStore {
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
-        // A span that an original completed before it was adopted has no entries.
+        // A span that the original completed before it was adopted has no entries.
         let of_ours = finished
             .iter()
             .filter_map(|span| Some((span.key?.partition(), span)));

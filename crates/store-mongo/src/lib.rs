@@ -1,12 +1,12 @@
 //! The MongoDB store: one document per span, as in the paper (figure 6.1, tables 6.2 and 6.3), so
-//! that the collection of an original Sampler can be taken over in place, while it runs.
+//! that the collection of the original Sampler can be taken over in place, while it runs.
 //!
 //! Fields that we add to a document are marked "ours" in docs/data-model.md. Nothing changes the
 //! meaning of a field of the original. The ledger is a collection of its own, with one document for
 //! each usage.
 //!
 //! Starts, stops, changes of spans and the entries of the ledger share commands with others of
-//! their kind that are in flight at the same moment; see [`sampler_store::group`].
+//! their kind that are in flight at the same time; see [`sampler_store::group`].
 
 mod adopt;
 mod audit;
@@ -77,7 +77,6 @@ pub struct MongoStore {
     link: Link,
     /// The same, for the collection of the ledger.
     usages: Link,
-    /// The causes of suspensions.
     causes: Collection<Document>,
     /// The same as the link, for the collection of the audit trail.
     audit: Link,

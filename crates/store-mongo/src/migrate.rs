@@ -1,7 +1,7 @@
 //! Making the indexes.
 //!
 //! Migrations only add, so that old and new programs can run side by side. They may be run again
-//! at any time, and by many programs at once. Those that an original needs are its own to make;
+//! at any time, and by many programs at once. The original makes the indexes that it needs;
 //! while they are there they stay, until a step of its own removes them (`retire.rs`).
 
 use std::error::Error as _;
@@ -38,13 +38,11 @@ pub enum MigrationError {
          name it has) and start again"
     )]
     Conflict {
-        /// The collection.
         collection: String,
         /// The index that was to be made.
         index: &'static str,
         /// The index that was wanted.
         definition: String,
-        /// The message of the server.
         message: String,
     },
     /// The documents do not fit a unique index.
@@ -53,11 +51,9 @@ pub enum MigrationError {
          documents in it share a key: {message}"
     )]
     Duplicates {
-        /// The collection.
         collection: String,
         /// The index that was to be made.
         index: &'static str,
-        /// The message of the server.
         message: String,
     },
     /// The server is alone, so that no write can wait for a majority.
@@ -112,7 +108,7 @@ impl MongoStore {
     /// Makes the indexes that are not there yet.
     ///
     /// # Errors
-    /// If an index is there with other options, the server is no member of a replica set, or the
+    /// If an index is there with other options, the server is not a member of a replica set, or the
     /// database is not there.
     pub async fn migrate(&self) -> Result<(), MigrationError> {
         self.require_deployment().await?;
@@ -141,7 +137,7 @@ impl MongoStore {
     /// can, or `given_up` ends. Says whether they are made.
     ///
     /// # Errors
-    /// If an index is there with other options, the documents do not fit, or the server is no
+    /// If an index is there with other options, the documents do not fit, or the server is not a
     /// member of a replica set.
     pub async fn migrate_when_possible(
         &self,
@@ -163,7 +159,7 @@ impl MongoStore {
         }
     }
 
-    /// Refuses a server that is alone, and one that is no router where the collection is to be
+    /// Refuses a server that is alone, and one that is not a router where the collection is to be
     /// sharded. Otherwise a router is fine, and a member of a set that has yet to be
     /// initiated is a server to wait for.
     async fn require_deployment(&self) -> Result<(), MigrationError> {

@@ -63,8 +63,8 @@ impl MongoStore {
         Ok(found.iter().filter_map(name).collect())
     }
 
-    /// The cause as its spans tell it. A span that cannot be read, or that has forgotten its error, is
-    /// no reason to leave the others suspended for ever.
+    /// The cause by its spans. A span that cannot be read, or that has forgotten its error, is
+    /// not a reason to leave the others suspended for ever.
     async fn cause_by_spans(&self, name: &str) -> Result<Option<Cause>, CallError> {
         let filter = doc! { "processing.suspended.cause": name };
         let found = self.suspended(filter, ASKED_MAX).await?;
@@ -82,8 +82,8 @@ fn suspended_under(raw: &RawDocument) -> Option<&str> {
     suspended.get_str("cause").ok()
 }
 
-/// Why a span is suspended, as far as it tells. Each member is read by itself: one that cannot be
-/// decoded is no reason to lose the others.
+/// Why a span is suspended, as far as it is known. Each member is read by itself: one that cannot be
+/// decoded is not a reason to lose the others.
 fn cause_in(raw: &RawDocument) -> Option<Cause> {
     let target = raw.get_document("target").ok()?;
     let processing = raw.get_document("processing").ok()?;

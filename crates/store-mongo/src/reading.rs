@@ -88,7 +88,6 @@ fn is_hexadecimal(id: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The span that a document holds.
 pub(crate) fn listed_span(raw: &RawDocument) -> Result<ListedSpan, Unreadable> {
     let document = decoded(raw)?;
     let span = read(&document)?;

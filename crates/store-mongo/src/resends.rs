@@ -261,8 +261,8 @@ fn asked_again(entry: &Entry) -> Option<Document> {
     } })
 }
 
-/// When an entry expires that is kept for its lifetime from this moment: not at all, if it had no
-/// moment before.
+/// When an entry expires that is kept for its lifetime from this time: not at all, if it had no
+/// time before.
 fn kept_from(from: Timestamp) -> Document {
     let later = doc! { "$convert": {
         "input": { "$add": [moment(from), "$lifetime"] },

@@ -1,7 +1,7 @@
-//! The step that ends a migration: the indexes of an original go, and with them the rule that an
+//! The step that ends a migration: the indexes of the original go, and with them the rule that an
 //! event id counts across targets.
 //!
-//! An operator must declare that no original writes any more. Two conditions
+//! An operator must declare that the original no longer writes. Two conditions
 //! are checked: each span has its partition, and with it its key, and no event id is a UUID binary, which the indexes of
 //! this release do not distinguish from its text.
 
@@ -15,7 +15,7 @@ use crate::index;
 /// The outcome of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retired {
-    /// The indexes of an original are gone, now or since before.
+    /// The indexes of the original are gone, now or already before.
     Done,
     /// Spans must be adopted first.
     SpansWithoutPartition,
@@ -24,7 +24,7 @@ pub enum Retired {
 }
 
 impl MongoStore {
-    /// Removes the indexes of an original Sampler, unless something still
+    /// Removes the indexes of the original Sampler, unless something still
     /// needs them. It may be asked again at any time, and by many programs at once.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! The earlier times that Abacus set a usage aside and accepted it again (`earlier_rounds` of an
 //! entry).
 //!
-//! The server compares these moments ([`state_at`]), and so does
-//! [`Entry::as_of`](sampler_domain::Entry::as_of). For both, what is no integer counts as absent, and so
-//! does a list that is none.
+//! The server compares these times ([`state_at`]), and so does
+//! [`Entry::as_of`](sampler_domain::Entry::as_of). For both, a value that is not an integer counts
+//! as absent, and so does an invalid list.
 
 use bson::{Bson, Document, doc};
 use sampler_domain::{EARLIER_ROUNDS_MAX, EntryState, Round, Timestamp};
@@ -22,7 +22,6 @@ pub(crate) fn written(round: &Round) -> Document {
     known.collect()
 }
 
-/// The rounds of an entry.
 pub(crate) fn read(entry: &Document) -> Vec<Round> {
     let rounds = entry.get_array("earlier_rounds").map(Vec::as_slice);
     let rounds = rounds.unwrap_or_default().iter();
@@ -53,8 +52,8 @@ pub(crate) fn one_more() -> Document {
     doc! { "$cond": [is_again, { "$slice": [all, -max] }, "$earlier_rounds"] }
 }
 
-/// The state of the usage at a moment, as far as the earlier rounds say so: the last change that was made by
-/// then decides. Before the first of them, `otherwise` does. All are expressions.
+/// The state of the usage at a time, as far as the earlier rounds say so: the last change that was
+/// made by then decides. Before the first of them, `otherwise` does. All are expressions.
 pub(crate) fn state_at(at: Timestamp, otherwise: Document) -> Document {
     let past = |name: &str| {
         doc! { "$and": [

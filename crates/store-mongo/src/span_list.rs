@@ -1,9 +1,9 @@
 //! Lists of spans for the API.
 //!
 //! A list is read backwards from an index of one field of the target, `start` and `_id`. `start`
-//! and `_id` never change, so a page that goes on behind one of them misses no span and shows none
+//! and `_id` never change, so a page that continues after one of them misses no span and shows none
 //! twice. Other conditions are compared span by span, within a window of the index that limits the
-//! cost of a page. The next page goes on behind the window.
+//! cost of a page. The next page continues after the window.
 
 use std::cmp::Reverse;
 
@@ -56,7 +56,7 @@ pub(crate) async fn spans(store: &MongoStore, query: &SpanQuery) -> Result<SpanP
 
 impl MongoStore {
     /// A page of the spans of some resources. Each has a range of its own: nothing of other resources is
-    /// read, so neither a position nor the time that it takes tells of them.
+    /// read, so neither a position nor the time that it takes reveals them.
     async fn list_resources(
         &self,
         query: &SpanQuery,
@@ -211,7 +211,7 @@ impl<'a> Range<'a> {
     }
 
     /// The bounds of the index for a query. Unlike conditions, bounds know no types: ids that are
-    /// texts lie in one order with the others. `None` if no span starts so early.
+    /// texts are in one order with the others. `None` if no span starts so early.
     fn bounds(&self, query: &SpanQuery) -> Option<Bounds> {
         let after = query.after.as_ref();
         let after = after.filter(|after| query.to.is_none_or(|to| after.start < to));
@@ -245,7 +245,7 @@ impl Bounds {
     }
 }
 
-/// The condition that a span is suspended. An original that goes on with a span leaves the field
+/// The condition that a span is suspended. The original, when it continues a span, leaves the field
 /// there: a suspension counts only with the version in it.
 fn is_suspended() -> Document {
     doc! { "processing.suspended.cause": { "$exists": true } }

@@ -19,7 +19,6 @@ use crate::unreadable::decoded;
 /// operation.
 const SCAN_TIME: Duration = Duration::from_mins(1);
 
-/// The position of a scan.
 #[allow(clippy::large_enum_variant, reason = "there is one for each scan")]
 enum Scan {
     Before(Document),

@@ -1,4 +1,4 @@
-//! Suspensions that an original Sampler or an earlier release has left behind.
+//! Suspensions that the original Sampler or an earlier release has left behind.
 //!
 //! Neither knows suspensions. One that executes the interval of a suspended span grows the version,
 //! and sets nothing of ours: the suspension is about another version then, and the span stays due in
@@ -36,7 +36,7 @@ fn is_stale() -> Document {
     doc! { "processing.complete": false, "$expr": is_other }
 }
 
-/// The statement that makes a span due, unless it is suspended anew by then. An earlier `due_at`,
+/// The statement that makes a span due, unless it is suspended again by then. An earlier `due_at`,
 /// set by a stop, stays.
 fn ending(raw: &RawDocumentBuf, now: Timestamp) -> Option<Statement> {
     let mut condition = Document::try_from(condition_of(raw)?).ok()?;

@@ -4,7 +4,7 @@
 //! that stay exact. Quantities are multiplied here, in 128 bits ([`Amount`](sampler_domain::Amount)).
 //! As the measures of a span do not change, there are few such parts for each row.
 //!
-//! A page asks for some windows at a time, in their order, so that a list of many windows goes on
+//! A page asks for some windows at a time, in their order, so that a list of many windows continues
 //! where its time ran out, and none is added up twice. The parts of a window come sorted by group: what
 //! is behind the page is never sent.
 
@@ -58,7 +58,7 @@ pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage
     let Some((field, _)) = query.narrowed_by() else {
         return Err(StoreError::Refused("the query is too wide".into()));
     };
-    // Usages of other resources are not even read: the time that this takes would tell of them.
+    // Usages of other resources are not even read: the time that this takes would reveal them.
     let field = match (field, &query.resources) {
         ("organization_id", Some(_)) => "resource_id",
         _ => field,
@@ -232,7 +232,6 @@ fn within(windows: &[Window]) -> Document {
     doc! { "timestamp": { "$gte": moment(from), "$lt": moment(to) } }
 }
 
-/// The condition on targets.
 fn of_targets(query: &SumQuery) -> Document {
     let mut condition = Document::new();
     for (name, id) in query.target.conditions() {
@@ -257,11 +256,11 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
     condition
 }
 
-/// The state of an entry at a moment, as an expression
-/// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is no moment counts as absent.
+/// The state of an entry at a time, as an expression
+/// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is not a time counts as absent.
 fn state_at(at: Timestamp) -> Document {
     let past = |name: &str| {
-        // NaN lies before all numbers.
+        // NaN is before all numbers.
         doc! { "$and": [
             { "$isNumber": name },
             { "$gte": [name, moment(Timestamp::MIN)] },

@@ -1,8 +1,8 @@
 //! The suspension of a span in its document: `processing.suspended`, `processing.probe`,
 //! `processing.skip` and `processing.refusals`.
 //!
-//! The first three hold the version of the span that they are about. An original Sampler that executes
-//! the interval leaves them behind, and grows the version.
+//! The first three hold the version of the span that they are about. The original Sampler, when it
+//! executes the interval, leaves them behind, and increments the version.
 
 use bson::{Bson, Document, doc};
 use sampler_domain::{CauseId, Skip, Suspension};

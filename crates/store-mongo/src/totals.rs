@@ -1,8 +1,8 @@
 //! The totals of a span, as its document keeps them: `processing.totals`.
 //!
 //! `to` is how far the span was sampled when they were written. If it is sampled further now, a program
-//! that knows no totals did that: an original Sampler, or an earlier release. Then the totals begin
-//! anew at that moment, as they do for a span that has none yet.
+//! that knows no totals did that: the original Sampler, or an earlier release. Then the totals begin
+//! again at that time, as they do for a span that has none yet.
 
 use bson::{Document, doc};
 use sampler_domain::{Interval, Resent, Span, Totals};

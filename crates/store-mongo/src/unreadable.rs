@@ -1,4 +1,4 @@
-//! Documents that are no spans: they are logged, set aside if the server can do that, and hold up
+//! Documents that are not spans: they are logged, set aside if the server can do that, and hold up
 //! no other span.
 //!
 //! The driver would end a search at the first document that it cannot decode. So documents are taken
@@ -48,7 +48,6 @@ pub(crate) fn decoded(raw: &RawDocument) -> Result<Document, Unreadable> {
     Ok(document)
 }
 
-/// The span that a document holds.
 pub(crate) fn span_in(raw: &RawDocument) -> Result<Span, Unreadable> {
     read(&decoded(raw)?)
 }
@@ -131,13 +130,13 @@ pub(crate) fn name_of(raw: &RawDocument) -> String {
     Identity::of(raw).map_or_else(|| "none".to_owned(), |id| id.to_string())
 }
 
-/// Unreadable documents that were logged lately, by the search that met them and their `_id`. Each
+/// Unreadable documents that were recently logged, by the search that met them and their `_id`. Each
 /// search meets them again, and they are logged only once in a while.
 #[derive(Debug, Default)]
 pub(crate) struct LoggedDocuments(Mutex<HashMap<(&'static str, String), Instant>>);
 
 impl LoggedDocuments {
-    /// Whether the document was logged lately.
+    /// Whether the document was recently logged.
     pub(crate) fn knows(&self, of: &'static str, name: &str) -> bool {
         let logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = logged.get(&(of, name.to_owned()));

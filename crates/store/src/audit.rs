@@ -1,17 +1,17 @@
-//! The audit trail: each act of an operator, written down before it is carried out.
+//! The audit trail: each operator's action, recorded before it is carried out.
 //!
-//! First the record is written, with the state that the act is to produce. Then the act is carried
+//! First the record is written, with the state that the action is to produce. Then the action is carried
 //! out, as one atomic change. Then the outcome is noted in the record. A program that dies in
-//! between leaves a record whose outcome is [`ActOutcome::Asked`]: the act was asked for, and its
-//! subject tells whether it was done. So does one that lost the answer of the database, and notes
-//! [`ActOutcome::Unknown`]. So every act that was done is in the trail.
+//! between leaves a record whose outcome is [`ActOutcome::Asked`]: the action was asked for, and its
+//! subject shows whether it was done. So does one that lost the answer of the database, and notes
+//! [`ActOutcome::Unknown`]. So every action that was done is in the trail.
 
 use sampler_domain::{ClientId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// An act of an operator.
+/// An operator's action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
     /// The id of the record. A span that is to be skipped names it, too.
@@ -20,7 +20,7 @@ pub struct AuditRecord {
     pub at: Timestamp,
     /// The client or the user that asked for it; none where no tokens are needed.
     pub who: Option<ClientId>,
-    /// The kind of the act, such as `span.skip`.
+    /// The kind of the action, such as `span.skip`.
     pub act: String,
     /// The address of its subject, such as `/v1/spans/6b00`.
     pub subject: String,
@@ -28,15 +28,13 @@ pub struct AuditRecord {
     pub span: Option<String>,
     /// Why, in the operator's words.
     pub reason: String,
-    /// The subject before the act; null if there was none.
+    /// The subject before the action; null if there was none.
     pub before: Value,
-    /// The subject as the act is to make it.
+    /// The subject as the action is to make it.
     pub after: Value,
-    /// Its outcome.
     pub outcome: ActOutcome,
 }
 
-/// The outcome of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActOutcome {
     /// It was asked for. Nobody has noted yet how it ended.
@@ -50,7 +48,6 @@ pub enum ActOutcome {
 }
 
 impl ActOutcome {
-    /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Asked, Self::Done, Self::Refused, Self::Unknown];
 
     /// Its name in documents and answers.
@@ -69,10 +66,10 @@ impl ActOutcome {
     }
 }
 
-/// The position of a record in the trail: its moment, then its id. Neither ever changes.
+/// The position of a record in the trail: its time, then its id. Neither ever changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AuditPosition {
-    /// When the act was asked for.
+    /// When the action was asked for.
     pub at: Timestamp,
     /// The record.
     pub id: Uuid,
@@ -81,13 +78,13 @@ pub struct AuditPosition {
 /// The query for a list of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
-    /// Only acts at this moment or later.
+    /// Only actions at this time or later.
     pub from: Option<Timestamp>,
-    /// Only acts before this moment.
+    /// Only actions before this time.
     pub to: Option<Timestamp>,
-    /// Only acts of this client or user.
+    /// Only actions of this client or user.
     pub who: Option<ClientId>,
-    /// Only acts about this span.
+    /// Only actions on this span.
     pub span: Option<String>,
     /// Only records behind this one.
     pub after: Option<AuditPosition>,

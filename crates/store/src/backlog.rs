@@ -5,7 +5,7 @@ use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Span, Timest
 /// The parameters of a count.
 #[derive(Clone, Debug)]
 pub struct BacklogQuery {
-    /// The moment by which spans are due.
+    /// The time by which spans are due.
     pub now: Timestamp,
     /// The month that closes next.
     pub closing: Option<ClosingMonth>,
@@ -42,9 +42,8 @@ pub struct Backlog {
 /// The backlog of the month that closes next, without suspended spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosingBacklog {
-    /// The first moment of the month.
+    /// The first millisecond of the month.
     pub start: Timestamp,
-    /// Its end.
     pub end: Timestamp,
     /// Spans with something left.
     pub spans: u64,

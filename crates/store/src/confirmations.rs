@@ -1,4 +1,4 @@
-//! Usages that Abacus has accepted, and of which it is still to be asked whether they count.
+//! Usages that Abacus has accepted and not confirmed yet.
 
 use std::sync::Arc;
 
@@ -22,11 +22,8 @@ pub struct UnconfirmedQuery {
 pub struct Unconfirmed {
     /// The `dedup_id` of the usage.
     pub usage_guid: String,
-    /// The span that it is for.
     pub span: SpanId,
-    /// Its target.
     pub target: Target,
-    /// Its interval.
     pub interval: Interval,
     /// The `Location` that Abacus gave it.
     pub location: String,
@@ -53,7 +50,6 @@ impl Unconfirmed {
 /// The change of an entry that follows from an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Confirmation {
-    /// It counts.
     Counted {
         /// When that was seen.
         at: Timestamp,
@@ -63,7 +59,6 @@ pub enum Confirmation {
     SetAside {
         /// When that was seen.
         at: Timestamp,
-        /// The name of the error.
         error: String,
         /// The cause that it is kept under.
         cause: CauseId,
@@ -73,6 +68,6 @@ pub enum Confirmation {
         /// When it is asked next.
         at: Timestamp,
     },
-    /// It is asked for no more. The usage stays accepted.
+    /// It is no longer asked for. The usage stays accepted.
     GivenUp,
 }

@@ -5,13 +5,11 @@ use sampler_domain::{Control, ControllerMemory, ControllerTerms, Percent};
 /// The settings of operators, with their version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptControl {
-    /// The settings.
     pub control: Control,
     /// How often it was changed. A change names the version that its author has seen.
     pub version: i64,
 }
 
-/// The state of the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerState {
     /// How many of the new starts are admitted.

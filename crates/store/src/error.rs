@@ -2,7 +2,6 @@
 
 use std::error::Error;
 
-/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot be reached. Nothing was changed.

@@ -15,7 +15,6 @@ pub enum Arrival {
     /// In a request of its own.
     #[default]
     Alone,
-    /// In a batch.
     InBatch,
 }
 
@@ -28,13 +27,12 @@ pub struct NewSpan {
     pub due_at: Timestamp,
     /// The receiver's clock, for `last_change_at`.
     pub now: Timestamp,
-    /// Lets the span begin before the end of the target's previous one, as an original does.
+    /// Lets the span begin before the end of the target's previous one, as the original Sampler does.
     pub may_overlap: bool,
     /// The way in which its event came.
     pub arrival: Arrival,
 }
 
-/// The outcome of a start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartOutcome {
     /// The span is open, and survives the loss of a machine.
@@ -47,8 +45,8 @@ pub enum StartOutcome {
     /// The `id` was seen before for this target, in an event that differs in these fields. Nothing
     /// was kept.
     IdTaken(Vec<Field>),
-    /// The `id` was seen before for another target, and an index of an original Sampler still lets
-    /// in each `id` once. Nothing was kept, and nothing is told of that target.
+    /// The `id` was seen before for another target, and an index of the original Sampler still allows
+    /// each `id` once. Nothing was kept, and nothing is revealed about that target.
     IdTakenElsewhere,
     /// The target has an open span. Nothing was kept.
     AlreadyOpen,
@@ -74,7 +72,6 @@ pub struct NewStop {
     pub arrival: Arrival,
 }
 
-/// The outcome of a stop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopOutcome {
     /// The open span has its end, and that survives the loss of a machine.
@@ -84,8 +81,8 @@ pub enum StopOutcome {
     /// The `id` was seen before for this target, in an event that differs in these fields. Nothing
     /// was kept.
     IdTaken(Vec<Field>),
-    /// The `id` was seen before for another target, and an index of an original Sampler still lets
-    /// in each `id` once. Nothing was kept, and nothing is told of that target.
+    /// The `id` was seen before for another target, and an index of the original Sampler still allows
+    /// each `id` once. Nothing was kept, and nothing is revealed about that target.
     IdTakenElsewhere,
     /// The target has no open span.
     NotOpen,
@@ -99,9 +96,7 @@ pub enum StopOutcome {
 /// The kind of an event whose `id` is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
-    /// Starts.
     Start,
-    /// Stops.
     Stop,
 }
 
@@ -122,7 +117,7 @@ pub enum Lookup {
     StartedBy(EventId),
     /// The one that was stopped by the event with this id.
     StoppedBy(EventId),
-    /// The open one, and the one that ends next after this moment.
+    /// The open one, and the one that ends next after this time.
     NotEndedBy(Timestamp),
 }
 
@@ -144,8 +139,8 @@ pub trait Events: Send + Sync + 'static {
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError>;
 
-    /// Whether another target has an event of this kind with this id, and an index of an original Sampler
-    /// still lets in each `id` once. Nothing is told of that target.
+    /// Whether another target has an event of this kind with this id, and an index of the original
+    /// Sampler still allows each `id` once. Nothing is revealed about that target.
     async fn is_id_taken_elsewhere(
         &self,
         _kind: IdKind,

@@ -1,8 +1,8 @@
-//! Group commit: writes that are in flight at the same moment share one command.
+//! Group commit: writes that are in flight at the same time share one command.
 //!
 //! A command that waits for the journals of a majority costs about the same for one write as for
 //! many. So writes gather while others of their kind are in flight. When one of a few permits for a
-//! command is free, all that have gathered are sent with one command. There is no timer: a write that
+//! command is free, all gathered writes are sent with one command. There is no timer: a write that
 //! arrives alone is sent alone, at once.
 //!
 //! Each caller gets its own answer. Sometimes the answer to the command is not enough: a unique index

@@ -61,7 +61,6 @@ impl FromStr for InstanceProgram {
 pub struct Instance {
     /// The name of this run; no two runs have the same.
     pub name: String,
-    /// Which program it is.
     pub program: InstanceProgram,
     /// The number of the instance on its platform, where that has numbers.
     pub index: Option<String>,
@@ -73,7 +72,7 @@ pub struct Instance {
     pub is_stopping: bool,
     /// The names of the health probes that fail.
     pub failing: Vec<String>,
-    /// The names of the health warnings that stand.
+    /// The names of the active health warnings.
     pub warnings: Vec<String>,
     /// How many partitions a worker owns.
     pub partitions: Option<u32>,
@@ -90,14 +89,14 @@ pub struct Instance {
 pub struct Intake {
     /// Events of the last whole minute that are kept, also those that were kept before.
     pub kept: u32,
-    /// Events of that minute that were refused.
+    /// Events of this minute that were refused.
     pub refused: u32,
     /// When the last event came, whatever its answer.
     pub last_at: Option<Timestamp>,
 }
 
 impl Instance {
-    /// A run of which nothing but its name is known.
+    /// A run with only its name known.
     pub fn new(name: String, program: InstanceProgram) -> Self {
         Self {
             name,
@@ -128,7 +127,7 @@ pub struct SeenInstance {
 }
 
 impl SeenInstance {
-    /// Whether it was not seen for so long that it does not count as running any more.
+    /// Whether it was not seen for so long that it no longer counts as running.
     pub fn is_stale(&self) -> bool {
         self.age > i64::try_from(INSTANCE_LIFETIME.as_millis()).unwrap_or(i64::MAX)
     }

@@ -9,7 +9,6 @@ use crate::{Confirmation, Finished, StoreError, Unconfirmed, UnconfirmedQuery};
 /// Some entries of a span, in the order in which they were planned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entries {
-    /// Entries.
     pub entries: Vec<Entry>,
     /// The number of documents that cannot be read.
     pub unreadable: u64,
@@ -17,19 +16,14 @@ pub struct Entries {
     pub next: Option<i64>,
 }
 
-/// The key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntryKey {
-    /// The id of the usage.
     pub usage_guid: String,
-    /// The span that the entry names.
     pub span: SpanId,
-    /// The target of the span.
     pub target: Target,
 }
 
 impl EntryKey {
-    /// The key of this entry.
     pub fn of(entry: &Entry) -> Self {
         Self {
             usage_guid: entry.usage_guid.clone(),
@@ -113,7 +107,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError>;
 
     /// Removes the mark, if it is still this one. `refusal` is why Abacus does not take the usage, if it
-    /// does not: the entry tells of that then. A refusal does not remove a mark that has Abacus's
+    /// does not: the entry then has the reason. A refusal does not remove a mark that has Abacus's
     /// acceptance, nor that of an entry that is `accepted` by now: the span may not know it yet.
     async fn end_resend(
         &self,
@@ -133,7 +127,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError>;
 }
 
-/// The moment from which the lifetime of an entry counts: its last change of state.
+/// The time from which the lifetime of an entry counts: its last change of state.
 pub fn lifetime_from(entry: &Entry) -> Timestamp {
     let answers = [
         entry.accepted_at,

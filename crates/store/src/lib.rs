@@ -11,7 +11,7 @@
 //! | [`Replication`] | measure the majority commit lag | both programs |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
-//! flight at the same moment can share a command: [`group`].
+//! flight at the same time can share a command: [`group`].
 //!
 //! There are two implementations, the MongoDB store and one in memory (`tests/store-testing`). Both
 //! pass the same contract suite.

@@ -10,23 +10,23 @@ use crate::{
     KeptControl, Published, StoreError,
 };
 
-/// How many acts a span names, the last ones. An act whose answer was lost is looked for at once, and
-/// each act needs a span that was suspended again, so it is among them.
+/// How many actions a span names, the last ones. An action whose answer was lost is looked for at
+/// once, and each action needs a span that was suspended again, so it is among them.
 pub const ACTS_NAMED: usize = 8;
 
-/// Carries out acts of operators, and publishes what all instances read. Each act is in the audit trail
+/// Carries out operators' actions, and publishes what all instances read. Each act is in the audit trail
 /// before it is carried out.
 #[async_trait]
 pub trait Operating: Send + Sync + 'static {
-    /// Keeps a record, before its act is carried out. A record that is kept already stays as it is.
+    /// Keeps a record, before its action is carried out. A record that is kept already stays as it is.
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
 
-    /// Notes how the act of a record ended.
+    /// Notes how the action of a record ended.
     async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
-    /// still is as it was read. The span keeps the id of the act, so a change that was made is told
-    /// as made, whatever has changed the span since.
+    /// still is as it was read. The span keeps the id of the action, so a change that was made is
+    /// reported as made, whatever has changed the span since.
     async fn change_by_operator(
         &self,
         act: Uuid,
@@ -78,7 +78,7 @@ pub trait Operating: Send + Sync + 'static {
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError>;
 
     /// Keeps how an instance is, in place of what it reported before. The first report of a name
-    /// removes reports that are not shown any more.
+    /// removes reports that are no longer shown.
     async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError>;
 
     /// Removes an instance that has ended.

@@ -16,8 +16,8 @@ use crate::{
 pub struct TargetFilter([Option<Id>; 6]);
 
 impl TargetFilter {
-    /// Sets the condition on a field of [`Target::FIELDS`], by its name. Returns whether there is one
-    /// of that name.
+    /// Sets the condition on a field of [`Target::FIELDS`], by its name. Returns whether there is a field
+    /// of this name.
     pub fn set(&mut self, name: &str, id: Id) -> bool {
         let index = Target::FIELDS.iter().position(|field| *field == name);
         if let Some(index) = index {
@@ -57,13 +57,10 @@ impl TargetFilter {
 /// The position of a span in a list: its start, then its id. Neither ever changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SpanPosition {
-    /// When the usage started.
     pub start: Timestamp,
-    /// The span.
     pub id: SpanId,
 }
 
-/// The query for a list of spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanQuery {
     /// Only spans of these targets. The organization, the resource or the instance must be among
@@ -71,13 +68,12 @@ pub struct SpanQuery {
     pub target: TargetFilter,
     /// Only spans of these resources; none where all are meant.
     pub resources: Option<Vec<Id>>,
-    /// Only spans in this state.
     pub state: Option<SpanState>,
     /// Only spans that are suspended under this cause.
     pub cause: Option<CauseId>,
-    /// Only spans that run at this moment or later.
+    /// Only spans that run at this time or later.
     pub from: Option<Timestamp>,
-    /// Only spans that start before this moment.
+    /// Only spans that start before this time.
     pub to: Option<Timestamp>,
     /// Only spans behind this one.
     pub after: Option<SpanPosition>,
@@ -117,15 +113,13 @@ impl SpanQuery {
 /// A span, and what only the store knows of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedSpan {
-    /// The span.
     pub span: Span,
-    /// When it needs a worker next; `None` if an original Sampler started it and it is not adopted
+    /// When it needs a worker next; `None` if the original Sampler started it and it is not adopted
     /// yet.
     pub due_at: Option<Timestamp>,
 }
 
 impl ListedSpan {
-    /// The position of the span in a list.
     pub fn position(&self) -> SpanPosition {
         SpanPosition {
             start: self.span.start,
@@ -137,10 +131,9 @@ impl ListedSpan {
 /// A cause, how many spans are suspended under it, and how many usages were set aside for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuspendedCause {
-    /// The cause.
     pub kept: KeptCause,
     /// How many spans. No more than [`SuspendedCause::COUNT_MAX`] are counted for one answer: where there
-    /// are more, each cause of a block is counted up to an even part of that.
+    /// are more, each cause of a block is counted up to an even part of this limit.
     pub spans: u64,
     /// How many usages, counted in the same way.
     pub set_aside: u64,
@@ -155,7 +148,7 @@ impl SuspendedCause {
     /// Causes of a block, in which the largest comes first.
     pub const BLOCK: usize = 1_000;
 
-    /// Whether the cause is to be shown: something is left of it, or it stands for those that are folded.
+    /// Whether the cause is to be shown: something is left of it, or it has the number of folded ones.
     pub fn is_needed(&self) -> bool {
         self.spans > 0 || self.set_aside > 0 || self.more > 0
     }
@@ -176,12 +169,10 @@ pub struct SpanPage {
     pub next: Option<SpanPosition>,
 }
 
-/// Some of all spans.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// Spans.
     pub spans: Vec<Span>,
-    /// How many documents are no spans that could be read.
+    /// How many documents are not readable spans.
     pub unreadable: u64,
     /// The last id that was read, if there may be more behind it.
     pub next: Option<SpanId>,
@@ -193,7 +184,7 @@ pub struct Page {
 pub trait Reading: Send + Sync + 'static {
     /// Spans of a list, the newest start first. A page may hold fewer spans than its limit, or none,
     /// and still have a next one: as much as one answer may cost was read, and few matched. Each
-    /// span that matches all the while is on exactly one page.
+    /// span that matches throughout is on exactly one page.
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError>;
 
     /// The spans that were kept last, the last one first.
@@ -212,7 +203,7 @@ pub trait Reading: Send + Sync + 'static {
 
     /// Causes under which spans are suspended or usages were set aside, those with the most spans
     /// first. A page may hold fewer than its limit, or none, and still have a next one. Each cause that
-    /// is there all the while is on exactly one page.
+    /// exists throughout is on exactly one page.
     async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError>;
 
     /// One cause, also where no span is suspended under it.

@@ -11,7 +11,6 @@ use serde_json::{Number, Value};
 
 use crate::{SpanQuery, TargetFilter};
 
-/// The query for sums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumQuery {
     /// Only usages of these targets. The organization, the resource or the instance must be among
@@ -29,7 +28,7 @@ pub struct SumQuery {
     /// The fields of the target by which usages are grouped within a window: some of
     /// [`Target::FIELDS`], each at most once.
     pub group_by: Vec<&'static str>,
-    /// The ledger as it was at this moment; `None` for now.
+    /// The ledger as it was at this time; `None` for now.
     pub as_of: Option<Timestamp>,
     /// Only rows behind this.
     pub after: Option<SumPosition>,
@@ -37,7 +36,6 @@ pub struct SumQuery {
     pub limit: usize,
 }
 
-/// A position in a list of sums.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SumPosition {
     /// The start of a window of the query.
@@ -56,11 +54,9 @@ fn stored_ids<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Vec<Id>>, D
 /// The usages of one group in one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumRow {
-    /// The window.
     pub window: Window,
     /// The values of the fields that were grouped by, in their order.
     pub group: Vec<Id>,
-    /// How many usages there are.
     pub usages: u64,
     /// Their signed durations together, ms.
     pub duration: Amount,
@@ -73,12 +69,12 @@ pub struct SumRow {
 pub struct SumPage {
     /// The rows. A group or a window without usages has none.
     pub rows: Vec<SumRow>,
-    /// The position at which the list goes on, if there may be more.
+    /// The position at which the list continues, if there may be more.
     pub next: Option<SumPosition>,
 }
 
 impl SumQuery {
-    /// How long a page goes on to ask for more windows.
+    /// How long a page continues to ask for more windows.
     pub const PAGE_TIME: Duration = Duration::from_secs(1);
 
     /// The states of usages that are billed.
@@ -116,7 +112,6 @@ impl SumQuery {
         (first + usize::from(is_done)).min(self.windows.len())
     }
 
-    /// The window that a moment is in.
     pub fn window_of(&self, moment: Timestamp) -> Option<Window> {
         let behind = self.windows.partition_point(|it| it.end <= moment);
         let window = self.windows.get(behind).copied();
@@ -156,13 +151,13 @@ impl SumRow {
         }
     }
 
-    /// Adds so many usages, which last so long together, in ms.
+    /// Adds a number of usages, with their total duration, in ms.
     pub fn add_usages(&mut self, usages: u64, duration: &Number) {
         self.usages = self.usages.saturating_add(usages);
         self.duration.add(&Value::from(1), duration);
     }
 
-    /// Adds a quantity of a measure for so long, in ms.
+    /// Adds a quantity of a measure for a duration, in ms.
     pub fn add_measure(&mut self, measure: Id, quantity: &Value, duration: &Number) {
         self.amounts
             .entry(measure)
@@ -179,7 +174,7 @@ impl SumRow {
         }
     }
 
-    /// Where the row stands in the list.
+    /// The position of the row in the list.
     pub fn position(&self) -> SumPosition {
         SumPosition {
             window: self.window.start,

@@ -15,7 +15,7 @@ use crate::StoreError;
 pub struct DueQuery {
     /// Only spans of these partitions.
     pub partitions: Arc<[u32]>,
-    /// Only spans that are due by this moment.
+    /// Only spans that are due by this time.
     pub now: Timestamp,
     /// The most spans on a page.
     pub page: usize,
@@ -68,9 +68,7 @@ pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
 /// The key of a span and its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpanKey {
-    /// The span.
     pub id: SpanId,
-    /// Its target.
     pub target: Target,
 }
 
@@ -83,21 +81,20 @@ pub type SpanKeys = BoxStream<'static, Result<Vec<SpanKey>, StoreError>>;
 /// slack must outlast such an absence.
 pub const SLACK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
-/// How many spans of an original Sampler were adopted.
+/// How many spans of the original Sampler were adopted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
-    /// Spans that an original receiver started.
+    /// Spans that the original receiver started.
     pub starts: u64,
-    /// Spans that an original receiver stopped after they had been adopted.
+    /// Spans that the original receiver stopped after they had been adopted.
     pub stops: u64,
 }
 
 /// A complete span, as the ledger and the clean-up need it: its id and its shard key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// The span.
     pub id: SpanId,
-    /// The key that is stored with it; `None` if an original Sampler completed it before it was adopted.
+    /// The key that is stored with it; `None` if the original Sampler completed it before it was adopted.
     pub key: Option<Key>,
 }
 
@@ -115,7 +112,7 @@ pub trait Work: Send + Sync + 'static {
 
     /// Makes a change that was decided for `span`, if the span is unchanged since it was read
     /// ([`Change::is_allowed`]). Then the span is [`Span::after`] the change. `now` is stored as
-    /// the moment of a change that raises the version.
+    /// the time of a change that raises the version.
     async fn change(
         &self,
         span: &Span,
@@ -127,7 +124,7 @@ pub trait Work: Send + Sync + 'static {
     /// time. A span that exists during the whole scan is returned once.
     fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys;
 
-    /// Takes in up to `limit` spans that an original Sampler started, and notices the stops that
+    /// Takes in up to `limit` spans that the original Sampler started, and notices the stops that
     /// it wrote.
     async fn adopt(
         &self,

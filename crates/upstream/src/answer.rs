@@ -23,7 +23,7 @@ pub enum Answer {
         /// The failure, in words.
         error: String,
     },
-    /// It does not take this usage as it is. An operator must act; until then the worker keeps the
+    /// It does not take this usage as it is. This needs an operator; until then the worker keeps the
     /// usage and posts it again.
     Refused {
         /// The status and the start of the body.
@@ -40,7 +40,6 @@ const WAIT_MAX: Duration = Duration::from_hours(1);
 /// What the statuses of an upstream mean.
 #[derive(Clone, Copy, Debug)]
 pub struct Meanings {
-    /// Its name in messages.
     name: &'static str,
     /// The statuses that accept a usage.
     accepted: (u16, u16),

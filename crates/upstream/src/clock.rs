@@ -17,11 +17,11 @@ const SAMPLES_MAX: usize = 9;
 /// `Date` has whole seconds, ms.
 const DATE_RESOLUTION: i64 = 1_000;
 
-/// How far the intervals of two samples may lie apart before the samples disagree, ms.
+/// How far the intervals of two samples may be apart before the samples disagree, ms.
 const NOISE: i64 = 1_000;
 
 /// The largest correction of our clock forwards, ms. A time that is too late only delays usages; one
-/// that is too early loses them, because Abacus sets aside what lies after its today.
+/// that is too early loses them, because Abacus sets aside what is after its today.
 const FORWARD_CORRECTION_MAX: i64 = 10 * 60_000;
 
 /// If a date is further away from our clock, one of the clocks is not set at all, ms.
@@ -66,20 +66,18 @@ pub struct Reading {
     pub received: Duration,
     /// Our clock's time when it came.
     pub ours: Timestamp,
-    /// The date in the answer.
     pub date: Timestamp,
 }
 
-/// The use of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// It is a sample.
     Taken,
     /// It came too soon after the last sample to be another one.
     TooSoon,
-    /// It lies more than a year behind our clock, so one of the clocks is not set.
+    /// It is more than a year behind our clock, so one of the clocks is not set.
     FarBehind,
-    /// It lies more than a year ahead of our clock, so one of the clocks is not set.
+    /// It is more than a year ahead of our clock, so one of the clocks is not set.
     FarAhead,
 }
 
@@ -91,7 +89,7 @@ pub struct ClockEstimate {
     last: Option<i64>,
 }
 
-/// An offset of Abacus's clock: ms since the epoch at the moment from which moments count.
+/// An offset of Abacus's clock: ms since the epoch at the origin of monotonic times.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
@@ -106,7 +104,7 @@ struct Sample {
 impl Sample {
     fn new(reading: &Reading) -> Self {
         let ours = reading.ours.as_millis() - millis(reading.received);
-        // The date was written between the sending and the receipt, at any moment of its second.
+        // The date was written between the sending and the receipt, at any time within its second.
         let earliest = reading.date.as_millis() - millis(reading.received);
         let latest = reading.date.as_millis() + DATE_RESOLUTION - millis(reading.sent);
         let nearest = ours.clamp(earliest, latest.max(earliest));

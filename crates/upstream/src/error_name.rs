@@ -2,7 +2,7 @@
 //!
 //! An answer may come from a gateway that repeats what it was sent: our token, the ids of the usage.
 //! The kept part ends up in logs, and in the document of the span. So only the name of the error is
-//! kept, and of that only the parts that look like plain words.
+//! kept, and only its parts that look like plain words.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The most that is shown of a name, in bytes.
 const LEN_MAX: usize = 80;
 
-/// Longer words are none.
+/// Longer words are not kept.
 const WORD_LEN_MAX: usize = 24;
 
 /// Replaces a part that is not shown.

@@ -219,7 +219,6 @@ impl Injector for Headers {
     }
 }
 
-/// The date of an answer.
 pub(crate) fn dated(response: &Response) -> AnswerDate {
     let date = header(response, &DATE).and_then(parse_date);
     date.map_or(AnswerDate::Undated, AnswerDate::At)

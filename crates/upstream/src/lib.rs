@@ -22,6 +22,6 @@ pub use clock::{ClockEstimate, Noted, Pace, Reading};
 pub use cloudevents::{CloudEvents, EventAttributes, FindUrl, FindUrlError};
 pub use error_name::ErrorName;
 pub use http::{ClientError, ClientOptions};
-pub use limiter::{Limiter, Load};
+pub use limiter::{ConcurrencyLimit, Load};
 pub use port::{AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream};
 pub use provisioning::{Mapped, Mapping, Provisioning};

@@ -37,7 +37,7 @@ pub enum Load {
 
 /// The limit, and the answers by which it adapts. Moments are durations since any fixed one.
 #[derive(Clone, Debug)]
-pub struct Limiter {
+pub struct ConcurrencyLimit {
     limit: f64,
     max: usize,
     /// Whether the limit still doubles, because there was no overload so far.
@@ -58,7 +58,7 @@ struct Window {
     overload: bool,
 }
 
-impl Limiter {
+impl ConcurrencyLimit {
     /// A limit of at most `max`.
     pub fn new(max: usize) -> Self {
         let max = max.max(1);
@@ -77,7 +77,7 @@ impl Limiter {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "the limit lies between 1 and `max`"
+            reason = "the limit is between 1 and `max`"
         )]
         let limit = self.limit as usize;
         limit
@@ -132,7 +132,12 @@ mod tests {
     use super::*;
 
     /// An Abacus that answers within `base` up to `capacity` at once, and queues beyond.
-    fn settle(limiter: &mut Limiter, capacity: usize, base: Duration, rounds: u32) -> Vec<usize> {
+    fn settle(
+        limiter: &mut ConcurrencyLimit,
+        capacity: usize,
+        base: Duration,
+        rounds: u32,
+    ) -> Vec<usize> {
         let mut now = Duration::ZERO;
         let mut limits = Vec::new();
         for _ in 0..rounds {
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn it_soon_reaches_the_maximum_if_abacus_can_take_it() {
-        let mut limiter = Limiter::new(128);
+        let mut limiter = ConcurrencyLimit::new(128);
         let limits = settle(&mut limiter, 1_000, Duration::from_millis(20), 20);
         assert_eq!(
             limits.iter().filter(|limit| **limit == 128).count(),
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_not_reached_does_not_grow() {
-        let mut limiter = Limiter::new(128);
+        let mut limiter = ConcurrencyLimit::new(128);
         for millis in 0..1_000 {
             let now = Duration::from_millis(20 * millis);
             limiter.answered(now, Duration::from_millis(20), Load::Sustained, 3);
@@ -171,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_overload_halves_the_limit_and_growth_goes_on_by_one() {
-        let mut limiter = Limiter::new(1_000);
+        let mut limiter = ConcurrencyLimit::new(1_000);
         settle(&mut limiter, 1_000, Duration::from_millis(20), 4);
         let before = limiter.limit();
         limiter.answered(
@@ -189,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_never_below_one() {
-        let mut limiter = Limiter::new(64);
+        let mut limiter = ConcurrencyLimit::new(64);
         for second in 0..100 {
             let now = Duration::from_secs(second);
             limiter.answered(now, Duration::from_secs(1), Load::Overload, 1);
@@ -197,12 +202,12 @@ mod tests {
         assert_eq!(limiter.limit(), 1);
         let limits = settle(&mut limiter, 100, Duration::from_millis(20), 100);
         assert!(*limits.last().unwrap() > 30, "it comes back: {limits:?}");
-        assert_eq!(Limiter::new(0).limit(), 1);
+        assert_eq!(ConcurrencyLimit::new(0).limit(), 1);
     }
 
     #[test]
     fn rising_latency_holds_the_limit_near_the_capacity() {
-        let mut limiter = Limiter::new(10_000);
+        let mut limiter = ConcurrencyLimit::new(10_000);
         let limits = settle(&mut limiter, 50, Duration::from_millis(50), 200);
         let late = &limits[50..];
         assert!(

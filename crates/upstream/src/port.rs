@@ -40,7 +40,7 @@ impl Promises {
 }
 
 /// The system that takes usages. Each call returns within a time limit, whatever the upstream does. `now`
-/// stands in for the date of an answer that has none, where a `Retry-After` is a date.
+/// replaces the date of an answer that has none, where a `Retry-After` is a date.
 #[async_trait]
 pub trait Upstream: Send + Sync + 'static {
     /// What it promises; always the same.
@@ -113,7 +113,6 @@ pub struct Sought<'a> {
 pub struct Found {
     /// The meaning of the answer.
     pub asked: Asked,
-    /// Its status.
     pub status: Option<u16>,
 }
 
@@ -123,7 +122,6 @@ pub enum Asked {
     /// It is there, and counts.
     Counts,
     SetAside {
-        /// The name of the error.
         error: String,
     },
     /// It is not there, or not yet. With [`Finds::ByLocation`] so it is for ever where a repeat was

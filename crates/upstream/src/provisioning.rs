@@ -21,7 +21,6 @@ pub struct Mapping {
     pub pricing_plan: Id,
 }
 
-/// The outcome of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapped {
     /// At least one of the three parts is new.

@@ -6,10 +6,8 @@ use crate::Target;
 use crate::moment::Millis;
 use crate::quantity::Measure;
 
-/// A page of a list.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Page<T> {
-    /// The items of the page.
     pub items: Vec<T>,
 }
 
@@ -54,7 +52,6 @@ pub struct Proof {
     pub unanswered: Millis,
     /// Time that is neither billed nor skipped.
     pub difference: Millis,
-    /// How many usages.
     pub usages: u64,
     /// The start, or where the original Sampler had left off.
     pub since: Millis,
@@ -72,9 +69,7 @@ pub struct Interval {
 pub struct Entry {
     /// The id under which Abacus knows it.
     pub id: String,
-    /// The span that it belongs to.
     pub span: String,
-    /// The interval of the usage.
     pub interval: Interval,
     /// When Abacus counts it.
     pub timestamp: Millis,

@@ -20,10 +20,9 @@ const FINDINGS_MAX: usize = 20;
 /// The measure that each usage has beside those of its event: for how long, in ms.
 const DURATION: &str = "duration";
 
-/// The parameters of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// The present moment.
+    /// The present time.
     pub now: Millis,
     /// The windows that no usage crosses; those of a month where it is not known, because they hold for
     /// every granularity.
@@ -39,8 +38,8 @@ impl Policy {
         self.granularity.unwrap_or(Granularity::Month)
     }
 
-    /// How late a usage may be that is due at a moment, in ms: the length of its window and an hour. Where
-    /// the window is not known, that of a day, which workers have by default.
+    /// How late a usage may be that is due at a given time, in ms: the length of its window and an
+    /// hour. Where the window is not known, that of a day, which workers have by default.
     fn allowed_delay(&self, due: Millis) -> Millis {
         let windows = self.granularity.unwrap_or(Granularity::Day);
         let last = due.saturating_sub(1);
@@ -51,7 +50,6 @@ impl Policy {
     }
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The amounts that were used and billed.
@@ -92,7 +90,7 @@ impl Verdict {
         self.findings.iter().find(|finding| finding.kind.is_wrong())
     }
 
-    /// Whether a later reading may give another verdict: programs go on while one reads.
+    /// Whether a later reading may give another verdict: programs continue while one reads.
     pub fn may_settle(&self) -> bool {
         let is_in_motion =
             |finding: &Finding| finding.kind.is_wrong() || finding.kind == Kind::NotNotedYet;
@@ -100,7 +98,6 @@ impl Verdict {
     }
 }
 
-/// Sums of usages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     billed: i128,
@@ -243,10 +240,10 @@ impl<'a> SpanCheck<'a> {
             "complete" if end != Some(span.sampled_to) => Some("it is not sampled to its end"),
             "open" | "stopped" | "complete" => None,
             "suspended" => {
-                self.find(Kind::Suspended, "suspended: an operator must act");
+                self.find(Kind::Suspended, "suspended: needs an action by an operator");
                 None
             }
-            _ => Some("there is no such state"),
+            _ => Some("the state is unknown"),
         };
         if let Some(why) = wrong {
             self.find(
@@ -260,10 +257,7 @@ impl<'a> SpanCheck<'a> {
     pub fn entry(&mut self, entry: &Entry) {
         let about = |kind, detail: String| Finding::about(&entry.id, kind, detail);
         if !self.ids.insert(Id::of(&entry.id)) {
-            self.push(about(
-                Kind::UsageTwice,
-                "the usage is there twice".to_owned(),
-            ));
+            self.push(about(Kind::UsageTwice, "the usage is repeated".to_owned()));
         }
         if entry.span != self.span.id {
             let detail = format!("the usage belongs to the span {}", entry.span);
@@ -271,7 +265,7 @@ impl<'a> SpanCheck<'a> {
         }
         self.check_interval(entry);
         if let Some(pending) = &self.pending {
-            let detail = format!("it stands behind {pending}, which is not accepted");
+            let detail = format!("it follows {pending}, which is not accepted");
             self.push(about(Kind::Planned, detail));
         }
         self.follow(entry);
@@ -292,10 +286,7 @@ impl<'a> SpanCheck<'a> {
             find(Kind::Duration, detail);
         }
         if length == 0 {
-            find(
-                Kind::EmptyInterval,
-                format!("it stands for no time, at {from}"),
-            );
+            find(Kind::EmptyInterval, format!("it covers no time, at {from}"));
             return;
         }
         let is_within = start.min(end) <= entry.timestamp && entry.timestamp < start.max(end);
@@ -356,8 +347,8 @@ impl<'a> SpanCheck<'a> {
         self.push(Finding::about(&entry.id, Kind::NotAdjacent, detail));
     }
 
-    /// The sums begin where the proof begins: usages that were read before are from before an
-    /// original went on with the span.
+    /// The sums begin where the proof begins: usages that were read before are from before the
+    /// original Sampler continued the span.
     fn begin_proof_at(&mut self, moment: Millis) {
         if moment != self.span.proof.since || self.is_since {
             return;
@@ -370,7 +361,7 @@ impl<'a> SpanCheck<'a> {
     }
 
     /// Whether usages that reached up to `moment` can have expired: never before the span is
-    /// complete, and no usage is accepted before the time that it stands for is over.
+    /// complete, and no usage is accepted before its interval is over.
     fn may_have_expired(&self, moment: Millis) -> bool {
         let oldest = self.policy.now.saturating_sub(self.policy.kept);
         self.span.state == "complete" && moment <= oldest
@@ -378,7 +369,7 @@ impl<'a> SpanCheck<'a> {
 
     fn account(&mut self, entry: &Entry) {
         let Some(outcome) = entry.outcome() else {
-            let detail = format!("there is no state {:?}", entry.state);
+            let detail = format!("the state {:?} is unknown", entry.state);
             self.push(Finding::about(&entry.id, Kind::UnknownState, detail));
             return;
         };

@@ -18,21 +18,17 @@ const LINE_LEN_MAX: u64 = 1 << 20;
 /// What some programs write in front of a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// One event of a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The line of the file that it stands in, from 1.
+    /// Its line in the file, from 1.
     pub line: u64,
-    /// The kind of the event.
     pub kind: Kind,
     pub target: Target,
-    /// By which the provider tells it from others.
+    /// The provider's id of the event.
     pub id: Option<String>,
-    /// When it happened.
     pub moment: Millis,
 }
 
-/// The kind of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// The usage of these measures starts.
@@ -52,16 +48,16 @@ pub enum Format {
     Json,
 }
 
-/// The origin and the shift of the moments in a file.
+/// The origin and the shift of the times in a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
-    /// The moment from which relative moments (`day`, `at`) count.
+    /// The time from which relative times (`day`, `at`) count.
     pub now: Millis,
-    /// Added to each moment, but not to those of `CloudEvents`.
+    /// Added to each time, but not to those of `CloudEvents`.
     pub offset: Millis,
 }
 
-/// The columns of a table whose meaning their names do not tell.
+/// The columns of a table whose meaning is not in their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     /// Those that are measures, beside those whose names begin with `measure:`.
@@ -89,7 +85,6 @@ impl Columns {
 #[error("{}{what}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct EventsError {
     pub line: Option<u64>,
-    /// The fault.
     pub what: Wrong,
 }
 
@@ -99,13 +94,13 @@ pub enum Wrong {
     /// It cannot be read.
     #[error("{0}")]
     Read(#[from] std::io::Error),
-    /// A row is none.
+    /// A row is not valid.
     #[error("{0}")]
     Csv(#[from] csv::Error),
     /// A line is not an event.
     #[error("{}", json_in_words(.0))]
     Json(#[from] serde_json::Error),
-    /// A moment is none.
+    /// A time is not valid.
     #[error("{0}")]
     Moment(#[from] MomentError),
     /// Something else.
@@ -150,7 +145,7 @@ impl Format {
 ///
 /// # Errors
 /// The reader fails, a line is not an event, or the file has no events; a column is neither known nor
-/// named, or columns are named and there are none.
+/// named, or columns are named but the format has none.
 pub fn read(
     input: impl Read,
     format: Format,

@@ -31,15 +31,15 @@ pub enum Kind {
     UsageQuantities,
     /// A usage without length.
     EmptyInterval,
-    /// A usage that Abacus counts outside of the time that it stands for.
+    /// A usage that Abacus counts outside of its interval.
     Timestamp,
-    /// A usage that lies in two windows.
+    /// A usage that is in two windows.
     CrossesBoundary,
     /// A usage that does not begin where the one before ended.
     NotAdjacent,
     /// A usage that is not accepted, with others behind it, or other than the planned one.
     Planned,
-    /// A usage in a state that is none.
+    /// A usage in an unknown state.
     UnknownState,
     /// A usage that counts as accepted, with an answer that refuses it.
     NotAccepted,
@@ -55,11 +55,11 @@ pub enum Kind {
     Difference,
     /// Sampling that is behind by more than its window and an hour.
     Overdue,
-    /// Sampling that stands behind what should be by now.
+    /// Sampling that is behind.
     Behind,
     /// Usages of the future.
     Ahead,
-    /// Usages that have expired, so that the proof alone stands for them.
+    /// Usages that have expired, so that only the proof covers them.
     Expired,
     /// A span whose first part the original Sampler has billed.
     TakenOver,
@@ -96,7 +96,6 @@ pub struct Finding {
     pub kind: Kind,
     /// A sentence for people.
     pub detail: String,
-    /// The usage that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<String>,
 }
@@ -111,7 +110,6 @@ impl Finding {
         }
     }
 
-    /// A finding about a usage.
     pub(crate) fn about(usage: &str, kind: Kind, detail: impl Into<String>) -> Self {
         Self {
             usage: Some(usage.to_owned()),

@@ -1,4 +1,4 @@
-//! From events to usages, as the provider tells them.
+//! From events to usages, by the provider's record.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,15 @@ use crate::finding::{Finding, Kind as FindingKind};
 use crate::moment::{InWords, Millis};
 use crate::quantity::{self, Measure};
 
-/// One continuous usage, as the provider's events tell it.
+/// One continuous usage, by the provider's events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Used {
     pub target: Target,
     /// How much at a time.
     pub measures: Vec<Measure>,
     pub start: Millis,
-    /// When it stopped; absent while it goes on.
+    /// When it stopped; absent while it runs.
     pub end: Option<Millis>,
-    /// The id of the start event.
     pub start_id: Option<String>,
     /// The id of the stop event.
     pub end_id: Option<String>,
@@ -37,8 +36,8 @@ pub struct History {
 }
 
 impl History {
-    /// Works out the usages. The events of a target count in the order of their moments; those of
-    /// one moment in the order of the file.
+    /// Works out the usages. The events of a target count in the order of their times; those of
+    /// one time in the order of the file.
     pub fn of(events: Vec<Event>) -> Self {
         let mut by_target: HashMap<Target, Vec<Event>> = HashMap::new();
         for event in events {
@@ -60,7 +59,7 @@ impl History {
         history
     }
 
-    /// Leaves out the usages of which `is_meant` says so.
+    /// Keeps only the usages for which `is_meant` is true.
     pub fn retain(
         &mut self,
         is_meant: impl Fn(&Used) -> bool,

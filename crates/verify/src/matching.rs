@@ -35,7 +35,6 @@ impl Matcher {
         }
     }
 
-    /// The usage at a place.
     pub fn used(&self, place: usize) -> &Used {
         &self.used[place]
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, NaiveTime, Timelike};
 use serde::Serialize;
 
-/// Milliseconds since 1970-01-01T00:00:00 UTC, or between two moments.
+/// Milliseconds since 1970-01-01T00:00:00 UTC, or between two times.
 pub type Millis = i64;
 
 /// An hour in ms.
@@ -15,7 +15,7 @@ pub const HOUR: Millis = 3_600_000;
 /// A day in ms.
 pub const DAY: Millis = 86_400_000;
 
-/// A text that is no moment, or no length of time.
+/// A text that is not a time, or not a length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MomentError {
     /// Neither milliseconds nor RFC 3339.
@@ -48,7 +48,7 @@ pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
 /// Reads a length of time like `1d12h`, with a sign in front or none.
 ///
 /// # Errors
-/// If the text is no length, or one beyond 64 bits.
+/// If the text is not a length, or is one beyond 64 bits.
 pub fn parse_length(text: &str) -> Result<Millis, MomentError> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -63,7 +63,7 @@ pub fn parse_length(text: &str) -> Result<Millis, MomentError> {
 /// A time of a day (UTC), `days` after the day of `now`.
 ///
 /// # Errors
-/// If the text is no time of a day.
+/// If the text is not a time of day.
 pub fn time_of_day(now: Millis, days: i64, text: &str) -> Result<Millis, MomentError> {
     let time: NaiveTime = text
         .parse()
@@ -75,7 +75,7 @@ pub fn time_of_day(now: Millis, days: i64, text: &str) -> Result<Millis, MomentE
         .ok_or(MomentError::TooFar)
 }
 
-/// A moment as people read it.
+/// A time as people read it.
 #[derive(Clone, Copy, Debug)]
 pub struct InWords(pub Millis);
 
@@ -146,7 +146,7 @@ impl Granularity {
         first.saturating_mul(length)
     }
 
-    /// Whether one usage from `start` to `end`, in either direction, would lie in two windows.
+    /// Whether one usage from `start` to `end`, in either direction, would be in two windows.
     pub fn is_crossed(self, start: Millis, end: Millis) -> bool {
         let (first, last) = (start.min(end), start.max(end));
         first < last && self.window(first) != self.window(last - 1)

@@ -28,7 +28,7 @@ impl Quantity {
     /// Reads a value.
     ///
     /// # Errors
-    /// If it is no JSON, or nested too deep.
+    /// If it is not JSON, or nested too deep.
     pub fn read(raw: &RawValue) -> Result<Self, serde_json::Error> {
         Self::read_within(raw, 0)
     }
@@ -116,7 +116,6 @@ impl fmt::Display for Quantity {
 /// A named quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
-    /// The name.
     pub measure: String,
     /// How much.
     pub quantity: Quantity,

@@ -20,7 +20,6 @@ const MEASURES_MAX: usize = 1_000;
 pub struct Row {
     /// The line of the start event.
     pub line: Option<u64>,
-    /// The id of the span.
     pub span: Option<String>,
     pub target: Target,
     pub start: Millis,
@@ -33,7 +32,7 @@ pub struct Row {
     pub billed: i128,
     /// How much an operator skipped, in ms.
     pub skipped: i128,
-    /// How much of that the upstream may count, because a post had no answer, in ms.
+    /// How much of `skipped` the upstream may count, because a post had no answer, in ms.
     pub unanswered: i128,
     /// Used, and neither billed nor skipped, in ms.
     pub difference: i128,
@@ -41,7 +40,6 @@ pub struct Row {
     pub usages: u64,
     /// How many usages have expired.
     pub expired: u64,
-    /// The findings, in order.
     pub findings: Vec<Finding>,
     /// How many findings there are beyond those.
     pub more_findings: usize,
@@ -72,7 +70,7 @@ pub struct Total {
     pub billed: i128,
     /// Given up.
     pub skipped: i128,
-    /// The part of that which the upstream may count, because a post had no answer.
+    /// The part of `skipped` that the upstream may count, because a post had no answer.
     pub unanswered: i128,
     /// Used, and neither billed nor skipped.
     pub difference: i128,
@@ -142,7 +140,7 @@ impl Report {
         });
     }
 
-    /// Adds a usage that there is no span for; one that goes on was used until `now`.
+    /// Adds a usage that there is no span for; one that still runs was used until `now`.
     pub fn add_without_span(&mut self, used: &Used, now: Millis) {
         let until = used.end.unwrap_or(now).max(used.start);
         let length = i128::from(until) - i128::from(used.start);

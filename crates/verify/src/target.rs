@@ -14,7 +14,6 @@ pub struct Target {
     /// The consumer within it.
     pub consumer_id: String,
     pub resource_id: String,
-    /// The plan of the resource.
     pub plan_id: String,
     pub resource_instance_id: String,
 }

@@ -1,9 +1,10 @@
-//! The parts that acts of operators share: the scope, the reason, the audit trail, and `If-Match` where
-//! an act is about one span or document.
+//! The parts that operators' actions share: the scope, the reason, the audit trail, and `If-Match` where
+//! an action is on one span or document.
 //!
-//! An act is written into the audit trail before it is carried out
-//! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after that
-//! ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the trail.
+//! An action is recorded in the audit trail before it is carried out
+//! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after
+//! that ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the
+//! trail.
 
 mod precondition;
 
@@ -24,13 +25,13 @@ use crate::{Receiver, json, problems};
 
 pub(crate) use precondition::{IfMatch, stale};
 
-/// Bytes of the body of an act. A reason takes up to 12 KB, if each character is escaped.
+/// Bytes of the body of an action. A reason takes up to 12 KB, if each character is escaped.
 const BODY_MAX: usize = 64 << 10;
 
 /// Characters of a reason.
 const REASON_MAX: usize = 1_000;
 
-/// The request of an act, once its body was read, and the permit to serve it.
+/// The request of an action, once its body was read, and the permit to serve it.
 pub(crate) struct AdmittedAct<T> {
     /// The operator's reason.
     pub(crate) reason: String,
@@ -39,32 +40,31 @@ pub(crate) struct AdmittedAct<T> {
     pub(crate) _permit: ServingPermit,
 }
 
-/// An act, for its record in the audit trail.
+/// An action, for its record in the audit trail.
 #[allow(
     clippy::struct_field_names,
     reason = "`act` is its name in the audit trail"
 )]
 pub(crate) struct Act<'a> {
-    /// The kind of the act, such as `span.skip`.
+    /// The kind of the action, such as `span.skip`.
     pub(crate) act: &'a str,
-    /// The address of its subject.
     pub(crate) subject: String,
     /// The span that it is about, if it is about one.
     pub(crate) span: Option<String>,
     /// The operator's reason.
     pub(crate) reason: String,
-    /// The subject before the act.
+    /// The subject before the action.
     pub(crate) before: Value,
-    /// The subject after the act.
+    /// The subject after the action.
     pub(crate) after: Value,
 }
 
 impl Receiver {
-    /// Checks the scope of an act, reads its body, the reason, and with `read` the other members.
+    /// Checks the scope of an action, reads its body, the reason, and with `read` the other members.
     ///
     /// # Errors
     /// 403 without the scope, before the body is read; 400 that names each field that is wrong; 413
-    /// and others for a body that cannot be read; 503 if too many acts are in progress.
+    /// and others for a body that cannot be read; 503 if too many actions are in progress.
     pub(crate) async fn admit_act<T>(
         &self,
         grant: &Grant,
@@ -93,27 +93,27 @@ impl Receiver {
         })
     }
 
-    /// Writes an act into the audit trail, before it is carried out. Returns the id of the act.
+    /// Records an action in the audit trail, before it is carried out. Returns its id.
     ///
     /// # Errors
-    /// 503 if that may have failed: the act must not be carried out then.
+    /// 503 if that may have failed: the action must not be carried out then.
     pub(crate) async fn record_act(&self, grant: &Grant, act: Act<'_>) -> Result<Uuid, Problem> {
         let id = self.new_act();
         self.record_act_as(id, grant, act).await?;
         Ok(id)
     }
 
-    /// An id for an act. The changed documents can name it.
+    /// An id for an action. The changed documents can name it.
     pub(crate) fn new_act(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.parts.random.fill(&mut bytes);
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// The same as [`record_act`](Self::record_act), for an act that has its id.
+    /// The same as [`record_act`](Self::record_act), for an action that has its id.
     ///
     /// # Errors
-    /// 503 if that may have failed: the act must not be carried out then.
+    /// 503 if that may have failed: the action must not be carried out then.
     pub(crate) async fn record_act_as(
         &self,
         id: Uuid,
@@ -135,16 +135,16 @@ impl Receiver {
         let recorded = self.parts.operating.record_act(&record).await;
         recorded.map_err(|failure| self.not_asked(&failure))?;
         let who = record.who.as_ref().map(ClientId::as_str);
-        info!(act = record.act, record = %id, who, subject = record.subject, "an operator acts");
+        info!(act = record.act, record = %id, who, subject = record.subject, "an operator makes a change");
         Ok(())
     }
 
-    /// Notes the outcome of an act. If that fails, the record has the act, and its subject shows
+    /// Records the outcome of an action. If that fails, the record has the action, and its subject shows
     /// whether it was done.
     pub(crate) async fn settle(&self, id: Uuid, outcome: ActOutcome) {
         if let Err(failure) = self.parts.operating.settle_act(id, outcome).await {
             warn!(code = "audit.not_settled", record = %id, outcome = outcome.name(),
-                error = %failure, "the outcome of an act is not in the audit trail");
+                error = %failure, "the outcome of an operator's action is not in the audit trail");
         }
     }
 

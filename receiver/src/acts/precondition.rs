@@ -1,4 +1,4 @@
-//! `If-Match`: an act changes only the state that the operator has seen.
+//! `If-Match`: an action changes only the state that the operator has seen.
 
 use axum::http::HeaderMap;
 use axum::http::header::{HeaderValue, IF_MATCH};
@@ -39,7 +39,7 @@ impl IfMatch {
     }
 }
 
-/// The subject of an act has changed since it was read.
+/// The subject of an action has changed since it was read.
 pub(crate) fn stale() -> Problem {
     let detail = "It has changed since it was read. Nothing was done. Read it again, and send the \
                   request again if it still is right.";

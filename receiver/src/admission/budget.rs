@@ -57,7 +57,7 @@ impl Budget {
 }
 
 impl Charge {
-    /// Takes so many bytes more.
+    /// Takes `more` bytes.
     ///
     /// # Errors
     /// Where the client would hold more than what is free.

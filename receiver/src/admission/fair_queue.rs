@@ -6,7 +6,7 @@
 //!
 //! If the queues weigh too much in all, or if entries keep waiting longer than they should, the
 //! heaviest queue loses its oldest entry, as in FQ-CoDel (RFC 8290). So only the client that causes
-//! the wait is turned away.
+//! the wait is refused.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -45,7 +45,6 @@ pub struct FairQueue<T> {
     next_number: u64,
 }
 
-/// The entries of one client.
 #[derive(Debug)]
 struct ClientQueue<T> {
     entries: VecDeque<Entry<T>>,
@@ -73,7 +72,6 @@ pub struct Ticket {
 }
 
 impl<T> FairQueue<T> {
-    /// An empty queue.
     pub fn new(limits: QueueLimits) -> Self {
         Self {
             limits,
@@ -168,7 +166,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Removes an entry, wherever it stands.
+    /// Removes an entry at any position.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let queue = self.clients.get_mut(&ticket.client)?;
         let number = |entry: &Entry<T>| entry.number;

@@ -13,10 +13,10 @@ pub(super) const STORE_PERMITS: usize = 384;
 
 /// The same of starts in batches: twice what all commands hold, so that the next ones are full when they
 /// are sent. The server takes large commands of inserts for less, and nobody waits for one start of a
-/// batch alone. A stop costs the server so much by itself that larger commands would save little.
+/// batch alone. A single stop costs the server so much that larger commands would save little.
 pub(super) const BATCH_START_PERMITS: usize = 2_048;
 
-/// The weight of all starts in batches that hold a permit, at the most: no more than of the others.
+/// The weight of all starts in batches that hold a permit, at the most: as much as of the others.
 pub(super) const BATCH_START_WEIGHT: usize = STORE_PERMITS * LARGE_REQUEST;
 
 /// Requests with large bodies that are served at a time, and what they may weigh together. Until such
@@ -28,7 +28,7 @@ pub(super) const LARGE_WEIGHT: usize = 4 << 20;
 /// Mappings that are served at a time: each is three calls to another service.
 pub(super) const MAPPING_PERMITS: usize = 32;
 
-/// Acts of operators that are served at a time.
+/// Operators' actions that are served at a time.
 pub(super) const ACT_PERMITS: usize = 8;
 
 /// For requests that read: the longest wait for a turn, as long as the slowest of them, a sum, may take;
@@ -72,7 +72,7 @@ pub(super) const VALUE_WEIGHT: usize = 160;
 /// A request that weighs more is large.
 pub(super) const LARGE_REQUEST: usize = 32 << 10;
 
-/// Clients without tokens are told apart by the resource of their events. They share this many
+/// Clients without tokens are distinguished by the resource of their events. They share this many
 /// queues, so a client that invents resources cannot fill more.
 pub(super) const QUEUES_WITHOUT_TOKENS: u64 = 64;
 
@@ -80,7 +80,6 @@ pub(super) const QUEUES_WITHOUT_TOKENS: u64 = 64;
 const QUANTUM: usize = 4 << 10;
 const LARGE_QUANTUM: usize = 1 << 20;
 
-/// The queue of events.
 const QUEUE: QueueLimits = QueueLimits {
     weight: QUEUE_WEIGHT,
     quantum: QUANTUM,
@@ -124,7 +123,7 @@ const fn reads_at_once(permits: usize, wait: Duration) -> PermitLimits {
         charges_time: true,
         queue: QueueLimits {
             weight: READ_QUEUE_WEIGHT,
-            // Who waits for longer is not there any more.
+            // A client that waits for longer has given up.
             target: wait,
             interval: wait,
             ..QUEUE

@@ -1,11 +1,11 @@
 //! How many requests are served at a time, and whose turn it is.
 //!
-//! In front of the store's group commit stand fair queues ([`fair_queue`]): waiting happens there,
-//! where clients are told apart, and not behind, where all are alike. An event waits for its turn
-//! when its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits
-//! of their own: a start that is turned away bills too little for a moment, a stop that is turned
-//! away bills too much. Each range of a sharded collection ([`ShardRange`]) has permits of its own,
-//! too: a range that does not answer holds up no other.
+//! Fair queues ([`fair_queue`]) precede the store's group commit: events wait there, where clients
+//! are distinguished, and not in the store, where all are alike. An event waits for its turn when
+//! its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits of
+//! their own: a refused start bills too little for a short time, a refused stop bills too much. Each
+//! range of a sharded collection ([`ShardRange`]) has permits of its own, too: a range that does not
+//! answer holds up no other.
 
 mod budget;
 pub mod fair_queue;
@@ -33,7 +33,6 @@ pub enum RequestKind {
     Start,
     BatchStop,
     BatchStart,
-    /// A mapping of a plan.
     Mapping,
 }
 
@@ -41,7 +40,7 @@ pub enum RequestKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardRange(pub usize);
 
-/// Why a request is turned away.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
     /// `MAX_INFLIGHT` requests are in flight.
@@ -66,7 +65,6 @@ pub struct Admission {
     bodies: Arc<Budget>,
 }
 
-/// The permits of one range.
 #[derive(Debug)]
 struct EventPermits {
     stops: Arc<FairPermits>,
@@ -82,7 +80,7 @@ struct EventPermits {
 pub struct ServingPermit(#[expect(dead_code, reason = "it is held")] FairPermit);
 
 impl EventPermits {
-    /// The permits of one of so many ranges.
+    /// The permits of one of `ranges` ranges.
     fn new(ranges: usize) -> Self {
         let events = || FairPermits::new(limits::at_once(STORE_PERMITS));
         Self {
@@ -96,7 +94,7 @@ impl EventPermits {
 }
 
 impl Admission {
-    /// Admission to a store with so many ranges; with a hard limit, if there is to be one.
+    /// Admission to a store with `ranges` ranges; with a hard limit, if there is to be one.
     pub fn new(limit: Option<usize>, ranges: usize) -> Self {
         let ranges = ranges.max(1);
         Self {
@@ -203,7 +201,7 @@ impl Admission {
         acquire(&self.snapshots, client, REQUEST_WEIGHT).await
     }
 
-    /// Waits until an act of an operator may be parsed and served.
+    /// Waits until an operator's action may be parsed and served.
     ///
     /// # Errors
     /// Where there is no permit in time, or the client's queue is shortened.
@@ -282,7 +280,7 @@ async fn acquire(
 
 /// The weight of a request with this body: about what it takes of memory until it is answered.
 pub(crate) fn weight(body: &[u8]) -> usize {
-    // Each value but the first stands behind a comma, or is the first of a container that is not
+    // Each value but the first follows a comma, or is the first of a container that is not
     // empty. Texts may hold these, too: the weight is no less than it should be.
     let next = body.iter().skip(1).chain([&0]);
     let is_value = |&(byte, next): &(&u8, &u8)| match byte {

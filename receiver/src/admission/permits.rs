@@ -12,14 +12,13 @@ use super::spent::Spent;
 /// How many permits there are, and the limits of the queue for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PermitLimits {
-    /// Permits at a time.
     pub(crate) permits: usize,
     /// The weight of all that hold a permit, at the most. One alone may weigh more.
     pub(crate) weight: usize,
     /// The longest wait for one.
     pub(crate) wait: Duration,
     /// Whether clients are charged for the time for which they hold a permit: then the next permit
-    /// goes to the client that has lately held them for the least time.
+    /// goes to the client that has recently held them for the least time.
     pub(crate) charges_time: bool,
     pub(crate) queue: QueueLimits,
 }
@@ -28,11 +27,11 @@ pub(crate) struct PermitLimits {
 #[derive(Debug)]
 pub(crate) struct FairPermits {
     limits: PermitLimits,
-    state: Mutex<State>,
+    state: Mutex<PermitsState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PermitsState {
     queue: FairQueue<Waiting>,
     spent: Spent,
     held: usize,
@@ -47,7 +46,7 @@ struct Waiting {
     answer: oneshot::Sender<Option<FairPermit>>,
 }
 
-/// Permission to go on. It goes to the next request when this is dropped.
+/// Permission to continue. It goes to the next request when this is dropped.
 #[derive(Debug)]
 pub(crate) struct FairPermit {
     permits: Arc<FairPermits>,
@@ -63,7 +62,7 @@ pub(crate) struct NoPermit;
 
 impl FairPermits {
     pub(crate) fn new(limits: PermitLimits) -> Arc<Self> {
-        let state = State {
+        let state = PermitsState {
             queue: FairQueue::new(limits.queue),
             spent: Spent::default(),
             held: 0,
@@ -75,7 +74,6 @@ impl FairPermits {
         })
     }
 
-    /// The number that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().queue.len()
     }
@@ -133,12 +131,12 @@ impl FairPermits {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PermitsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PermitsState {
     /// The request that is next, if a permit is free; and one that is given up.
     fn next(&mut self, limits: &PermitLimits, now: Instant) -> (Option<Waiting>, Option<Waiting>) {
         if self.held >= limits.permits {

@@ -1,4 +1,5 @@
-//! The time that clients have lately spent on what takes long, so that who spent less comes first.
+//! The time that clients have recently spent on long operations, so that clients who spent less come
+//! first.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 
 use super::fair_queue::Client;
 
-/// After so long half of what was spent is forgotten.
+/// After this time half of what was spent is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(30);
 
 /// Less than this is nothing.
@@ -26,7 +27,6 @@ impl Spent {
             .retain(|_, (spent, since)| remaining(*spent, *since, now) >= LEAST);
     }
 
-    /// What a client has spent.
     pub(super) fn of(&self, client: Client, now: Instant) -> Duration {
         let spent = self.0.get(&client);
         spent.map_or(Duration::ZERO, |(spent, since)| {

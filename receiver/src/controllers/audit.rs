@@ -24,14 +24,14 @@ const SPAN_LEN_MAX: usize = 1_024;
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "list_acts", tag = "Operating",
     summary = "The audit trail",
-    description = "The newest act comes first.",
+    description = "The newest action comes first.",
     params(
         Time,
-        ("who" = Option<String>, Query, description = "Acts of this user or client."),
-        ("span" = Option<String>, Query, description = "Acts on this span."),
+        ("who" = Option<String>, Query, description = "Actions of this user or client."),
+        ("span" = Option<String>, Query, description = "Actions on this span."),
         Page,
     ),
-    responses((status = 200, description = "A page of acts.", body = api::List<api::Act>,
+    responses((status = 200, description = "A page of actions.", body = api::List<api::Act>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
@@ -75,7 +75,7 @@ fn span_id(text: &str) -> Option<String> {
     is_id.then(|| text.to_owned())
 }
 
-/// An act as the API shows it.
+/// An action as the API shows it.
 fn shown(record: AuditRecord) -> api::Act {
     api::Act {
         id: record.id.to_string(),

@@ -69,7 +69,7 @@ fn shown(backlog: &Backlog, now: Timestamp, month: MonthClose) -> api::Backlog {
     }
 }
 
-/// When so many intervals are done at this rate; `None` where nothing moves.
+/// When this many intervals are done at this rate; `None` where nothing moves.
 fn done_at(now: Timestamp, intervals: u64, rate: f64) -> Option<Timestamp> {
     if intervals == 0 {
         return Some(now);
@@ -82,7 +82,7 @@ fn done_at(now: Timestamp, intervals: u64, rate: f64) -> Option<Timestamp> {
     Some(now.plus(wait as i64))
 }
 
-/// To a hundredth: a rate has no more digits that mean anything.
+/// To a hundredth: further digits of a rate mean nothing.
 fn rounded(rate: f64) -> f64 {
     (rate * 100.0).round() / 100.0
 }

@@ -85,7 +85,6 @@ enum AnswerToEvents {
     DryRuns(Vec<DryRun>),
 }
 
-/// The answer to an event of a batch.
 fn result(index: usize, outcome: Result<Accepted, Problem>) -> BatchResult {
     match outcome {
         Ok(accepted) => BatchResult {
@@ -125,7 +124,6 @@ fn counted(mut results: Vec<BatchResult>) -> Batch {
     Batch { results, ..batch }
 }
 
-/// A batch in progress.
 struct BatchInProgress<'b> {
     receiver: &'b Receiver,
     grant: &'b Grant,

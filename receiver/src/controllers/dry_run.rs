@@ -127,7 +127,7 @@ impl Receiver {
     ) -> Result<DryRunInProgress<'r>, Problem> {
         self.require_readable()?;
         if !self.options.knows_granularity {
-            let detail = "This receiver was not told the granularity (SAMPLER_DIMENSION), so it \
+            let detail = "The granularity (SAMPLER_DIMENSION) is not set at this receiver, so it \
                           cannot know what would be posted.";
             return Err(Problem::new(&problems::DRY_RUN_UNAVAILABLE, detail));
         }

@@ -67,7 +67,7 @@ impl IntoResponse for Accepted {
     request_body(content = api::StartEvent, content_type = "application/json"),
     responses(
         (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
-        (status = 201, description = "It is kept. The span is there with `Prefer: return=representation` alone.", body = api::Span,
+        (status = 201, description = "It is kept. The body has the span only with `Prefer: return=representation`.", body = api::Span,
             headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         OfStart,
     ),
@@ -90,7 +90,7 @@ pub async fn start(
     request_body(content = api::StopEvent, content_type = "application/json"),
     responses(
         (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
-        (status = 201, description = "It is kept. The span is there with `Prefer: return=representation` alone.", body = api::Span,
+        (status = 201, description = "It is kept. The body has the span only with `Prefer: return=representation`.", body = api::Span,
             headers(("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         OfStop,
     ),
@@ -108,12 +108,12 @@ pub async fn stop(
 #[utoipa::path(
     post, path = "/v1/events/update", operation_id = "update", tag = "Events",
     summary = "A usage continues with another plan or other quantities",
-    description = "The previous span stops and a new one starts at the same moment. A repeat with the same `id` completes what a crash left.",
+    description = "The previous span stops and a new one starts at the same time. A repeat with the same `id` completes an update that a crash has left incomplete.",
     params(DryRunParams, AskedParams),
     request_body(content = api::UpdateEvent, content_type = "application/json"),
     responses(
         (status = 200, description = "A dry run: the answer that the event would get.", body = api::DryRun),
-        (status = 201, description = "It is kept: both the stop and the start. The span is there with `Prefer: return=representation` alone.", body = api::Span,
+        (status = 201, description = "It is kept: both the stop and the start. The body has the span only with `Prefer: return=representation`.", body = api::Span,
             headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
         OfAnyEvent,
     ),
@@ -169,7 +169,7 @@ impl Receiver {
     }
 
     /// The answer to an event that was kept: with its span, where the client prefers that and it can be
-    /// read. That it cannot is no reason to be silent about what was kept.
+    /// read. If it cannot, the answer still says what was kept.
     pub(super) async fn told(&self, kept: Accepted, grant: &Grant, wants_span: bool) -> Response {
         let id = kept.started.clone().or_else(|| kept.ended.clone());
         let answer = kept.into_response();

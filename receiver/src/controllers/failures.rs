@@ -21,7 +21,6 @@ const RETRY_AFTER_OVERLOAD: u64 = 1;
 const SPREAD_MIN: u64 = 4;
 
 impl Receiver {
-    /// The problem that tells a client about an error of the store.
     pub(super) fn store_problem(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
@@ -56,18 +55,18 @@ impl Receiver {
         }
     }
 
-    /// The same for an act that could not be written into the audit trail: it is not carried out.
+    /// The same for an action that could not be recorded in the audit trail: it is not carried out.
     pub(crate) fn not_asked(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
             StoreError::Refused(_) => Problem::internal(),
             _ => self.unavailable(
-                "The act could not be written into the audit trail. Nothing was done.",
+                "The action could not be recorded in the audit trail. Nothing was done.",
             ),
         }
     }
 
-    /// The same for an act that is in the audit trail.
+    /// The same for an action that is in the audit trail.
     pub(crate) fn not_acted(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
@@ -75,8 +74,8 @@ impl Receiver {
                 self.unavailable("The database cannot be reached. Nothing was done.")
             }
             StoreError::Unknown(_) => {
-                let detail = "The database gave no final answer. The act may or may not be done: read \
-                              again what it is about before it is sent again.";
+                let detail = "The database gave no final answer. The action may or may not be done: read \
+                              its subject again before you repeat it.";
                 let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
                     .retry_after(self.spread(seconds))
@@ -129,7 +128,7 @@ impl Receiver {
         Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
     }
 
-    /// At least so many seconds, and up to as many more: clients that were turned away together must
+    /// At least `seconds`, and up to twice as many: clients that were refused together must
     /// not come back together.
     pub(super) fn spread(&self, seconds: u64) -> u64 {
         seconds + self.parts.random.u64() % seconds.max(SPREAD_MIN)

@@ -116,7 +116,7 @@ impl Receiver {
         let turns = |_: &Mapping| vec![(RequestKind::Mapping, ShardRange::default())];
         let Admitted { event, _permits } = self.admit(grant, body, MappingForm, turns).await?;
         let Some(provisioning) = &self.parts.provisioning else {
-            let detail = "This receiver was not told where the provisioning service is.";
+            let detail = "The address of the provisioning service is not set at this receiver.";
             return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
         };
         match provisioning.map(&event, self.parts.clock.now()).await {

@@ -59,7 +59,7 @@ fn log_refusal(request: &'static str, grant: &Grant, problem: &Problem) {
     );
 }
 
-/// An event that was read, and the permission to go on with it.
+/// An event that was read, and the permission to continue with it.
 struct Admitted<T> {
     event: T,
     _permits: Vec<ServingPermit>,
@@ -117,7 +117,7 @@ impl Receiver {
         Ok((form.read(json)?, client))
     }
 
-    /// Waits for all turns that one event needs, one after the other. A large event, of which
+    /// Waits for all turns that one event needs, one after the other. A large event, and
     /// there are few, waits for the turn of its kind of permit alone. Those for stops come last: a
     /// request that holds one waits for nothing else, so no two requests wait for each other.
     async fn acquire_turns(

@@ -95,7 +95,7 @@ impl Receiver {
         let limits = self.options.snapshots.clone();
         let deadline = Instant::now() + limits.compare_time;
         let resource = snapshot.resource.clone();
-        // The spans that ran at that moment, or start later.
+        // The spans that ran at that time, or start later.
         let (from, to) = (Some(snapshot.at), None);
         let mut comparison = Comparison::new(snapshot, limits);
         let add = |span| comparison.add(span).map_err(not_written);
@@ -185,7 +185,7 @@ fn in_pieces(compared: Compared, permit: ServingPermit, first: Duration) -> Resp
         runtime: Handle::current(),
     };
     tokio::task::spawn_blocking(move || {
-        // If it is not written to its end, the client is told by what is missing.
+        // If it is not written to its end, the client notices what is missing.
         let _ = snapshot::write_report(&compared, &mut pieces).and_then(|()| pieces.end());
         drop((compared, permit));
     });

@@ -1,6 +1,6 @@
-//! The acts of operators on one suspended span: to resume it, or to skip its planned usage.
+//! Operators' actions on one suspended span: to resume it, or to skip its planned usage.
 //!
-//! An operator acts on what was read: the entity tag in `If-Match` must be that of the span as it is
+//! An operator changes what was read: the entity tag in `If-Match` must be that of the span as it is
 //! now, and the change is conditional on its version, its end and its suspension.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer;
-use super::spans::{SpanPath, location, shown_span};
+use super::spans::{IdPath, location, shown_span};
 use crate::acts::{Act, AdmittedAct, IfMatch, stale};
 use crate::fields::{self, Fields};
 use crate::openapi::params::IfMatchParams;
@@ -41,7 +41,7 @@ use crate::{Receiver, problems};
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.resume_span(&grant, id, request).await;
@@ -64,14 +64,14 @@ pub async fn resume(
 pub async fn skip(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.skip_usage(&grant, id, request).await;
     answer("skip", &grant, outcome)
 }
 
-/// An act that an operator asks for, and the span that it is for.
+/// An operator's action, and its span.
 struct RequestedAct {
     act: &'static str,
     reason: String,
@@ -82,7 +82,7 @@ impl Receiver {
     async fn resume_span(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
@@ -98,7 +98,7 @@ impl Receiver {
             reason,
             listed,
         };
-        // A moment of the workers' clock that has passed. The clock of this machine may be ahead.
+        // A time of the workers' clock that has passed. The clock of this machine may be ahead.
         let due_at = suspension.since;
         let change = |_| Change::Resume { suspension, due_at };
         self.change_by_operator(grant, asked, change).await
@@ -107,7 +107,7 @@ impl Receiver {
     async fn skip_usage(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
@@ -150,7 +150,7 @@ impl Receiver {
     async fn suspended_span(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         if_match: &IfMatch,
     ) -> Result<(ListedSpan, Suspension), Problem> {
         let listed = self.span(grant, id).await?;
@@ -165,7 +165,7 @@ impl Receiver {
         }
     }
 
-    /// Writes the act into the audit trail, then makes its change. Answers with the span as it is after
+    /// Records the action in the audit trail, then makes its change. Answers with the span as it is after
     /// that.
     async fn change_by_operator(
         &self,

@@ -29,8 +29,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// The most spans of a list by when they were received.
 const NEWEST_MAX: usize = 100;
 
-/// The id in the address of one span.
-pub type SpanPath = Result<Path<String>, PathRejection>;
+/// The id in the address of a span, a cause or a usage.
+pub type IdPath = Result<Path<String>, PathRejection>;
+pub type SpanPath = IdPath;
 
 /// `GET /v1/spans`.
 #[utoipa::path(
@@ -67,7 +68,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -142,7 +143,7 @@ impl Receiver {
     }
 
     /// The span of an address. One that the grant does not let read is not there.
-    pub(super) async fn span(&self, grant: &Grant, id: SpanPath) -> Result<ListedSpan, Problem> {
+    pub(super) async fn span(&self, grant: &Grant, id: IdPath) -> Result<ListedSpan, Problem> {
         // A segment that is not UTF-8 is the id of no span.
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
@@ -156,7 +157,7 @@ impl Receiver {
 }
 
 /// The answer that shows a span. Its tag is that of the span at its start: it does not change only
-/// because time passes, so that an operator can act on what was read a minute ago.
+/// because time passes, so that an operator can change what was read a minute ago.
 pub(super) fn shown_span(listed: &ListedSpan, now: Timestamp, request: &HeaderMap) -> Single {
     let tag = tag_of(&shown(listed, listed.span.start));
     Single::tagged(&shown(listed, now), tag, request)
@@ -188,7 +189,7 @@ fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
     if query.narrowed_by().is_some() || query.state == Some(SpanState::Suspended) {
         return Ok(());
     }
-    let detail = "Too many spans would have to be read. Add organization_id, resource_id or \
+    let detail = "The query reads too many spans. Add organization_id, resource_id or \
                   resource_instance_id, or state=suspended.";
     Err(Problem::new(&problems::QUERY_TOO_WIDE, detail))
 }
@@ -207,11 +208,10 @@ fn restrict(query: &mut SpanQuery, grant: &Grant) -> bool {
 }
 
 fn no_such_span() -> Problem {
-    let detail = "There is no span of this id, or the token does not allow reading its resource.";
+    let detail = "There is no span with this id, or the token does not allow reading its resource.";
     Problem::new(&problems::NO_SUCH_SPAN, detail)
 }
 
-/// The address of a span.
 pub(super) fn location(id: &SpanId) -> HeaderValue {
     let id = id.to_string();
     let address = format!("/v1/spans/{}", utf8_percent_encode(&id, SEGMENT));

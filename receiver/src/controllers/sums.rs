@@ -134,7 +134,7 @@ impl SumParameters {
         let too_wide = |detail: &str| Problem::new(&problems::QUERY_TOO_WIDE, detail);
         if self.query.narrowed_by().is_none() {
             return Err(too_wide(
-                "Too many usages would have to be read. Add organization_id, resource_id or \
+                "The query reads too many usages. Add organization_id, resource_id or \
                  resource_instance_id.",
             ));
         }

@@ -1,4 +1,4 @@
-//! The act of an operator on one usage that was skipped or set aside: a worker sends it again.
+//! The operator's action on one usage that was skipped or set aside: a worker sends it again.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use sampler_store::EntryKey;
 use serde_json::{Value, json};
 
 use super::answer;
-use super::spans::SpanPath;
+use super::spans::IdPath;
 use super::usages::shown;
 use crate::acts::{Act, AdmittedAct};
 use crate::fields::Fields;
@@ -37,7 +37,7 @@ const ID_MAX: usize = 256;
 pub async fn resend(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.resend_usage(&grant, id, request).await;
@@ -50,7 +50,7 @@ impl Receiver {
     async fn resend_usage(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
@@ -87,7 +87,7 @@ impl Receiver {
     }
 
     /// The entry of an address, if its usage can be sent again.
-    async fn resendable(&self, grant: &Grant, id: SpanPath) -> Result<Entry, Problem> {
+    async fn resendable(&self, grant: &Grant, id: IdPath) -> Result<Entry, Problem> {
         let id = id.ok().map(|Path(id)| id);
         let id = id.filter(|id| id.chars().count() <= ID_MAX);
         let id = id.ok_or_else(no_such_usage)?;
@@ -110,8 +110,8 @@ impl Receiver {
 }
 
 fn no_such_usage() -> Problem {
-    let detail = "The ledger has no usage of this id, and the upstream refuses none. What is planned is sent by \
-                  workers.";
+    let detail = "The ledger has no usage with this id, and the upstream refuses none. Workers send what is \
+                  planned.";
     Problem::new(&problems::NO_SUCH_USAGE, detail)
 }
 

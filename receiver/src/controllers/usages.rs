@@ -13,7 +13,7 @@ use sampler_store::Entries;
 use serde::{Deserialize, Serialize};
 
 use super::answer;
-use super::spans::SpanPath;
+use super::spans::IdPath;
 use crate::Receiver;
 use crate::openapi::params::{AsOf, Page, Time};
 use crate::openapi::problem_answers;
@@ -46,7 +46,7 @@ const ENTRY_BYTES: usize = 1 << 10;
 pub async fn list(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    id: SpanPath,
+    id: IdPath,
     uri: Uri,
 ) -> Response {
     let outcome = receiver.usages(&grant, id, &uri).await;
@@ -57,7 +57,7 @@ pub async fn list(
 struct UsageQuery {
     from: Option<Timestamp>,
     to: Option<Timestamp>,
-    /// The moment whose ledger is shown.
+    /// The time at which the ledger is shown.
     as_of: Option<Timestamp>,
     /// Whether the last one that was planned comes first.
     is_newest_first: bool,
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-/// Some usages, and behind which version the list goes on.
+/// Some usages, and the version after which the list continues.
 struct Usages {
     shown: Vec<Entry>,
     /// The most that are shown.
@@ -109,7 +109,7 @@ impl Receiver {
     async fn usages(
         &self,
         grant: &Grant,
-        id: SpanPath,
+        id: IdPath,
         uri: &Uri,
     ) -> Result<impl IntoResponse, Problem> {
         let mut parameters = Parameters::of(uri);
@@ -270,7 +270,7 @@ impl UsageQuery {
     }
 }
 
-/// The entry, as the ledger had it at a moment: what the upstream answered later was not there.
+/// The entry, as the ledger had it at a time: what the upstream answered later was not there.
 pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> api::Usage {
     let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
     let is_past = |moment: Timestamp| as_of.is_none_or(|at| moment <= at);

@@ -1,5 +1,5 @@
 //! The handshake of webhooks (CloudEvents, "HTTP 1.1 Web Hooks for Event Delivery", section 4): a sender
-//! asks whether it may send, before it does. No token is needed: nothing is told but that.
+//! asks whether it may send, before it does. No token is needed: the answer reveals nothing else.
 
 use std::sync::Arc;
 

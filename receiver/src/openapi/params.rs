@@ -31,7 +31,7 @@ pub(crate) struct Time {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AsOf {
-    /// The moment whose ledger is shown: milliseconds since the epoch, or RFC 3339.
+    /// The time at which the ledger is shown: milliseconds since the epoch, or RFC 3339.
     as_of: Option<String>,
 }
 
@@ -53,18 +53,18 @@ pub(crate) struct OfTarget {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DryRunParams {
-    /// Keeps nothing, and says what would become of the event and what would be billed.
+    /// Keeps nothing, and answers with the expected outcome and what would be billed.
     dry_run: Option<bool>,
     /// With `dry_run=true`: usages of windows that end by then are shown. Milliseconds since the
     /// epoch, or RFC 3339; now, where it is left out.
     until: Option<String>,
 }
 
-/// The condition of an act.
+/// The condition of a change.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct IfMatchParams {
-    /// The `ETag` of what the act is for.
+    /// The `ETag` of what is changed.
     #[param(rename = "If-Match")]
     if_match: String,
 }
@@ -73,7 +73,7 @@ pub(crate) struct IfMatchParams {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct IfNoneMatchParams {
-    /// An `ETag` that is known: 304 where it is still right.
+    /// The `ETag` of an earlier answer: 304 if nothing has changed since.
     #[param(rename = "If-None-Match")]
     if_none_match: Option<String>,
 }
@@ -82,8 +82,8 @@ pub(crate) struct IfNoneMatchParams {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct AskedParams {
-    /// Another name of the event's `id`: a text in quotes, or one word. Where both are there, they must
-    /// be equal.
+    /// Another name of the event's `id`: a text in quotes, or one word. If both are given, they must be
+    /// equal.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
     /// With `return=representation` the 201 has the span.

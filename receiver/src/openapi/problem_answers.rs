@@ -77,15 +77,15 @@ refusals! {
     OfReading: ALWAYS, INVALID_QUERY;
     /// Of a span, or of what belongs to one.
     OfSpan: ALWAYS, INVALID_QUERY, NO_SUCH_SPAN;
-    /// Of an act on a span.
+    /// Of an operator's action on a span.
     OfSpanAct: ALWAYS WITH_BODY,
         INVALID_BODY, NO_SUCH_SPAN, NOT_SUSPENDED, NOT_PLANNED, PRECONDITION_FAILED,
         PRECONDITION_REQUIRED;
     /// Of a cause.
     OfCause: ALWAYS, INVALID_QUERY, NO_SUCH_CAUSE;
-    /// Of an act on a cause.
+    /// Of an operator's action on a cause.
     OfCauseAct: ALWAYS WITH_BODY, INVALID_BODY, NO_SUCH_CAUSE;
-    /// Of an act on a usage.
+    /// Of an operator's action on a usage.
     OfUsageAct: ALWAYS WITH_BODY, INVALID_BODY, NO_SUCH_USAGE, NOT_RESENDABLE;
     /// Of a handshake of webhooks.
     OfWebhook: ALWAYS, kinds::METHOD_NOT_ALLOWED;

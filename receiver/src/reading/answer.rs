@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A page of a list.
 pub(crate) struct Paged<T> {
     pub(crate) items: Vec<T>,
     /// The address of the next page, if there is one.
@@ -67,7 +66,6 @@ impl Single {
 }
 
 impl Single {
-    /// The entity tag.
     pub(crate) fn tag(&self) -> &HeaderValue {
         &self.tag
     }
@@ -82,7 +80,6 @@ impl IntoResponse for Single {
     }
 }
 
-/// The entity tag of a thing.
 pub(crate) fn tag_of(thing: &impl Serialize) -> HeaderValue {
     tag(&to_vec(thing))
 }

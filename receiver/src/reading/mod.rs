@@ -83,7 +83,7 @@ impl Receiver {
     }
 }
 
-/// Makes a call of the store to its end, and holds its permits so long. The database goes on with a call
+/// Completes a call of the store, and holds its permits until then. The database continues a call
 /// whose client has gone: without this, a client that leaves and comes again would have it work on any
 /// number of them.
 pub(crate) async fn to_its_end<T, F>(permits: impl Send + 'static, call: F) -> Result<T, StoreError>

@@ -119,9 +119,9 @@ impl Parameters {
         self.id(name)
     }
 
-    /// A moment: milliseconds since the epoch, or RFC 3339.
+    /// A time: milliseconds since the epoch, or RFC 3339.
     pub(crate) fn moment(&mut self, name: &str) -> Option<Timestamp> {
-        let expected = "It must be a moment: whole milliseconds since the epoch, or RFC 3339.";
+        let expected = "It must be a time: whole milliseconds since the epoch, or RFC 3339.";
         // A plus that was not encoded means a space.
         self.parsed(name, expected, |text| {
             Timestamp::from_text(&text.replace(' ', "+"))
@@ -150,7 +150,6 @@ impl Parameters {
         limit.unwrap_or(LIMIT)
     }
 
-    /// The cursor of the page.
     pub(crate) fn cursor<P: DeserializeOwned>(&mut self) -> Option<P> {
         self.cursor_if(|_| true)
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::event::{start, with};
-use crate::store::{Fate, SECRET};
+use crate::store::{Behaviour, SECRET};
 use crate::world::{DAY, HOUR, NOW, World};
 
 pub(crate) const REASON: &str = "The plan has its mapping.";
@@ -287,8 +287,8 @@ async fn nothing_is_done_that_is_not_in_the_trail() {
     let (location, cause) = world.suspended("1", "postgres").await;
     let seen = tag_of(&world.shown(&location).await);
     let body = json!({ "reason": REASON });
-    for fate in [Fate::Unavailable, Fate::Unknown, Fate::Lost] {
-        world.store.meets_acts(fate);
+    for behaviour in [Behaviour::Unavailable, Behaviour::Unknown, Behaviour::Lost] {
+        world.store.set_record_behaviour(behaviour);
         for (path, tag) in [
             (format!("{location}/resume"), Some(&*seen)),
             (format!("/v1/suspended/{cause}/resume"), None),
@@ -301,9 +301,9 @@ async fn nothing_is_done_that_is_not_in_the_trail() {
         }
     }
     assert!(world.span_at(&location).processing.suspended.is_some());
-    world.store.meets_acts(Fate::Served);
+    world.store.set_record_behaviour(Behaviour::Served);
     // The change is done, and its answer is lost.
-    world.store.loses_changes();
+    world.store.lose_answers_to_changes();
     let before = world.trail_of_acts().await.len();
     let answer = world
         .act(&format!("{location}/resume"), Some(&seen), &body)

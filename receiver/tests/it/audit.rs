@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::answer::Answer;
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{HOUR, NOW, World};
 
 fn record(number: u128, who: &str, span: Option<&str>) -> AuditRecord {
@@ -134,6 +134,6 @@ async fn each_wrong_parameter_is_named() {
             "{query}: {named:?}"
         );
     }
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     world.trail("").await.problem(503, "database-unavailable");
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::event;
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, World};
 
 impl World {
@@ -102,7 +102,7 @@ async fn parameters_are_refused_and_a_store_that_is_away_is_told() {
     let request = Request::get("/v1/backlog?due=1").body(Body::empty());
     let answer = world.send(request.unwrap()).await;
     answer.problem(400, "invalid-query");
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     let answer = world.backlog().await;
     answer.problem(503, "database-unavailable");
 }

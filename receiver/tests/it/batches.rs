@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::event::{by, start, stop, with, without};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, PAST, START, STOP, UPDATE, World, request, request_as};
 
 pub(crate) const NDJSON: &str = "application/x-ndjson";
@@ -228,7 +228,7 @@ async fn a_result_names_the_span_that_was_started() {
             .body
             .starts_with(br#"{"accepted":0,"replayed":4,"refused":0,"failed":0,"#)
     );
-    world.holds(&[(&events[0].1, Some(&events[2].1))]);
+    world.assert_kept(&[(&events[0].1, Some(&events[2].1))]);
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ async fn lines_that_are_no_json_are_refused_alone_and_blank_ones_are_passed_over
         let kind = &result["problem"]["type"];
         assert_eq!(kind, "/problems/malformed-json", "{result}");
     }
-    world.holds(&[(&start(NOW), Some(&stop(NOW)))]);
+    world.assert_kept(&[(&start(NOW), Some(&stop(NOW)))]);
     for empty in ["", "\n\n"] {
         let answer = world.send(request_as(NDJSON, EVENTS, empty)).await;
         assert_eq!(statuses(&answer), [0_u64; 0]);
@@ -350,7 +350,7 @@ fn many(count: usize) -> Vec<Typed> {
 #[tokio::test]
 async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait() {
     let world = Arc::new(World::new());
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let mut events = many(600);
     let ends = many(300).into_iter().map(|(_, event)| {
         (
@@ -365,7 +365,7 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
     let (sending, body) = (Arc::clone(&world), list(&events));
     let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
     // A start of each target is under way, and no stop; and no more than so many at a time.
-    world.store.holds(512).await;
+    world.store.wait_until_held(512).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -382,7 +382,7 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
 #[tokio::test]
 async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
     let world = Arc::new(World::new());
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let events = many(2_500);
     let mut sending = JoinSet::new();
     for part in events.chunks(500) {
@@ -390,15 +390,15 @@ async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
         sending.spawn(async move { world.send(request(EVENTS, body)).await });
     }
     let limit = Duration::from_mins(1);
-    let holds = timeout(limit, world.store.holds(2_048)).await;
-    holds.expect("they have all of theirs");
+    let held = timeout(limit, world.store.wait_until_held(2_048)).await;
+    held.expect("they have all of theirs");
     let alone = by("alone", &instance(&start(NOW), "alone"));
     let single = tokio::spawn({
         let world = Arc::clone(&world);
         async move { world.start(&alone).await }
     });
-    let holds = timeout(limit, world.store.holds(2_049)).await;
-    holds.expect("it has a permit");
+    let held = timeout(limit, world.store.wait_until_held(2_049)).await;
+    held.expect("it has a permit");
     world.store.release();
     single.await.unwrap().is_created();
     while let Some(answer) = sending.join_next().await {
@@ -417,19 +417,23 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
         ("start", by("b", &start(NOW + HOUR))),
         ("start", by("c", &other)),
     ];
-    for (fate, slug, calls, kept) in [
-        (Fate::Lost, "database-unavailable", 2, 2),
-        (Fate::Unknown, "database-unavailable", 4, 2),
-        (Fate::Unavailable, "database-unavailable", 6, 2),
-        (Fate::Overloaded, "overloaded", 8, 2),
+    for (behaviour, slug, calls, kept) in [
+        (Behaviour::Lost, "database-unavailable", 2, 2),
+        (Behaviour::Unknown, "database-unavailable", 4, 2),
+        (Behaviour::Unavailable, "database-unavailable", 6, 2),
+        (Behaviour::Overloaded, "overloaded", 8, 2),
     ] {
-        world.store.meets(fate);
+        world.store.set_behaviour(behaviour);
         let answer = world.send(request(EVENTS, list(&events))).await;
-        assert_eq!(statuses(&answer), [503, 400, 503, 503, 503], "{fate:?}");
+        assert_eq!(
+            statuses(&answer),
+            [503, 400, 503, 503, 503],
+            "{behaviour:?}"
+        );
         assert_eq!(
             (world.store.calls(), world.kept().len()),
             (calls, kept),
-            "{fate:?}"
+            "{behaviour:?}"
         );
         let results = results(&answer);
         for result in [&results[0], &results[2], &results[3], &results[4]] {
@@ -440,7 +444,7 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
         let detail = results[3]["problem"]["detail"].as_str().unwrap();
         assert!(detail.contains("This one was not tried"), "{detail}");
     }
-    world.store.meets(Fate::Served);
+    world.store.set_behaviour(Behaviour::Served);
     let answer = world.send(request(EVENTS, list(&events))).await;
     assert_eq!(statuses(&answer), [201, 400, 201, 201, 201]);
     let replayed = results(&answer)
@@ -458,7 +462,7 @@ async fn what_the_store_refuses_without_a_reason_holds_back_what_follows_it_on_i
         ("stop", by("a", &stop(NOW + HOUR))),
         ("start", by("c", &instance(&start(NOW), "another"))),
     ];
-    world.store.meets(Fate::Refused);
+    world.store.set_behaviour(Behaviour::Refused);
     let answer = world.send(request(EVENTS, list(&events))).await;
     assert_eq!(statuses(&answer), [500, 503, 500]);
     assert_eq!(world.store.calls(), 2);
@@ -466,7 +470,7 @@ async fn what_the_store_refuses_without_a_reason_holds_back_what_follows_it_on_i
     let uri = "/problems/database-unavailable";
     assert_eq!(held_back["problem"]["type"], uri, "{held_back}");
     assert!(held_back["retry_after"].as_u64() >= Some(1), "{held_back}");
-    world.store.meets(Fate::Served);
+    world.store.set_behaviour(Behaviour::Served);
     let answer = world.send(request(EVENTS, list(&events))).await;
     assert_eq!(statuses(&answer), [201, 201, 201]);
 }
@@ -474,12 +478,12 @@ async fn what_the_store_refuses_without_a_reason_holds_back_what_follows_it_on_i
 #[tokio::test]
 async fn a_batch_whose_client_goes_away_is_completed_by_its_repeat() {
     let world = Arc::new(World::new());
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let mut events = many(800);
     events.push(("stop", by("z", &instance(&stop(NOW), "instance 0"))));
     let (sending, body) = (Arc::clone(&world), list(&events));
     let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
-    world.store.holds(512).await;
+    world.store.wait_until_held(512).await;
     sending.abort();
     assert!(sending.await.unwrap_err().is_cancelled());
     world.store.release();

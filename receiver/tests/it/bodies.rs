@@ -75,7 +75,7 @@ async fn json_in_utf_8_is_taken_however_its_type_is_written() {
             .await;
         assert_eq!(answer.status, 201, "{media_type}");
         answer.is_created();
-        world.holds(&[(&start(NOW), None)]);
+        world.assert_kept(&[(&start(NOW), None)]);
     }
 }
 
@@ -115,7 +115,7 @@ async fn another_media_type_is_refused() {
         answer.names(415, "unsupported-media-type", &[]);
     }
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -129,18 +129,18 @@ async fn a_gzip_body_is_taken() {
         answer.is_created();
         let end = zipped(STOP, gzip(body_of(STOP).as_bytes()));
         world.send(end).await.is_created();
-        world.holds(&[(&start(NOW), Some(&stop(NOW)))]);
+        world.assert_kept(&[(&start(NOW), Some(&stop(NOW)))]);
     }
     let world = World::new();
     let body = body_of(START);
     let (head, tail) = body.as_bytes().split_at(50);
     let two_members = [gzip(head), gzip(tail)].concat();
     world.send(zipped(START, two_members)).await.is_created();
-    world.holds(&[(&start(NOW), None)]);
+    world.assert_kept(&[(&start(NOW), None)]);
     let plain = World::new();
     let event = headed(request(START, body), "content-encoding", b"identity");
     plain.send(event).await.is_created();
-    plain.holds(&[(&start(NOW), None)]);
+    plain.assert_kept(&[(&start(NOW), None)]);
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn a_broken_gzip_body_is_refused() {
             let answer = world.send(zipped(path, broken)).await;
             answer.names(400, "malformed-json", &[]);
             assert_eq!(world.store.calls(), 0);
-            world.holds(&[]);
+            world.assert_kept(&[]);
         }
     }
 }
@@ -205,14 +205,14 @@ async fn another_coding_is_refused() {
         refuse(two).await;
     }
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 async fn refuse_size(world: &World, request: Request<Body>) {
     let answer = world.send(request).await;
     answer.names(413, "payload-too-large", &[]);
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -236,7 +236,7 @@ async fn a_body_over_the_limit_is_refused_and_one_at_it_is_taken() {
     ] {
         let world = small();
         world.send(taken).await.is_created();
-        world.holds(&[(&start(NOW), None)]);
+        world.assert_kept(&[(&start(NOW), None)]);
     }
 }
 
@@ -274,7 +274,7 @@ async fn a_gzip_body_that_grows_over_the_limit_is_refused() {
     let world = small();
     let at_limit = gzip(start_of(SMALL).as_bytes());
     world.send(zipped(START, at_limit)).await.is_created();
-    world.holds(&[(&start(NOW), None)]);
+    world.assert_kept(&[(&start(NOW), None)]);
 }
 
 /// The most memory that this process has taken so far, in KiB.
@@ -305,7 +305,7 @@ async fn half_a_megabyte_of_measures_is_taken() {
     let event = with(&start(NOW), "measured_usage", measures);
     assert!((400_000..512_000).contains(&event.to_string().len()));
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 /// A body of which these bytes come, and then what `rest` waits for.
@@ -332,7 +332,7 @@ async fn a_body_that_breaks_off_is_refused() {
         answer.names(400, "malformed-json", &[]);
     }
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -352,7 +352,7 @@ async fn a_body_that_stalls_is_given_up_and_its_place_is_free_again() {
         }
     }
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
     world.start(&start(NOW)).await.is_created();
 }
 
@@ -367,5 +367,5 @@ async fn a_slow_body_that_comes_in_time_is_taken() {
         .send(request(START, body_with(&body_of(START), slow)))
         .await;
     answer.is_created();
-    world.holds(&[(&start(NOW), None)]);
+    world.assert_kept(&[(&start(NOW), None)]);
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::auth_fixture::{ask, claims, configured, router_to, token};
 use crate::batches::{NDJSON, Typed, alone, comparable, lines, results, table};
 use crate::event::{by, start};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{EVENTS, NOW, START, World, request, request_as};
 
 /// What an event can be answered with.
@@ -128,17 +128,17 @@ async fn both_forbidden() -> BTreeSet<String> {
 async fn each_kind_of_problem_is_the_same_alone_and_in_a_batch() {
     let mut met = both(async || World::new(), &table()).await;
     let event = ("start", by("a", &start(NOW)));
-    for fate in [
-        Fate::Unavailable,
-        Fate::Unknown,
-        Fate::Lost,
-        Fate::Overloaded,
-        Fate::Refused,
-        Fate::TakenElsewhere,
+    for behaviour in [
+        Behaviour::Unavailable,
+        Behaviour::Unknown,
+        Behaviour::Lost,
+        Behaviour::Overloaded,
+        Behaviour::Refused,
+        Behaviour::TakenElsewhere,
     ] {
         let world = async || {
             let world = World::new();
-            world.store.meets(fate);
+            world.store.set_behaviour(behaviour);
             world
         };
         met.extend(both(world, std::slice::from_ref(&event)).await);

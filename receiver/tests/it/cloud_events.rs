@@ -54,7 +54,7 @@ async fn a_cloud_event_is_answered_as_the_event_that_it_is() {
     end["dataschema"] = Value::Null;
     end["datacontenttype"] = json!("application/json; charset=utf-8");
     structured(&world, &end).await.is_created();
-    world.holds(&[(&kept(&start(NOW)), Some(&kept(&stop(NOW + HOUR))))]);
+    world.assert_kept(&[(&kept(&start(NOW)), Some(&kept(&stop(NOW + HOUR))))]);
     // No id that a provider writes can be that of a CloudEvent.
     let forged = kept(&start(NOW));
     world
@@ -92,7 +92,7 @@ async fn attributes_may_be_headers() {
         .await
         .is_replayed();
     world.send(binary("stop", &stop(NOW))).await.is_created();
-    world.holds(&[(&kept(&start(NOW)), Some(&kept(&stop(NOW))))]);
+    world.assert_kept(&[(&kept(&start(NOW)), Some(&kept(&stop(NOW))))]);
     let mut wrong = binary("begin", &start(NOW));
     let headers = wrong.headers_mut();
     headers.remove("ce-id");
@@ -247,7 +247,7 @@ async fn extension_attributes_mean_nothing() {
         event[name] = value;
     }
     structured(&world, &event).await.is_created();
-    world.holds(&[(&kept(&start(NOW)), None)]);
+    world.assert_kept(&[(&kept(&start(NOW)), None)]);
     event["previous"] = json!({ "plan_id": "small" });
     structured(&world, &event).await.is_replayed();
 }

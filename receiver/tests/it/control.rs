@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::event::{start, stop};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{HOUR, MINUTE, NOW, World};
 
 /// What is set at first.
@@ -196,12 +196,12 @@ async fn every_wrong_field_is_named() {
 #[tokio::test]
 async fn nothing_is_set_where_the_trail_cannot_be_written() {
     let world = World::new();
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     world
         .put(Some("\"0\""), &body("/starts/rate", json!(1)))
         .await
         .problem(503, "database-unavailable");
-    world.store.meets(Fate::Served);
+    world.store.set_behaviour(Behaviour::Served);
     assert_eq!(world.store.control().await.unwrap().version, 0);
 }
 
@@ -226,7 +226,7 @@ async fn at_rate_0_new_starts_wait_and_stops_and_repeats_pass() {
     world.start(&without_id).await.problem(503, "throttled");
     let stopped = stop_of("kept", NOW);
     world.stop(&stopped).await.is_created();
-    world.holds(&[(&kept, Some(&stopped))]);
+    world.assert_kept(&[(&kept, Some(&stopped))]);
     world.let_in(100.0).await;
     world.start(&start_of("new", NOW)).await.is_created();
 }
@@ -237,7 +237,7 @@ async fn while_the_store_is_away_nobody_is_told_that_a_start_is_new() {
     let kept = start_of("kept", NOW);
     world.start(&kept).await.is_created();
     world.let_in(0.0).await;
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     world
         .start(&kept)
         .await

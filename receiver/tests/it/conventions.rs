@@ -43,7 +43,7 @@ async fn a_key_is_another_name_of_the_id() {
         .post_with(START, &key, &with_empty)
         .await
         .is_replayed();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     let one_word = [("Idempotency-Key", "8e03978e-40d5-43e8-bc93-6894a57f9324")];
     let stopped = stop(NOW + HOUR);
     world
@@ -104,7 +104,7 @@ async fn hostile_keys_and_preferences_are_refused_or_mean_nothing() {
         request.headers_mut().append("Idempotency-Key", key);
         world.send(request).await.problem(400, "invalid-event");
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
     let commas = ",;=\"".repeat(2_000);
     let mut preferences = vec![("Prefer", commas.as_str())];
     preferences.extend(vec![("Prefer", "return=representation;x"); 50]);
@@ -131,7 +131,7 @@ async fn a_key_that_is_another_id_or_no_key_is_refused() {
         .post_with(START, &twice, &event)
         .await
         .problem(400, "invalid-event");
-    world.holds(&[]);
+    world.assert_kept(&[]);
     let with_parameter = [("Idempotency-Key", "\"a\";b=c")];
     world
         .post_with(START, &with_parameter, &event)
@@ -146,7 +146,7 @@ async fn moments_of_bodies_may_be_texts_with_an_offset() {
     let event = with(&plain, "timestamp", "2018-08-03T02:00:00+02:00");
     world.start(&event).await.is_created();
     world.start(&plain).await.is_replayed();
-    world.holds(&[(&plain, None)]);
+    world.assert_kept(&[(&plain, None)]);
     let number = NOW.to_string();
     for wrong in [number.as_str(), "2018-08-03T02:00:00", "yesterday", ""] {
         let event = with(&stop(NOW), "timestamp", wrong);

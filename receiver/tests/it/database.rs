@@ -9,7 +9,7 @@ use sampler_store::Work;
 
 use crate::answer::Answer;
 use crate::event::{by, start, stop};
-use crate::store::{Fate, SECRET};
+use crate::store::{Behaviour, SECRET};
 use crate::world::{HOUR, NOW, PAST, START, STOP, World};
 
 /// A world with one open span, and each kind of request that asks the store: within the slack
@@ -36,7 +36,7 @@ fn assert_hides_the_cause(answer: &Answer) {
 #[tokio::test]
 async fn a_database_that_is_away_is_told_and_when_to_come_again() {
     let (world, event, requests) = world().await;
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     for (path, body) in &requests {
         let answer = world.post(path, body).await;
         answer.names(503, "database-unavailable", &[]);
@@ -50,16 +50,16 @@ async fn a_database_that_is_away_is_told_and_when_to_come_again() {
         );
         assert_hides_the_cause(&answer);
     }
-    world.holds(&[(&event, None)]);
-    world.store.meets(Fate::Served);
+    world.assert_kept(&[(&event, None)]);
+    world.store.set_behaviour(Behaviour::Served);
     world.stop(&requests[1].1).await.is_created();
-    world.holds(&[(&event, Some(&requests[1].1))]);
+    world.assert_kept(&[(&event, Some(&requests[1].1))]);
 }
 
 #[tokio::test]
 async fn no_final_answer_is_told_as_what_it_is() {
     let (world, event, requests) = world().await;
-    world.store.meets(Fate::Unknown);
+    world.store.set_behaviour(Behaviour::Unknown);
     // Not before all that was sent is over: 15.5 s, as the options of the tests say.
     for (path, body) in &requests {
         let answer = world.post(path, body).await;
@@ -70,20 +70,20 @@ async fn no_final_answer_is_told_as_what_it_is() {
         assert!(detail.contains("may or may not have been kept"), "{detail}");
         assert_hides_the_cause(&answer);
     }
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
 async fn too_many_writes_are_told_from_a_database_that_is_away() {
     let (world, event, requests) = world().await;
-    world.store.meets(Fate::Overloaded);
+    world.store.set_behaviour(Behaviour::Overloaded);
     for (path, body) in &requests {
         let answer = world.post(path, body).await;
         answer.names(503, "overloaded", &[]);
         answer.may_come_again_after(1);
         assert_hides_the_cause(&answer);
     }
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -91,32 +91,32 @@ async fn an_event_whose_answer_was_lost_is_recognised_when_it_comes_again() {
     let world = World::new();
     let (event, end) = (by("a", &start(NOW)), by("z", &stop(NOW + HOUR)));
     for (path, body) in [(START, &event), (STOP, &end)] {
-        world.store.meets(Fate::Lost);
+        world.store.set_behaviour(Behaviour::Lost);
         let answer = world.post(path, body).await;
         answer.names(503, "database-unavailable", &[]);
-        world.store.meets(Fate::Served);
+        world.store.set_behaviour(Behaviour::Served);
         world.post(path, body).await.is_replayed();
     }
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }
 
 #[tokio::test]
 async fn a_database_that_refuses_is_an_error_that_reveals_nothing() {
     let (world, event, requests) = world().await;
-    world.store.meets(Fate::Refused);
+    world.store.set_behaviour(Behaviour::Refused);
     for (path, body) in &requests {
         let answer = world.post(path, body).await;
         answer.names(500, "internal", &[]);
         assert_hides_the_cause(&answer);
     }
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
 async fn a_panic_is_an_error_that_reveals_nothing_and_gives_up_its_place() {
     let world = World::with(|options| options.limits.inflight = Some(1));
     let event = start(NOW);
-    world.store.meets(Fate::Panics);
+    world.store.set_behaviour(Behaviour::Panics);
     for _ in 0..3 {
         for (path, body) in [(START, &event), (STOP, &stop(NOW))] {
             let answer = world.post(path, body).await;
@@ -124,10 +124,10 @@ async fn a_panic_is_an_error_that_reveals_nothing_and_gives_up_its_place() {
             assert_hides_the_cause(&answer);
         }
     }
-    world.holds(&[]);
-    world.store.meets(Fate::Served);
+    world.assert_kept(&[]);
+    world.store.set_behaviour(Behaviour::Served);
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -141,19 +141,19 @@ async fn nothing_is_kept_before_the_database_is_prepared() {
         answer.may_come_again_after(5);
     }
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
     assert!(!world.receiver.is_prepared());
     world.receiver.set_prepared();
     world.start(&event).await.is_created();
     world.stop(&end).await.is_created();
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }
 
 /// A worker must know how old events may be before one is taken.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_before_the_workers_know_how_old_events_may_be() {
     let world = World::unprepared(None, |_| {});
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     let receiver = Arc::clone(&world.receiver);
     let preparing = tokio::spawn(async move { receiver.prepare(std::future::pending()).await });
     // It has asked more than once, in vain.
@@ -162,7 +162,7 @@ async fn nothing_is_kept_before_the_workers_know_how_old_events_may_be() {
     }
     assert!(!world.receiver.is_prepared());
     assert_eq!(world.store.memory.largest_slack().await.unwrap(), None);
-    world.store.meets(Fate::Served);
+    world.store.set_behaviour(Behaviour::Served);
     assert!(preparing.await.unwrap());
     assert!(world.receiver.is_prepared());
     assert_eq!(
@@ -175,7 +175,7 @@ async fn nothing_is_kept_before_the_workers_know_how_old_events_may_be() {
 #[tokio::test(start_paused = true)]
 async fn a_receiver_that_is_told_to_stop_waits_for_nothing() {
     let world = World::unprepared(None, |_| {});
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     assert!(!world.receiver.prepare(std::future::ready(())).await);
     assert!(!world.receiver.is_prepared());
 }
@@ -187,7 +187,7 @@ async fn the_slack_is_announced_again_and_again() {
     let announcing = tokio::spawn(async move { receiver.stay_announced().await });
     tokio::time::sleep(Duration::from_mins(61)).await;
     assert_eq!(world.store.calls(), 7, "at once, and every ten minutes");
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(world.store.calls() > 1_000);
     announcing.abort();

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use crate::batches::{self, path, table};
 use crate::event::{by, start, stop, with};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{DAY, EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request, request_as};
 
 /// A receiver whose store refuses each write.
 fn read_only(world: World) -> World {
-    world.store.meets(Fate::ReadOnly);
+    world.store.set_behaviour(Behaviour::ReadOnly);
     world
 }
 
@@ -41,9 +41,9 @@ async fn what_would_become_of_an_event_is_what_becomes_of_it() {
         let world = World::with(|options| options.events.lenient_repeats = lenient);
         for (index, (kind, event)) in table().iter().enumerate() {
             let before = world.documents();
-            world.store.meets(Fate::ReadOnly);
+            world.store.set_behaviour(Behaviour::ReadOnly);
             let foreseen = world.post(&dry(path(kind)), event).await;
-            world.store.meets(Fate::Served);
+            world.store.set_behaviour(Behaviour::Served);
             assert_eq!(world.documents(), before);
             let answer = world.post(path(kind), event).await;
             if answer.status == 413 {
@@ -89,7 +89,7 @@ async fn each_event_of_a_batch_is_looked_at_as_if_those_before_had_taken_effect(
             assert_eq!(foreseen.get("problem"), real.get("problem"), "{index}");
         }
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn the_usages_are_those_that_a_worker_posts() {
     );
     let earlier = format!("{STOP}?until=2018-08-01T00:00:00Z&dry_run=true");
     assert_eq!(durations(&would(&world, &earlier, &end).await), [HOUR]);
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn an_update_shows_both_spans() {
         .collect();
     assert_eq!(plans, ["large", "larger"]);
     assert_eq!(durations(&shown), [DAY - HOUR, HOUR]);
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a_query_that_is_wrong_keeps_nothing() {
             answer.names(400, "invalid-query", &[name]);
         }
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
     let answer = world
         .post(&format!("{START}?dry_run=false&other=x"), &start(NOW))
         .await;
@@ -208,7 +208,7 @@ async fn what_cannot_be_foreseen_is_answered_as_ever() {
         .send(request(&dry(START), "{"))
         .await
         .names(400, "malformed-json", &[]);
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     for (path, body) in [
         (START, start(NOW)),
         (EVENTS, json!([with(&start(NOW), "type", "start")])),

@@ -11,7 +11,7 @@ async fn a_start_is_kept_as_a_span_that_nobody_has_sampled_yet() {
     let world = World::new();
     let event = by("a start", &start(NOW - HOUR));
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     let documents = world.documents();
     let span = &documents[0].span;
     let moment = Timestamp::clamped(NOW - HOUR);
@@ -32,7 +32,7 @@ async fn a_stop_ends_the_open_span_of_its_target() {
     world.start(&event).await.is_created();
     world.start(&other).await.is_created();
     world.stop(&end).await.is_created();
-    world.holds(&[(&event, Some(&end)), (&other, None)]);
+    world.assert_kept(&[(&event, Some(&end)), (&other, None)]);
     let document = &world.documents()[0];
     assert_eq!(document.due_at, Some(Timestamp::clamped(NOW + HOUR)));
     assert!(!document.span.processing.complete);
@@ -49,7 +49,7 @@ async fn events_need_no_id_and_an_empty_one_counts_as_none() {
     let second_end = stop(NOW + 2 * HOUR);
     world.start(&by("", &second)).await.is_created();
     world.stop(&by("", &second_end)).await.is_created();
-    world.holds(&[(&first, Some(&end)), (&second, Some(&second_end))]);
+    world.assert_kept(&[(&first, Some(&end)), (&second, Some(&second_end))]);
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn an_update_is_a_stop_and_a_start_at_one_moment_with_one_id() {
     world.start(&first).await.is_created();
     world.stop(&end).await.is_created();
     world.start(&second).await.is_created();
-    world.holds(&[(&first, Some(&end)), (&second, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&second, None)]);
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_second_start_of_an_open_target_is_refused() {
     ] {
         world.start(&again).await.names(409, "open-span", &[]);
     }
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn without_an_id_a_repeated_start_is_taken_for_a_second_one() {
     let world = World::new();
     world.start(&start(NOW)).await.is_created();
     world.start(&start(NOW)).await.names(409, "open-span", &[]);
-    world.holds(&[(&start(NOW), None)]);
+    world.assert_kept(&[(&start(NOW), None)]);
 }
 
 #[tokio::test]
@@ -96,17 +96,17 @@ async fn a_stop_without_an_open_span_is_refused() {
     for event in [stop(NOW), by("z", &stop(NOW))] {
         world.stop(&event).await.names(422, "no-open-span", &[]);
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
     let (event, end) = (start(NOW), stop(NOW + HOUR));
     world.start(&event).await.is_created();
     let other = with(&end, "plan_id", "another");
     world.stop(&other).await.names(422, "no-open-span", &[]);
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     world.stop(&end).await.is_created();
     for again in [stop(NOW + HOUR), by("z", &stop(NOW + HOUR))] {
         world.stop(&again).await.names(422, "no-open-span", &[]);
     }
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }
 
 #[tokio::test]
@@ -119,11 +119,11 @@ async fn fault_5_a_stop_before_its_start_is_refused_and_one_at_its_start_is_take
     let problem = answer.problem(422, "stop-before-start");
     let detail = problem["errors"][0]["detail"].as_str().unwrap();
     assert!(detail.contains("2018-08-03T00:00:00.000Z"), "{detail}");
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     // The id of what was refused is free.
     let end = by("z", &stop(NOW));
     world.stop(&end).await.is_created();
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }
 
 #[tokio::test]
@@ -138,10 +138,10 @@ async fn fault_12_a_start_before_the_end_of_the_previous_span_is_refused() {
         let text = answer.problem(422, "overlapping-start").to_string();
         assert!(text.contains("2018-08-03T00:00:00.000Z"), "{text}");
     }
-    world.holds(&[(&first, Some(&end))]);
+    world.assert_kept(&[(&first, Some(&end))]);
     let next = by("b", &start(NOW));
     world.start(&next).await.is_created();
-    world.holds(&[(&first, Some(&end)), (&next, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&next, None)]);
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_setting_lets_spans_overlap() {
     world.start(&first).await.is_created();
     world.stop(&end).await.is_created();
     world.start(&inside).await.is_created();
-    world.holds(&[(&first, Some(&end)), (&inside, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&inside, None)]);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_start_outside_the_slack_is_refused_and_one_at_its_edge_is_taken() {
     for edge in [NOW - PAST, NOW + FUTURE] {
         let world = World::new();
         world.start(&start(edge)).await.is_created();
-        world.holds(&[(&start(edge), None)]);
+        world.assert_kept(&[(&start(edge), None)]);
     }
     let world = World::new();
     for beyond in [NOW - PAST - 1, NOW + FUTURE + 1, 0, 253_402_300_800_000] {
@@ -171,7 +171,7 @@ async fn a_start_outside_the_slack_is_refused_and_one_at_its_edge_is_taken() {
             assert!(text.contains("2018-08-05T00:00:00.000Z"), "{text}");
         }
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_stop_outside_the_slack_is_refused_and_one_at_its_edge_is_taken() {
         let world = World::new();
         world.start(&event).await.is_created();
         world.stop(&stop(edge)).await.is_created();
-        world.holds(&[(&event, Some(&stop(edge)))]);
+        world.assert_kept(&[(&event, Some(&stop(edge)))]);
     }
     let world = World::new();
     world.start(&event).await.is_created();
@@ -192,7 +192,7 @@ async fn a_stop_outside_the_slack_is_refused_and_one_at_its_edge_is_taken() {
             answer.names(422, "outside-slack", &["#/timestamp"]);
         }
     }
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn a_whole_number_of_milliseconds_may_be_written_in_any_way() {
             .send(request(crate::world::STOP, body(stop(NOW))))
             .await;
         answer.is_created();
-        world.holds(&[(&start(NOW), Some(&stop(NOW)))]);
+        world.assert_kept(&[(&start(NOW), Some(&stop(NOW)))]);
     }
 }
 
@@ -232,7 +232,7 @@ async fn quantities_of_all_kinds_are_kept_as_they_were_given() {
         .collect();
     let event = with(&start(NOW), "measured_usage", measures);
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     // The order of members, which comparing does not look at, stays too.
     let kept = world.kept()[0].0["measured_usage"].to_string();
     assert_eq!(kept, event["measured_usage"].to_string());
@@ -276,5 +276,5 @@ async fn measures_may_be_none_and_texts_may_be_long_and_odd() {
     end["space_id"] = event["space_id"].clone();
     end["plan_id"] = event["plan_id"].clone();
     world.stop(&end).await.is_created();
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }

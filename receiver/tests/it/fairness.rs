@@ -236,7 +236,7 @@ fn of_many_values(instance: u64) -> Value {
 #[tokio::test(start_paused = true)]
 async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_others() {
     let world = Arc::new(World::new());
-    world.store.meets(crate::store::Fate::Held);
+    world.store.set_behaviour(crate::store::Behaviour::Held);
     let mut large = JoinSet::new();
     for instance in 0..20 {
         let (world, event) = (Arc::clone(&world), of_many_values(instance));
@@ -250,7 +250,7 @@ async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_othe
     );
     let (other, quiet) = (Arc::clone(&world), of(&start(NOW), "quiet", 1));
     let quiet = tokio::spawn(async move { other.start(&quiet).await });
-    world.store.holds(2).await;
+    world.store.wait_until_held(2).await;
     world.store.release();
     quiet.await.unwrap().is_created();
     while let Some(answer) = large.join_next().await {
@@ -261,7 +261,7 @@ async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_othe
 #[tokio::test(start_paused = true)]
 async fn an_event_that_waits_too_long_is_turned_away_and_not_kept() {
     let world = Arc::new(World::new());
-    world.store.meets(crate::store::Fate::Held);
+    world.store.set_behaviour(crate::store::Behaviour::Held);
     let mut answers = JoinSet::new();
     for instance in 0..500 {
         let (world, event) = (Arc::clone(&world), of(&start(NOW), "flood", instance));

@@ -7,7 +7,7 @@ use sampler_store::{Instance, InstanceProgram, Intake, Operating, Work};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{HOUR, NOW, World};
 
 impl World {
@@ -125,7 +125,7 @@ async fn parameters_are_refused_and_an_outage_is_said() {
     let world = World::new();
     let answer = world.instances("?limit=1").await;
     answer.problem(400, "invalid-query");
-    world.store.meets(Fate::Unavailable);
+    world.store.set_behaviour(Behaviour::Unavailable);
     let answer = world.instances("").await;
     answer.problem(503, "database-unavailable");
 }

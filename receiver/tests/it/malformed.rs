@@ -23,7 +23,7 @@ async fn refuse(path: &str, body: impl Into<Vec<u8>>) -> String {
     let answer = world.send(request(path, body.into())).await;
     answer.names(400, "malformed-json", &[]);
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
     let document: Value = answer.problem(400, "malformed-json");
     document["detail"].as_str().unwrap().to_owned()
 }
@@ -105,7 +105,7 @@ async fn json_of_too_many_values_is_refused() {
     let world = World::new();
     let event = of(50_000);
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     let over = of(50_001).to_string();
     assert!(
         refuse(START, over)
@@ -237,5 +237,5 @@ async fn an_operator_in_the_place_of_an_id_is_refused() {
     // What begins like one is an id like others.
     let event = with(&start(NOW), "resource_id", "$ne");
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }

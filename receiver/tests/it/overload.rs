@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::answer::Answer;
 use crate::event::{mapping, start, stop, with, without};
 use crate::log::Log;
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, MAPPINGS, NOW, START, STOP, World, request};
 
 fn of(instance: usize, event: &Value) -> Value {
@@ -38,11 +38,11 @@ async fn full_of_starts() -> (Arc<World>, Vec<JoinHandle<Answer>>) {
     for instance in 10..12 {
         world.start(&of(instance, &start(NOW))).await.is_created();
     }
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let starts = (0..6)
         .map(|instance| begin(&world, START, &of(instance, &start(NOW))))
         .collect();
-    world.store.holds(6).await;
+    world.store.wait_until_held(6).await;
     (world, starts)
 }
 
@@ -61,7 +61,7 @@ async fn more_in_flight_than_there_is_room_for_are_turned_away_and_stops_keep_a_
     let stops: Vec<_> = (10..12)
         .map(|instance| begin(&world, STOP, &of(instance, &stop(NOW + HOUR))))
         .collect();
-    world.store.holds(8).await;
+    world.store.wait_until_held(8).await;
     assert_overloaded(&world.stop(&of(0, &stop(NOW + HOUR))).await);
     assert_overloaded(&world.start(&of(6, &start(NOW))).await);
     world.store.release();
@@ -98,7 +98,7 @@ async fn a_cloud_event_in_binary_mode_that_is_a_stop_has_the_share_of_stops() {
     };
     assert_overloaded(&world.send(binary("start", &of(6, &start(NOW)))).await);
     let stop = send(&world, binary("stop", &of(10, &stop(NOW))));
-    world.store.holds(7).await;
+    world.store.wait_until_held(7).await;
     world.store.release();
     for answer in starts.into_iter().chain([stop]) {
         answer.await.unwrap().is_created();
@@ -108,18 +108,18 @@ async fn a_cloud_event_in_binary_mode_that_is_a_stop_has_the_share_of_stops() {
 #[tokio::test(start_paused = true)]
 async fn stops_may_take_all_the_room() {
     let world = Arc::new(World::with(|options| options.limits.inflight = Some(8)));
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let stops: Vec<_> = (0..8)
         .map(|instance| begin(&world, STOP, &of(instance, &stop(NOW))))
         .collect();
-    world.store.holds(8).await;
+    world.store.wait_until_held(8).await;
     assert_overloaded(&world.stop(&of(8, &stop(NOW))).await);
     assert_overloaded(&world.start(&of(8, &start(NOW))).await);
     world.store.release();
     for answer in stops {
         answer.await.unwrap().names(422, "no-open-span", &[]);
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn a_client_that_goes_away_gives_up_its_place() {
     for start in starts {
         assert!(start.await.unwrap_err().is_cancelled());
     }
-    world.store.meets(Fate::Served);
+    world.store.set_behaviour(Behaviour::Served);
     for instance in 20..30 {
         world.start(&of(instance, &start(NOW))).await.is_created();
     }

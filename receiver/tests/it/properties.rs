@@ -83,13 +83,13 @@ async fn send_bytes(path: &str, bytes: &[u8], request: Request<Body>) {
     let answer = world.send(request).await;
     if path == START && answer.status == 201 {
         let given: Value = serde_json::from_slice(bytes).unwrap();
-        world.holds(&[(&kept_as(&given), None)]);
+        world.assert_kept(&[(&kept_as(&given), None)]);
     } else if path == MAPPINGS && answer.status == 502 {
         let given: Value = serde_json::from_slice(bytes).unwrap();
         assert!(given.is_object(), "a mapping that nobody can make");
     } else {
         assert_refused(&answer);
-        world.holds(&[]);
+        world.assert_kept(&[]);
     }
 }
 
@@ -136,10 +136,10 @@ proptest! {
             let world = World::new();
             let answer = world.send(request).await;
             if answer.status == 201 {
-                world.holds(&[(&body, None)]);
+                world.assert_kept(&[(&body, None)]);
             } else {
                 assert_refused(&answer);
-                world.holds(&[]);
+                world.assert_kept(&[]);
             }
         });
     }
@@ -166,7 +166,7 @@ proptest! {
                 } else {
                     answer.problem(if path == START { 409 } else { 422 }, again);
                 }
-                world.holds(&[(&kept, (path == STOP).then_some(&ended))]);
+                world.assert_kept(&[(&kept, (path == STOP).then_some(&ended))]);
             }
             let start = serde_json::to_string(&kept["measured_usage"]).unwrap();
             let as_kept = &world.kept()[0].0["measured_usage"];
@@ -184,10 +184,10 @@ proptest! {
             if answer.status == 201 {
                 answer.is_created();
                 let given = json.value().expect("JSON that can be read in one way");
-                world.holds(&[(&kept_as(&given), None)]);
+                world.assert_kept(&[(&kept_as(&given), None)]);
             } else {
                 assert_refused(&answer);
-                world.holds(&[]);
+                world.assert_kept(&[]);
             }
         });
     }
@@ -204,10 +204,10 @@ proptest! {
             if answer.status == 201 {
                 answer.is_created();
                 let given = json.value().expect("JSON that can be read in one way");
-                world.holds(&[(&start, Some(&kept_as(&given)))]);
+                world.assert_kept(&[(&start, Some(&kept_as(&given)))]);
             } else {
                 assert_refused(&answer);
-                world.holds(&[(&start, None)]);
+                world.assert_kept(&[(&start, None)]);
             }
         });
     }

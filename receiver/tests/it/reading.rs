@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::event::{start, stop, with};
-use crate::store::{Fate, SECRET};
+use crate::store::{Behaviour, SECRET};
 use crate::world::{DAY, HOUR, MINUTE, NOW, PAST, World};
 
 const LIST: &str = "/v1/spans?organization_id=an%20organization";
@@ -62,7 +62,7 @@ impl World {
 async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
     let world = World::new();
     world.starts("an instance", NOW).await;
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let second = Duration::from_secs(1);
     for _ in 0..10 {
         assert!(
@@ -70,7 +70,7 @@ async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
             "it is held"
         );
     }
-    world.store.holds(AT_ONCE as usize).await;
+    world.store.wait_until_held(AT_ONCE as usize).await;
     world.store.release();
     assert_eq!(world.read(LIST).await["items"].as_array().unwrap().len(), 1);
 }
@@ -469,11 +469,11 @@ async fn what_has_run_and_is_not_billed_yet_grows_with_time_alone() {
 async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
     let world = World::new();
     let location = world.starts("i", NOW).await;
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let reads = async { tokio::join!(world.get(LIST), world.get(&location)) };
     let others = async {
-        world.store.holds(2).await;
-        world.store.meets(Fate::Served);
+        world.store.wait_until_held(2).await;
+        world.store.set_behaviour(Behaviour::Served);
         world.starts("j", NOW).await;
         let usages = format!("{location}/usages");
         for path in [
@@ -499,12 +499,12 @@ async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
 async fn a_store_that_does_not_answer_is_told_without_its_words() {
     let world = World::new();
     let location = world.starts("i", NOW).await;
-    for (fate, status, slug) in [
-        (Fate::Unavailable, 503, "database-unavailable"),
-        (Fate::Unknown, 503, "database-unavailable"),
-        (Fate::Refused, 500, "internal"),
+    for (behaviour, status, slug) in [
+        (Behaviour::Unavailable, 503, "database-unavailable"),
+        (Behaviour::Unknown, 503, "database-unavailable"),
+        (Behaviour::Refused, 500, "internal"),
     ] {
-        world.store.meets(fate);
+        world.store.set_behaviour(behaviour);
         for path in [LIST, &location, &format!("{location}/usages")] {
             let answer = world.get(path).await;
             answer.names(status, slug, &[]);

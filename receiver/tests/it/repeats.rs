@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::event::{TARGET, by, start, stop, with};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{HOUR, NOW, PAST, START, World, request};
 
 /// Long after all that is dated around [`NOW`] has left the slack.
@@ -25,7 +25,7 @@ async fn a_start_that_comes_again_is_told_so_at_any_later_time() {
     world.start(&event).await.is_replayed();
     world.clock.set(LONG_AFTER);
     world.start(&event).await.is_replayed();
-    world.holds(&[(&event, Some(&end)), (&next, None)]);
+    world.assert_kept(&[(&event, Some(&end)), (&next, None)]);
 }
 
 #[tokio::test]
@@ -42,12 +42,12 @@ async fn a_stop_that_comes_again_is_told_so_at_any_later_time() {
     world.clock.set(LONG_AFTER);
     world.stop(&end).await.is_replayed();
     world.clock.set(NOW);
-    world.holds(&[(&event, Some(&end)), (&next, None)]);
+    world.assert_kept(&[(&event, Some(&end)), (&next, None)]);
     world.stop(&next_end).await.is_created();
     world.stop(&end).await.is_replayed();
     world.clock.set(LONG_AFTER);
     world.stop(&end).await.is_replayed();
-    world.holds(&[(&event, Some(&end)), (&next, Some(&next_end))]);
+    world.assert_kept(&[(&event, Some(&end)), (&next, Some(&next_end))]);
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn start_and_stop_may_share_an_id_and_both_may_come_again() {
         world.start(&event).await.is_replayed();
         world.stop(&end).await.is_replayed();
     }
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn the_same_event_written_otherwise_is_the_same_event() {
         assert_ne!(written, text);
         world.send(request(START, written)).await.is_replayed();
     }
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 /// Every way in which a start may differ from another of its target, with the pointers to name.
@@ -115,10 +115,10 @@ async fn fault_4_a_start_with_an_id_of_another_is_refused_and_the_fields_are_nam
     world.clock.set(LONG_AFTER);
     refuse().await;
     world.clock.set(NOW);
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     world.stop(&end).await.is_created();
     refuse().await;
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn fault_4_a_stop_with_an_id_of_another_is_refused_and_ends_nothing() {
         let answer = world.stop(&later).await;
         answer.names(409, "id-taken", &["#/timestamp"]);
     }
-    world.holds(&[(&event, Some(&end)), (&next, None)]);
+    world.assert_kept(&[(&event, Some(&end)), (&next, None)]);
 }
 
 /// Nobody can take an id away from somebody else's target, nor find out which ids that has.
@@ -168,7 +168,7 @@ async fn the_same_id_on_another_target_is_another_event() {
 #[tokio::test]
 async fn an_id_that_an_index_of_an_original_forbids_is_refused_without_a_field() {
     let world = World::new();
-    world.store.meets(Fate::TakenElsewhere);
+    world.store.set_behaviour(Behaviour::TakenElsewhere);
     for answer in [
         world.start(&by("a", &start(NOW))).await,
         world.stop(&by("a", &stop(NOW))).await,
@@ -186,7 +186,7 @@ async fn a_setting_takes_other_timestamps_and_measures_of_the_same_target_for_re
     for (other, _) in other_starts(&event) {
         world.start(&other).await.is_replayed();
     }
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
     world.stop(&end).await.is_created();
     for now in [NOW, LONG_AFTER] {
         world.clock.set(now);
@@ -195,7 +195,7 @@ async fn a_setting_takes_other_timestamps_and_measures_of_the_same_target_for_re
         let fewer = with(&event, "measured_usage", json!([]));
         world.start(&fewer).await.is_replayed();
     }
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
 }
 
 #[tokio::test]
@@ -208,5 +208,5 @@ async fn the_id_of_what_was_refused_is_free() {
     world.start(&second).await.problem(409, "open-span");
     let second = with(&second, "plan_id", "another");
     world.start(&second).await.is_created();
-    world.holds(&[(&event, None), (&second, None)]);
+    world.assert_kept(&[(&event, None), (&second, None)]);
 }

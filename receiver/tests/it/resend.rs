@@ -5,7 +5,7 @@ use sampler_store::Ledger;
 use serde_json::json;
 
 use crate::acts::{REASON, json_of};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{DAY, NOW, World};
 
 impl World {
@@ -139,16 +139,16 @@ async fn no_usage_is_sent_again_that_is_not_in_the_trail() {
     let world = World::new();
     let entry = world.usage_in("1", EntryState::Skipped).await;
     let body = json!({ "reason": REASON });
-    for fate in [Fate::Unavailable, Fate::Unknown, Fate::Lost] {
-        world.store.meets_acts(fate);
+    for behaviour in [Behaviour::Unavailable, Behaviour::Unknown, Behaviour::Lost] {
+        world.store.set_record_behaviour(behaviour);
         let answer = world.act(&path_of(&entry), None, &body).await;
         let problem = answer.problem(503, "database-unavailable");
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("Nothing was done"), "{detail}");
     }
     assert_eq!(world.entry(&entry.usage_guid).resend, None);
-    world.store.meets_acts(Fate::Served);
-    world.store.loses_changes();
+    world.store.set_record_behaviour(Behaviour::Served);
+    world.store.lose_answers_to_changes();
     let answer = world.act(&path_of(&entry), None, &body).await;
     let problem = answer.problem(503, "database-unavailable");
     let detail = problem["detail"].as_str().unwrap();

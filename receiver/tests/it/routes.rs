@@ -21,7 +21,7 @@ async fn another_method_is_answered_with_the_one_that_is_right() {
             }
         }
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn an_unknown_path_is_not_found() {
         let get = Request::get(path).body(Body::empty()).unwrap();
         world.send(get).await.names(404, "not-found", &[]);
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 /// The original takes it, too.
@@ -59,7 +59,7 @@ async fn a_slash_behind_an_address_changes_nothing() {
             .await;
         answer.is_created();
     }
-    world.holds(&[(&event, Some(&end))]);
+    world.assert_kept(&[(&event, Some(&end))]);
     let get = Request::get(format!("{MAPPINGS}/")).body(Body::empty());
     let answer = world.send(get.unwrap()).await;
     answer.names(405, "method-not-allowed", &[]);
@@ -72,5 +72,5 @@ async fn a_query_is_not_looked_at() {
     let path = format!("{START}?id=x&timestamp=y");
     let answer = world.send(request(&path, start(NOW).to_string())).await;
     answer.is_created();
-    world.holds(&[(&start(NOW), None)]);
+    world.assert_kept(&[(&start(NOW), None)]);
 }

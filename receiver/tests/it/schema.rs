@@ -11,7 +11,7 @@ async fn refuse(path: &str, body: &Value, pointers: &[&str]) {
     let answer = world.post(path, body).await;
     answer.names(400, "invalid-event", pointers);
     assert_eq!(world.store.calls(), 0, "{path} {body}");
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 fn valid(path: &str) -> Value {
@@ -168,7 +168,7 @@ async fn no_more_than_a_hundred_fields_are_named() {
     let world = World::new();
     let document = world.start(&body).await.problem(400, "invalid-event");
     assert_eq!(document["errors"].as_array().unwrap().len(), 100);
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn fault_12_a_measure_of_the_name_that_sampling_appends_is_refused_and_so_
     let world = World::new();
     let event = measure(json!({"measure": "Duration", "quantity": 1}));
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -287,7 +287,7 @@ async fn a_quantity_that_cannot_be_kept_or_passed_on_is_refused() {
     let world = World::new();
     let event = quantity(nested(32));
     world.start(&event).await.is_created();
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 /// The original let these in, and stopped billing for everyone when Abacus refused them.
@@ -300,7 +300,7 @@ async fn fault_1_an_empty_space_and_a_number_beyond_a_double_are_refused() {
         let answer = world.send(crate::world::request(START, body)).await;
         answer.names(400, "malformed-json", &[]);
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 /// What is kept is what was sent, or nothing is.
@@ -330,7 +330,7 @@ async fn a_number_that_a_double_does_not_hold_is_refused() {
             );
         }
     }
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]

@@ -179,7 +179,7 @@ async fn two_requests_that_all_understand_alike_are_two() {
     let answer = exchange(&world, &[&request(&length, &body)]).await;
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     assert!(answer.contains("HTTP/1.1 404 "), "{answer}");
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 /// In one packet: what is behind the first request is checked like it.
@@ -194,7 +194,7 @@ async fn an_odd_request_that_was_sent_ahead_is_refused_as_well() {
     let answer = exchange(&world, &[format!("{good}{odd}").as_bytes()]).await;
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     assert!(answer.contains("HTTP/1.1 400 "), "{answer}");
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 fn with_instance(event: &serde_json::Value, instance: &str) -> String {
@@ -222,5 +222,5 @@ async fn an_odd_request_behind_a_good_one_is_refused_as_well() {
         statuses[0].contains(" 201 ") && statuses[1].contains(" 400 "),
         "{answer}"
     );
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }

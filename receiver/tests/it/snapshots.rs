@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::event::{start, stop, with};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, World, request};
 
 mod limits;
@@ -361,10 +361,10 @@ async fn the_moment_of_the_snapshot_decides() {
 #[tokio::test(start_paused = true)]
 async fn one_snapshot_is_compared_at_a_time() {
     let world = World::new();
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let body = snapshot(NOW, &[]);
     let others = async {
-        world.store.holds(1).await;
+        world.store.wait_until_held(1).await;
         let beyond = world.compare_once(&body).await;
         beyond.names(503, "overloaded", &[]);
         world.store.release();

@@ -24,14 +24,14 @@ use uuid::Uuid;
 /// What the store's errors say, and no answer may.
 pub(crate) const SECRET: &str = "mongodb://sampler:secret@db.internal";
 
-/// What becomes of calls.
+/// How the store answers calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Behaviour {
     /// They are answered.
     Served,
     /// They wait until they are let go, then are answered.
     Held,
-    /// Events are answered in their order, so many a second, and forgotten.
+    /// Events are answered in their order, at a fixed rate, and forgotten.
     Paced,
     /// The store cannot be reached.
     Unavailable,
@@ -53,16 +53,16 @@ pub(crate) enum Fate {
 
 pub(crate) struct Store {
     pub(crate) memory: MemoryStore,
-    fate: Mutex<Fate>,
-    /// What becomes of records of acts, and of the acts themselves.
-    fate_of_records: Mutex<Fate>,
-    fate_of_changes: Mutex<Fate>,
-    /// What becomes of the next stop.
-    fate_of_next_stop: Mutex<Option<Fate>>,
-    /// What becomes of calls once a stop has been answered.
-    fate_after_stop: Mutex<Option<Fate>>,
-    /// What becomes of calls once a page of spans has been answered.
-    fate_after_page: Mutex<Option<Fate>>,
+    behaviour: Mutex<Behaviour>,
+    /// For the records of operators' actions, and for the actions themselves.
+    record_behaviour: Mutex<Behaviour>,
+    change_behaviour: Mutex<Behaviour>,
+    /// For the next stop.
+    behaviour_of_next_stop: Mutex<Option<Behaviour>>,
+    /// For all calls once a stop has been answered.
+    behaviour_after_stop: Mutex<Option<Behaviour>>,
+    /// For all calls once a page of spans has been answered.
+    behaviour_after_page: Mutex<Option<Behaviour>>,
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
@@ -73,16 +73,16 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// A store of so many ranges.
+    /// A store of `ranges` ranges.
     pub(crate) fn divided(memory: MemoryStore, ranges: usize) -> Self {
         Self {
             memory,
-            fate: Mutex::new(Fate::Served),
-            fate_of_records: Mutex::new(Fate::Served),
-            fate_of_changes: Mutex::new(Fate::Served),
-            fate_of_next_stop: Mutex::new(None),
-            fate_after_stop: Mutex::new(None),
-            fate_after_page: Mutex::new(None),
+            behaviour: Mutex::new(Behaviour::Served),
+            record_behaviour: Mutex::new(Behaviour::Served),
+            change_behaviour: Mutex::new(Behaviour::Served),
+            behaviour_of_next_stop: Mutex::new(None),
+            behaviour_after_stop: Mutex::new(None),
+            behaviour_after_page: Mutex::new(None),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -91,34 +91,34 @@ impl Store {
         }
     }
 
-    /// Decides what becomes of calls from now on.
-    pub(crate) fn meets(&self, fate: Fate) {
-        *self.fate.lock().unwrap() = fate;
+    /// Sets how calls are answered from now on.
+    pub(crate) fn set_behaviour(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().unwrap() = behaviour;
     }
 
-    /// Decides what becomes of records of acts from now on.
-    pub(crate) fn meets_acts(&self, fate: Fate) {
-        *self.fate_of_records.lock().unwrap() = fate;
+    /// Sets how records of operators' actions are answered from now on.
+    pub(crate) fn set_record_behaviour(&self, behaviour: Behaviour) {
+        *self.record_behaviour.lock().unwrap() = behaviour;
     }
 
-    /// Loses the answers to acts from now on.
-    pub(crate) fn loses_changes(&self) {
-        *self.fate_of_changes.lock().unwrap() = Fate::Lost;
+    /// Loses the answers to operators' actions from now on.
+    pub(crate) fn lose_answers_to_changes(&self) {
+        *self.change_behaviour.lock().unwrap() = Behaviour::Lost;
     }
 
-    /// Decides what becomes of the next stop alone.
-    pub(crate) fn next_stop_meets(&self, fate: Fate) {
-        *self.fate_of_next_stop.lock().unwrap() = Some(fate);
+    /// Sets how the next stop alone is answered.
+    pub(crate) fn set_behaviour_of_next_stop(&self, behaviour: Behaviour) {
+        *self.behaviour_of_next_stop.lock().unwrap() = Some(behaviour);
     }
 
-    /// Decides what becomes of calls after the next stop.
-    pub(crate) fn meets_after_next_stop(&self, fate: Fate) {
-        *self.fate_after_stop.lock().unwrap() = Some(fate);
+    /// Sets how calls are answered after the next stop.
+    pub(crate) fn set_behaviour_after_next_stop(&self, behaviour: Behaviour) {
+        *self.behaviour_after_stop.lock().unwrap() = Some(behaviour);
     }
 
-    /// Decides what becomes of calls after the next page of spans.
-    pub(crate) fn meets_after_next_page(&self, fate: Fate) {
-        *self.fate_after_page.lock().unwrap() = Some(fate);
+    /// Sets how calls are answered after the next page of spans.
+    pub(crate) fn set_behaviour_after_next_page(&self, behaviour: Behaviour) {
+        *self.behaviour_after_page.lock().unwrap() = Some(behaviour);
     }
 
     /// How often the store was asked.
@@ -126,8 +126,8 @@ impl Store {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many calls have been held.
-    pub(crate) async fn holds(&self, count: usize) {
+    /// Waits until `count` calls have been held.
+    pub(crate) async fn wait_until_held(&self, count: usize) {
         let mut held = self.held.subscribe();
         held.wait_for(|now| *now == count).await.unwrap();
     }
@@ -139,7 +139,7 @@ impl Store {
 
     /// Lets go what is held, and holds nothing more.
     pub(crate) fn release(&self) {
-        self.meets(Fate::Served);
+        self.set_behaviour(Behaviour::Served);
         self.gate.close();
     }
 
@@ -148,9 +148,9 @@ impl Store {
         *self.frozen.lock().unwrap() = Some(range);
     }
 
-    /// Answers so many calls of each range each time that so long has passed, for ever.
+    /// Answers `calls` calls of each range in each `period`, for ever.
     pub(crate) async fn keep_pace(&self, calls: usize, period: Duration) {
-        self.meets(Fate::Paced);
+        self.set_behaviour(Behaviour::Paced);
         let mut ticks = interval(period);
         loop {
             ticks.tick().await;
@@ -169,7 +169,7 @@ impl Store {
         if is_frozen {
             pending::<()>().await;
         }
-        let is_paced = *self.fate.lock().unwrap() == Fate::Paced;
+        let is_paced = *self.behaviour.lock().unwrap() == Behaviour::Paced;
         if is_paced {
             self.paces[range].acquire().await.unwrap().forget();
         }
@@ -177,33 +177,36 @@ impl Store {
     }
 
     fn is_taken_elsewhere(&self) -> bool {
-        *self.fate.lock().unwrap() == Fate::TakenElsewhere
+        *self.behaviour.lock().unwrap() == Behaviour::TakenElsewhere
     }
 
     fn refuse_write(&self) -> Result<(), StoreError> {
-        if *self.fate.lock().unwrap() == Fate::ReadOnly {
+        if *self.behaviour.lock().unwrap() == Behaviour::ReadOnly {
             return Err(StoreError::Refused(SECRET.into()));
         }
         Ok(())
     }
 
-    async fn met<T>(
+    async fn respond<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        let fate = *self.fate.lock().unwrap();
-        self.met_as(fate, call).await
+        let behaviour = *self.behaviour.lock().unwrap();
+        self.respond_as(behaviour, call).await
     }
 
-    async fn met_as<T>(
+    async fn respond_as<T>(
         &self,
-        fate: Fate,
+        behaviour: Behaviour,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        match fate {
-            Fate::Served | Fate::TakenElsewhere | Fate::Paced | Fate::ReadOnly => call.await,
-            Fate::Held => {
+        match behaviour {
+            Behaviour::Served
+            | Behaviour::TakenElsewhere
+            | Behaviour::Paced
+            | Behaviour::ReadOnly => call.await,
+            Behaviour::Held => {
                 self.held.send_modify(|held| *held += 1);
                 // Closed, it lets all go.
                 if let Ok(permit) = self.gate.acquire().await {
@@ -211,15 +214,15 @@ impl Store {
                 }
                 call.await
             }
-            Fate::Unavailable => Err(StoreError::Unavailable(SECRET.into())),
-            Fate::Overloaded => Err(StoreError::Overloaded),
-            Fate::Lost => {
+            Behaviour::Unavailable => Err(StoreError::Unavailable(SECRET.into())),
+            Behaviour::Overloaded => Err(StoreError::Overloaded),
+            Behaviour::Lost => {
                 call.await?;
                 Err(StoreError::Unknown(SECRET.into()))
             }
-            Fate::Unknown => Err(StoreError::Unknown(SECRET.into())),
-            Fate::Refused => Err(StoreError::Refused(SECRET.into())),
-            Fate::Panics => panic!("{SECRET}"),
+            Behaviour::Unknown => Err(StoreError::Unknown(SECRET.into())),
+            Behaviour::Refused => Err(StoreError::Refused(SECRET.into())),
+            Behaviour::Panics => panic!("{SECRET}"),
         }
     }
 }
@@ -227,9 +230,9 @@ impl Store {
 #[async_trait]
 impl Reading for Store {
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-        let page = self.met(self.memory.spans(query)).await;
-        if let Some(fate) = self.fate_after_page.lock().unwrap().take() {
-            self.meets(fate);
+        let page = self.respond(self.memory.spans(query)).await;
+        if let Some(behaviour) = self.behaviour_after_page.lock().unwrap().take() {
+            self.set_behaviour(behaviour);
         }
         page
     }
@@ -239,23 +242,23 @@ impl Reading for Store {
         id: &str,
         resources: Option<&[Id]>,
     ) -> Result<Option<ListedSpan>, StoreError> {
-        self.met(self.memory.span(id, resources)).await
+        self.respond(self.memory.span(id, resources)).await
     }
 
     async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
-        self.met(self.memory.newest_spans(limit)).await
+        self.respond(self.memory.newest_spans(limit)).await
     }
 
     async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
-        self.met(self.memory.ids(field, prefix, limit)).await
+        self.respond(self.memory.ids(field, prefix, limit)).await
     }
 
     async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
-        self.met(self.memory.causes(query)).await
+        self.respond(self.memory.causes(query)).await
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
-        self.met(self.memory.cause(id)).await
+        self.respond(self.memory.cause(id)).await
     }
 
     async fn usages(
@@ -265,7 +268,7 @@ impl Reading for Store {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError> {
-        self.met(self.memory.usages(span, target, after, limit))
+        self.respond(self.memory.usages(span, target, after, limit))
             .await
     }
 
@@ -276,28 +279,28 @@ impl Reading for Store {
         before: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError> {
-        self.met(self.memory.usages_from_end(span, target, before, limit))
+        self.respond(self.memory.usages_from_end(span, target, before, limit))
             .await
     }
 
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
-        self.met(self.memory.usage(id)).await
+        self.respond(self.memory.usage(id)).await
     }
 
     async fn is_refused(&self, usage: &str) -> Result<bool, StoreError> {
-        self.met(self.memory.is_refused(usage)).await
+        self.respond(self.memory.is_refused(usage)).await
     }
 
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
-        self.met(self.memory.sums(query)).await
+        self.respond(self.memory.sums(query)).await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
-        self.met(self.memory.audit(query)).await
+        self.respond(self.memory.audit(query)).await
     }
 
     async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        self.met(self.memory.instances()).await
+        self.respond(self.memory.instances()).await
     }
 
     async fn page_of_spans(
@@ -305,7 +308,7 @@ impl Reading for Store {
         after: Option<&SpanId>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        self.met(self.memory.page_of_spans(after, limit)).await
+        self.respond(self.memory.page_of_spans(after, limit)).await
     }
 }
 
@@ -318,13 +321,14 @@ impl Operating for Store {
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let fate = *self.fate_of_changes.lock().unwrap();
+        let behaviour = *self.change_behaviour.lock().unwrap();
         let call = self.memory.change_by_operator(act, span, change, now);
-        self.met_as(fate, call).await
+        self.respond_as(behaviour, call).await
     }
 
     async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.met(self.memory.resume_by_operator(cause, now)).await
+        self.respond(self.memory.resume_by_operator(cause, now))
+            .await
     }
 
     async fn resend_by_operator(
@@ -332,65 +336,67 @@ impl Operating for Store {
         entry: &EntryKey,
         resend: &Resend,
     ) -> Result<bool, StoreError> {
-        let fate = *self.fate_of_changes.lock().unwrap();
+        let behaviour = *self.change_behaviour.lock().unwrap();
         let call = self.memory.resend_by_operator(entry, resend);
-        self.met_as(fate, call).await
+        self.respond_as(behaviour, call).await
     }
 
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
-        let fate = *self.fate_of_records.lock().unwrap();
-        self.met_as(fate, self.memory.record_act(record)).await
+        let behaviour = *self.record_behaviour.lock().unwrap();
+        self.respond_as(behaviour, self.memory.record_act(record))
+            .await
     }
 
     async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
-        self.met(self.memory.settle_act(id, outcome)).await
+        self.respond(self.memory.settle_act(id, outcome)).await
     }
 
     async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
-        self.met(self.memory.count_backlog(query)).await
+        self.respond(self.memory.count_backlog(query)).await
     }
 
     async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError> {
-        self.met(self.memory.publish_backlog(backlog)).await
+        self.respond(self.memory.publish_backlog(backlog)).await
     }
 
     async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
-        self.met(self.memory.published_backlog()).await
+        self.respond(self.memory.published_backlog()).await
     }
 
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
-        self.met(self.memory.report_rate(worker, rate)).await
+        self.respond(self.memory.report_rate(worker, rate)).await
     }
 
     async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
-        self.met(self.memory.report_instance(instance)).await
+        self.respond(self.memory.report_instance(instance)).await
     }
 
     async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
-        self.met(self.memory.withdraw_instance(name)).await
+        self.respond(self.memory.withdraw_instance(name)).await
     }
 
     async fn control(&self) -> Result<KeptControl, StoreError> {
-        self.met(self.memory.control()).await
+        self.respond(self.memory.control()).await
     }
 
     async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
-        self.met(self.memory.set_control(control, version)).await
+        self.respond(self.memory.set_control(control, version))
+            .await
     }
 
     async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
-        self.met(self.memory.controller()).await
+        self.respond(self.memory.controller()).await
     }
 
     async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
-        self.met(self.memory.set_controller(state)).await
+        self.respond(self.memory.set_controller(state)).await
     }
 }
 
 #[async_trait]
 impl Replication for Store {
     async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
-        self.met(self.memory.commit_lag()).await
+        self.respond(self.memory.commit_lag()).await
     }
 }
 
@@ -404,7 +410,7 @@ impl Events for Store {
         if self.is_paced(&new.span.target).await {
             return Ok(StartOutcome::Opened);
         }
-        self.met(self.memory.start(new)).await
+        self.respond(self.memory.start(new)).await
     }
 
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
@@ -415,11 +421,11 @@ impl Events for Store {
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }
-        let fate = self.fate_of_next_stop.lock().unwrap().take();
-        let fate = fate.unwrap_or(*self.fate.lock().unwrap());
-        let stopped = self.met_as(fate, self.memory.stop(new)).await;
-        if let Some(fate) = self.fate_after_stop.lock().unwrap().take() {
-            self.meets(fate);
+        let behaviour = self.behaviour_of_next_stop.lock().unwrap().take();
+        let behaviour = behaviour.unwrap_or(*self.behaviour.lock().unwrap());
+        let stopped = self.respond_as(behaviour, self.memory.stop(new)).await;
+        if let Some(behaviour) = self.behaviour_after_stop.lock().unwrap().take() {
+            self.set_behaviour(behaviour);
         }
         stopped
     }
@@ -430,7 +436,7 @@ impl Events for Store {
         by: &Lookup,
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
-        self.met(self.memory.look_up(target, by, concern)).await
+        self.respond(self.memory.look_up(target, by, concern)).await
     }
 
     async fn is_id_taken_elsewhere(
@@ -451,6 +457,6 @@ impl Events for Store {
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        self.met(self.memory.announce_slack(past)).await
+        self.respond(self.memory.announce_slack(past)).await
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::answer::Answer;
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, World};
 
 const SUMS: &str = "/v1/usages?organization_id=o";
@@ -81,9 +81,9 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn who_waits_to_add_up_waits_for_as_long_as_another_sum_may_take() {
     let world = World::new();
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let second = async {
-        world.store.holds(1).await;
+        world.store.wait_until_held(1).await;
         let mut second = Box::pin(world.ask(SUMS));
         let early = timeout(SUM_TIME_MAX, &mut second).await;
         assert!(early.is_err(), "{early:?}");
@@ -257,11 +257,11 @@ async fn sums_that_are_too_wide_are_told_what_to_add() {
 async fn one_request_adds_up_at_a_time_and_a_client_that_goes_away_changes_nothing() {
     let world = World::new();
     world.billed("postgres", "large", 1, json!(1)).await;
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let gone = tokio::time::timeout(std::time::Duration::from_millis(10), world.ask(SUMS)).await;
     assert!(gone.is_err());
-    world.store.holds(1).await;
-    world.store.meets(Fate::Served);
+    world.store.wait_until_held(1).await;
+    world.store.set_behaviour(Behaviour::Served);
     // The store still works on what nobody waits for.
     let beyond = world.ask(SUMS).await;
     beyond.names(503, "overloaded", &[]);
@@ -275,14 +275,14 @@ async fn one_request_adds_up_at_a_time_and_a_client_that_goes_away_changes_nothi
 #[tokio::test]
 async fn what_cannot_be_added_up_is_told() {
     let world = World::new();
-    for (fate, status, slug) in [
-        (Fate::Overloaded, 422, "query-too-wide"),
-        (Fate::Unavailable, 503, "database-unavailable"),
-        (Fate::Unknown, 503, "database-unavailable"),
-        (Fate::Refused, 500, "internal"),
-        (Fate::Panics, 503, "database-unavailable"),
+    for (behaviour, status, slug) in [
+        (Behaviour::Overloaded, 422, "query-too-wide"),
+        (Behaviour::Unavailable, 503, "database-unavailable"),
+        (Behaviour::Unknown, 503, "database-unavailable"),
+        (Behaviour::Refused, 500, "internal"),
+        (Behaviour::Panics, 503, "database-unavailable"),
     ] {
-        world.store.meets(fate);
+        world.store.set_behaviour(behaviour);
         let answer = world.ask(SUMS).await;
         answer.names(status, slug, &[]);
         let text = String::from_utf8(answer.body.to_vec()).unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::event::{by, start, stop, with, without};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{FUTURE, HOUR, NOW, PAST, START, UPDATE, World};
 
 /// A change of the quantities.
@@ -52,7 +52,7 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
         let spans = world.spans();
         let location = format!("/v1/spans/{}", spans[1].id);
         assert_eq!(answer.header("location"), Some(location.as_str()));
-        world.holds(&[(&first, Some(&end)), (&begin, None)]);
+        world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
         for now in [NOW, NOW + 2 * PAST] {
             world.clock.set(now);
             let answer = world.post(UPDATE, &update).await;
@@ -60,7 +60,7 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
             assert_eq!(answer.header("location"), Some(location.as_str()));
         }
         world.clock.set(NOW);
-        world.holds(&[(&first, Some(&end)), (&begin, None)]);
+        world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
         // Also once the new span has ended, and the next one has begun.
         let later = without(&with(&begin, "timestamp", NOW + HOUR), "measured_usage");
         world.stop(&by("z", &later)).await.is_created();
@@ -93,7 +93,7 @@ async fn an_update_of_which_a_half_would_be_refused_keeps_nothing() {
             .post(UPDATE, &update)
             .await
             .names(status, slug, &pointers);
-        world.holds(&[(&first, None)]);
+        world.assert_kept(&[(&first, None)]);
     }
     // What stands in the way of the start alone.
     let (other, update) = (with(&start(NOW - HOUR), "plan_id", "larger"), change(NOW));
@@ -103,12 +103,12 @@ async fn an_update_of_which_a_half_would_be_refused_keeps_nothing() {
         .post(UPDATE, &update)
         .await
         .names(409, "open-span", &[]);
-    world.holds(&[(&first, None), (&other, None)]);
+    world.assert_kept(&[(&first, None), (&other, None)]);
     let end = with(&stop(NOW + 1), "plan_id", "larger");
     world.stop(&end).await.is_created();
     let answer = world.post(UPDATE, &update).await;
     answer.names(422, "overlapping-start", &["#/timestamp"]);
-    world.holds(&[(&first, None), (&other, Some(&end))]);
+    world.assert_kept(&[(&first, None), (&other, Some(&end))]);
     world.post(UPDATE, &change(NOW + 1)).await.is_created();
     // The id of a half that says something else.
     for (event, pointer) in [
@@ -124,7 +124,7 @@ async fn an_update_of_which_a_half_would_be_refused_keeps_nothing() {
             .post(UPDATE, &update)
             .await
             .names(409, "id-taken", &[pointer]);
-        world.holds(&[(&first, None), (&event, None)]);
+        world.assert_kept(&[(&first, None), (&event, None)]);
     }
 }
 
@@ -133,7 +133,7 @@ async fn an_update_of_which_a_half_would_be_refused_keeps_nothing() {
 async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_a_whole() {
     for update in [resize(NOW), change(NOW)] {
         let (world, first) = used().await;
-        world.store.meets(Fate::TakenElsewhere);
+        world.store.set_behaviour(Behaviour::TakenElsewhere);
         world
             .post(UPDATE, &update)
             .await
@@ -141,7 +141,7 @@ async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_
         let answer = world.post("/v1/events/update?dry_run=true", &update).await;
         let foreseen: Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(foreseen["would"], 409, "{foreseen:#}");
-        world.holds(&[(&first, None)]);
+        world.assert_kept(&[(&first, None)]);
     }
 }
 
@@ -158,7 +158,7 @@ async fn an_update_whose_previous_span_is_removed_is_repeated() {
         for now in [NOW, NOW + 2 * PAST] {
             world.clock.set(now);
             world.post(UPDATE, &update).await.is_replayed();
-            world.holds(&[(&begin, None)]);
+            world.assert_kept(&[(&begin, None)]);
         }
     }
     // A start of its own says nothing of a stop.
@@ -182,7 +182,7 @@ async fn an_update_whose_start_says_something_else_is_told_which_field() {
         let answer = world.post(UPDATE, &change(NOW)).await;
         answer.names(409, "id-taken", &[&format!("#/{name}")]);
         says_that_the_stop_was_kept(&answer);
-        world.holds(&[(&first, Some(&end)), (&other, None)]);
+        world.assert_kept(&[(&first, Some(&end)), (&other, None)]);
     }
     // The update was kept as a whole, and is sent again with other quantities.
     let (world, first) = used().await;
@@ -191,7 +191,7 @@ async fn an_update_whose_start_says_something_else_is_told_which_field() {
     let answer = world.post(UPDATE, &other).await;
     answer.names(409, "id-taken", &["#/measured_usage"]);
     says_that_the_stop_was_kept(&answer);
-    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
 }
 
 fn says_that_the_stop_was_kept(answer: &Answer) {
@@ -208,22 +208,22 @@ async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
     let update = change(NOW);
     let (end, _) = halves(&update);
     world.stop(&end).await.is_created();
-    let detail = async |fate| {
-        world.store.meets(fate);
+    let detail = async |behaviour| {
+        world.store.set_behaviour(behaviour);
         let answer = world.post(UPDATE, &update).await;
         let problem = answer.problem(409, "update-incomplete");
         problem["detail"].as_str().unwrap().to_owned()
     };
-    let taken = detail(Fate::TakenElsewhere).await;
+    let taken = detail(Behaviour::TakenElsewhere).await;
     assert!(taken.ends_with("an event with another id."), "{taken}");
     assert!(taken.contains("Do not repeat the update"), "{taken}");
     world.clock.set(NOW + PAST + 1);
-    let late = detail(Fate::Served).await;
+    let late = detail(Behaviour::Served).await;
     assert!(late.ends_with("and a later timestamp."), "{late}");
     world.clock.set(NOW - FUTURE - 1);
-    let early = detail(Fate::Served).await;
+    let early = detail(Behaviour::Served).await;
     assert!(early.ends_with("with the same id later."), "{early}");
-    world.holds(&[(&first, Some(&end))]);
+    world.assert_kept(&[(&first, Some(&end))]);
 }
 
 /// The start of the new target is missing, and another event has started it. What is advised bills each
@@ -275,7 +275,7 @@ async fn an_id_is_that_of_one_update_whatever_its_halves_have_in_common() {
         assert_eq!(foreseen["would"], 409, "{foreseen:#}");
         let answer = world.post(UPDATE, &other).await;
         answer.names(409, "id-taken", &["#/previous"]);
-        world.holds(&[(&first, Some(&end)), (&third, None), (&begin, None)]);
+        world.assert_kept(&[(&first, Some(&end)), (&third, None), (&begin, None)]);
         world.post(UPDATE, &change(NOW)).await.is_replayed();
     }
 }
@@ -293,11 +293,11 @@ async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
     let fast = with(&slow, "previous", json!({"plan_id": "a third"}));
     let (first_end, begin) = halves(&slow);
     let (second_end, _) = halves(&fast);
-    world.store.meets_after_next_stop(Fate::Held);
+    world.store.set_behaviour_after_next_stop(Behaviour::Held);
     let updating = Arc::clone(&world);
     let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
-    world.store.holds(1).await;
-    world.store.meets(Fate::Served);
+    world.store.wait_until_held(1).await;
+    world.store.set_behaviour(Behaviour::Served);
     world.post(UPDATE, &fast).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();
@@ -307,7 +307,7 @@ async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
         says_that_the_stop_was_kept(&answer);
     }
     world.post(UPDATE, &fast).await.is_replayed();
-    world.holds(&[
+    world.assert_kept(&[
         (&first, Some(&first_end)),
         (&second, Some(&second_end)),
         (&begin, None),
@@ -323,16 +323,16 @@ async fn of_two_updates_under_one_id_from_one_target_one_is_kept() {
     world.start(&first).await.is_created();
     let fast = with(&change(NOW), "plan_id", "largest");
     let (end, begin) = halves(&fast);
-    world.store.next_stop_meets(Fate::Held);
+    world.store.set_behaviour_of_next_stop(Behaviour::Held);
     let updating = Arc::clone(&world);
     let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
-    world.store.holds(1).await;
+    world.store.wait_until_held(1).await;
     world.post(UPDATE, &fast).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();
     answer.names(409, "id-taken", &["#/previous"]);
     world.post(UPDATE, &fast).await.is_replayed();
-    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
 }
 
 #[tokio::test]
@@ -341,7 +341,7 @@ async fn the_end_of_the_span_that_the_update_ends_is_not_in_its_own_way() {
     let update = resize(NOW - HOUR);
     world.post(UPDATE, &update).await.is_created();
     let (end, begin) = halves(&update);
-    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
 }
 
 #[tokio::test]
@@ -352,14 +352,14 @@ async fn a_half_that_stands_alone_under_the_id_counts_as_that_half() {
         world.stop(&end).await.is_created();
         world.post(UPDATE, &update).await.is_created();
         world.post(UPDATE, &update).await.is_replayed();
-        world.holds(&[(&first, Some(&end)), (&begin, None)]);
+        world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
     }
     let (end, begin) = halves(&change(NOW));
     let (world, first) = used().await;
     world.start(&begin).await.is_created();
     world.post(UPDATE, &change(NOW)).await.is_created();
     world.post(UPDATE, &change(NOW)).await.is_replayed();
-    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
     // Both halves, each by itself.
     let (world, _) = used().await;
     world.stop(&end).await.is_created();
@@ -379,7 +379,7 @@ async fn an_update_does_not_end_the_span_that_it_has_started() {
         .post(UPDATE, &resize(NOW))
         .await
         .names(422, "no-open-span", &[]);
-    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+    world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
 }
 
 /// The second half meets a store that fails. The answer does not deny the first, and a repeat makes
@@ -387,27 +387,27 @@ async fn an_update_does_not_end_the_span_that_it_has_started() {
 #[tokio::test]
 async fn an_update_that_is_cut_between_its_halves_is_completed_by_its_repeat() {
     for update in [resize(NOW), change(NOW)] {
-        for fate in [
-            Fate::Unavailable,
-            Fate::Overloaded,
-            Fate::Unknown,
-            Fate::Lost,
+        for behaviour in [
+            Behaviour::Unavailable,
+            Behaviour::Overloaded,
+            Behaviour::Unknown,
+            Behaviour::Lost,
         ] {
             let (world, first) = used().await;
             let (end, begin) = halves(&update);
-            world.store.meets_after_next_stop(fate);
+            world.store.set_behaviour_after_next_stop(behaviour);
             let answer = world.post(UPDATE, &update).await;
             assert_eq!(answer.status, 503, "{answer:?}");
             let detail = answer.any_problem()["detail"].to_string();
             assert!(detail.contains("was stopped by this update"), "{detail}");
             assert!(!detail.contains("Nothing was kept"), "{detail}");
-            world.store.meets(Fate::Served);
+            world.store.set_behaviour(Behaviour::Served);
             let answer = world.post(UPDATE, &update).await;
             assert_eq!(
                 answer.header("idempotency-replayed").is_some(),
-                fate == Fate::Lost
+                behaviour == Behaviour::Lost
             );
-            world.holds(&[(&first, Some(&end)), (&begin, None)]);
+            world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
         }
     }
 }
@@ -420,12 +420,12 @@ async fn a_start_between_the_halves_is_told_without_denying_the_stop() {
     world.start(&first).await.is_created();
     let (end, begin) = halves(&change(NOW));
     let other = by("other", &with(&begin, "timestamp", NOW - 1));
-    world.store.meets_after_next_stop(Fate::Held);
+    world.store.set_behaviour_after_next_stop(Behaviour::Held);
     let updating = Arc::clone(&world);
     let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
-    world.store.holds(1).await;
+    world.store.wait_until_held(1).await;
     // What the store holds back is not this start.
-    world.store.meets(Fate::Served);
+    world.store.set_behaviour(Behaviour::Served);
     world.start(&other).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();

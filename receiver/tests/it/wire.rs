@@ -63,7 +63,7 @@ async fn a_body_in_chunks_is_taken() {
     let pieces = [&chunk(head), &chunk(tail), "0\r\n\r\n"];
     let answer = exchange(&world, "transfer-encoding: chunked", &pieces, false).await;
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    world.holds(&[(&event, None)]);
+    world.assert_kept(&[(&event, None)]);
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_body_in_chunks_that_grows_over_the_limit_is_refused_before_its_end() 
     let answer = exchange(&world, "transfer-encoding: chunked", &pieces, false).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     assert!(answer.contains("/problems/payload-too-large"), "{answer}");
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_body_that_says_it_is_too_large_is_refused_before_it_is_sent() {
     let world = small();
     let answer = exchange(&world, "content-length: 1025", &[], false).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_body_that_is_longer_than_it_says_is_read_as_far_as_it_says() {
     let answer = exchange(&world, &length, &[&body], false).await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(answer.contains("/problems/malformed-json"), "{answer}");
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }
 
 #[tokio::test]
@@ -107,5 +107,5 @@ async fn a_body_that_is_shorter_than_it_says_is_refused() {
         "{answer}"
     );
     assert_eq!(world.store.calls(), 0);
-    world.holds(&[]);
+    world.assert_kept(&[]);
 }

@@ -234,9 +234,9 @@ impl World {
         self.store.memory.all()
     }
 
-    /// The spans are those of these starts and stops, and no others.
+    /// Asserts that the kept spans are exactly those of these starts and stops.
     #[track_caller]
-    pub(crate) fn holds(&self, spans: &[(&Value, Option<&Value>)]) {
+    pub(crate) fn assert_kept(&self, spans: &[(&Value, Option<&Value>)]) {
         let expected: Vec<_> = spans
             .iter()
             .map(|(start, stop)| ((*start).clone(), stop.cloned()))

@@ -2,7 +2,7 @@
 //!
 //! The document has two intervals of a span: the last one that was executed, and the one that is
 //! planned. For each, the real state machine decides from where that interval begins. The known
-//! faults of the original have names here, which tells them apart from unexpected differences.
+//! faults of the original have names here, which distinguishes them from unexpected differences.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub enum KnownFault {
     EndsBeforeStart,
     /// An interval of no length. Its usage is posted all the same.
     NoLength,
-    /// An interval was decided on before it was over. Abacus sets aside what lies after its today.
+    /// An interval was decided on before it was over. Abacus sets aside what is after its today.
     AheadOfTime,
     /// The first window is over, but the original waits for the length of a whole one.
     LateFirstWindow,

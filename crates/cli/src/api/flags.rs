@@ -1,6 +1,6 @@
 //! The parameters of the API, as the options of the command line that they are.
 
-/// The parameters that an option stands for, but for those of one word.
+/// The parameters whose options have the same name, except those of one word.
 const LONG: [&str; 8] = [
     "organization_id",
     "space_id",
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn parameters_are_options() {
-        let said = "Too many spans would have to be read. Add organization_id, resource_id or \
+        let said = "The query reads too many spans. Add organization_id, resource_id or \
                     resource_instance_id, or state=suspended. [state: It needs from=5.] [to: Late.]";
-        let shown = "Too many spans would have to be read. Add --organization-id, --resource-id or \
+        let shown = "The query reads too many spans. Add --organization-id, --resource-id or \
                      --resource-instance-id, or --state suspended. [--state: It needs --from 5.] [--to: Late.]";
         assert_eq!(in_flags(said), shown);
         let plain = "From here to the state of a window: nothing.";

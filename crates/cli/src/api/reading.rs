@@ -44,7 +44,6 @@ impl Position {
 }
 
 impl Api {
-    /// A page of spans.
     pub(crate) async fn spans(
         &self,
         query: &Query,
@@ -73,7 +72,6 @@ impl Api {
         if_there(self.list(&path, &Query::new(), PAGE_MAX, position).await)
     }
 
-    /// A single thing.
     pub(crate) async fn single(&self, path: &[&str]) -> Result<Answer, ApiError> {
         self.call(&Request::get(path)).await
     }

@@ -16,7 +16,7 @@ pub(crate) type Query = Vec<(&'static str, String)>;
 /// When a request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Whenever there is no final answer: doing it twice is doing it once.
+    /// Whenever there is no final answer: the request is idempotent.
     Always,
     /// Only where the server has said that it has done nothing.
     WhenTurnedAway,

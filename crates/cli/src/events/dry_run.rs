@@ -25,10 +25,10 @@ use crate::table::table;
 /// The most events of one dry run.
 const EVENTS_MAX: usize = 1_000;
 
-/// Shows what would become of events: nothing is kept, and nothing is billed
+/// Shows what events would do: nothing is kept, and nothing is billed
 #[derive(Debug, Args)]
 #[command(after_help = "\
-At most 1,000 events: each is decided as if those before it had taken effect. The sum is that of all
+At most 1,000 events: each is decided as if the events before it had taken effect. The sum is over all
 usages that the upstream would get until then, each once.
 
 Examples:
@@ -159,7 +159,6 @@ fn words(results: &[LineResult], with_usages: bool) -> String {
     words
 }
 
-/// The answer to one event.
 pub(crate) fn words_of(answer: &DryRun, with_usages: bool) -> String {
     let mut words = answer.would.to_string();
     if answer.replayed == Some(true) {

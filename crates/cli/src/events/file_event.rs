@@ -17,13 +17,13 @@ use uuid::Uuid;
 const NAMESPACE: Uuid = Uuid::from_u128(0x9c3e_61f0_7d0b_4c55_8f0a_2f6b_1d94_e7a3);
 /// The beginning of such ids.
 const PREFIX: &str = "sampler-";
-/// A field only for `cargo xtask up`.
+/// An instruction for whoever sends the file, as `cargo xtask up` does. It is not sent.
 const AFTER: &str = "after";
 
 /// An event, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileEvent {
-    /// Where it stands in the file, from 1.
+    /// Its line in the file, from 1.
     pub(crate) line: u64,
     pub(crate) is_cloud_event: bool,
     /// A JSON object.
@@ -101,7 +101,7 @@ pub(super) struct Importer {
     now: Millis,
     offset: Millis,
     /// How often an event without an id has said the same: a target may start, stop and start again
-    /// at one moment.
+    /// at the same time.
     repeats: HashMap<Uuid, u32>,
     has_relative: bool,
 }
@@ -121,7 +121,7 @@ impl Importer {
         self.now = now;
     }
 
-    /// Whether a moment has been worked out from the origin.
+    /// Whether a time has been worked out from the origin.
     pub(super) fn has_relative(&self) -> bool {
         self.has_relative
     }
@@ -220,7 +220,7 @@ impl Importer {
 
     fn moved(&self, moment: Millis) -> Result<Millis, String> {
         let moved = moment.checked_add(self.offset);
-        moved.ok_or_else(|| "its moment is too far away".to_owned())
+        moved.ok_or_else(|| "its time is too far away".to_owned())
     }
 
     /// The same for the same event of the same file, and another for each that only looks the same.
@@ -241,12 +241,11 @@ impl Importer {
     }
 }
 
-/// An id that follows from a text.
 pub(crate) fn id_of_text(text: &str) -> String {
     format!("{PREFIX}{}", Uuid::new_v5(&NAMESPACE, text.as_bytes()))
 }
 
-/// JSON without line breaks, which stand between its parts only.
+/// JSON without line breaks, which occur only between its parts.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ").trim().to_owned()
 }

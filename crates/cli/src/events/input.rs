@@ -24,7 +24,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// What stands before it, and itself.
+    /// What precedes it, and itself.
     pub(super) fn extend(&self, before: Extent) -> Extent {
         let said = match &self.event {
             Ok(event) => &event.body,
@@ -71,7 +71,7 @@ impl FileArguments {
         };
         self.format.or_else(by_name).ok_or_else(|| {
             Failure::Input(format!(
-                "{name}: the name does not tell the format; use --format ndjson, csv or json"
+                "{name}: the name does not show the format; use --format ndjson, csv or json"
             ))
         })
     }
@@ -136,7 +136,6 @@ impl Input {
         self.position
     }
 
-    /// Its name, for messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -146,17 +145,16 @@ impl Input {
         self.measures.as_deref()
     }
 
-    /// Has relative moments count from another moment. Nothing may be read before.
+    /// Counts relative times from this one. Nothing may be read before.
     pub(super) fn count_from(&mut self, now: Millis) {
         self.importer.count_from(now);
     }
 
-    /// Whether a moment that was read counts from now.
+    /// Whether a time that was read counts from now.
     pub(super) fn has_relative(&self) -> bool {
         self.importer.has_relative()
     }
 
-    /// The next event.
     pub(super) fn next(&mut self) -> Result<Option<Item>, Failure> {
         let importer = &mut self.importer;
         let (line, event) = match &mut self.source {

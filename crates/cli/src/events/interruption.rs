@@ -14,7 +14,7 @@ use crate::output::tell_interruption;
 /// The exit code of a program that a signal ends begins here.
 const EXIT_SIGNAL: i32 = 128;
 
-/// How far a command is, for the moment it is interrupted.
+/// How far a command is, in case it is interrupted.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     /// Events that are kept or refused.
@@ -23,8 +23,8 @@ pub(crate) struct Done {
     pub(super) is_noted: bool,
 }
 
-/// Says how to go on if the user or the system ends this command. A thread of its own waits for that: the
-/// command may be waiting for its input. It may be ended at any time without harm.
+/// Says how to continue if the user or the system ends this command. A thread of its own waits for
+/// that: the command may be waiting for its input. It may be ended at any time without harm.
 pub(super) fn tell_how_to_go_on(name: String, done: Done) {
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {

@@ -1,10 +1,10 @@
-//! How far a file was sent: a file beside it, so that an interrupted command can go on.
+//! How far a file was sent: a file beside it, so that an interrupted command can continue.
 //!
 //! The first line says what is sent to where. Then there are two lines for each batch: before it is
 //! sent, and once it is answered. A batch without the second is sent again, which changes nothing:
 //! each event has an id. So what was sent, answered or not, must still be what the file says.
 //!
-//! What is there stays there until all is done: the first line holds the moment that timestamps and
+//! What is there stays there until all is done: the first line holds the time that timestamps and
 //! ids follow from. It is on the disk before the first event is sent.
 
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ use crate::journal::{self, Unopened, journal_of, next_line, sync_folder, write_l
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Begun {
     target: String,
-    /// The moment from which relative moments count.
+    /// The time from which relative times count.
     now: Millis,
     offset: Millis,
     /// The columns of a table that are measures, as they were named.
@@ -55,14 +55,12 @@ pub(super) struct Extent {
     pub(super) digest: Uuid,
 }
 
-/// What a journal says.
 enum Read {
     Nothing,
     Unreadable,
     Found(Box<Found>),
 }
 
-/// What is in a journal.
 struct Found {
     begun: Begun,
     answered: Option<Step>,
@@ -99,7 +97,7 @@ impl Begun {
         }
     }
 
-    /// Whether this goes on with what was begun: to the same receiver, with the same measures. Says
+    /// Whether this continues what was begun: to the same receiver, with the same measures. Says
     /// why not. Whether the events are the same is seen as they are passed over.
     fn goes_on(&self, before: &Self) -> Result<(), String> {
         if (&self.target, self.offset) != (&before.target, before.offset) {
@@ -166,7 +164,7 @@ impl Journal {
                 begun.goes_on(&found.begun).map_err(|why| refused(&why))?;
                 // The last line may be cut short.
                 kept.set_len(found.length)?;
-                // Relative moments count from where they did, or repeats would be other events.
+                // Relative times count from where they did, or repeats would be other events.
                 journal.now = found.begun.now;
                 journal.sent = found.sent;
                 if let Some(step) = found.answered {
@@ -178,7 +176,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The moment from which relative moments count.
+    /// The time from which relative times count.
     pub(super) fn now(&self) -> Millis {
         self.now
     }
@@ -188,7 +186,7 @@ impl Journal {
         if sent.events > self.sent.events {
             self.write(&Line::Sent(sent))?;
             if self.sent.events == 0 {
-                // Without this line the next command would count relative moments from another one.
+                // Without this line the next command would count relative times from another one.
                 self.sync()?;
             }
             self.sent = sent;
@@ -196,7 +194,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes which events are done.
     pub(super) fn note_done(&mut self, done: Extent) -> Result<(), Failure> {
         let report = self.report.clone();
         self.write(&Line::Answered(Step { done, report }))?;
@@ -224,7 +221,7 @@ impl Journal {
         self.kept.is_some()
     }
 
-    /// Leaves no file behind if nothing was sent: there is nothing to go on with.
+    /// Leaves no file behind if nothing was sent: there is nothing to continue.
     pub(super) fn forget_what_was_not_begun(&self) {
         if let (0, Some((path, _))) = (self.sent.events, &self.kept) {
             // One that stays is as good as none.
@@ -232,7 +229,7 @@ impl Journal {
         }
     }
 
-    /// Everything is done: nothing is left to go on with.
+    /// Everything is done: nothing is left to continue.
     pub(super) fn end(self) -> Result<Report, Failure> {
         if let Some((path, _)) = &self.kept {
             fs::remove_file(path).map_err(|error| {
@@ -243,7 +240,7 @@ impl Journal {
     }
 }
 
-/// What a journal says. Where nothing was sent, there is nothing to go on with.
+/// What a journal says. Where nothing was sent, there is nothing to continue.
 fn read(file: &File, is_ignored: bool) -> io::Result<Read> {
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! What became of each event of a batch, as the receiver says it.
+//! The outcome of each event of a batch, as the receiver reports it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) fn judge(
     unsettled
 }
 
-/// Whether the event was refused for good. An update of which half is kept is sent until the other
+/// Whether the event was refused for good. A half-kept update is sent until the other
 /// half is, too: the target is not metered meanwhile.
 fn is_final(outcome: &BatchResult) -> bool {
     let name = outcome.problem.as_ref().map(Problem::name);

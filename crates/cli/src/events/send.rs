@@ -21,12 +21,11 @@ use crate::progress::Progress;
 pub(super) const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
 const BATCH_LEN_MAX: usize = 2 << 20;
-/// How often events whose fate is unknown are sent again without any of them getting on.
+/// How often events whose outcome is unknown are sent again without any of them getting on.
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// Sends events.
 pub(crate) struct Sender<'a> {
     api: &'a Api,
     journal: Journal,
@@ -38,7 +37,7 @@ pub(crate) struct Sender<'a> {
     taken: Extent,
     /// Whether the receiver has answered a batch.
     has_sent: bool,
-    /// Whether the origin of relative moments is told by the user, or the user knows of it.
+    /// Whether the user has given the origin of relative times, or knows it.
     pub(super) is_now_given: bool,
     /// How many events are done, for whom it interests.
     done: Arc<AtomicU64>,
@@ -137,7 +136,7 @@ impl<'a> Sender<'a> {
             self.is_now_given = true;
             let now = self.journal.now();
             warn(&format!(
-                "moments of the file count from now: to send the same events again, add --now {now}"
+                "times in the file count from now: to send the same events again, add --now {now}"
             ));
         }
         next.map_err(|failure| self.midway(failure))
@@ -170,7 +169,6 @@ impl<'a> Sender<'a> {
         self.flush().await
     }
 
-    /// The report on all events.
     pub(crate) fn finish(self) -> Result<Report, Failure> {
         self.progress.finish();
         self.journal.end()

@@ -36,7 +36,6 @@ const LINE_EVERY: Duration = Duration::from_mins(1);
 /// How often in a row a mark may be gone.
 const GONE_MAX: u32 = 10;
 
-/// How a feed is run.
 #[derive(Debug)]
 pub(super) struct How {
     pub(super) records: Vec<Record>,
@@ -47,7 +46,6 @@ pub(super) struct How {
     pub(super) replays: bool,
 }
 
-/// A running feed.
 pub(super) struct Feed {
     how: How,
     api: Api,
@@ -146,7 +144,7 @@ impl Feed {
                 }
                 Err(Gone) => gone += 1,
             }
-            // What is not there any more is a hole.
+            // A record that is gone is a hole.
             let lost = self.store.state.cursors.remove(&record);
             if let Some(from) = lost.and_then(|cursor| cursor.mark?.at()) {
                 let until = InWords(clock::now());
@@ -281,7 +279,7 @@ impl Feed {
         Ok(Ok(()))
     }
 
-    /// Stops tasks whose end the platform does not tell: their start is no longer in its record.
+    /// Stops tasks whose end the platform does not report: their start is no longer in its record.
     async fn end_tasks(&mut self) -> Result<(), Failure> {
         let tracked = self.store.state.tracked();
         let tasks = tracked.filter(|(_, tracked)| tracked.of == Of::Task);
@@ -355,7 +353,7 @@ impl Feed {
         self.tell()
     }
 
-    /// Whether it runs on: what nobody recorded is told when it is found.
+    /// Whether it keeps running: then unrecorded starts and ends are reported as soon as they are found.
     fn tells_at_once(&self) -> bool {
         !self.how.is_once && !self.how.is_dry
     }
@@ -376,7 +374,7 @@ impl Feed {
         print(&format!("{line}\n"))
     }
 
-    /// Says at the end what was done, and what nobody recorded and was not told yet.
+    /// Reports at the end what was done, and what nobody recorded and was not reported yet.
     pub(super) fn tell_all(&mut self, is_json: bool) -> Result<(), Failure> {
         if is_json {
             let (unknown, _) = self.store.untold(usize::MAX)?;

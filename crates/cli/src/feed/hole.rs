@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::mapping::Mapping;
 use super::rules::{
-    Bound, Cursor, Fate, Mark, Of, Outcome, Planned, State, Step, Tracked, Unknown,
+    Bound, Cursor, Mark, Of, Outcome, Phase, Planned, State, Step, Tracked, Unknown,
 };
 use super::translate::tracked;
 use super::usage_event::{Kind, Quantities, Record, Running};
@@ -52,9 +52,10 @@ pub(super) struct Open {
 #[derive(Debug, Default)]
 pub(super) struct Filled {
     pub(super) step: Step,
-    /// Open spans that look like a feed's, in organizations that this foundation does not have (any more).
+    /// Open spans that look like a feed's, in organizations that this foundation does not have, or
+    /// no longer has.
     pub(super) others: Vec<Target>,
-    /// The receiver has more differences than it names, and none of those that it names is to be mended.
+    /// The receiver has more differences than it names, and none of the named ones is to be mended.
     pub(super) is_cut: bool,
 }
 
@@ -66,9 +67,9 @@ impl Hole<'_> {
         running
             .map(|(running, made)| {
                 let mut expected = tracked(running, self.at, self.mapping);
-                let before = self.state.fates.get(&running.guid);
+                let before = self.state.phases.get(&running.guid);
                 match (before, self.open.spans.get(&running.guid)) {
-                    (Some(Fate::Started(before)), _) if is_same_plan(before, running) => {
+                    (Some(Phase::Started(before)), _) if is_same_plan(before, running) => {
                         expected.target = before.target.clone();
                         expected.last = before.last;
                     }
@@ -136,13 +137,16 @@ impl Hole<'_> {
                 step.events.iter().map(|event| event.key.as_str()).collect();
             for (key, (tracked, _)) in &expected {
                 if !planned.contains(key) {
-                    let fate = Fate::Started(tracked.clone());
-                    step.known.insert((*key).to_owned(), fate);
+                    let phase = Phase::Started(tracked.clone());
+                    step.known.insert((*key).to_owned(), phase);
                 }
             }
         }
         for (running, made) in &self.listed.running {
-            let is_started = matches!(self.state.fates.get(&running.guid), Some(Fate::Started(_)));
+            let is_started = matches!(
+                self.state.phases.get(&running.guid),
+                Some(Phase::Started(_))
+            );
             if self.left.contains(&running.guid) && !is_started {
                 step.made.insert(running.guid.clone(), *made);
             }
@@ -165,9 +169,9 @@ impl Hole<'_> {
         for found in &answer.open_without_instance {
             let target = of_api(&found.target);
             let key = target.resource_instance_id.clone();
-            let fate = self.state.fates.get(&key);
-            let before = match fate {
-                Some(Fate::Started(tracked)) => Some(tracked),
+            let phase = self.state.phases.get(&key);
+            let before = match phase {
+                Some(Phase::Started(tracked)) => Some(tracked),
                 _ => None,
             };
             if !self.is_ours(&target, before) {
@@ -184,15 +188,15 @@ impl Hole<'_> {
                 if before.is_none() {
                     let mut known = open(target, start);
                     known.quantities = self.open.spans.get(&key).and_then(|(_, it)| *it);
-                    step.known.insert(key, Fate::Started(known));
+                    step.known.insert(key, Phase::Started(known));
                 }
                 continue;
             }
             let at = found.proposal.timestamp.as_millis();
             let mut body = body_of(&found.proposal);
-            let (at, unknown) = match fate {
+            let (at, unknown) = match phase {
                 // Its end is recorded, and only its start is not.
-                Some(Fate::Ended { at: end, .. }) if (start..=at).contains(end) => {
+                Some(Phase::Ended { at: end, .. }) if (start..=at).contains(end) => {
                     let id = body["id"].as_str().unwrap_or_default();
                     body["id"] = json!(format!("{id}@{end}"));
                     body["timestamp"] = json!(end);
@@ -208,7 +212,7 @@ impl Hole<'_> {
                 state: None,
                 outcome: Outcome::Stopped,
                 key,
-                fate: Fate::Ended {
+                phase: Phase::Ended {
                     record: self.record,
                     at,
                 },
@@ -228,10 +232,10 @@ impl Hole<'_> {
         let is_start = proposal.r#type == EventType::Start;
         let mut unknowns = Vec::new();
         // Since the last that is known of it, or since it was made.
-        let from = match self.state.fates.get(&tracked.target.resource_instance_id) {
-            Some(Fate::Started(before)) => before.last,
-            Some(Fate::Ended { at, .. }) => (*made).max(*at),
-            Some(Fate::Refused { .. }) | None => *made,
+        let from = match self.state.phases.get(&tracked.target.resource_instance_id) {
+            Some(Phase::Started(before)) => before.last,
+            Some(Phase::Ended { at, .. }) => (*made).max(*at),
+            Some(Phase::Refused { .. }) | None => *made,
         };
         if !is_start {
             unknowns.push(unknown(&before_of(proposal), Bound::End, from, at));
@@ -248,7 +252,7 @@ impl Hole<'_> {
                 Outcome::Updated
             },
             key: now.target.resource_instance_id.clone(),
-            fate: Fate::Started(now),
+            phase: Phase::Started(now),
             unknown: unknowns,
         })
     }
@@ -317,7 +321,7 @@ fn is_same_plan(before: &Tracked, running: &Running) -> bool {
     }
 }
 
-/// A span of which no more is known than that it is open.
+/// A span that is only known to be open.
 fn open(target: Target, start: Millis) -> Tracked {
     let of = if target.consumer_id.starts_with("service:") {
         Of::Service

@@ -21,7 +21,7 @@ const PAGES_MAX: usize = 10_000;
 
 /// A page of usage events.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct EventPage {
     pub(super) events: Vec<UsageEvent>,
     pub(super) is_last: bool,
     /// How many events there are from here on.
@@ -58,7 +58,7 @@ impl Platform {
         &self,
         record: Record,
         mark: Option<&Mark>,
-    ) -> Result<Result<Page, Gone>, Failure> {
+    ) -> Result<Result<EventPage, Gone>, Failure> {
         let mut query = vec![("per_page", PER_PAGE.to_string())];
         query.extend(mark.map(|mark| ("after_guid", mark.guid.clone())));
         let path = path_of(record);
@@ -95,7 +95,7 @@ impl Platform {
         }
     }
 
-    fn page(&self, record: Record, mut answer: Answer) -> Result<Page, Failure> {
+    fn page(&self, record: Record, mut answer: Answer) -> Result<EventPage, Failure> {
         let path = path_of(record);
         let rows = self.rows(path, &mut answer)?;
         let events: Result<Vec<UsageEvent>, String> = rows
@@ -104,7 +104,7 @@ impl Platform {
             .collect();
         let events = events.map_err(|why| self.fatal(&format!("GET {path}: {why}")).failure)?;
         let number = |pointer: &str| answer.document.pointer(pointer).and_then(Value::as_u64);
-        Ok(Page {
+        Ok(EventPage {
             is_last: events.is_empty() || is_last(&answer),
             total: number("/pagination/total_results").unwrap_or_default(),
             pages: number("/pagination/total_pages")
@@ -342,7 +342,7 @@ impl Platform {
         Ok(spaces)
     }
 
-    /// Looks tasks up. What is missing is no more.
+    /// Looks tasks up. A missing task is gone.
     pub(super) async fn tasks(
         &self,
         guids: &[String],

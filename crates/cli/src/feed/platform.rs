@@ -41,7 +41,7 @@ const PAUSE_ASKED_MAX: Duration = Duration::from_hours(1);
 /// How long it is worth asking again.
 #[derive(Debug)]
 pub(super) struct Patience {
-    /// Whether it goes on asking, whatever is answered.
+    /// Whether it keeps asking, whatever the answer.
     is_endless: Cell<bool>,
 }
 
@@ -105,7 +105,6 @@ pub(super) struct Trouble {
     pub(super) asked: Option<Duration>,
 }
 
-/// An answer that is JSON.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -120,7 +119,6 @@ impl Answer {
     }
 }
 
-/// The API of a platform.
 #[derive(Debug)]
 pub(super) struct Platform {
     pub(super) api: Url,

@@ -15,7 +15,7 @@ use crate::table::table;
 
 /// How many intervals with an unknown bound a table shows.
 pub(super) const UNKNOWN_SHOWN: usize = 1_000;
-/// How many unknown bounds, or spans, are told in lines of their own at once.
+/// How many unknown bounds, or spans, are reported in lines of their own at once.
 pub(super) const TOLD_MAX: usize = 100;
 /// The label of what follows from a snapshot or a look-up.
 const ASIDE: &str = "snapshot";
@@ -28,7 +28,7 @@ pub(super) struct Report {
     updated: u64,
     ignored: BTreeMap<String, u64>,
     refused: u64,
-    /// Events of snapshots that were refused: they are no events of the platform.
+    /// Events of snapshots that were refused: they are not events of the platform.
     refused_aside: u64,
     unknown: u64,
 }
@@ -71,7 +71,7 @@ impl Report {
         self.started + self.stopped + self.updated + ignored + self.refused
     }
 
-    /// For machines, with what no document has told yet.
+    /// For machines, with what no document has reported yet.
     pub(super) fn document(&self, unknown: &[Unknown]) -> Value {
         json!({
             "read": self.read(), "started": self.started, "stopped": self.stopped,
@@ -80,7 +80,7 @@ impl Report {
         })
     }
 
-    /// For people, at the end, with the first and the number of what no table has told yet.
+    /// For people, at the end, with the first and the number of what no table has shown yet.
     pub(super) fn words(&self, unknown: &[Unknown], unknown_count: u64) -> String {
         let count = |name: &str, count: u64| [name.to_owned(), count.to_string()];
         let mut rows = vec![
@@ -162,7 +162,7 @@ fn sentence(unknown: &Unknown) -> String {
     }
 }
 
-/// Says in lines of their own what nobody recorded: the first of so many.
+/// Reports in lines of their own what nobody recorded: the first of `count`.
 pub(super) fn tell_unknown<'a>(first: impl ExactSizeIterator<Item = &'a Unknown>, count: u64) {
     let rest = count - first.len() as u64;
     for unknown in first {

@@ -48,10 +48,10 @@ impl Of {
     }
 }
 
-/// The last that is known of something.
+/// The last that is known of something: its phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Fate {
+pub(super) enum Phase {
     Started(Tracked),
     /// It ended then. Its next start is not dated earlier.
     Ended {
@@ -105,7 +105,7 @@ impl From<&UsageEvent> for Mark {
 pub(super) struct Unknown {
     pub(super) target: Target,
     pub(super) what: Bound,
-    /// It lies between these, in ms. None: there is no lower bound.
+    /// It is between these, in ms. None: there is no lower bound.
     pub(super) from: Option<Millis>,
     pub(super) to: Millis,
 }
@@ -135,7 +135,8 @@ pub(super) struct Planned {
     pub(super) state: Option<String>,
     pub(super) outcome: Outcome,
     pub(super) key: String,
-    pub(super) fate: Fate,
+    #[serde(rename = "fate")]
+    pub(super) phase: Phase,
     /// What nobody recorded about the intervals that it begins and ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unknown: Vec<Unknown>,
@@ -152,7 +153,7 @@ pub(super) struct Step {
     pub(super) ignored: BTreeMap<String, u64>,
     /// What needs no event: the receiver has it already.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) known: BTreeMap<String, Fate>,
+    pub(super) known: BTreeMap<String, Phase>,
     /// When something was made that is left to its events, in ms.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) made: BTreeMap<String, Millis>,
@@ -185,17 +186,18 @@ pub(super) struct Refused {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
     pub(super) cursors: BTreeMap<Record, Cursor>,
-    pub(super) fates: BTreeMap<String, Fate>,
-    /// When something was made whose start the record may still tell, in ms.
+    #[serde(rename = "fates")]
+    pub(super) phases: BTreeMap<String, Phase>,
+    /// When something was made whose start may still be in the record, in ms.
     #[serde(default)]
     pub(super) made: BTreeMap<String, Millis>,
 }
 
 impl State {
     pub(super) fn tracked(&self) -> impl Iterator<Item = (&String, &Tracked)> {
-        self.fates.iter().filter_map(|(key, fate)| match fate {
-            Fate::Started(tracked) => Some((key, tracked)),
-            Fate::Ended { .. } | Fate::Refused { .. } => None,
+        self.phases.iter().filter_map(|(key, phase)| match phase {
+            Phase::Started(tracked) => Some((key, tracked)),
+            Phase::Ended { .. } | Phase::Refused { .. } => None,
         })
     }
 
@@ -204,7 +206,7 @@ impl State {
         for key in step.known.keys() {
             self.made.remove(key);
         }
-        self.fates.extend(step.known);
+        self.phases.extend(step.known);
         self.made.extend(step.made);
         let refused: HashMap<usize, &Refused> =
             refused.iter().map(|one| (one.index, one)).collect();
@@ -216,11 +218,11 @@ impl State {
                 (Some(refused), Outcome::Started) => refused.is_open,
                 (Some(_), Outcome::Updated) => false,
             };
-            match event.fate {
-                fate if is_so => _ = self.fates.insert(event.key, fate),
-                Fate::Started(Tracked { of, last, .. }) if event.outcome == Outcome::Started => {
+            match event.phase {
+                phase if is_so => _ = self.phases.insert(event.key, phase),
+                Phase::Started(Tracked { of, last, .. }) if event.outcome == Outcome::Started => {
                     let (record, at) = (of.record(), last);
-                    self.fates.insert(event.key, Fate::Refused { record, at });
+                    self.phases.insert(event.key, Phase::Refused { record, at });
                 }
                 _ => {}
             }
@@ -228,7 +230,7 @@ impl State {
         self.cursors.extend(step.cursors);
     }
 
-    /// Forgets ends that no start can be dated before any more: by the time of the platform up to which
+    /// Forgets ends that every later start must follow: by the time of the platform up to which
     /// its record is read, because a record may be read long after it was written. Before what runs is
     /// known, an end may be that of an open span.
     pub(super) fn forget_ends(&mut self) {
@@ -236,9 +238,9 @@ impl State {
         let read_to: HashMap<Record, Millis> = cursors
             .filter_map(|(record, cursor)| Some((*record, cursor.mark.as_ref()?.at()?)))
             .collect();
-        self.fates.retain(|_, fate| match fate {
-            Fate::Started(_) => true,
-            Fate::Ended { record, at } | Fate::Refused { record, at } => read_to
+        self.phases.retain(|_, phase| match phase {
+            Phase::Started(_) => true,
+            Phase::Ended { record, at } | Phase::Refused { record, at } => read_to
                 .get(record)
                 .is_none_or(|read_to| *at > read_to - ENDED_KEPT),
         });
@@ -250,7 +252,7 @@ pub(super) struct Batch<'a> {
     state: &'a State,
     mapping: &'a Mapping,
     pub(super) step: Step,
-    fates: HashMap<String, Fate>,
+    phases: HashMap<String, Phase>,
     /// What has another target if its event is refused: the next event must know.
     moved: HashSet<String>,
 }
@@ -261,7 +263,7 @@ impl<'a> Batch<'a> {
             state,
             mapping,
             step: Step::default(),
-            fates: HashMap::new(),
+            phases: HashMap::new(),
             moved: HashSet::new(),
         }
     }
@@ -280,8 +282,8 @@ impl<'a> Batch<'a> {
         });
         cursor.mark = Some(event.into());
         let before = event.subject().and_then(|key| {
-            let fate = self.fates.get(key);
-            fate.or_else(|| self.state.fates.get(key))
+            let phase = self.phases.get(key);
+            phase.or_else(|| self.state.phases.get(key))
         });
         let mut followed = translate(record, event, before, self.mapping);
         if let Some(made) = event.subject().and_then(|key| self.state.made.get(key)) {
@@ -292,25 +294,26 @@ impl<'a> Batch<'a> {
         let Some(mut planned) = followed.planned else {
             *self.step.ignored.entry(event.state.clone()).or_default() += 1;
             self.step.unknown.extend(followed.unknown);
-            if let (Some(key), Some(fate)) = (event.subject(), followed.fate) {
-                self.fates.insert(key.to_owned(), fate.clone());
-                self.step.known.insert(key.to_owned(), fate);
+            if let (Some(key), Some(phase)) = (event.subject(), followed.phase) {
+                self.phases.insert(key.to_owned(), phase.clone());
+                self.step.known.insert(key.to_owned(), phase);
             }
             return;
         };
         planned.unknown = followed.unknown;
         let target = match before {
-            Some(Fate::Started(tracked)) => Some(&tracked.target),
+            Some(Phase::Started(tracked)) => Some(&tracked.target),
             _ => None,
         };
-        let is_moved = match &planned.fate {
-            Fate::Started(tracked) => target.is_some_and(|target| *target != tracked.target),
-            Fate::Ended { .. } | Fate::Refused { .. } => false,
+        let is_moved = match &planned.phase {
+            Phase::Started(tracked) => target.is_some_and(|target| *target != tracked.target),
+            Phase::Ended { .. } | Phase::Refused { .. } => false,
         };
         if is_moved {
             self.moved.insert(planned.key.clone());
         }
-        self.fates.insert(planned.key.clone(), planned.fate.clone());
+        self.phases
+            .insert(planned.key.clone(), planned.phase.clone());
         self.step.events.push(planned);
     }
 }

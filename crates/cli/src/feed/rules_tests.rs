@@ -324,11 +324,11 @@ fn ends_are_forgotten_by_the_time_of_the_platform() {
     let at = 1_795_000_000_000;
     let day = 24 * 3_600_000;
     let mut state = State::default();
-    let fate = Fate::Ended {
+    let phase = Phase::Ended {
         record: Record::Apps,
         at,
     };
-    state.fates.insert("i".to_owned(), fate);
+    state.phases.insert("i".to_owned(), phase);
     let mut read_to = |record, at: Millis, is_complete| {
         let created_at = chrono::DateTime::from_timestamp_millis(at).unwrap();
         let mark = Some(Mark {
@@ -344,7 +344,7 @@ fn ends_are_forgotten_by_the_time_of_the_platform() {
             },
         );
         state.forget_ends();
-        state.fates.len()
+        state.phases.len()
     };
     // Its own list is read up to there, however far the other is, and whatever the time is here.
     assert_eq!(read_to(Record::Apps, at + 1_000, true), 1);

@@ -22,7 +22,6 @@ const UNKNOWN: &str = "unknown.ndjson";
 /// A journal of this many bytes is folded into the document, unless that is longer.
 const JOURNAL_LEN: u64 = 4 << 20;
 
-/// The document.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -30,13 +29,12 @@ struct Document {
     platform: String,
     /// The last step that is in it.
     number: u64,
-    /// How many bytes of what nobody recorded are told.
+    /// How many bytes of what nobody recorded are reported.
     #[serde(default)]
     told: u64,
     state: State,
 }
 
-/// A line of the journal.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {
@@ -66,7 +64,7 @@ pub(super) struct Store {
     journal: Option<File>,
     /// The disk has failed: what is on it is for the next command to read.
     has_failed: bool,
-    /// Of the list of what nobody recorded: how many bytes it has, and how many are told.
+    /// Of the list of what nobody recorded: how many bytes it has, and how many are reported.
     unknown_len: u64,
     told: u64,
     /// The lengths of the journal and of the document, in bytes.
@@ -271,7 +269,7 @@ impl Store {
         Ok(())
     }
 
-    /// What nobody recorded, and no table has told yet. The first of these, and how many there are.
+    /// What nobody recorded, and no table has shown yet. The first of these, and how many there are.
     pub(super) fn untold(&self, most: usize) -> Result<(Vec<Unknown>, u64), Failure> {
         let read = || -> io::Result<_> {
             let mut file = match File::open(self.unknown_path()) {
@@ -293,7 +291,7 @@ impl Store {
         read().map_err(|error| Failure::Interrupted(format!("{}: {error}", shown.display())))
     }
 
-    /// What was not told is told.
+    /// Marks what was unreported as reported.
     pub(super) fn told(&mut self) {
         self.told = self.unknown_len;
     }

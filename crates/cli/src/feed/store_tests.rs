@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use sampler_verify::Target;
 
-use crate::feed::rules::{Bound, Cursor, Fate, Mark, Outcome, Planned, Unknown};
+use crate::feed::rules::{Bound, Cursor, Mark, Outcome, Phase, Planned, Unknown};
 use crate::feed::usage_event::Record;
 
 fn platform() -> Url {
@@ -30,7 +30,7 @@ fn step(guid: &str) -> Step {
         state: None,
         outcome: Outcome::Stopped,
         key: guid.to_owned(),
-        fate: Fate::Ended {
+        phase: Phase::Ended {
             record: Record::Apps,
             at: i64::MAX,
         },
@@ -89,7 +89,7 @@ fn a_step_counts_once_it_is_answered_and_is_found_after_a_kill() {
     let store = open(&path);
     assert!(store.pending().is_none());
     assert_eq!(marks(&store).unwrap(), "d");
-    assert_eq!(store.state.fates.len(), 3);
+    assert_eq!(store.state.phases.len(), 3);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
 use super::mapping::Mapping;
-use super::rules::{Bound, Fate, Of, Outcome, Planned, Tracked, Unknown};
+use super::rules::{Bound, Of, Outcome, Phase, Planned, Tracked, Unknown};
 use super::usage_event::{Kind, Quantities, Record, Running, Says, UsageEvent};
 
 /// What follows from a usage event.
@@ -13,20 +13,20 @@ use super::usage_event::{Kind, Quantities, Record, Running, Says, UsageEvent};
 pub(super) struct Followed {
     pub(super) planned: Option<Planned>,
     /// What is known of its subject, if nothing is sent.
-    pub(super) fate: Option<Fate>,
+    pub(super) phase: Option<Phase>,
     /// What nobody recorded.
     pub(super) unknown: Vec<Unknown>,
 }
 
 impl Followed {
-    fn planned(event: &UsageEvent, key: &str, what: (Outcome, Value, Fate)) -> Self {
-        let (outcome, body, fate) = what;
+    fn planned(event: &UsageEvent, key: &str, what: (Outcome, Value, Phase)) -> Self {
+        let (outcome, body, phase) = what;
         let planned = Planned {
             body,
             state: Some(event.state.clone()),
             outcome,
             key: key.to_owned(),
-            fate,
+            phase,
             unknown: Vec::new(),
         };
         Self {
@@ -40,11 +40,11 @@ impl Followed {
 pub(super) fn translate(
     record: Record,
     event: &UsageEvent,
-    before: Option<&Fate>,
+    before: Option<&Phase>,
     mapping: &Mapping,
 ) -> Followed {
     match (&event.says, before) {
-        (Says::Runs { running, .. }, Some(Fate::Started(tracked))) => {
+        (Says::Runs { running, .. }, Some(Phase::Started(tracked))) => {
             let unknown = unrecorded(event, tracked, mapping);
             let Some(now) = changed(running, tracked, event.at, mapping) else {
                 return Followed {
@@ -53,17 +53,17 @@ pub(super) fn translate(
                 };
             };
             let body = update(&event.id(), tracked, &now);
-            let what = (Outcome::Updated, body, Fate::Started(now));
+            let what = (Outcome::Updated, body, Phase::Started(now));
             Followed {
                 unknown,
                 ..Followed::planned(event, &running.guid, what)
             }
         }
         (Says::Runs { running, .. }, before) => started(event, running, before, mapping),
-        (Says::Ended { guid, .. }, Some(Fate::Started(tracked))) => {
+        (Says::Ended { guid, .. }, Some(Phase::Started(tracked))) => {
             let at = event.at.max(tracked.last);
             let body = stop(&event.id(), tracked, at);
-            let what = (Outcome::Stopped, body, Fate::Ended { record, at });
+            let what = (Outcome::Stopped, body, Phase::Ended { record, at });
             Followed {
                 unknown: unrecorded(event, tracked, mapping),
                 ..Followed::planned(event, guid, what)
@@ -80,13 +80,13 @@ pub(super) fn translate(
 fn started(
     event: &UsageEvent,
     running: &Running,
-    before: Option<&Fate>,
+    before: Option<&Phase>,
     mapping: &Mapping,
 ) -> Followed {
     let (end, is_refused) = match before {
-        Some(Fate::Ended { at, .. }) => (Some(*at), false),
-        Some(Fate::Refused { .. }) => (None, true),
-        Some(Fate::Started(_)) | None => (None, false),
+        Some(Phase::Ended { at, .. }) => (Some(*at), false),
+        Some(Phase::Refused { .. }) => (None, true),
+        Some(Phase::Started(_)) | None => (None, false),
     };
     let at = end.map_or(event.at, |end| event.at.max(end));
     let tracked = tracked(running, at, mapping);
@@ -100,7 +100,7 @@ fn started(
         from: end,
         to: at,
     });
-    let what = (Outcome::Started, body, Fate::Started(tracked));
+    let what = (Outcome::Started, body, Phase::Started(tracked));
     Followed {
         unknown: unknown.into_iter().collect(),
         ..Followed::planned(event, &running.guid, what)
@@ -113,20 +113,20 @@ fn ended_untracked(
     record: Record,
     event: &UsageEvent,
     was: Option<&Running>,
-    before: Option<&Fate>,
+    before: Option<&Phase>,
     mapping: &Mapping,
 ) -> Followed {
     let at = event.at;
     let from = match before {
         // Its start is among what was refused.
-        Some(Fate::Refused { .. } | Fate::Started(_)) => {
+        Some(Phase::Refused { .. } | Phase::Started(_)) => {
             return Followed {
-                fate: Some(Fate::Ended { record, at }),
+                phase: Some(Phase::Ended { record, at }),
                 ..Followed::default()
             };
         }
-        Some(Fate::Ended { at: end, .. }) if at <= *end => return Followed::default(),
-        Some(Fate::Ended { at: end, .. }) => Some(*end),
+        Some(Phase::Ended { at: end, .. }) if at <= *end => return Followed::default(),
+        Some(Phase::Ended { at: end, .. }) => Some(*end),
         None => None,
     };
     let unknown = was.map(|was| Unknown {
@@ -137,12 +137,12 @@ fn ended_untracked(
     });
     Followed {
         planned: None,
-        fate: Some(Fate::Ended { record, at }),
+        phase: Some(Phase::Ended { record, at }),
         unknown: unknown.into_iter().collect(),
     }
 }
 
-/// What an event shows about what is started that no other event has told: that it had stopped, or that
+/// What an event shows about what is started that no other event has shown: that it had stopped, or that
 /// it ran with other quantities or another plan. Nothing more is known of when.
 fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<Unknown> {
     let unknown = |target: &Target, what| Unknown {
@@ -262,7 +262,7 @@ pub(super) fn stop(id: &str, tracked: &Tracked, at: Millis) -> Value {
     event("stop", id, &tracked.target, at)
 }
 
-/// The stop of a task whose end the platform never tells.
+/// The stop of a task whose end the platform never reports.
 pub(super) fn task_end(guid: &str, tracked: &Tracked, at: Millis) -> Planned {
     let at = at.max(tracked.last);
     Planned {
@@ -270,7 +270,7 @@ pub(super) fn task_end(guid: &str, tracked: &Tracked, at: Millis) -> Planned {
         state: None,
         outcome: Outcome::Stopped,
         key: guid.to_owned(),
-        fate: Fate::Ended {
+        phase: Phase::Ended {
             record: Record::Apps,
             at,
         },

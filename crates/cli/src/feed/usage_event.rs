@@ -100,7 +100,6 @@ pub(super) struct Running {
     pub(super) quantities: Quantities,
 }
 
-/// What an event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// It runs like this, whether or not it did before.
@@ -120,7 +119,6 @@ pub(super) enum Says {
     Nothing,
 }
 
-/// A usage event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UsageEvent {
     pub(super) guid: String,
@@ -285,7 +283,7 @@ impl RawApp {
                 (Kind::Process { r#type }, process)
             }
             "TASK_STARTED" | "TASK_STOPPED" => (Kind::Task, self.task.as_ref()?),
-            // Staging, buildpacks, and `WAS_RUNNING`: a snapshot has told what that tells.
+            // Staging, buildpacks, and `WAS_RUNNING`: a snapshot has shown the same.
             _ => return None,
         };
         let guid = of.guid.clone()?;

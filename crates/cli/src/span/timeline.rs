@@ -7,7 +7,6 @@ use sampler_verify::moment::{InWords, Millis};
 /// Room for the names of the rows.
 const NAMES: usize = 11;
 
-/// A usage of a span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bar {
     pub(super) from: Millis,
@@ -27,7 +26,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// The rows, in so many columns at most. A row without anything is left out.
+    /// The rows, in at most `width` columns. A row without anything is left out.
     pub(super) fn draw(&self, width: usize) -> String {
         let (first, last) = self.bounds();
         let canvas = Canvas {
@@ -57,7 +56,7 @@ impl Timeline {
         text
     }
 
-    /// The first and the last moment of all.
+    /// The first and the last time of all.
     fn bounds(&self) -> (Millis, Millis) {
         let bars = self.bars.iter().flat_map(|bar| [bar.from, bar.to]);
         let all = bars.chain([self.start, self.sampled_to]).chain(self.end);
@@ -102,7 +101,7 @@ impl Canvas {
         row.into_iter().collect()
     }
 
-    /// The moments at both ends.
+    /// The times at both ends.
     fn axis(&self) -> String {
         let (first, last) = (
             InWords(self.first).to_string(),

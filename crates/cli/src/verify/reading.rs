@@ -13,18 +13,17 @@ use super::Scope;
 use crate::api::{Api, ApiError, Position, Query};
 use crate::progress::Progress;
 
-/// The programs work while we read. Spans and usages that do not fit are read again, up to so many
+/// The programs work while we read. Spans and usages that do not fit are read again, up to this many
 /// times and with this pause in between, before there is a finding.
 const ROUNDS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(1_500);
 
-/// The ids of which one at least must be in a query.
+/// The ids, at least one of which must be in a query.
 const INDEXED: [&str; 3] = ["organization_id", "resource_id", "resource_instance_id"];
 
-/// A span, and the place of the usage that it stands for.
+/// A span, and the place of its usage.
 type Pair = (Span, Option<usize>);
 
-/// One verification.
 pub(super) struct Run<'a> {
     api: &'a Api,
     policy: Policy,
@@ -119,7 +118,8 @@ impl<'a> Run<'a> {
     }
 
     /// Asks for the spans that were in no list: they may have come since, and a list that leaves out
-    /// a span is told from a span that is not there. Other spans of the instances may be out of scope.
+    /// a span must be distinguished from a span that does not exist. Other spans of the instances
+    /// may be out of scope.
     async fn find_missing(&mut self, scope: &Scope) -> Result<(), ApiError> {
         let left = self.matcher.left().into_iter();
         let instances: BTreeSet<[String; 3]> = left
@@ -134,7 +134,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The instances that the events tell of.
     fn instances(&self) -> HashSet<[String; 3]> {
         let used = (0..self.matcher.len()).map(|place| self.matcher.used(place));
         used.map(|used| instance_of(&used.target)).collect()
@@ -159,7 +158,7 @@ impl<'a> Run<'a> {
             while let Some(found) = fresh.next().await {
                 let (span, place, fresh) = found?;
                 match fresh {
-                    // A span that is complete changes no more: reading it twice is enough.
+                    // A complete span no longer changes: reading it twice is enough.
                     Some(fresh) => {
                         let is_settled = is_last || (fresh == span && span.state == "complete");
                         again.push((fresh, place, is_settled));
@@ -216,7 +215,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A span that the clean-up removed meanwhile can be checked no more.
+    /// A span that the clean-up removed meanwhile can no longer be checked.
     fn add_removed(&mut self, span: &Span, place: Option<usize>) {
         let finding = Finding::new(Kind::Removed, "the span was removed while it was read");
         let verdict = Verdict {
@@ -229,7 +228,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The ids that tell an instance from others, in the order of [`INDEXED`].
+/// The ids that distinguish an instance from others, in the order of [`INDEXED`].
 fn instance_of(target: &Target) -> [String; 3] {
     [
         target.organization_id.clone(),
@@ -309,7 +308,7 @@ impl Scope {
         pairs.all(|((_, given), id)| given.as_ref().is_none_or(|given| given == id))
     }
 
-    /// Whether a usage lies in the time in scope.
+    /// Whether a usage is in the time in scope.
     fn overlaps(&self, used: &Used) -> bool {
         let ends_after = |from: Millis| used.end.is_none_or(|end| from < end);
         self.from.is_none_or(ends_after) && self.to.is_none_or(|to| used.start < to)

@@ -17,7 +17,7 @@ const NOTED_SHOWN: usize = 20;
 /// How many findings of a row are shown: later ones often follow from the first.
 const FINDINGS_SHOWN: usize = 3;
 
-/// The whole report, in lines of so many columns; with `all`, also the spans that fit.
+/// The whole report, in lines of `width` columns; with `all`, also the spans that fit.
 pub(super) fn of(report: &Report, all: bool, width: usize) -> String {
     let (wrong, fitting): (Vec<&Row>, _) = report.spans.iter().partition(|row| !row.fits());
     let (noted, plain): (Vec<&Row>, _) = fitting
@@ -128,7 +128,7 @@ impl Text {
     }
 }
 
-/// Spans of which there is nothing to say, a line for each.
+/// Spans without findings, a line for each.
 fn fitting_table(rows: &[&Row], width: usize) -> String {
     let header = ["target", "start", "used", "billed", "usages"];
     let rows = rows.iter().map(|row| {
@@ -143,7 +143,7 @@ fn fitting_table(rows: &[&Row], width: usize) -> String {
     table_of_width(header, rows, &[0, 1], Some(width))
 }
 
-/// Where a span stands, and its amounts.
+/// The state of a span, and its amounts.
 fn facts(row: &Row) -> [String; 3] {
     let organization = printable(&row.target.organization_id);
     let span = row.span.as_deref().map(printable);

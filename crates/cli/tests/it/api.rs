@@ -198,12 +198,12 @@ async fn one_span(State(world): Shared, Path(id): Path<String>, headers: HeaderM
 
 /// The answers of a receiver to what it does not have, and to what it does not want to read.
 fn no_such_span() -> Response {
-    let detail = "There is no span of this id, or the token does not allow reading its resource.";
+    let detail = "There is no span with this id, or the token does not allow reading its resource.";
     problem(StatusCode::NOT_FOUND, "no-such-span", detail)
 }
 
 fn too_wide() -> Response {
-    let detail = "Too many spans would have to be read. Add organization_id, resource_id or \
+    let detail = "The query reads too many spans. Add organization_id, resource_id or \
                   resource_instance_id, or state=suspended.";
     problem(StatusCode::UNPROCESSABLE_ENTITY, "query-too-wide", detail)
 }

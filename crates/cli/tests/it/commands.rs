@@ -164,7 +164,10 @@ fn what_the_api_refuses_is_told() {
     });
     let ended = with(&stub.url(), &["span", "a/b"]);
     assert_eq!((ended.code, ended.output.as_str()), (Some(2), ""));
-    assert!(ended.errors.contains("no span of the id a/b"), "{ended:?}");
+    assert!(
+        ended.errors.contains("no span with the id a/b"),
+        "{ended:?}"
+    );
     let searched = "GET /v1/spans?resource_instance_id=a%2Fb&limit=100";
     assert_eq!(stub.whats(), ["GET /v1/spans/a%2Fb", searched]);
     let ended = with(&stub.url(), &["resend", "u", "--reason", "r"]);

@@ -91,7 +91,7 @@ fn a_file_is_sent_in_batches_and_what_is_refused_is_told_with_its_line() {
     );
 }
 
-/// Events whose fate is unknown are sent again, in their order and before any later ones.
+/// Events whose outcome is unknown are sent again, in their order and before any later ones.
 #[test]
 fn what_failed_is_sent_again_before_anything_else() {
     let stub = Stub::start(|seen, number| {

@@ -45,7 +45,7 @@ fn a_snapshot_shows_and_mends_what_differs() {
     assert!(
         ended
             .output
-            .contains("r/p/i   runs no more  stop at 1970-01-01T00:00:00.005Z  s1"),
+            .contains("r/p/i   no longer runs  stop at 1970-01-01T00:00:00.005Z  s1"),
         "{ended:?}"
     );
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Acts on what is suspended: each is confirmed on a page of its own, which says in numbers what will
+//! Actions on what is suspended: each is confirmed on a page of its own, which says in numbers what will
 //! be done, and asks why.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{Console, show};
 /// Spans that an estimate is made of.
 const ESTIMATED: &str = "1000";
 
-/// The kind of an act.
+/// The kind of an action.
 #[derive(Clone, Copy, PartialEq)]
 enum Act {
     ResumeCause,
@@ -32,7 +32,7 @@ enum Act {
     Skip,
 }
 
-/// An act and what it is for, as its address says.
+/// An action and its subject, as its address says.
 struct Subject {
     act: Act,
     id: String,
@@ -71,20 +71,19 @@ impl Subject {
     }
 }
 
-/// The page that confirms an act.
+/// The page that confirms an action.
 #[derive(Template)]
 #[template(path = "act.html")]
-pub(super) struct Page {
+pub(super) struct ActPage {
     pub(super) frame: Frame,
     pub(super) title: &'static str,
     /// The effect, in full sentences.
     pub(super) effect: Vec<String>,
-    /// The facts of its subject.
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) button: String,
     pub(super) action: String,
     pub(super) back: String,
-    /// The entity tag of the state that was shown: the act applies to that alone.
+    /// The entity tag of the state that was shown: the action applies only to this state.
     pub(super) tag: String,
     pub(super) usage_id: String,
     pub(super) reason: String,
@@ -148,11 +147,11 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     if !can_be_confirmed_anew(&refusal) {
         return refused(frame, refusal);
     }
-    // The page shows the problem, and the act with the present state: it can be confirmed anew.
+    // The page shows the problem, and the action with the present state: it can be confirmed again.
     match page(console, &form.session, &subject).await {
         Ok(page) => {
             let problem = Some(in_a_form(*refusal.problem));
-            let page = Page {
+            let page = ActPage {
                 reason,
                 problem,
                 ..page
@@ -163,17 +162,17 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     }
 }
 
-/// Whether it makes sense to show the act again, with why it was refused.
+/// Whether it makes sense to show the action again, with why it was refused.
 pub(super) fn can_be_confirmed_anew(refusal: &Refusal) -> bool {
     refusal.status.is_client_error() && refusal.status != StatusCode::NOT_FOUND
 }
 
-/// The page for an act as things are now, or the page that says why there is none.
+/// The page for an action in the present state, or the page that says why there is none.
 async fn page(
     console: &Arc<Console>,
     session: &Session,
     subject: &Subject,
-) -> Result<Page, Response> {
+) -> Result<ActPage, Response> {
     let frame = || Frame::new(console, session, "Suspended");
     if !session.is_admin() {
         return Err(not_allowed(frame()));
@@ -185,9 +184,9 @@ async fn page(
     made.map_err(|refusal| refused(frame(), refusal))
 }
 
-/// Says that the session may not act.
+/// Says that the session may not change anything.
 pub(super) fn not_allowed(frame: Frame) -> Response {
-    let detail = "Acts need the scope abacus.sampler.admin.";
+    let detail = "Changes need the scope abacus.sampler.admin.";
     message(frame, StatusCode::FORBIDDEN, "Not allowed", detail, None)
 }
 
@@ -196,7 +195,7 @@ async fn of_cause(
     session: &Session,
     subject: &Subject,
     frame: Frame,
-) -> Result<Page, Refusal> {
+) -> Result<ActPage, Refusal> {
     let (api, grant) = (&console.api, session.grant());
     let path = format!("/v1/suspended/{}", subject.encoded());
     let cause = api.get::<Cause>(grant, &path, &[]).await?.body;
@@ -215,7 +214,7 @@ async fn of_cause(
     let estimate = Estimate::of(&read.body.items, cause.spans, now);
     let status = cause.status.map(|status| format!("{status} "));
     let why = format!("{}{}", status.unwrap_or_default(), cause.error);
-    Ok(Page {
+    Ok(ActPage {
         frame,
         title: "Resume the spans of a cause",
         effect: vec![
@@ -242,7 +241,7 @@ async fn of_span(
     session: &Session,
     subject: &Subject,
     frame: Frame,
-) -> Result<Page, Refusal> {
+) -> Result<ActPage, Refusal> {
     let path = format!("/v1/spans/{}", subject.encoded());
     let read = console.api.get::<Span>(session.grant(), &path, &[]).await?;
     let span = read.body;
@@ -268,7 +267,7 @@ async fn of_span(
             "Resume 1 span".to_owned(),
         ),
     };
-    Ok(Page {
+    Ok(ActPage {
         frame,
         title,
         effect,

@@ -14,12 +14,12 @@ use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
 
-/// The labels of the moments that are asked for.
+/// The labels of the times in the query.
 const MOMENTS: [(&str, &str); 2] = [("from", "From"), ("to", "To")];
 
 #[derive(Template)]
 #[template(path = "audit.html")]
-struct Page {
+struct AuditPage {
     frame: Frame,
     query: Query,
     acts: Vec<Act>,
@@ -27,7 +27,7 @@ struct Page {
     next: Option<String>,
 }
 
-impl Page {
+impl AuditPage {
     fn value(&self, name: &str) -> &str {
         parameters::value(&self.query, name)
     }
@@ -47,7 +47,7 @@ pub(crate) async fn show(
     if let Some(address) = parameters::without_empty(&uri, &query) {
         return Redirect::to(&address).into_response();
     }
-    let mut page = Page {
+    let mut page = AuditPage {
         frame: Frame::new(&console, &session, "Audit"),
         query,
         acts: Vec::new(),

@@ -23,14 +23,13 @@ const PAGE: &str = "/console/control";
 /// An entity tag that no control has: those are numbers.
 const NO_TAG: &str = "\"none\"";
 
-/// Acts that are shown of those before.
+/// The number of earlier changes that are shown.
 const HISTORY: usize = 10;
 
 #[derive(Template)]
 #[template(path = "control.html")]
-struct Page {
+struct ControlPage {
     frame: Frame,
-    /// The content of the fields.
     fields: Fields,
     tag: String,
     /// The problem of a form that was sent.
@@ -175,7 +174,7 @@ pub(crate) async fn show(
     let frame = Frame::new(&console, &session, "Control");
     match read(&console, &session).await {
         Ok((fields, tag, history)) => {
-            let page = Page {
+            let page = ControlPage {
                 frame,
                 fields,
                 tag,
@@ -223,7 +222,7 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
         Err(refusal) => return refused(frame, refusal),
     };
     let fields = Fields::sent(&form);
-    let mut page = Page {
+    let mut page = ControlPage {
         frame,
         changes: Vec::new(),
         tag: form.value("tag").to_owned(),

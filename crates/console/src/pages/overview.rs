@@ -30,7 +30,7 @@ const INSTANCES: usize = 40;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
-struct Page {
+struct OverviewPage {
     frame: Frame,
     backlog: Result<Backlog, Refusal>,
     causes: Result<Vec<Cause>, Refusal>,
@@ -49,7 +49,7 @@ struct Page {
     hidden_instances: usize,
 }
 
-impl Page {
+impl OverviewPage {
     #[allow(clippy::unused_self, reason = "templates call methods of the page")]
     #[allow(clippy::unused_self, reason = "templates call methods of the page")]
     fn per_minute(&self, backlog: &Backlog) -> String {
@@ -141,7 +141,7 @@ pub(crate) async fn show(
     let control = control.map(|answer| answer.body);
     let rates = control.as_ref().map(|control| &control.starts.resources);
     let (rates, all_rates) = rates.map_or((Vec::new(), 0), |rates| (lowest(rates), rates.len()));
-    let page = Page {
+    let page = OverviewPage {
         frame,
         backlog,
         hidden_causes: causes

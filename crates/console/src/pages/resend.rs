@@ -10,7 +10,7 @@ use http::{StatusCode, Uri};
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Value, json};
 
-use super::acts::{Page, can_be_confirmed_anew, not_allowed};
+use super::acts::{ActPage, can_be_confirmed_anew, not_allowed};
 use super::spans;
 use crate::api::{Query, Refusal, SEGMENT, address};
 use crate::form::{Form, in_a_form};
@@ -23,8 +23,8 @@ use crate::{Console, parameters, show};
 const USAGES: &str = "1000";
 const READS_MAX: usize = 20;
 
-/// The page that confirms that this usage of a span is sent again. The time of the usage says where
-/// in the ledger it stands.
+/// The page that confirms that this usage of a span is sent again. The time of the usage gives
+/// its position in the ledger.
 pub(crate) fn page_of(span: &str, usage: &Usage) -> String {
     page_at(span, &usage.id, &usage.timestamp.as_millis().to_string())
 }
@@ -94,7 +94,7 @@ pub(crate) async fn carry_out(
     match page(&console, &form.session, &subject).await {
         Ok(page) => {
             let problem = Some(in_a_form(*refusal.problem));
-            let page = Page {
+            let page = ActPage {
                 reason,
                 problem,
                 ..page
@@ -105,12 +105,12 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// The page as things are now, or the page that says why there is none.
+/// The page in the present state, or the page that says why there is none.
 async fn page(
     console: &Arc<Console>,
     session: &Session,
     subject: &Subject,
-) -> Result<Page, Response> {
+) -> Result<ActPage, Response> {
     let frame = || Frame::new(console, session, "Spans");
     if !session.is_admin() {
         return Err(not_allowed(frame()));
@@ -124,7 +124,7 @@ async fn page(
         ("Instance", span.target.resource_instance_id),
         ("Usage", usage.id.clone()),
     ];
-    Ok(Page {
+    Ok(ActPage {
         frame: frame(),
         title: "Resend a usage",
         effect: effect(&usage),

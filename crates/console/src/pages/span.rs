@@ -32,7 +32,7 @@ const NEWEST: &str = "newest";
 
 #[derive(Template)]
 #[template(path = "span.html")]
-struct Page {
+struct SpanPage {
     frame: Frame,
     span: Span,
     timeline: Timeline,
@@ -49,13 +49,13 @@ struct Page {
     zoom: Vec<(&'static str, String)>,
     query: Query,
     is_refreshing: bool,
-    /// Whether the session may act.
+    /// Whether the session may make changes.
     is_admin: bool,
     /// Whether rows name their usages, because the drawing has no element for each.
     rows_name_usages: bool,
 }
 
-impl Page {
+impl SpanPage {
     fn is_oldest_first(&self) -> bool {
         parameters::value(&self.query, ORDER) == OLDEST
     }
@@ -64,7 +64,7 @@ impl Page {
         parameters::local(&self.query, name)
     }
 
-    /// Whether the session may act on the span, and there is something to do.
+    /// Whether the session may change the span, and there is something to do.
     fn may_act(&self) -> bool {
         self.is_admin && self.span.state == "suspended"
     }
@@ -188,7 +188,7 @@ async fn page(
     uri: &Uri,
     query: Query,
     frame: Frame,
-) -> Result<Page, (Frame, Refusal)> {
+) -> Result<SpanPage, (Frame, Refusal)> {
     let read = read(console, session, id, &query).await;
     let (span, drawn, rows) = match read {
         Ok(read) => read,
@@ -232,7 +232,7 @@ async fn page(
     let previous = rows.previous.map(page_at);
     let measures = span.measured_usage.iter();
     let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &console.units));
-    Ok(Page {
+    Ok(SpanPage {
         frame,
         timeline,
         is_admin: session.is_admin(),

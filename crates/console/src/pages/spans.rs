@@ -26,7 +26,6 @@ pub(crate) const FIELDS: [(&str, &str); 6] = [
     ("resource_instance_id", "Instance"),
 ];
 
-/// The label of a field of a target.
 pub(crate) fn label_of(field: &str) -> &str {
     let known = FIELDS.iter().find(|(name, _)| *name == field);
     known.map_or(field, |(_, label)| label)
@@ -35,17 +34,17 @@ pub(crate) fn label_of(field: &str) -> &str {
 /// The parameter with the begin of an id, whichever it is.
 const PREFIX: &str = "id";
 
-/// Spans that are shown of those that were received last.
+/// The number of recently received spans that are shown.
 const LATEST: &str = "20";
 
-/// The labels of the moments that are asked for.
+/// The labels of the times in the query.
 const MOMENTS: [(&str, &str); 2] = [("from", "Runs after"), ("to", "Starts before")];
 
 const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];
 
 #[derive(Template)]
 #[template(path = "spans.html")]
-struct Page {
+struct SpansPage {
     frame: Frame,
     query: Query,
     spans: Option<Vec<Span>>,
@@ -59,7 +58,7 @@ struct Page {
     is_latest: bool,
 }
 
-impl Page {
+impl SpansPage {
     fn value(&self, name: &str) -> &str {
         parameters::value(&self.query, name)
     }
@@ -162,7 +161,7 @@ pub(crate) async fn list(
             Err(refusal) => refused(Frame::new(&console, &session, "Spans"), refusal),
         };
     }
-    let mut page = Page {
+    let mut page = SpansPage {
         frame: Frame::new(&console, &session, "Spans"),
         file: address(uri.path(), &parameters::with(&query, FORMAT, Some(CSV))),
         presets: parameters::presets(uri.path(), &query, console.clock.now()),

@@ -21,7 +21,6 @@ use crate::{Console, parameters, show};
 
 pub(crate) const PAGE: &str = "/console/suspended";
 
-/// Causes on one page.
 const CAUSES: &str = "1000";
 
 /// The parameter with the position in the list of causes. `cursor` is that in the list of spans.
@@ -33,12 +32,12 @@ const RESOURCE: &str = "resource_id";
 /// Spans of a cause on one page, where nothing else is asked for.
 const SPANS: &str = "50";
 
-/// Acts that are shown of those before.
+/// The number of earlier actions that are shown.
 const HISTORY: usize = 10;
 
 #[derive(Template)]
 #[template(path = "suspended.html")]
-struct Page {
+struct SuspendedPage {
     frame: Frame,
     may_act: bool,
     causes: Vec<Cause>,
@@ -57,7 +56,7 @@ struct Page {
     now: Timestamp,
 }
 
-impl Page {
+impl SuspendedPage {
     fn is_chosen(&self, cause: &Cause) -> bool {
         self.chosen.as_deref() == Some(&cause.cause)
     }
@@ -75,7 +74,6 @@ impl Page {
         )
     }
 
-    /// The page with all causes of the resource of one.
     fn page_of_resource(cause: &Cause) -> String {
         address(PAGE, &[(RESOURCE.to_owned(), cause.resource_id.clone())])
     }
@@ -90,7 +88,7 @@ pub(crate) fn page_of_cause(cause: &str) -> String {
     address(PAGE, &[("cause".to_owned(), cause.to_owned())])
 }
 
-/// The page that lets the spans of a cause go on.
+/// The page that resumes the spans of a cause.
 pub(crate) fn resume_page_of(cause: &str) -> String {
     format!("{PAGE}/{}/resume", utf8_percent_encode(cause, SEGMENT))
 }
@@ -112,7 +110,11 @@ pub(crate) async fn show(
     }
 }
 
-async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result<Page, Refusal> {
+async fn page(
+    console: &Arc<Console>,
+    session: &Session,
+    query: Query,
+) -> Result<SuspendedPage, Refusal> {
     let (api, grant) = (&console.api, session.grant());
     let given = |name: &str| Some(parameters::value(&query, name)).filter(|it| !it.is_empty());
     let causes_from = given(CAUSES_FROM).map(str::to_owned);
@@ -141,7 +143,7 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
         });
         spans = answer.body.items;
     }
-    Ok(Page {
+    Ok(SuspendedPage {
         frame: Frame::new(console, session, "Suspended"),
         may_act: session.is_admin(),
         chosen,
@@ -202,7 +204,7 @@ fn of_cause(cause: &str, query: &Query) -> Query {
     parameters::with(&asked, "state", Some("suspended"))
 }
 
-/// The last acts on what is suspended, for those who may see them.
+/// The last actions on what is suspended, for sessions that may see them.
 async fn history(console: &Console, session: &Session) -> Vec<Act> {
     if !session.is_admin() {
         return Vec::new();

@@ -26,12 +26,12 @@ const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
 const DAYS: i64 = 30;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// The labels of the moments that are asked for.
+/// The labels of the times in the query.
 const MOMENTS: [(&str, &str); 3] = [("from", "From"), ("to", "To"), ("as_of", "As it was at")];
 
 #[derive(Template)]
 #[template(path = "usage.html")]
-struct Page {
+struct UsagePage {
     frame: Frame,
     query: Query,
     rows: Option<Vec<Sum>>,
@@ -44,7 +44,7 @@ struct Page {
     presets: Vec<(&'static str, String)>,
 }
 
-impl Page {
+impl UsagePage {
     /// How the amounts by the hour follow from the exact ones, each once.
     fn formulas(&self) -> BTreeSet<&str> {
         let hourly = self.measures.iter().filter_map(|it| it.hourly.as_ref());
@@ -94,7 +94,7 @@ pub(crate) async fn show(
         };
     }
     let file = address(uri.path(), &parameters::with(&query, FORMAT, Some(CSV)));
-    let mut page = Page {
+    let mut page = UsagePage {
         frame: Frame::new(&console, &session, "Usage"),
         query,
         rows: None,

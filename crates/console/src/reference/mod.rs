@@ -27,7 +27,6 @@ use schema::{Part, Schema, schemas};
 /// Where the files of these pages are.
 const FILES: &str = "/docs/assets";
 
-/// The pages.
 pub struct Reference {
     page: Arc<str>,
     assets: Arc<Assets>,
@@ -37,7 +36,7 @@ pub struct Reference {
 /// All requests.
 #[derive(Template)]
 #[template(path = "reference.html")]
-struct Page<'a> {
+struct ReferencePage<'a> {
     assets: &'a Assets,
     description: &'a str,
     tags: Vec<Tag>,
@@ -52,7 +51,6 @@ struct Tag {
     operations: Vec<Operation>,
 }
 
-/// One type of problem.
 #[derive(Template)]
 #[template(path = "problem_type.html")]
 struct ProblemPage<'a> {
@@ -61,7 +59,7 @@ struct ProblemPage<'a> {
     uri: String,
 }
 
-/// A text of ours with names in backticks, which stand as code on a page.
+/// A text of ours. Names in backticks become code on a page.
 pub(crate) fn prose(text: &str) -> Prose<'_> {
     Prose {
         parts: text.split('`').enumerate().collect(),
@@ -85,7 +83,7 @@ impl Reference {
     pub fn new(document: &impl Serialize, kinds: &[&'static ProblemType]) -> Self {
         let document = serde_json::to_value(document).unwrap_or_default();
         let assets = Arc::new(Assets::embedded(FILES));
-        let page = Page {
+        let page = ReferencePage {
             assets: &assets,
             description: text(&document["info"], "description"),
             tags: tags(&document),
@@ -147,12 +145,12 @@ fn tags(document: &Value) -> Vec<Tag> {
     named.map(tag).collect()
 }
 
-/// A member that is a text; empty where there is none.
+/// A member that is a text; empty if there is none.
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// The value that a `$ref` stands for.
+/// The value that a `$ref` points to.
 fn resolved<'v>(document: &'v Value, value: &'v Value) -> &'v Value {
     match value["$ref"].as_str().and_then(|it| it.strip_prefix('#')) {
         Some(pointer) => document.pointer(pointer).unwrap_or(value),
@@ -160,7 +158,7 @@ fn resolved<'v>(document: &'v Value, value: &'v Value) -> &'v Value {
     }
 }
 
-/// The name of the schema that a `$ref` stands for.
+/// The name of the schema that a `$ref` points to.
 fn name_of(value: &Value) -> Option<&str> {
     value["$ref"].as_str()?.rsplit('/').next()
 }

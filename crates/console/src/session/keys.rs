@@ -26,12 +26,12 @@ pub struct Keys(Vec<Key>);
 
 /// Which cookie, and to which addresses browsers send it over plain HTTP.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct CookieScope {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
 }
 
-impl Place {
+impl CookieScope {
     fn name(self, is_secure: bool) -> String {
         let prefix = if is_secure { OF_THE_HOST } else { "" };
         format!("{prefix}{}", self.name)
@@ -39,8 +39,8 @@ impl Place {
 }
 
 impl Keys {
-    /// Keys with commas between them; none where one is shorter than [`KEY_LEN_MIN`]. They are of use
-    /// for one installation only: what tells it from others is a part of each key.
+    /// Keys with commas between them; none if one is shorter than [`KEY_LEN_MIN`]. They are of use
+    /// for one installation only: its distinctive values are a part of each key.
     pub fn parse(text: &SecretString, installation: &[&str]) -> Option<Self> {
         let parts = text.expose_secret().split(',').map(str::trim);
         let key = |part: &str| {
@@ -61,10 +61,10 @@ impl Keys {
         Self(vec![Key::from(&bytes)])
     }
 
-    /// The header that sets a cookie for so many seconds.
+    /// The header that sets a cookie for a number of seconds.
     pub(crate) fn seal(
         &self,
-        place: Place,
+        place: CookieScope,
         content: &str,
         seconds: i64,
         is_secure: bool,
@@ -85,7 +85,7 @@ impl Keys {
     /// wants cannot be known.
     pub(crate) fn open(
         &self,
-        place: Place,
+        place: CookieScope,
         headers: &HeaderMap,
         is_secure: bool,
     ) -> Option<String> {
@@ -112,12 +112,12 @@ impl Keys {
 }
 
 /// The header that has a browser forget a cookie.
-pub(crate) fn forget(place: Place, is_secure: bool) -> HeaderValue {
+pub(crate) fn forget(place: CookieScope, is_secure: bool) -> HeaderValue {
     let cookie = made(place, String::new(), is_secure).max_age(Duration::ZERO);
     HeaderValue::try_from(cookie.build().to_string()).expect("a name and attributes")
 }
 
-fn made(place: Place, content: String, is_secure: bool) -> cookie::CookieBuilder<'static> {
+fn made(place: CookieScope, content: String, is_secure: bool) -> cookie::CookieBuilder<'static> {
     let path = if is_secure { "/" } else { place.path };
     Cookie::build((place.name(is_secure), content))
         .path(path)
@@ -138,7 +138,7 @@ impl fmt::Debug for Keys {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place {
+    const PLACE: CookieScope = CookieScope {
         name: "a",
         path: "/console",
     };
@@ -208,7 +208,7 @@ mod tests {
     fn a_cookie_is_of_no_use_under_another_name_or_changed() {
         let keys = keys(&"k".repeat(32));
         let sealed = keys.seal(PLACE, "content", 60, false);
-        let other = Place { name: "b", ..PLACE };
+        let other = CookieScope { name: "b", ..PLACE };
         let renamed = sealed.replacen("a=", "b=", 1);
         assert_eq!(keys.open(other, &sent(&renamed), false), None);
         let (head, tail) = sealed.split_at(6);

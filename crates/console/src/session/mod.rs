@@ -27,11 +27,10 @@ use serde_json::Value;
 
 use crate::page::{Frame, message};
 use crate::{Console, pages, sign_in};
+pub(crate) use keys::{CookieScope, forget};
 pub use keys::{KEY_LEN_MIN, Keys};
-pub(crate) use keys::{Place, forget};
 
-/// The cookie of a session.
-const SESSION: Place = Place {
+const SESSION: CookieScope = CookieScope {
     name: "sampler_console",
     path: "/console",
 };
@@ -223,7 +222,7 @@ pub(crate) async fn require(
     response
 }
 
-/// The page that a session asks for. At an address that is no text, there is none.
+/// The page that a session asks for. There is none at an address that is not UTF-8.
 async fn page(
     console: &Arc<Console>,
     mut session: Session,

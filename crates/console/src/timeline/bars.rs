@@ -145,7 +145,7 @@ impl<'a> Placed<'a> {
 }
 
 /// Cuts narrow usages that follow each other into parts that are wide enough. The first of a run
-/// may be one that stands alone.
+/// may be one without neighbours.
 fn parts<'a, 'b>(run: &'b [Placed<'a>]) -> Vec<&'b [Placed<'a>]> {
     let alone = usize::from(run.first().is_some_and(|first| !first.is_joined()));
     let (first, mut rest) = run.split_at(alone);

@@ -1,7 +1,7 @@
 //! The timeline of a span, as a drawing that the server makes.
 //!
 //! Places along the time are percentages, so that the drawing is as wide as the page and its texts
-//! keep their size. Usages stand above the axis where they go forwards, and below it where they take
+//! keep their size. Usages are above the axis where they go forwards, and below it where they take
 //! something back.
 
 mod bars;
@@ -24,7 +24,6 @@ pub(crate) use windows::shortest as shortest_window;
 /// The most usages that have an element of their own.
 pub(crate) const DRAWN_MAX: usize = 1_500;
 
-/// The drawing.
 #[derive(Template)]
 #[template(path = "timeline.html")]
 pub(crate) struct Timeline {
@@ -42,13 +41,13 @@ pub(crate) struct Timeline {
     open: Option<(Percent, Percent)>,
 }
 
-/// A moment of the span that is marked.
+/// A marked time of the span.
 struct Mark {
     x: Percent,
     name: &'static str,
     label: String,
     title: String,
-    /// On which side of its line the label stands: `start` or `end`.
+    /// The side of its line where the label is: `start` or `end`.
     anchor: &'static str,
 }
 
@@ -118,7 +117,7 @@ impl Timeline {
     }
 }
 
-/// From the first moment to the last that is to be seen.
+/// From the first to the last visible time.
 fn scale(span: &Span, usages: &[Usage], view: &View) -> Scale {
     let ends = usages
         .iter()

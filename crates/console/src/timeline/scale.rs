@@ -1,4 +1,4 @@
-//! Where moments lie in the drawing.
+//! The positions of times in the drawing.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// From a moment to a later one.
+    /// From a time to a later one.
     pub(crate) fn new(from: Timestamp, to: Timestamp) -> Self {
         let to = to.max(from.plus(1));
         Self { from, to }
@@ -45,7 +45,7 @@ impl Scale {
         Percent(millis as f64 * 100.0 / self.length() as f64)
     }
 
-    /// Where a moment is; none where it is not drawn.
+    /// The position of a time; none outside the drawing.
     pub(crate) fn place(self, at: Timestamp) -> Option<Percent> {
         (self.from..=self.to)
             .contains(&at)

@@ -1,4 +1,4 @@
-//! The moments that are written along the time.
+//! The times that are written along the axis.
 
 use sampler_domain::{Granularity, Timestamp};
 
@@ -9,7 +9,7 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Lengths between two moments that are written, in ms.
+/// Distances between two ticks, in ms.
 const STEPS: [i64; 18] = [
     1_000,
     5_000,
@@ -34,7 +34,7 @@ const STEPS: [i64; 18] = [
 /// The most that are written, on a wide page. A narrow one shows every third.
 const TICKS_MAX: i64 = 12;
 
-/// A moment that is written.
+/// A time with a label.
 pub(crate) struct Tick {
     pub(crate) x: Percent,
     pub(crate) label: String,
@@ -43,7 +43,7 @@ pub(crate) struct Tick {
 }
 
 impl Tick {
-    /// On which side of the moment its label stands: in the middle, unless it would leave the drawing.
+    /// On which side of the tick its label is: in the middle, unless it would leave the drawing.
     pub(crate) fn anchor(&self) -> &'static str {
         let drawing = if self.is_minor { WIDE } else { NARROW };
         let half = self.label.chars().count() as f64 * CHARACTER * 50.0 / drawing;
@@ -64,7 +64,6 @@ pub(crate) struct Day {
     pub(crate) is_minor: bool,
 }
 
-/// The moments, and the days that they are in.
 pub(crate) fn draw(scale: Scale) -> (Vec<Tick>, Vec<Day>) {
     let step = STEPS
         .into_iter()
@@ -165,7 +164,7 @@ fn first_year(scale: Scale) -> Vec<Day> {
     }]
 }
 
-/// A moment as the drawing needs it: with its day where there are several.
+/// A time as the drawing needs it: with its day where there are several.
 pub(crate) fn label(scale: Scale, at: Timestamp) -> String {
     let clock = &show::clock(at)[..5];
     if scale.length() > DAY + DAY / 10 {

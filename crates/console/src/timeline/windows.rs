@@ -10,7 +10,7 @@ const WIDTH_MIN: f64 = 0.8;
 
 /// Windows behind the usages.
 pub(crate) struct Windows {
-    /// Which windows the usages keep to; none where nothing tells.
+    /// The windows that the usages keep to; none if unknown.
     pub(crate) granularity: Option<Granularity>,
     /// The granularity of the drawn windows. It is coarser if there would be too many.
     pub(crate) drawn: Option<Granularity>,
@@ -67,7 +67,7 @@ pub(crate) fn shortest(granularity: Granularity) -> i64 {
 }
 
 /// The coarsest granularity that all usages keep to: none crosses a boundary, and where one ends and
-/// the span goes on there is one.
+/// the span continues there is one.
 ///
 /// A setting may have changed since they were planned, so they say it themselves.
 fn granularity(span: &Span, usages: &[Usage]) -> Option<Granularity> {

@@ -20,7 +20,7 @@ async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
         (empty.count("data-test=\"search\""), empty.count("span-row")),
         (1, 2)
     );
-    assert_eq!(empty.count("<h2>Received lately</h2>"), 1);
+    assert_eq!(empty.count("<h2>Recently received</h2>"), 1);
     let shown = console
         .page(
             "/console/spans?organization_id=acme&state=open&from=1795132800000",
@@ -185,7 +185,7 @@ async fn a_moment_that_is_none_stays_in_its_field_and_is_named_by_its_label() {
     assert_eq!(shown.status, 400);
     for text in [
         "name=\"from\" value=\"20.11.2026\"",
-        "<bdi>Runs after</bdi></code>: It must be a moment like 2026-11-20T14:00.",
+        "<bdi>Runs after</bdi></code>: It must be a time like 2026-11-20T14:00.",
     ] {
         assert_eq!(shown.count(text), 1, "{text}: {}", shown.text);
     }
@@ -290,7 +290,7 @@ async fn the_overview_says_how_things_stand() {
     for text in [
         "<span class=\"state stale\">stale</span>",
         "fails: processing, database; pauses: replication-lag",
-        "not told",
+        "not reported",
         "20 more",
         "7d44&#60;b&#62;-50",
     ] {

@@ -5,7 +5,7 @@
 
 use std::io::{self, ErrorKind};
 
-/// A chunk is no larger than this. No body that is taken is.
+/// The largest chunk. No accepted body is larger.
 const SIZE_MAX: u64 = u32::MAX as u64;
 
 /// Bytes of an extension, or of all trailers, at the most.
@@ -58,7 +58,7 @@ impl Chunks {
     /// Scans the bytes that have arrived. Says how many of them belong to the body.
     ///
     /// # Errors
-    /// If they are no chunks.
+    /// If they are not chunks.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut scanned = 0;
         while let Some(&byte) = bytes.get(scanned) {

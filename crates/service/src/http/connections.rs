@@ -22,14 +22,13 @@ const KEPT_BYTES: usize = 16 << 20;
 /// A request that takes longer to arrive, or an answer that takes longer to be taken, is slow.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 
-/// A connection that is idle for longer is one that its client does not need at the moment.
+/// A connection that is idle for longer is one that its client does not need now.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 
 /// An answer that takes longer is one whose connection can end for another: otherwise whoever finds a
 /// request that takes long could hold all of them.
 const SERVED_LONG_AFTER: Duration = Duration::from_secs(1);
 
-/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is new, and has sent nothing.
@@ -38,7 +37,7 @@ pub(super) enum Phase {
     Idle,
     /// It has not taken all of an answer.
     Writing,
-    /// It has sent a part of a head, or of what stands before one.
+    /// It has sent a part of a head, or of what precedes one.
     Head,
     /// It has sent a part of a body.
     Body,
@@ -55,20 +54,19 @@ const PHASES: [Phase; 6] = [
     Phase::Served,
 ];
 
-/// Which connections end first for others; among those of one rank, the one that has been at it for
-/// the longest.
+/// Which connections end first for others; among those of one rank, the one that has been in its
+/// phase for the longest.
 ///
-/// Attackers open many connections within a moment. Their requests are older than the one that an
-/// honest client has just begun, and a connection that was active lately ends after all of these.
+/// Attackers open many connections at once. Their requests are older than the one that an
+/// honest client has just begun, and a connection that was recently active ends after all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// Its client is slow.
     Slow,
-    /// It was not active lately.
+    /// It was not recently active.
     Unused,
     /// A request is on its way, or an answer.
     UnderWay,
-    /// It is idle, and was active lately.
+    /// It is idle, and was recently active.
     Active,
     /// Its request has been served for long.
     ServedLong,
@@ -94,7 +92,7 @@ impl Activity {
         Arc::new(activity)
     }
 
-    /// Notes what the connection is at; it is at it since it came to it.
+    /// Sets the phase of the connection. Its duration starts when the phase changes.
     pub(super) fn enter(&self, phase: Phase) {
         if self.phase() == phase && self.state.load(Ordering::Relaxed) != 0 {
             return;
@@ -121,8 +119,8 @@ impl Activity {
         }
     }
 
-    /// Whether a connection that ends for another serves one request before: the one that arrived in
-    /// this moment.
+    /// Whether a connection that ends for another serves one request before: the one that has
+    /// just arrived.
     pub(super) fn serves_a_last_one(&self) -> bool {
         match self.rank() {
             None | Some(Rank::Unused | Rank::Active) => true,
@@ -131,7 +129,6 @@ impl Activity {
         }
     }
 
-    /// The phase of the connection.
     pub(super) fn phase(&self) -> Phase {
         let number = self.state.load(Ordering::Relaxed) & 7;
         PHASES[usize::try_from(number).expect("three bits")]
@@ -238,7 +235,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Ends the first by [`Rank`], of those that are in one of certain phases.
+    /// Ends the first connection by [`Rank`] whose phase `is_meant`.
     fn end_one(&mut self, is_meant: impl Fn(Phase) -> bool) {
         let waiting = self.connections.iter().filter_map(|(number, activity)| {
             let rank = activity.rank().filter(|_| is_meant(activity.phase()))?;
@@ -262,7 +259,7 @@ impl Connection {
 }
 
 impl KeptBytes {
-    /// The connection keeps so many from now on.
+    /// Sets how many bytes the connection keeps.
     pub(super) fn set(&mut self, bytes: usize) {
         let kept = &self.connections.kept;
         let before = std::mem::replace(&mut self.bytes, bytes);

@@ -18,7 +18,6 @@ use hyper::rt::{Sleep, Timer};
 
 use super::wire::Wire;
 
-/// The timer of one connection.
 #[derive(Clone)]
 pub(super) struct HeaderTimer(pub(super) Wire);
 

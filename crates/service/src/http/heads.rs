@@ -1,4 +1,4 @@
-//! Heads of requests as they come over the wire, for what the server library does not tell.
+//! Heads of requests as they come over the wire, for what the server library does not report.
 //!
 //! A router in front of us, and we, must see the same requests, or a client could hide one in
 //! another. The library settles two things quietly that another reader may settle otherwise: a
@@ -22,7 +22,7 @@ pub(super) struct Head {
     has_bare_line_feed: bool,
 }
 
-/// Where in the head the next byte stands.
+/// The position of the next byte in the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
     /// Before the first line. Empty lines are passed over, as the library does.

@@ -2,7 +2,7 @@
 //!
 //! A server that needs no tokens and listens on a loopback serves programs of this machine, and browsers
 //! are among them. A page of a stranger can have its name lead to 127.0.0.1 (DNS rebinding): its requests
-//! are of its own origin then, and nothing but `Host` tells them from others.
+//! are of its own origin then, and only `Host` distinguishes them from others.
 
 use std::net::IpAddr;
 

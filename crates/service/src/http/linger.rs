@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
-/// How long a client may go on sending.
+/// How long a client may continue to send.
 const TIME: Duration = Duration::from_secs(2);
 
 /// How many bytes it may send: no less than the largest body that is usual.

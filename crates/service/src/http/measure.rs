@@ -1,7 +1,7 @@
 //! The number and the times of requests, and the span of each in a trace.
 //!
 //! The labels of a metric are the route, as the router knows it, the method, if it is one of HTTP's,
-//! and the status. So whatever clients send, there are no more series than routes, methods and
+//! and the status. So whatever clients send, there are only as many series as routes, methods and
 //! statuses.
 
 use std::pin::Pin;

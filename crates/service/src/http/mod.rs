@@ -60,13 +60,13 @@ const FAILURE_PERIOD: Duration = Duration::from_mins(1);
 
 /// How long a connection may take to send its last request once the program was asked to stop. Its
 /// client, a router with connections that it keeps, cannot know yet: a connection that is closed in
-/// the moment in which a request is put on it loses that request. It is told by the answer.
+/// the instant a request is sent on it loses that request. The answer tells the client to close it.
 const LAST_REQUEST: Duration = Duration::from_secs(2);
 
 /// The addresses of the health checks. They are served even if all other connections are taken.
 const HEALTH: &str = "/health";
 
-/// Seconds after which a client may come again for which there was no connection.
+/// `Retry-After`, in seconds, for a client that got no connection.
 const RETRY_AFTER: u64 = 1;
 
 /// How much of everything a server takes.
@@ -82,10 +82,10 @@ pub struct Limits {
     /// From one request to the next. Longer than the 90 seconds for which the router of Cloud
     /// Foundry keeps its idle connections: the router must close first, or it loses a request.
     pub idle: Duration,
-    /// For one answer, or each piece of one that is made in pieces, from the moment in which the client
+    /// For one answer, or each piece of one that is made in pieces, from the time when the client
     /// does not take all that is sent.
     pub write: Duration,
-    /// For all pieces of one answer, from the first such moment.
+    /// For all pieces of one answer, from the first such time.
     pub answer: Duration,
     /// Headers of one request.
     pub headers: usize,
@@ -140,7 +140,7 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
     listener.with_context(|| format!("listening on {host}:{port}"))
 }
 
-/// Serves `router` on `port`, until asked to stop. Then it accepts no more connections, finishes
+/// Serves `router` on `port`, until asked to stop. Then it accepts no further connections, finishes
 /// the requests in flight, and serves one more request on each idle connection, if it comes soon.
 /// Each connection is a task of `shutdown`, so a program need not wait for more than this to return.
 ///
@@ -325,7 +325,7 @@ async fn serve_connection<S>(
         () = &mut serving => return,
         () = shutdown.soft().cancelled() => {}
         () = connection.activity.ended() => {
-            // A request may have arrived in this moment: then it is the last one.
+            // A request may have just arrived: then it is the last one.
             if !connection.activity.serves_a_last_one() {
                 return;
             }
@@ -442,7 +442,7 @@ fn serve_request(
     }
 }
 
-/// Whether all readers understand the head alike, as far as it tells: for which host it is, and how
+/// Whether all readers understand the head alike, as far as it says for which host it is, and how
 /// its body is coded.
 fn is_clear(request: &Request<Incoming>) -> bool {
     let hosts = request.headers().get_all(HOST).iter().count();

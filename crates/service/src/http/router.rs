@@ -26,7 +26,7 @@ pub fn with_fallbacks(router: Router) -> Router {
 /// the panic hook has logged it. Each line that is logged for a request has the ids that it came
 /// with.
 ///
-/// It is for all requests alike, so it is no layer of the router: each of those takes memory anew
+/// It is the same for all requests, so it is not a layer of the router: each layer takes memory again
 /// for each request.
 pub async fn answer<B>(router: Router, request: Request<B>) -> Response
 where

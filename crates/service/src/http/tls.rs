@@ -27,7 +27,7 @@ const FILE_LEN_MAX: u64 = 1024 * 1024;
 pub struct TlsFiles {
     /// The server's certificate, and those between it and its authority, as PEM.
     pub certificate: PathBuf,
-    /// The key of that certificate, as PEM.
+    /// The key of the certificate, as PEM.
     pub key: PathBuf,
     /// The authorities of clients, as PEM. Where they are given, clients must show a certificate.
     pub client_authorities: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub enum FileError {
     Read(#[from] io::Error),
     #[error("is larger than any that would make sense")]
     TooLarge,
-    /// It holds nothing of that kind.
+    /// It has no item of this kind.
     #[error("holds none as PEM, or none that is readable without a password")]
     Empty,
 }

@@ -112,7 +112,7 @@ fn is_trace_id(text: &str) -> bool {
     is_id(text, 32)
 }
 
-/// An id of nothing but zeros stands for none.
+/// Whether a text is an id. An id of zeros only is not valid.
 fn is_id(text: &str, length: usize) -> bool {
     is_hex(text, length) && text.bytes().any(|digit| digit != b'0')
 }

@@ -3,7 +3,7 @@
 //! The stream hands the server library one request at a time: its head, once that is there to its
 //! end; then its body, as long as the library has read from the head that it is; and nothing behind
 //! it until the library waits for the next head. So each head is scanned from its first byte
-//! ([`Head`]), also where a client sends several requests ahead, and no more than one answer waits to
+//! ([`Head`]), also where a client sends several requests ahead, and at most one answer waits to
 //! be written. How long a body is, is the library's word; only where it comes in chunks the end is
 //! found here ([`Chunks`]).
 //!
@@ -30,7 +30,7 @@ const PARKED_AFTER: Duration = Duration::from_millis(100);
 /// Bytes that are read while nothing may be handed on, to see whether the client has gone away.
 const AHEAD: usize = 4 << 10;
 
-/// A connection that is idle keeps no more than this.
+/// The most bytes that an idle connection keeps.
 const KEPT_CAPACITY: usize = 1 << 10;
 
 /// The approximate memory of a request while its body arrives, in bytes: the library's buffers, and
@@ -52,10 +52,10 @@ pub(super) struct WireLimits {
 pub(super) struct Wire {
     limits: WireLimits,
     activity: Arc<Activity>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WireState>>,
 }
 
-struct State {
+struct WireState {
     /// How many heads have been waited for, and since when this one is.
     heads: usize,
     since: Instant,
@@ -77,7 +77,7 @@ struct State {
     answer_until: Option<Instant>,
     /// Whether the client has not taken what is written.
     is_blocked: bool,
-    /// The one timer of all heads. To set it later costs next to nothing, to make one anew does.
+    /// The one timer of all heads. Setting it later is cheap, creating another one is not.
     header: Pin<Box<Sleep>>,
 }
 
@@ -88,7 +88,6 @@ enum Reading {
     Head(usize),
     /// So many bytes of a head, or of a body.
     Bytes(u64),
-    /// A body in chunks.
     Chunks(Chunks),
     /// Nothing: how long the body is has not been said yet, or the request is complete.
     Nothing,
@@ -98,7 +97,7 @@ enum Reading {
 
 impl Wire {
     pub(super) fn new(limits: WireLimits, connection: &Connection) -> Self {
-        let state = State {
+        let state = WireState {
             heads: 1,
             since: Instant::now(),
             first_byte: None,
@@ -154,7 +153,7 @@ impl Wire {
         }
     }
 
-    /// The library has read a head: the body is so long, or in chunks.
+    /// The library has read a head: the body has this length, or comes in chunks.
     pub(super) fn begin_body(&self, length: Option<u64>) {
         let mut state = self.state();
         state.is_body = true;
@@ -191,8 +190,8 @@ impl Wire {
         Poll::Ready(())
     }
 
-    /// Whether the library gave up the connection because it was told that it has waited for long
-    /// enough.
+    /// Whether the library gave up the connection because its wait was
+    /// ended, as at a timeout.
     pub(super) fn was_parked(&self) -> bool {
         std::mem::take(&mut self.state().is_parked)
     }
@@ -226,12 +225,12 @@ impl Wire {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WireState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl WireState {
     /// Until when the head must be there. A client that has just connected wants something, so it is a
     /// slow one from the start.
     fn deadline(&self, limits: &WireLimits) -> Instant {
@@ -268,8 +267,8 @@ impl State {
         };
     }
 
-    /// Whether the library may have anything. A head is kept from it while an answer is not taken: a
-    /// client that reads nothing gets no more than one.
+    /// Whether the library may have anything. A head is withheld from it while an answer is not taken: a
+    /// client that reads nothing gets at most one.
     fn may_hand_on(&self) -> bool {
         match self.reading {
             Reading::Nothing | Reading::Head(_) => false,
@@ -380,7 +379,7 @@ impl<S: AsyncRead + Unpin> WireStream<S> {
     /// Reads what the library may not have yet. Says whether there was anything.
     fn poll_ahead(
         &mut self,
-        state: &mut State,
+        state: &mut WireState,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
         let mut bytes = [0; AHEAD];
@@ -399,7 +398,7 @@ impl<S: AsyncRead + Unpin> WireStream<S> {
     /// Waits until the library may have something. Says whether there will be anything.
     fn poll_more(
         &mut self,
-        state: &mut State,
+        state: &mut WireState,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
         state.scan_head(&self.wire.limits);

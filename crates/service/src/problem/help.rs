@@ -19,7 +19,7 @@ pub type Page = Arc<dyn Fn(&'static ProblemType) -> Response + Send + Sync>;
 
 /// The form that a client prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum HelpForm {
     Json,
     Html,
     Markdown,
@@ -37,12 +37,12 @@ pub fn routes(all: Vec<&'static ProblemType>, page: Option<Page>) -> Router {
     let serve = async move |Path(name): Path<String>, headers: HeaderMap| {
         let kind = all.iter().find(|kind| kind.slug == name);
         let Some(kind) = kind else {
-            let detail = "There is no type of problem of this name.";
+            let detail = "There is no problem type with this name.";
             return Problem::new(&kinds::NOT_FOUND, detail).into_response();
         };
         let mut response = match (preferred(&headers, page.is_some()), &page) {
-            (Form::Html, Some(page)) => page(kind),
-            (Form::Markdown, _) => ([(CONTENT_TYPE, MARKDOWN)], section(kind)).into_response(),
+            (HelpForm::Html, Some(page)) => page(kind),
+            (HelpForm::Markdown, _) => ([(CONTENT_TYPE, MARKDOWN)], section(kind)).into_response(),
             _ => Json(document(kind)).into_response(),
         };
         let accept = HeaderValue::from_static("accept");
@@ -66,15 +66,15 @@ fn document(kind: &ProblemType) -> sampler_api::ProblemType {
 
 /// Whether a client prefers a page to JSON, as browsers do.
 pub fn prefers_page(headers: &HeaderMap) -> bool {
-    preferred(headers, true) == Form::Html
+    preferred(headers, true) == HelpForm::Html
 }
 
 /// The form that `Accept` rates highest; JSON where it does not matter.
-fn preferred(headers: &HeaderMap, has_pages: bool) -> Form {
+fn preferred(headers: &HeaderMap, has_pages: bool) -> HelpForm {
     let forms = [
-        (Form::Json, "application", "json"),
-        (Form::Html, "text", "html"),
-        (Form::Markdown, "text", "markdown"),
+        (HelpForm::Json, "application", "json"),
+        (HelpForm::Html, "text", "html"),
+        (HelpForm::Markdown, "text", "markdown"),
     ];
     let accept: Vec<&str> = headers
         .get_all(ACCEPT)
@@ -82,10 +82,10 @@ fn preferred(headers: &HeaderMap, has_pages: bool) -> Form {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .collect();
-    let mut best = (Form::Json, 0);
+    let mut best = (HelpForm::Json, 0);
     for (form, r#type, subtype) in forms {
         let quality = quality(&accept, r#type, subtype);
-        if quality > best.1 && (has_pages || form != Form::Html) {
+        if quality > best.1 && (has_pages || form != HelpForm::Html) {
             best = (form, quality);
         }
     }
@@ -130,7 +130,7 @@ fn thousandths(weight: f64) -> u32 {
 mod tests {
     use super::*;
 
-    fn form(accept: &str) -> Form {
+    fn form(accept: &str) -> HelpForm {
         let mut headers = HeaderMap::new();
         if !accept.is_empty() {
             headers.insert(ACCEPT, accept.parse().unwrap());
@@ -142,17 +142,17 @@ mod tests {
     fn the_form_is_what_the_client_would_rather_have() {
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
         for (accept, expected) in [
-            ("", Form::Json),
-            ("*/*", Form::Json),
-            (browser, Form::Html),
-            ("text/markdown", Form::Markdown),
-            ("text/*", Form::Html),
-            ("text/html;q=0.2, text/markdown; q=0.9", Form::Markdown),
-            ("application/json, text/html", Form::Json),
-            ("text/html;q=0, */*;q=0.1", Form::Json),
-            ("TEXT/HTML", Form::Html),
-            ("image/png", Form::Json),
-            ("text/html;q=x, /, nonsense", Form::Json),
+            ("", HelpForm::Json),
+            ("*/*", HelpForm::Json),
+            (browser, HelpForm::Html),
+            ("text/markdown", HelpForm::Markdown),
+            ("text/*", HelpForm::Html),
+            ("text/html;q=0.2, text/markdown; q=0.9", HelpForm::Markdown),
+            ("application/json, text/html", HelpForm::Json),
+            ("text/html;q=0, */*;q=0.1", HelpForm::Json),
+            ("TEXT/HTML", HelpForm::Html),
+            ("image/png", HelpForm::Json),
+            ("text/html;q=x, /, nonsense", HelpForm::Json),
         ] {
             assert_eq!(form(accept), expected, "{accept}");
         }

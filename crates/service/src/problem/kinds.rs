@@ -2,20 +2,17 @@
 
 use http::StatusCode;
 
-/// A kind of problem. Clients tell problems apart by the slug, which never changes, not by the title.
+/// A kind of problem. Clients distinguish problems by the slug, which never changes, not by the title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProblemType {
     /// The last part of its URI, and its heading in the catalogue.
     pub slug: &'static str,
-    /// The status it is answered with.
     pub status: StatusCode,
     /// Its title, in a few words.
     pub title: &'static str,
-    /// When it happens.
     pub when: &'static str,
     /// The remedy for the resource provider.
     pub provider: &'static str,
-    /// The remedy for the operator.
     pub operator: &'static str,
 }
 
@@ -124,8 +121,8 @@ problem_types! {
         status: SERVICE_UNAVAILABLE,
         title: "The token cannot be checked now",
         when: "The token names a key that is not known yet, and the keys of the token server cannot \
-            be fetched at the moment: it does not answer, or they were fetched a moment ago. Or it \
-            has no keys. The body was not read.",
+            be fetched now: it does not answer, or they were fetched seconds ago. Or it has no keys. \
+            The body was not read.",
         provider: RETRY,
         operator: "No action needed, if it lasts only seconds. Otherwise check the token server (UAA), and \
             whether `AUTH_SERVER` leads to it.",
@@ -147,14 +144,14 @@ problem_types! {
             set and reached; or all connections are in use. Nothing was kept. Or too many requests \
             read at the same time, or a window has too many usages to be added up.",
         provider: RETRY,
-        operator: "Check the rate of that client, and the database. Add an instance.",
+        operator: "Check the client's rate of requests, and the database. Add an instance.",
     }
     SHUTTING_DOWN {
         slug: "shutting-down",
         status: SERVICE_UNAVAILABLE,
         title: "The program is shutting down",
-        when: "The program was told to stop. Only `/healthz/ready` answers so; events that still reach \
-            the program are served.",
+        when: "The program has received a signal to stop. Only `/healthz/ready` answers so; events that \
+            still reach the program are served.",
         provider: NOTHING,
         operator: NOTHING,
     }

@@ -107,7 +107,7 @@ impl Problem {
         self
     }
 
-    /// Leaves off all but so many of the errors in fields.
+    /// Keeps at most `most` of the errors in fields.
     pub fn cut_errors(&mut self, most: usize) {
         self.rest.errors.truncate(most);
     }
@@ -132,7 +132,6 @@ impl Problem {
         &self.rest.detail
     }
 
-    /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         self.kind.status
     }

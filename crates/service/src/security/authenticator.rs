@@ -21,7 +21,7 @@ use crate::http::{method_not_allowed, not_found};
 use crate::lifecycle::UnusableSettings;
 use crate::problem::{Problem, kinds};
 
-/// A request without a token is only told that one is needed (RFC 6750, section 3.1).
+/// A request without a token only learns that one is needed (RFC 6750, section 3.1).
 const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer realm=\"cf\"");
 
 const INVALID_TOKEN: HeaderValue =
@@ -174,7 +174,6 @@ impl BearerCheck {
         Ok(grant)
     }
 
-    /// The claims of a valid token.
     async fn claims(&self, token: &str) -> Result<Claims, Problem> {
         if self.keyring.current().is_none() {
             self.keyring.refresh().await;
@@ -209,7 +208,7 @@ impl BearerCheck {
 
     /// The same after the keys were fetched again. Whether there is such a key, only keys can say
     /// that were fetched after the token came. If they may not be fetched yet, because many tokens
-    /// with unknown keys came lately, the token may still be good.
+    /// with unknown keys came recently, the token may still be good.
     async fn claims_by_newer_keys(&self, token: &str) -> Result<Claims, Problem> {
         let refreshed = self.keyring.refresh().await;
         match (self.verify(token)?, refreshed) {
@@ -228,7 +227,7 @@ fn refuse(error: TokenError) -> Problem {
 }
 
 /// The token of the one `Authorization` header. A token anywhere else, such as in the address,
-/// where it would end up in logs, is none.
+/// where it would end up in logs, does not count.
 fn token(headers: &HeaderMap) -> Result<&str, Problem> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (first, second) = (values.next(), values.next());

@@ -14,7 +14,7 @@ const PREFIX: &str = "abacus.sampler.";
 /// The right that a scope gives, by its last word.
 const WRITE: &str = "write";
 const READ: &str = "read";
-/// Acts of operators. It allows to read everything, and to write no events.
+/// Operators' actions. It allows reading everything, but not writing events.
 const ADMIN: &str = "admin";
 
 /// The rights of the token of a request, and the client that sends it.
@@ -90,7 +90,7 @@ impl Grant {
         &self.read
     }
 
-    /// Requires that the token allows to write for at least one resource. Which one is needed is
+    /// Requires that the token allows writing for at least one resource. Which one is needed is
     /// known only once the body is read.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ crate::settings! {
         api: Option<Url> = "API", Kind::Url;
         /// The OAuth client of this program, for its own requests to Abacus.
         client_id: Option<String> = "CLIENT_ID", Kind::Text;
-        /// The secret of that client.
+        /// The secret of the client.
         client_secret: Option<SecretString> = "CLIENT_SECRET", Kind::Text, secret();
         /// The key that checks tokens: a shared key for HS256, HS384 and HS512, a public key as PEM
         /// for the others. Without it, the keys of the token server are fetched.
@@ -131,8 +131,8 @@ impl SecuritySettings {
         self.ca_file.clone().unwrap_or_default()
     }
 
-    /// For a program with an API: refuses `SECURED=true` without a key that could tell a good
-    /// token from a bad one. A program that was told to be secure and is not must not run: better
+    /// For a program with an API: refuses `SECURED=true` without a key that could distinguish a good
+    /// token from a bad one. A program that is set to be secure but is not must not run: better
     /// no billing than billing that anyone can write to.
     pub fn require_keys(&self, reader: &mut Reader<'_>) {
         if !self.secured {
@@ -267,7 +267,7 @@ impl SecuritySettings {
         self.token_issuer.clone().or(of_oidc)
     }
 
-    /// What tells this installation from another one: whose tokens it takes, and for which audiences.
+    /// What identifies this installation: whose tokens it takes, and for which audiences.
     pub fn installation(&self) -> [String; 2] {
         let server = self.token_server();
         let address = server.map(|server| server.address().to_string());
@@ -426,7 +426,7 @@ impl SecuritySettings {
         if tokens.is_none() && credentials.is_none() {
             tracing::warn!(
                 code = "security.no_metrics",
-                "no token server is known that could check credentials: there is no /metrics"
+                "/metrics is off: no token server is known that could check credentials"
             );
             return Ok(Readers::Nobody);
         }

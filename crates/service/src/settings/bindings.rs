@@ -153,7 +153,7 @@ fn entry(path: &Path) -> Result<Option<String>, String> {
 pub(super) fn choose(bound: Vec<Binding>, wanted: Option<&str>) -> Result<Option<Binding>, String> {
     let called = |binding: &Binding| wanted.is_none_or(|name| binding.is_called(name));
     let (mut chosen, others): (Vec<_>, Vec<_>) = bound.into_iter().partition(called);
-    // A platform may tell of one binding in several ways.
+    // A platform may present one binding in several ways.
     chosen.dedup_by(|later, earlier| later.name == earlier.name && later.uri == earlier.uri);
     match (chosen.len(), wanted) {
         (0, None) => Ok(None),

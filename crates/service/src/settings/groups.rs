@@ -42,7 +42,7 @@ crate::settings! {
         /// A PEM file with the certificate of this program and the intermediate certificates. With
         /// it, the port accepts only TLS. The file is read again when it changes.
         cert_file: Option<PathBuf> = "SAMPLER_TLS_CERT_FILE", Kind::Text;
-        /// A PEM file with the key of that certificate, without a password.
+        /// A PEM file with the key of the certificate, without a password.
         key_file: Option<PathBuf> = "SAMPLER_TLS_KEY_FILE", Kind::Text;
         /// A PEM file with the certificate authorities of clients. With it, clients need a
         /// certificate of one of them, in addition to a token.
@@ -75,7 +75,7 @@ impl HttpSettings {
     }
 
     /// The interface to listen on, where `HOST` does not name one: without tokens nobody else should
-    /// reach the program, unless a platform stands in front of it.
+    /// reach the program, unless a platform is in front of it.
     pub fn interface(&self, is_open: bool, is_on_platform: bool) -> &str {
         let usual = if is_open && !is_on_platform {
             "127.0.0.1"

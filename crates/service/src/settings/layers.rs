@@ -114,8 +114,8 @@ impl fmt::Debug for Layer {
 }
 
 /// The crate `config` merges the layers and carries the origin of each value. The layers are sources
-/// of our own because its own sources for the environment know no table: they could not tell an
-/// unknown variable from one of another program, and would not skip empty ones ([ADR 9]).
+/// of our own because its own sources for the environment know no table: they could not distinguish an
+/// unknown variable from that of another program, and would not skip empty ones ([ADR 9]).
 ///
 /// [ADR 9]: ../../../../docs/adr/009-a-table-of-settings.md
 impl config::Source for Layer {
@@ -299,12 +299,12 @@ fn parse(text: &str) -> Result<BTreeMap<String, config::Value>, String> {
             Some(error) => {
                 let before = error.span().and_then(|span| text.get(..span.start));
                 let line = before.unwrap_or_default().matches('\n').count() + 1;
-                format!("is no TOML: line {line}: {}", error.message())
+                format!("is not valid TOML: line {line}: {}", error.message())
             }
             // A number that is too large for any setting.
-            None => format!("is no TOML: {cause}"),
+            None => format!("is not valid TOML: {cause}"),
         },
-        _ => "is no TOML".to_owned(),
+        _ => "is not valid TOML".to_owned(),
     })
 }
 

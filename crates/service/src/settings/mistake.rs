@@ -1,4 +1,4 @@
-//! A mistake in the settings, in words that an operator can act on.
+//! A mistake in the settings, described so that an operator can correct it.
 
 use std::fmt;
 

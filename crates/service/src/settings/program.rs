@@ -33,9 +33,7 @@ pub struct Program {
     pub name: &'static str,
     /// Its purpose, in one sentence.
     pub about: &'static str,
-    /// Its version.
     pub version: &'static str,
-    /// Its settings.
     pub settings: Table,
     /// The settings of the other program. They are ignored, not refused, so that one manifest or one
     /// file can serve both.
@@ -61,7 +59,6 @@ impl Program {
         self.settings.iter().flat_map(|group| group.iter())
     }
 
-    /// The setting of this key.
     pub fn setting(&self, key: &str) -> Option<&'static Setting> {
         self.settings().find(|setting| setting.key == key)
     }
@@ -85,11 +82,11 @@ impl Program {
             };
             check(
                 before().any(|other| other.key == name),
-                "the key is there twice",
+                "the key is declared twice",
             );
             check(
                 before().any(|other| other.env == setting.env),
-                "the variable is there twice",
+                "the variable is declared twice",
             );
             check(name.split('.').count() != 2, "the key is not section.name");
             let apart = before().any(|other| other.section() == setting.section())
@@ -175,7 +172,6 @@ impl Program {
 /// The end of a program that does not start: an exit code and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyExit {
-    /// The exit code.
     pub code: u8,
     /// For standard output.
     pub stdout: String,
@@ -186,7 +182,7 @@ pub struct EarlyExit {
 impl EarlyExit {
     /// Prints the text, and returns the code for `main`.
     pub fn report(&self) -> ExitCode {
-        // If the output is closed, there is nobody to tell.
+        // If the output is closed, nobody can be informed.
         let _ = std::io::stdout().write_all(self.stdout.as_bytes());
         let _ = std::io::stderr().write_all(self.stderr.as_bytes());
         ExitCode::from(self.code)

@@ -56,7 +56,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of a setting.
     pub fn value<T: FromValue>(&self, key: &str) -> T {
         let setting = self.setting(key);
         if T::SECRET != setting.secret {

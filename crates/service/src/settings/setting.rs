@@ -138,7 +138,6 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// The address of an HTTP server.
     Url,
-    /// Any text.
     Text,
 }
 

@@ -3,7 +3,7 @@
 /// The prefix of the variables that only Sampler has.
 const PREFIX: &str = "SAMPLER_";
 
-/// Two names count as similar if at most one character in so many differs.
+/// Two names count as similar if at most one character in this many differs.
 const PER_DIFFERENCE: usize = 4;
 
 /// The question whether one of `known` was meant by `name`, for the end of a mistake.

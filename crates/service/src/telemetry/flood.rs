@@ -20,8 +20,8 @@ const LINES: u32 = 20;
 /// How long a period is.
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// Writes lines as `lines` does, but those of requests only so many times a minute for each kind. What
-/// the program does by itself, it logs at a rate of its own.
+/// Writes lines as `lines` does, but those of requests only a number of times a minute for each
+/// kind. What the program does by itself, it logs at a rate of its own.
 pub(super) struct Bounded<F> {
     lines: F,
     is_json: bool,

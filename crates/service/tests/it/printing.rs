@@ -110,7 +110,7 @@ fn the_table_of_settings_has_a_row_for_each() {
     );
     assert!(text.contains("| `own.url` | must be set |"), "{text}");
     assert!(
-        text.contains("| none | The secret of that client. Secret: never shown."),
+        text.contains("| none | The secret of the client. Secret: never shown."),
         "{text}"
     );
 }

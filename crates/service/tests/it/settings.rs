@@ -157,8 +157,8 @@ fn errors_of_a_table_are_found() {
         "a.b: the default is not valid",
         "b.c: required, but has a default",
         "b.c: the description is not a sentence",
-        "a.b: the key is there twice",
-        "a.b: the variable is there twice",
+        "a.b: the key is declared twice",
+        "a.b: the variable is declared twice",
         "a.b: its section is in two places",
         "none: the key is not section.name",
     ] {
@@ -327,11 +327,14 @@ fn a_file_that_is_none_is_a_mistake_that_repeats_nothing_of_it() {
     );
     let (_file, path) = file("[database]\n\nuri = s3cr3t\n");
     let text = mistakes(&["--config", &path], &[]);
-    assert!(text.contains("is no TOML: line 3: "), "{text}");
+    assert!(text.contains("is not valid TOML: line 3: "), "{text}");
     assert!(!text.contains("s3cr3t"), "{text}");
     let (_file, path) = file("own.size = 99999999999999999999");
     let text = mistakes(&["--config", &path], &[]);
-    assert!(text.contains("is no TOML: number too large"), "{text}");
+    assert!(
+        text.contains("is not valid TOML: number too large"),
+        "{text}"
+    );
     let (_file, path) = file(&"#".repeat((1 << 20) + 1));
     let text = mistakes(&["--config", &path], &[]);
     assert!(

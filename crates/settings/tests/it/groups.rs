@@ -173,7 +173,7 @@ fn overrides_are_read_and_none_may_be_there_twice() {
     let sampling = read(&format!("[{one}]")).unwrap();
     assert_eq!(sampling.dimension_overrides.unwrap().len(), 1);
     for (text, expected) in [
-        (format!("[{one},{one}]"), "is there twice"),
+        (format!("[{one},{one}]"), "is repeated"),
         ("hour".to_owned(), "expected a list such as"),
     ] {
         let said = read(&text).unwrap_err().stderr;

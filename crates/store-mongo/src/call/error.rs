@@ -102,7 +102,7 @@ impl From<CallError> for StoreError {
     }
 }
 
-/// Whether the error says something of the moment, not of what was asked.
+/// Whether the error is temporary, and not about the request itself.
 fn may_pass(error: &Error) -> bool {
     let labelled = [
         "RetryableWriteError",

@@ -27,7 +27,7 @@ impl GroupMetrics {
         registry.histogram(&COMMIT_SECONDS, &self.seconds);
     }
 
-    /// Notes a command with so many writes that `began` then and has ended now, however it ended.
+    /// Notes a command with `writes` writes that has just ended, whatever its outcome.
     pub(super) fn note(&self, writes: usize, began: Instant) {
         self.writes.observe(writes as f64);
         self.seconds.observe(began.elapsed().as_secs_f64());

@@ -39,7 +39,6 @@ impl<W: GroupWriter> GroupPerRange<W> {
         }
     }
 
-    /// How many ranges there are.
     pub fn count(&self) -> usize {
         self.groups.len()
     }

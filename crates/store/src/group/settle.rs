@@ -151,7 +151,7 @@ impl<W: GroupWriter> Settling<'_, W> {
         });
     }
 
-    /// Sends each caller its answer, if the command or a read tells it. Returns the writes that must
+    /// Sends each caller its answer, if the command or a read gives it. Returns the writes that must
     /// be sent again. If the read fails, returns all writes that have no answer yet, and the failure.
     async fn answer_or_keep(
         &self,
@@ -218,7 +218,7 @@ fn command_span<W: GroupWriter>(waiting: &[Waiting<W>]) -> Span {
     command
 }
 
-/// The earliest moment at which a caller stops waiting.
+/// The earliest time at which a caller stops waiting.
 fn send_by<W: GroupWriter>(waiting: &[Waiting<W>]) -> Instant {
     let until = waiting.iter().map(|waiting| waiting.until).min();
     until.unwrap_or_else(Instant::now)

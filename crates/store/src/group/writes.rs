@@ -12,9 +12,8 @@ use tokio::time::Instant;
 use super::COMMANDS_IN_FLIGHT;
 use crate::StoreError;
 
-/// The failure of a command, or of one of the writes in it.
 pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
-    /// The outcome of the write, as far as the failure tells.
+    /// The outcome of the write, as far as the failure shows it.
     fn outcome(&self) -> WriteOutcome;
 
     /// Whether a unique index refused the write. Then nothing was written.
@@ -25,7 +24,7 @@ pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
     fn may_still_execute(&self) -> bool;
 }
 
-/// The outcome of a write, as far as a failure tells.
+/// The outcome of a write, as far as a failure shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// Nothing was sent, so nothing was changed.
@@ -51,8 +50,8 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
 pub enum WriteResult<A, F> {
     /// This is the answer for the caller.
     Settled(A),
-    /// This is the answer unless [`GroupWriter::resolve`] finds another one: only a read can tell a repeat
-    /// from a new event that conflicts with an earlier one.
+    /// This is the answer unless [`GroupWriter::resolve`] finds another one: only a read can
+    /// distinguish a repeat from a new event that conflicts with an earlier one.
     Provisional(A),
     /// Only [`GroupWriter::resolve`] can find the answer.
     Unresolved,
@@ -70,7 +69,7 @@ impl<A, F: CommandFailure> WriteResult<A, F> {
     }
 }
 
-/// The results of the `items` documents or statements of a command. The server tells which of them
+/// The results of the `items` documents or statements of a command. The server reports which of them
 /// `failed`, by index, but of the others only how many were inserted or matched a document
 /// (`matched`). If that is all of them, each has its `answer`; if not, all are unresolved.
 pub fn write_results<A, F: CommandFailure>(
@@ -108,9 +107,7 @@ pub type CommandResult<W> = Result<
 pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     /// One write. Sending it twice must be safe.
     type Write: Debug + Send + Sync + 'static;
-    /// The answer for its caller.
     type Answer: Debug + Send + 'static;
-    /// The failure of a command.
     type Failure: CommandFailure;
 
     /// The bytes that a write adds to a command.

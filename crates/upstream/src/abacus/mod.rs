@@ -18,7 +18,7 @@ use document::HttpConfirmer;
 /// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
 const LOCATION_LEN_MAX: usize = 2_048;
 
-/// Abacus, which takes usages and says what became of them.
+/// Abacus, which takes usages and reports the outcome.
 #[derive(Clone, Debug)]
 pub struct Abacus {
     pub collector: HttpCollector,
@@ -45,7 +45,6 @@ impl Upstream for Abacus {
     }
 }
 
-/// The collector over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpCollector {
     client: UpstreamClient,
@@ -78,7 +77,6 @@ impl HttpCollector {
 }
 
 impl HttpCollector {
-    /// Posts a usage.
     pub async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self

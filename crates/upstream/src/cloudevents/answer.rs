@@ -2,13 +2,13 @@
 
 use sampler_domain::Timestamp;
 
-use super::found::Seen;
+use super::found::FoundEvents;
 use crate::answer::{Answer, AnswerParts, CLOUD_EVENTS, interpret};
 use crate::port::Asked;
 
 /// The meaning of an answer to a find for the event of this id and source; none where it is not clear.
 pub(super) fn meaning(status: u16, body: &[u8], sought: (&str, &str)) -> Option<Asked> {
-    let body = Seen::in_body(body, sought)?;
+    let body = FoundEvents::in_body(body, sought)?;
     match status {
         200 => {
             let elements = body.elements()?;

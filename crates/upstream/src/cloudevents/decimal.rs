@@ -2,7 +2,7 @@
 
 use serde_json::Number;
 
-/// `number` × `factor` as a decimal, without an exponent and without needless zeros. A double stands for the
+/// `number` × `factor` as a decimal, without an exponent and without needless zeros. A double means the
 /// shortest decimal that is read as it.
 pub(super) fn product(number: &Number, factor: i64) -> String {
     let text = number.to_string();

@@ -1,4 +1,4 @@
-//! What an answer to a find holds, looked at as it is read: nothing of it is kept, so it takes no more
+//! What an answer to a find holds, checked as it is read: nothing of it is kept, so it takes no more
 //! memory than its bytes, whatever they are.
 
 use std::fmt;
@@ -7,9 +7,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 /// A value of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct FoundEvents {
     pub(super) is_object: bool,
-    /// Its elements, where it is a list.
     pub(super) list: Option<Elements>,
     items: Option<Elements>,
     data: Option<Elements>,
@@ -20,12 +19,10 @@ pub(super) struct Seen {
     event: Option<bool>,
 }
 
-/// The elements of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elements {
     /// Whether the event that is sought is among them.
     pub(super) has_it: bool,
-    /// Whether they all are events.
     pub(super) are_events: bool,
 }
 
@@ -40,14 +37,14 @@ impl Default for Elements {
 }
 
 impl Elements {
-    fn add(&mut self, element: &Seen) {
+    fn add(&mut self, element: &FoundEvents) {
         self.has_it |= element.is_it();
         self.are_events &= element.is_event();
     }
 }
 
-impl Seen {
-    /// What is seen of a body; none where it is no JSON.
+impl FoundEvents {
+    /// What is seen of a body; none where it is not JSON.
     pub(super) fn in_body(body: &[u8], (id, source): (&str, &str)) -> Option<Self> {
         let mut reader = serde_json::Deserializer::from_slice(body);
         let look = Look {
@@ -81,7 +78,7 @@ impl Seen {
     }
 }
 
-/// Where a value stands.
+/// The position of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Body,
@@ -108,7 +105,7 @@ impl Look<'_> {
         self,
         name: &str,
         members: &mut A,
-        seen: &mut Seen,
+        seen: &mut FoundEvents,
     ) -> Result<(), A::Error> {
         match name {
             "id" => seen.id = Some(members.next_value_seed(Is(self.id))?),
@@ -133,39 +130,39 @@ impl Look<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for Look<'_> {
-    type Value = Seen;
+    type Value = FoundEvents;
 
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Seen, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<FoundEvents, D::Error> {
         reader.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Look<'_> {
-    type Value = Seen;
+    type Value = FoundEvents;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Seen, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FoundEvents, A::Error> {
         if self.place != Place::Body {
             while list.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(Seen::default());
+            return Ok(FoundEvents::default());
         }
         let mut elements = Elements::default();
         while let Some(element) = list.next_element_seed(self.at(Place::Element))? {
             elements.add(&element);
         }
-        Ok(Seen {
+        Ok(FoundEvents {
             list: Some(elements),
-            ..Seen::default()
+            ..FoundEvents::default()
         })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Seen, A::Error> {
-        let mut seen = Seen {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<FoundEvents, A::Error> {
+        let mut seen = FoundEvents {
             is_object: true,
-            ..Seen::default()
+            ..FoundEvents::default()
         };
         while let Some(name) = members.next_key::<String>()? {
             self.member(&name, &mut members, &mut seen)?;
@@ -173,28 +170,28 @@ impl<'de> Visitor<'de> for Look<'_> {
         Ok(seen)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Seen, E> {
-        Ok(Seen::default())
+    fn visit_bool<E>(self, _: bool) -> Result<FoundEvents, E> {
+        Ok(FoundEvents::default())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Seen, E> {
-        Ok(Seen::default())
+    fn visit_i64<E>(self, _: i64) -> Result<FoundEvents, E> {
+        Ok(FoundEvents::default())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Seen, E> {
-        Ok(Seen::default())
+    fn visit_u64<E>(self, _: u64) -> Result<FoundEvents, E> {
+        Ok(FoundEvents::default())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Seen, E> {
-        Ok(Seen::default())
+    fn visit_f64<E>(self, _: f64) -> Result<FoundEvents, E> {
+        Ok(FoundEvents::default())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Seen, E> {
-        Ok(Seen::default())
+    fn visit_str<E>(self, _: &str) -> Result<FoundEvents, E> {
+        Ok(FoundEvents::default())
     }
 
-    fn visit_unit<E>(self) -> Result<Seen, E> {
-        Ok(Seen::default())
+    fn visit_unit<E>(self) -> Result<FoundEvents, E> {
+        Ok(FoundEvents::default())
     }
 }
 

@@ -133,8 +133,8 @@ impl SpanCheck<'_> {
     fn tell_unanswered(&mut self, unanswered: i128) {
         if unanswered != 0 {
             let detail = format!(
-                "of the usages that have expired, an operator skipped {unanswered} ms of which a post had no \
-                 answer, so the upstream may count them"
+                "among the expired usages, an operator skipped {unanswered} ms whose post had no answer, so \
+                 the upstream may count them"
             );
             self.find(Kind::Unanswered, detail);
         }
@@ -147,7 +147,7 @@ impl SpanCheck<'_> {
         }
     }
 
-    /// The time of the span that lies before its proof, and is in no usage of its ledger.
+    /// The time of the span that is before its proof, and is in no usage of its ledger.
     fn taken_over(&mut self) -> i128 {
         let (start, since) = (self.span.start, self.span.proof.since);
         if since == start || (!self.is_since && self.expired_until.is_none()) {

@@ -1,4 +1,4 @@
-//! What stands in a file in place of events.
+//! What a file contains instead of events.
 
 use std::io::BufRead;
 
@@ -43,12 +43,12 @@ pub fn check_text(input: &mut impl BufRead) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Whether bytes are no UTF-8. The last character may be cut off.
+/// Whether bytes are not UTF-8. The last character may be cut off.
 fn is_broken(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some())
 }
 
-/// A mistake of JSON without the place that it has in its line, where that is told already: the parser
+/// A mistake of JSON without its position in the line, where that is already reported: the parser
 /// sees one line, and says that it is the first.
 pub fn json_in_words(error: &serde_json::Error) -> String {
     let text = error.to_string();

@@ -12,7 +12,7 @@ const LEN_MAX: u64 = 256 << 20;
 /// The items of a list, or one alone, with the lines on which they begin.
 ///
 /// # Errors
-/// The reader fails, it is too long, or it is no JSON.
+/// The reader fails, it is too long, or it is not JSON.
 pub fn read_items(input: impl Read) -> Result<Vec<(u64, String)>, Wrong> {
     let mut text = String::new();
     if input.take(LEN_MAX + 1).read_to_string(&mut text)? as u64 > LEN_MAX {

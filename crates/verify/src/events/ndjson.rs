@@ -52,7 +52,7 @@ struct Form {
 /// Stands between the source and the id of a `CloudEvent` in the id of its event.
 const ID_SEPARATOR: char = '\u{1f}';
 
-/// One event of a line; two where it is an update, which is a stop and a start at one moment.
+/// One event of a line; two where it is an update, which is a stop and a start at the same time.
 pub(super) fn read(text: &[u8], number: u64, reading: Reading) -> Result<Vec<Event>, Wrong> {
     if serde_json::from_slice::<Form>(text)?.specversion.is_some() {
         let (line, moment) = serde_json::from_slice::<CloudEvent>(text)?.line()?;
@@ -162,7 +162,7 @@ fn without_repeated_names(measures: Vec<Measure>) -> Result<Vec<Measure>, Wrong>
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Wrong::other(format!(
-            "the measure {:?} is there twice",
+            "the measure {:?} is repeated",
             pair[0]
         ))),
         None => Ok(measures),

@@ -100,7 +100,7 @@ impl Layout {
         let mut names = BTreeSet::new();
         for (name, _) in &self.measures {
             if !names.insert(name) {
-                return Err(Wrong::other(format!("the measure {name:?} is there twice")));
+                return Err(Wrong::other(format!("the measure {name:?} is repeated")));
             }
         }
         Ok(())

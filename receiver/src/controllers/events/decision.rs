@@ -124,8 +124,8 @@ impl Receiver {
         arrival: Arrival,
     ) -> impl Future<Output = Result<Accepted, NotKept>> + Send {
         let id = span.id.clone();
-        // A lenient repeat differs from the event that was kept. `Location` needs the span of that
-        // event, so it is read by its id.
+        // A lenient repeat differs from the event that was kept. `Location` needs the span of the
+        // kept event, so it is read by its id.
         let lenient = self.options.events.lenient_repeats;
         let lenient = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
         let opening = self.open(span, now, arrival);
@@ -168,7 +168,6 @@ impl Receiver {
         })
     }
 
-    /// The span that a start opens.
     pub(super) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
         let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
         span.start_client = grant.client().cloned();

@@ -8,7 +8,7 @@ use crate::problems;
 /// What is said first to an update whose stop is kept.
 pub(super) const STOPPED: &str = "The previous span was stopped by this update.";
 
-/// The problem of an event of which nothing was kept.
+/// The problem of an event that was not kept.
 pub(super) fn problem(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::IdTaken(fields) => {
@@ -100,7 +100,7 @@ fn id_taken(detail: &str, fields: &[Field]) -> Problem {
 }
 
 /// As long as the original Sampler writes to the same database, its index allows each id once. The
-/// other target is somebody else's, so nothing of it is told.
+/// other target may belong to another client, so the answer reveals nothing about it.
 fn id_taken_elsewhere() -> Problem {
     let detail = "An event with this id was kept before. The original Sampler writes to the same \
                   database, and as long as it does, each id can be used once. This event was not \
@@ -129,20 +129,20 @@ fn not_open() -> Problem {
 
 fn overlaps(until: Timestamp) -> Problem {
     let detail = "The target's previous span ends later than this one starts. Nothing was kept.";
-    let error = format!("It must not lie before {until}, the end of the previous span.");
+    let error = format!("It must not be before {until}, the end of the previous span.");
     Problem::new(&problems::OVERLAPPING_START, detail).errors([of_timestamp(error)])
 }
 
 fn before_start(start: Timestamp) -> Problem {
-    let detail = "The stop lies before the start of the target's open span. Nothing was kept.";
-    let error = format!("It must not lie before {start}, the start of the span.");
+    let detail = "The stop is before the start of the target's open span. Nothing was kept.";
+    let error = format!("It must not be before {start}, the start of the span.");
     Problem::new(&problems::STOP_BEFORE_START, detail).errors([of_timestamp(error)])
 }
 
 fn outside_slack(slack: Slack, now: Timestamp) -> Problem {
     let (from, to) = (now.plus(-slack.past), now.plus(slack.future));
     let detail = "The timestamp is too far from now. Nothing was kept.";
-    let error = format!("It must lie between {from} and {to}.");
+    let error = format!("It must be between {from} and {to}.");
     Problem::new(&problems::OUTSIDE_SLACK, detail).errors([of_timestamp(error)])
 }
 

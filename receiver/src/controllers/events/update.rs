@@ -71,7 +71,6 @@ impl Receiver {
         }
     }
 
-    /// The span that an update opens.
     pub(super) fn updated_span(&self, event: &UpdateEvent, grant: &Grant, now: Timestamp) -> Span {
         let mut span = self.new_span(event.start(), grant, now);
         span.start_update = Some(event.targets_digest());

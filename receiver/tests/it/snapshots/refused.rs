@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{SNAPSHOTS, forms, instance, snapshot};
 use crate::event::with;
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{HOUR, NOW, PAST, World, request};
 
 #[tokio::test]
@@ -157,11 +157,11 @@ async fn what_is_no_snapshot_is_refused() {
     world.send(asked).await.problem(400, "invalid-query");
     let get = Request::get(SNAPSHOTS).body(Body::empty()).unwrap();
     world.send(get).await.names(405, "method-not-allowed", &[]);
-    for (fate, status, slug) in [
-        (Fate::Unavailable, 503, "database-unavailable"),
-        (Fate::Refused, 500, "internal"),
+    for (behaviour, status, slug) in [
+        (Behaviour::Unavailable, 503, "database-unavailable"),
+        (Behaviour::Refused, 500, "internal"),
     ] {
-        world.store.meets(fate);
+        world.store.set_behaviour(behaviour);
         world
             .compare_once(&snapshot(NOW, &[]))
             .await

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{instance, lists, proposals, snapshot};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, PAST, World};
 
 fn since(name: &str, plan: &str, since: i64) -> Value {
@@ -217,7 +217,7 @@ async fn an_instance_whose_start_comes_meanwhile_is_left_alone() {
     let began = at - 3 * DAY;
     world.starts_one("old", "small", began).await;
     world.stops_one("old", "small", at - DAY).await;
-    world.store.meets_after_next_page(Fate::Held);
+    world.store.set_behaviour_after_next_page(Behaviour::Held);
     world.starts_one("after", "small", at + 1).await;
     world.starts_one("again", "large", at + 1).await;
     world.stops_one("again", "large", at + 2).await;
@@ -235,8 +235,8 @@ async fn an_instance_whose_start_comes_meanwhile_is_left_alone() {
     let all = all.map(|name| since(name, "large", began));
     let truth = snapshot(at, &all);
     let events = async {
-        world.store.holds(1).await;
-        world.store.meets(Fate::Served);
+        world.store.wait_until_held(1).await;
+        world.store.set_behaviour(Behaviour::Served);
         world.starts_one("new", "large", began).await;
         world.starts_one("moved", "small", began).await;
         world.starts_one("meanwhile", "small", at + 1).await;

@@ -11,7 +11,7 @@ use tokio::time::{interval, timeout};
 
 use super::{lines, lists, posted, snapshot};
 use crate::event::{start, with};
-use crate::store::Fate;
+use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, World, request};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,18 +32,18 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
         let batch = request(EVENTS, json!(batch).to_string());
         assert_eq!(world.answer(batch).await.status, 200);
     }
-    world.store.meets(Fate::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let snapshot = snapshot(NOW, &[]);
     let mut comparing = Box::pin(world.compare_once(&snapshot));
     let sum = async {
-        world.store.holds(1).await;
+        world.store.wait_until_held(1).await;
         let sum = Request::get("/v1/usages?organization_id=o").body(Body::empty());
         let mut sum = Box::pin(world.send(sum.unwrap()));
         // It waits for the first page.
         assert!(timeout(SECOND, &mut sum).await.is_err());
         let release = async {
             world.store.release_one();
-            world.store.holds(2).await;
+            world.store.wait_until_held(2).await;
             world.store.release_one();
         };
         let (answer, ()) = tokio::join!(sum, release);

@@ -25,7 +25,7 @@ const OPEN_SPAN: &str = "open-span";
 
 impl Feed {
     /// Open spans that a feed has started: where its state is lost, nothing else names the resources of
-    /// which no instance runs any more.
+    /// which no instance runs.
     pub(super) async fn left_open(
         &self,
         record: Record,
@@ -81,7 +81,7 @@ impl Feed {
                     Ok(answer) => break answer.read(&SNAPSHOTS),
                     Err(error) => error,
                 };
-                // The receiver's clock may be behind, so that the snapshot lies in its future.
+                // The receiver's clock may be behind, so that the snapshot is in its future.
                 let may_pass = may_pass(&error) || error.status() == Some(400);
                 self.wait(&mut wait, error.into(), may_pass).await?;
             };

@@ -6,7 +6,7 @@ use sampler_verify::moment::Millis;
 
 use super::Run;
 use super::world::SKEW;
-use crate::feed::rules::Fate;
+use crate::feed::rules::Phase;
 
 /// A time whose events were lost before they were read.
 pub(super) struct Gap {
@@ -70,8 +70,8 @@ impl<'a> Oracle<'a> {
             self.compare(key, &used, &billed, &mut judged);
             let is_open = level(&billed, run.now) > 0;
             assert_eq!(is_open, run.world.runs.contains_key(key), "{key}");
-            let fate = run.feed.store.state.fates.get(key);
-            assert_eq!(matches!(fate, Some(Fate::Started(_))), is_open, "{key}");
+            let phase = run.feed.store.state.phases.get(key);
+            assert_eq!(matches!(phase, Some(Phase::Started(_))), is_open, "{key}");
         }
         assert_eq!(run.feed.store.state.tracked().count(), run.world.runs.len());
         judged
