@@ -44,6 +44,7 @@ async fn instances_are_listed_while_they_run() {
     assert_eq!(programs, ["receiver", "worker", "worker"]);
     assert_eq!(all[0]["index"], "7");
     assert_eq!(all[0]["slack"], 5_270_400_000_i64);
+    assert_eq!(all[1]["upstream"], "abacus at 127.0.0.1");
     for instance in &all {
         assert_eq!(instance["version"], env!("CARGO_PKG_VERSION"));
         assert!(instance["started_at"].as_i64() > Some(0), "{instance}");

@@ -69,7 +69,11 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
     let reports = match &mode {
         Mode::Sample(worker) => {
             let (name, worker) = (worker.name().to_owned(), Arc::clone(worker));
-            let describe = Box::new(move |instance: &mut Instance| worker.describe(instance));
+            let upstream = settings.upstream.to_string();
+            let describe = Box::new(move |instance: &mut Instance| {
+                worker.describe(instance);
+                instance.upstream = Some(upstream.clone());
+            });
             Some(start.reports(name, InstanceProgram::Worker, describe))
         }
         // It writes nothing.

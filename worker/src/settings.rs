@@ -1,5 +1,6 @@
 //! The settings of the worker, and the checks of settings that depend on each other.
 
+use std::fmt;
 use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy};
@@ -91,6 +92,17 @@ impl Destination {
     /// In the place of one that is wrong, so that the other settings are checked, too.
     fn placeholder() -> Self {
         Self::Abacus(Url::parse("http://missing.invalid").expect("a plain address"))
+    }
+}
+
+/// By its name in `SAMPLER_UPSTREAM`, and its host: path and query may hold a secret.
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, url) = match self {
+            Self::Abacus(url) => ("abacus", url),
+            Self::CloudEvents(upstream) => ("cloudevents", &upstream.url),
+        };
+        write!(f, "{name} at {}", url.host_str().unwrap_or_default())
     }
 }
 

@@ -125,6 +125,11 @@ pub struct Instance {
     /// Of a worker: why it pauses sampling. `operator`, `replication-lag`, `commit-time`; empty while
     /// it samples.
     pub paused_by: Vec<String>,
+    /// Of a worker: the upstream to which it posts usages, and its host. Null of a release that does not
+    /// report it.
+    #[serde(default)]
+    #[schema(required, example = "cloudevents at meter.example.com")]
+    pub upstream: Option<String>,
     /// Of a receiver: how far into the past it takes events, ms.
     #[schema(required)]
     pub slack: Option<i64>,

@@ -18,7 +18,7 @@ const PATH: [&str; 2] = ["v1", "instances"];
 #[derive(Debug, Args)]
 #[command(after_help = "\
 SHARE is how many of the 64 partitions a worker has. SLACK is how far back a receiver takes events, in
-hours:minutes:seconds.
+hours:minutes:seconds. UPSTREAM is where a worker posts usages.
 
 Examples:
   sampler instances
@@ -40,9 +40,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let columns = Columns {
             header: [
                 "program", "number", "state", "version", "started", "seen", "share", "slack",
-                "remarks",
+                "upstream", "remarks",
             ],
-            left: &[0, 2, 3, 4, 5, 8],
+            left: &[0, 2, 3, 4, 5, 8, 9],
             nothing: "No instances.",
         };
         print(&columns.text(items.iter().map(row)))?;
@@ -51,7 +51,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!are_up)))
 }
 
-fn row(instance: &Instance) -> [String; 9] {
+fn row(instance: &Instance) -> [String; 10] {
     [
         printable(&instance.program),
         text(instance.index.as_ref()),
@@ -61,6 +61,7 @@ fn row(instance: &Instance) -> [String; 9] {
         instance.seen_at.to_string(),
         text(instance.partitions),
         text(instance.slack.map(length_in_words)),
+        text(instance.upstream.as_ref()),
         remarks(instance),
     ]
 }

@@ -116,6 +116,7 @@ fn instance_document(instance: &Instance) -> Document {
             "partitions",
             instance.partitions.map(|count| Bson::Int64(count.into())),
         ),
+        ("upstream", instance.upstream.clone().map(Bson::String)),
         ("slack", instance.slack.map(Bson::Int64)),
         ("intake", instance.intake.map(intake_document)),
     ];
@@ -153,6 +154,7 @@ fn read_instance(found: &Document) -> Result<SeenInstance, Unreadable> {
             .transpose()
             .map_err(|_| unreadable("partitions", "is not a count"))?,
         paused_by: texts(document, "paused_by")?,
+        upstream: optional_text(document, "upstream")?,
         slack: optional_integer(document, "slack")?,
         intake: intake(document)?,
         ..Instance::new(name_of(document)?, program)

@@ -78,6 +78,8 @@ pub struct Instance {
     pub partitions: Option<u32>,
     /// Why a worker pauses sampling: names of reasons, none while it samples.
     pub paused_by: Vec<String>,
+    /// The upstream to which a worker posts usages, by the name in its settings.
+    pub upstream: Option<String>,
     /// How far into the past a receiver takes events, ms.
     pub slack: Option<i64>,
     /// What a receiver has taken in of late.
@@ -109,6 +111,7 @@ impl Instance {
             warnings: Vec::new(),
             partitions: None,
             paused_by: Vec::new(),
+            upstream: None,
             slack: None,
             intake: None,
         }

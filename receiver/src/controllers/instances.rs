@@ -59,6 +59,7 @@ fn shown(seen: SeenInstance) -> api::Instance {
         warnings: instance.warnings,
         partitions: instance.partitions,
         paused_by: instance.paused_by,
+        upstream: instance.upstream,
         slack: instance.slack,
         intake: instance.intake.map(|intake| api::Intake {
             kept: intake.kept,

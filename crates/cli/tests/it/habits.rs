@@ -172,13 +172,18 @@ fn instances_are_listed_with_their_state() {
               "paused_by": [], "slack": 5_270_400_000_i64 },
             { "program": "worker", "instance": "b", "index": null, "version": null, "started_at": null,
               "seen_at": NOW, "state": "stale", "failing": ["database\u{1b}"], "warnings": [],
-              "partitions": 64, "paused_by": ["operator"], "slack": null },
+              "partitions": 64, "paused_by": ["operator"], "slack": null,
+              "upstream": "abacus at localhost" },
         ]})
         .into()
     });
     let ended = run(&["instances", "--url", &stub.url()]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.output.contains(" 1464:00:00.000"), "{ended:?}");
+    assert!(
+        ended.output.contains("  abacus at localhost  "),
+        "{ended:?}"
+    );
     let remarks = "  fails database\u{fffd}; paused by operator\n";
     assert!(ended.output.ends_with(remarks), "{ended:?}");
     assert_eq!(stub.whats(), ["GET /v1/instances"]);

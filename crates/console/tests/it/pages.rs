@@ -287,6 +287,7 @@ async fn the_overview_says_how_things_stand() {
     assert!(shown.text.len() < 100_000);
     // Those that are up give way to those that are not.
     assert_eq!(shown.count("data-test=\"instance-row\""), 40);
+    assert!(shown.count("cloudevents at meter.example.com") > 30);
     for text in [
         "<span class=\"state stale\">stale</span>",
         "fails: processing, database; pauses: replication-lag",

@@ -262,6 +262,7 @@ fn instances() -> Value {
             "instance": format!("7d44<b>-{number}"), "index": "0", "version": "1.2.3",
             "started_at": MIDNIGHT + number, "seen_at": NOW, "state": "up", "failing": [],
             "warnings": [], "partitions": (number > 0).then_some(8), "paused_by": [],
+            "upstream": (number > 0).then_some("cloudevents at meter.example.com"),
             "slack": (number == 0).then_some(5_270_400_000_i64),
             "intake": (number == 0).then(|| json!({ "kept": 240, "refused": 3, "last_at": NOW - SECOND })),
         })

@@ -23,6 +23,7 @@ fn worker(name: &str, started_at: i64) -> Instance {
         warnings: vec!["clock".to_owned()],
         partitions: Some(64),
         paused_by: vec!["operator".to_owned()],
+        upstream: Some("abacus at localhost".to_owned()),
         ..Instance::new(name.to_owned(), InstanceProgram::Worker)
     }
 }
