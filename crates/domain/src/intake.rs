@@ -1,23 +1,21 @@
-//! The decision about an update, without I/O (ADR 33).
+//! The rule of starts and stops, without I/O: from what is kept for the target, the event and the time to
+//! the outcome and the change.
 //!
-//! An update is a stop and a start under one id. Each is kept by itself, and others may keep events
-//! between any two steps. So the order of the steps is a part of the decision:
+//! A start or a stop that repeats a kept event changes nothing, however long ago that was. Any other
+//! start opens a span, if the target has none that is open or ends later; any other stop ends the open
+//! span, if it does not lie before that span's start.
 //!
-//! ```text
-//! Read: OpenOfPrevious ─► NotEndedOfTarget ─► StartOfUpdate ─► StopOfUpdate ─► Kept or Refused, or
-//! IsIdFree ─► Keep(Stop) ─► Keep(Start) ─► Kept    (only what is missing)
-//! ```
-//!
-//! What may stand in the way is read first, and the halves that are kept are read after it: another
-//! request with the same update may make a half between two reads, and that refuses nothing. A half
-//! that turns out to be kept only when it is made may be one of another update under this id. Then both
-//! halves are read again.
-//!
-//! The receiver and the model carry out the steps that [`UpdateIntake::next`] returns.
+//! [`decide_start`] and [`decide_stop`] are what a store decides in one atomic step. The store in memory
+//! applies them. A command of MongoDB has the same rule as the condition of a query or an index, and
+//! they decide about the outcome of one that has changed nothing. [`IntakeRules::admit_start`] and
+//! [`IntakeRules::admit_stop`] add what only a receiver knows: its clock and its settings. Dry runs and
+//! the model call them.
 
-use uuid::Uuid;
+mod update;
 
-use crate::{Field, Slack, Span, Timestamp, UpdateEvent};
+use crate::{Field, Slack, Span, StartEvent, StopEvent, Timestamp};
+
+pub use update::{Half, HalfKept, UpdateIntake, UpdateRead, UpdateStep};
 
 /// Which events are kept, as an operator has set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,362 +87,145 @@ impl IntakeRules {
         Err(Refusal::IdTaken(differences))
     }
 
-    /// Refuses a start for the spans of its target that have not ended by then.
-    ///
-    /// # Errors
-    /// [`Refusal::AlreadyOpen`] or [`Refusal::Overlaps`].
-    pub fn require_room<'s>(
+    /// Decides about a start that a receiver has at `now`. `by_id` is the target's span that a start with
+    /// the same id has opened; where there is one, `others` are not needed.
+    pub fn admit_start<'s>(
         &self,
-        timestamp: Timestamp,
-        mut others: impl Iterator<Item = &'s Span> + Clone,
-    ) -> Result<(), Refusal> {
-        if others.clone().any(|span| span.end.is_none()) {
+        event: &StartEvent,
+        by_id: Option<&'s Span>,
+        others: NotEnded,
+        now: Timestamp,
+    ) -> Result<StartDecision<'s>, Refusal> {
+        if by_id.is_none() {
+            self.require_slack(event.timestamp, now)?;
+        }
+        decide_start(event, by_id, others, self.may_overlap)
+            .or_else(|refusal| Ok(StartDecision::Repeated(self.tolerate(refusal, by_id)?)))
+    }
+
+    /// Decides about a stop that a receiver has at `now`. `by_id` is the target's span that a stop with
+    /// the same id has ended; where there is one, `open` is not needed.
+    pub fn admit_stop<'s>(
+        &self,
+        event: &StopEvent,
+        by_id: Option<&'s Span>,
+        open: Option<&'s Span>,
+        now: Timestamp,
+    ) -> Result<StopDecision<'s>, Refusal> {
+        if by_id.is_none() {
+            self.require_slack(event.timestamp, now)?;
+        }
+        decide_stop(event, by_id, open)
+            .or_else(|refusal| Ok(StopDecision::Repeated(self.tolerate(refusal, by_id)?)))
+    }
+
+    /// The span of a lenient repeat.
+    fn tolerate<'s>(&self, refusal: Refusal, by_id: Option<&'s Span>) -> Result<&'s Span, Refusal> {
+        match (refusal, by_id) {
+            (Refusal::IdTaken(differences), Some(earlier)) => {
+                self.require_same(differences).map(|()| earlier)
+            }
+            (refusal, _) => Err(refusal),
+        }
+    }
+}
+
+/// The spans of a target that have not ended by the time of a start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotEnded {
+    /// Whether one is open.
+    pub is_open: bool,
+    /// The end of one that ends later than the start.
+    pub until: Option<Timestamp>,
+}
+
+impl NotEnded {
+    /// Those of the spans with these ends that have not ended by `start`. Of several ends the first one
+    /// is taken.
+    pub fn by(start: Timestamp, ends: impl IntoIterator<Item = Option<Timestamp>>) -> Self {
+        let mut others = Self::default();
+        for end in ends {
+            match end {
+                None => others.is_open = true,
+                Some(end) if end > start => _ = others.until.get_or_insert(end),
+                Some(_) => {}
+            }
+        }
+        others
+    }
+
+    /// Refuses a start for them: [`Refusal::AlreadyOpen`] or [`Refusal::Overlaps`].
+    pub fn require_room(self, may_overlap: bool) -> Result<(), Refusal> {
+        if self.is_open {
             return Err(Refusal::AlreadyOpen);
         }
-        let until = others.find_map(|span| span.end.filter(|end| *end > timestamp));
-        match until.filter(|_| !self.may_overlap) {
+        match self.until.filter(|_| !may_overlap) {
             Some(until) => Err(Refusal::Overlaps { until }),
             None => Ok(()),
         }
     }
 }
 
+/// What a start does that is not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartDecision<'s> {
+    /// It opens a span ([`Span::open`]).
+    Open,
+    /// Nothing: the same event has opened this span before.
+    Repeated(&'s Span),
+}
+
+/// What a stop does that is not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopDecision<'s> {
+    /// It ends this span ([`Span::ended`]).
+    End(&'s Span),
+    /// Nothing: the same event has ended this span before.
+    Repeated(&'s Span),
+}
+
+/// Decides about a start by what is kept for its target: the span that a start with the same id has
+/// opened, and the others that have not ended.
+pub fn decide_start<'s>(
+    event: &StartEvent,
+    by_id: Option<&'s Span>,
+    others: NotEnded,
+    may_overlap: bool,
+) -> Result<StartDecision<'s>, Refusal> {
+    if let Some(earlier) = by_id {
+        require_none(event.differences(earlier))?;
+        return Ok(StartDecision::Repeated(earlier));
+    }
+    others.require_room(may_overlap)?;
+    Ok(StartDecision::Open)
+}
+
+/// Decides about a stop by what is kept for its target: the span that a stop with the same id has ended,
+/// and the open one.
+pub fn decide_stop<'s>(
+    event: &StopEvent,
+    by_id: Option<&'s Span>,
+    open: Option<&'s Span>,
+) -> Result<StopDecision<'s>, Refusal> {
+    if let Some(earlier) = by_id {
+        require_none(event.differences(earlier))?;
+        return Ok(StopDecision::Repeated(earlier));
+    }
+    require_open(open, event.timestamp).map(StopDecision::End)
+}
+
+fn require_none(differences: Vec<Field>) -> Result<(), Refusal> {
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::IdTaken(differences))
+}
+
 /// The open span that a stop at this time ends.
-///
-/// # Errors
-/// [`Refusal::NotOpen`] or [`Refusal::BeforeStart`].
-pub fn require_open(open: Option<&Span>, timestamp: Timestamp) -> Result<&Span, Refusal> {
+fn require_open(open: Option<&Span>, timestamp: Timestamp) -> Result<&Span, Refusal> {
     let open = open.ok_or(Refusal::NotOpen)?;
     if timestamp < open.start {
         return Err(Refusal::BeforeStart { start: open.start });
     }
     Ok(open)
-}
-
-/// A half of an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Half {
-    /// The stop of the previous span.
-    Stop,
-    /// The start of the new one.
-    Start,
-}
-
-/// What is to be read for an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UpdateRead {
-    /// The open span of the previous target.
-    OpenOfPrevious,
-    /// The spans of the new target that have not ended by the time of the update.
-    NotEndedOfTarget,
-    /// The span of the new target that was started under the id.
-    StartOfUpdate,
-    /// The span of the previous target that was stopped under the id.
-    StopOfUpdate,
-}
-
-/// The next step for an update.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum UpdateStep {
-    /// Read these spans. Answer with [`UpdateIntake::on_spans`].
-    Read(UpdateRead),
-    /// Find out whether the id is free for this half: an index of an original refuses one that another
-    /// target has. Answer with [`UpdateIntake::on_id`].
-    IsIdFree(Half),
-    /// Keep this half. Answer with [`UpdateIntake::on_kept`].
-    Keep(Half),
-    /// Both halves are kept.
-    Kept {
-        /// Whether another request has completed the update.
-        is_replayed: bool,
-    },
-    /// The update is refused.
-    Refused {
-        /// Why.
-        refusal: Refusal,
-        /// Whether its stop is kept, by this request or another one.
-        has_stop: bool,
-    },
-}
-
-/// The answer to a half that was to be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HalfKept {
-    /// It was kept now.
-    Made,
-    /// It was kept before, by another request.
-    Repeated,
-}
-
-/// Decides about one update for one request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UpdateIntake {
-    event: UpdateEvent,
-    rules: IntakeRules,
-    now: Timestamp,
-    state: State,
-    /// Whether it was looked for what stands in the way.
-    has_looked: bool,
-    /// The open span of the previous target.
-    open: Option<Span>,
-    /// The spans of the new target that had not ended.
-    others: Vec<Span>,
-    /// The span that was stopped under the id.
-    ended: Option<Span>,
-    /// The span that was started under the id.
-    started: Option<Span>,
-    stop: Progress,
-    start: Progress,
-}
-
-/// What is done next.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum State {
-    Reading(UpdateRead),
-    CheckingId(Half),
-    Keeping(Half),
-    Kept,
-    Refused(Refusal),
-}
-
-/// Whether a half of the update is kept, and who kept it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Progress {
-    Missing,
-    /// It was there when this request looked.
-    Found,
-    /// Another request, since then.
-    Repeated,
-    /// This request.
-    Made,
-}
-
-impl Progress {
-    fn is_kept(self) -> bool {
-        self != Self::Missing
-    }
-}
-
-impl UpdateIntake {
-    /// An update that a receiver decides about at `now`.
-    pub fn new(event: UpdateEvent, rules: IntakeRules, now: Timestamp) -> Self {
-        Self {
-            event,
-            rules,
-            now,
-            state: State::Reading(UpdateRead::OpenOfPrevious),
-            has_looked: false,
-            open: None,
-            others: Vec::new(),
-            ended: None,
-            started: None,
-            stop: Progress::Missing,
-            start: Progress::Missing,
-        }
-    }
-
-    /// The update.
-    pub fn event(&self) -> &UpdateEvent {
-        &self.event
-    }
-
-    /// Whether its stop is known to be kept.
-    pub fn has_stop(&self) -> bool {
-        self.stop.is_kept()
-    }
-
-    /// Whether its start is known to be kept.
-    pub fn has_start(&self) -> bool {
-        self.start.is_kept()
-    }
-
-    /// The span that its stop has ended, or would end. None where that span was removed.
-    pub fn previous(&self) -> Option<&Span> {
-        if self.has_stop() {
-            self.ended.as_ref()
-        } else {
-            self.open.as_ref()
-        }
-    }
-
-    /// The span that its start has opened, if it was read.
-    pub fn started(&self) -> Option<&Span> {
-        self.started.as_ref()
-    }
-
-    /// The next step.
-    pub fn next(&self) -> UpdateStep {
-        match &self.state {
-            State::Reading(read) => UpdateStep::Read(*read),
-            State::CheckingId(half) => UpdateStep::IsIdFree(*half),
-            State::Keeping(half) => UpdateStep::Keep(*half),
-            State::Kept => UpdateStep::Kept {
-                // Of several requests one makes the half that was missing last.
-                is_replayed: match self.start {
-                    Progress::Found => self.stop != Progress::Made,
-                    start => start != Progress::Made,
-                },
-            },
-            State::Refused(refusal) => UpdateStep::Refused {
-                refusal: refusal.clone(),
-                has_stop: self.has_stop(),
-            },
-        }
-    }
-
-    /// Takes the spans that were read.
-    ///
-    /// # Panics
-    /// If the last step was not [`UpdateStep::Read`].
-    pub fn on_spans(&mut self, spans: Vec<Span>) {
-        let State::Reading(read) = self.state else {
-            panic!("no spans were to be read: {:?}", self.state);
-        };
-        let mut spans = spans.into_iter();
-        self.state = match read {
-            UpdateRead::OpenOfPrevious => {
-                self.open = spans.find(|span| span.end.is_none());
-                State::Reading(UpdateRead::NotEndedOfTarget)
-            }
-            UpdateRead::NotEndedOfTarget => {
-                self.others = spans.collect();
-                State::Reading(UpdateRead::StartOfUpdate)
-            }
-            UpdateRead::StartOfUpdate => {
-                self.started = spans.next();
-                State::Reading(UpdateRead::StopOfUpdate)
-            }
-            UpdateRead::StopOfUpdate => {
-                self.ended = spans.next();
-                self.decide().unwrap_or_else(State::Refused)
-            }
-        };
-    }
-
-    /// Takes whether the id is free for a half.
-    ///
-    /// # Panics
-    /// If the last step was not [`UpdateStep::IsIdFree`].
-    pub fn on_id(&mut self, is_free: bool) {
-        let State::CheckingId(half) = self.state else {
-            panic!("no id was to be looked for: {:?}", self.state);
-        };
-        self.state = match half {
-            _ if !is_free => State::Refused(Refusal::IdTakenElsewhere),
-            Half::Stop if !self.has_start() => State::CheckingId(Half::Start),
-            _ => self.keep_missing(),
-        };
-    }
-
-    /// Takes the answer to a half that was to be kept.
-    ///
-    /// # Panics
-    /// If the last step was not [`UpdateStep::Keep`].
-    pub fn on_kept(&mut self, answer: Result<HalfKept, Refusal>) {
-        let State::Keeping(half) = self.state else {
-            panic!("no half was to be kept: {:?}", self.state);
-        };
-        let progress = match half {
-            Half::Stop => &mut self.stop,
-            Half::Start => &mut self.start,
-        };
-        self.state = match answer {
-            Ok(HalfKept::Made) => {
-                *progress = Progress::Made;
-                self.keep_missing()
-            }
-            // By whoever was faster: another update under this id, perhaps.
-            Ok(HalfKept::Repeated) => {
-                *progress = Progress::Repeated;
-                State::Reading(UpdateRead::StartOfUpdate)
-            }
-            Err(refusal) => State::Refused(refusal),
-        };
-    }
-
-    /// The state after both halves were looked for.
-    fn decide(&mut self) -> Result<State, Refusal> {
-        let found = if self.has_looked {
-            Progress::Repeated
-        } else {
-            Progress::Found
-        };
-        self.judge(found)?;
-        if self.has_looked || self.has_stop() && self.has_start() {
-            return Ok(self.keep_missing());
-        }
-        self.has_looked = true;
-        self.look()
-    }
-
-    /// Tells whether what was found under the id are halves of this update. A half that was sent as
-    /// an event of its own counts for any update that says the same.
-    fn judge(&mut self, found: Progress) -> Result<(), Refusal> {
-        let targets = Some(self.event.targets_digest());
-        let require_own = |update: Option<Uuid>| match update {
-            Some(_) if update != targets => Err(Refusal::IdOfAnotherUpdate),
-            _ => Ok(()),
-        };
-        let note = |half: &mut Progress| {
-            if !half.is_kept() {
-                *half = found;
-            }
-        };
-        if let Some(span) = &self.ended {
-            let differences = self.event.stop().differences(span);
-            let same = require_own(span.stop_update);
-            let same = same.and_then(|()| self.rules.require_same(differences));
-            if same.is_err() {
-                self.stop = Progress::Missing;
-            }
-            same?;
-            note(&mut self.stop);
-        }
-        if let Some(span) = &self.started {
-            require_own(span.start_update)?;
-            let differences = self.event.start().differences(span);
-            self.rules.require_same(differences)?;
-            note(&mut self.start);
-            if span.start_update.is_some() {
-                // Its stop came before it. The span that this has ended may be removed by now.
-                note(&mut self.stop);
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses the update for what would refuse a half that is missing.
-    fn look(&mut self) -> Result<State, Refusal> {
-        let at = self.event.timestamp;
-        self.rules.require_slack(at, self.now)?;
-        let is = |span: &Span, other: Option<&Span>| other.is_some_and(|it| it.id == span.id);
-        // The span that this update has started is not the one that it ends.
-        let started = self.started.as_ref();
-        self.open = self.open.take().filter(|open| !is(open, started));
-        if !self.has_stop() {
-            require_open(self.open.as_ref(), at)?;
-        }
-        if self.has_start() {
-            return Ok(State::CheckingId(Half::Stop));
-        }
-        let previous = self.previous();
-        let others = self.others.iter();
-        self.rules
-            .require_room(at, others.filter(|span| !is(span, previous)))?;
-        Ok(State::CheckingId(if self.has_stop() {
-            Half::Start
-        } else {
-            Half::Stop
-        }))
-    }
-
-    fn keep_missing(&self) -> State {
-        if !self.has_stop() {
-            State::Keeping(Half::Stop)
-        } else if !self.has_start() {
-            State::Keeping(Half::Start)
-        } else {
-            State::Kept
-        }
-    }
 }

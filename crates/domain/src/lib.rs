@@ -64,7 +64,10 @@ pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use forecast::Forecast;
 pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
-pub use intake::{Half, HalfKept, IntakeRules, Refusal, UpdateIntake, UpdateRead, UpdateStep};
+pub use intake::{
+    Half, HalfKept, IntakeRules, NotEnded, Refusal, StartDecision, StopDecision, UpdateIntake,
+    UpdateRead, UpdateStep, decide_start, decide_stop,
+};
 pub use interval::Interval;
 pub use key::Key;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};

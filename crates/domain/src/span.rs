@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     CauseId, ClientId, EventId, Interval, LastError, Measures, NotCounted, Resent, StartEvent,
-    Suspension, Target, Timestamp, Uncounted,
+    StopEvent, Suspension, Target, Timestamp, Uncounted,
 };
 
 /// The id of a span's document: the `_id` that MongoDB, or a client for it, gave it.
@@ -244,6 +244,29 @@ impl Span {
                 uncounted: Vec::new(),
                 totals: Totals::from(event.timestamp),
             },
+        }
+    }
+
+    /// The event that has opened it.
+    pub fn start_event(&self) -> StartEvent {
+        StartEvent {
+            id: self.start_id.clone(),
+            timestamp: self.start,
+            target: self.target.clone(),
+            measures: self.measures.clone(),
+        }
+    }
+
+    /// The span that a stop event makes of an open one (section 6.2). The stop may be a half of an update
+    /// with these targets.
+    #[must_use]
+    pub fn ended(self, event: &StopEvent, client: Option<ClientId>, update: Option<Uuid>) -> Self {
+        Self {
+            end: Some(event.timestamp),
+            end_id: event.id.clone(),
+            stop_client: client,
+            stop_update: update,
+            ..self
         }
     }
 

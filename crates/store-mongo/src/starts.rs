@@ -1,5 +1,6 @@
 //! Starting spans (section 6.1 of the paper), many with one command.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +10,17 @@ use bson::raw::{RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
-use sampler_domain::{EventId, Key, Span, StartEvent, Target, Timestamp};
+use sampler_domain::{EventId, Key, NotEnded, Refusal, Span, Target, Timestamp, decide_start};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{NewSpan, ReadConcern, StartOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{OPEN, key_to_bson, moment, open_span_document, read_moment};
+use crate::document::{OPEN, Unreadable, key_to_bson, moment, open_span_document, read_moment};
 use crate::index;
-use crate::resolve::{SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable};
+use crate::resolve::{
+    ByTarget, SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable,
+};
 use crate::unreadable::{decoded, key_of};
 
 /// How many spans one search may find for each start. If it finds more, each start gets its own search.
@@ -26,14 +29,8 @@ const SPANS_EACH: usize = 4;
 /// How many such searches run at the same time. Others need connections, too.
 const SEARCHES_AT_ONCE: usize = 16;
 
-/// A span that conflicts with a start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Conflict {
-    /// A span of the target that ends at this moment, later than the start.
-    EndsAt(Timestamp),
-    /// An open span of the target.
-    Open,
-}
+/// The outcome of a start that the index of an original refuses.
+static ELSEWHERE: StartOutcome = StartOutcome::Refused(Refusal::IdTakenElsewhere);
 
 /// Inserts spans.
 #[derive(Debug)]
@@ -89,10 +86,7 @@ impl GroupWriter for StartWriter {
     fn outlasts_late_commands(answer: &StartOutcome) -> bool {
         match answer {
             StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
-            StartOutcome::IdTaken(_)
-            | StartOutcome::IdTakenElsewhere
-            | StartOutcome::AlreadyOpen
-            | StartOutcome::Overlaps { .. } => false,
+            StartOutcome::Refused(_) => false,
         }
     }
 
@@ -113,20 +107,18 @@ impl GroupWriter for StartWriter {
         {
             return Ok(vec![result]);
         }
-        let conflicts = self.find_conflicts(batch).await?;
+        let others = self.find_not_ended(batch).await?;
         let mut results = Vec::with_capacity(batch.len());
-        for (write, conflict) in batch.iter().zip(conflicts) {
+        for (write, others) in batch.iter().zip(others) {
             let is_kept = write
                 .event()
                 .is_some_and(|event| kept_as_uuids.contains(&event));
-            results.push(match conflict {
+            results.push(match others.require_room(write.new.may_overlap) {
                 _ if is_kept => WriteResult::Unresolved,
                 // It may be stopped by now, so only a later read can refuse the start.
-                Some(Conflict::Open) => WriteResult::Unresolved,
-                Some(Conflict::EndsAt(until)) => {
-                    WriteResult::Provisional(StartOutcome::Overlaps { until })
-                }
-                None => WriteResult::Settled(StartOutcome::Opened),
+                Err(Refusal::AlreadyOpen) => WriteResult::Unresolved,
+                Err(refusal) => WriteResult::Provisional(StartOutcome::Refused(refusal)),
+                Ok(()) => WriteResult::Settled(StartOutcome::Opened),
             });
         }
         let free: Vec<usize> = (0..batch.len())
@@ -137,7 +129,7 @@ impl GroupWriter for StartWriter {
         }
         let documents = free.iter().map(|index| &batch[*index].document);
         let written = self.link.insert(documents, send_by).await?;
-        let elsewhere = Some(&StartOutcome::IdTakenElsewhere);
+        let elsewhere = Some(&ELSEWHERE);
         let inserted = written.write_results(free.len(), |_| StartOutcome::Opened, elsewhere);
         for (index, result) in free.into_iter().zip(inserted) {
             results[index] = result;
@@ -172,37 +164,32 @@ impl GroupWriter for StartWriter {
         .await?;
         let own = by_span_id(&self.link, spans()).await?;
         let resolution = |write: &Arc<StartWrite>| {
-            let span = &write.new.span;
-            if own.contains_key(&span.id) {
+            if own.contains_key(&write.new.span.id) {
                 return Some(Ok(StartOutcome::Opened));
             }
-            if let Some(earlier) = write.event().and_then(|event| earlier.get(&event)) {
-                return Some(readable(earlier).map(|earlier| repeated(span, &earlier)));
-            }
-            let key = (span.target.clone(), OPEN.to_owned());
-            open.contains_key(&key)
-                .then_some(Ok(StartOutcome::AlreadyOpen))
+            let by_id = write.event().and_then(|event| earlier.get(&event));
+            resolve_one(&write.new, by_id, &open).transpose()
         };
         Ok(batch.iter().map(resolution).collect())
     }
 }
 
-/// The outcome of a start whose id belongs to an earlier event.
-fn repeated(span: &Span, earlier: &Span) -> StartOutcome {
-    let event = StartEvent {
-        id: span.start_id.clone(),
-        timestamp: span.start,
-        target: span.target.clone(),
-        measures: span.measures.clone(),
+/// The outcome of a start that has inserted nothing; none where it is to be sent again. The end of a
+/// previous span is searched for before the insert ([`StartWriter::send`]).
+fn resolve_one(
+    new: &NewSpan,
+    by_id: Option<&RawDocumentBuf>,
+    open: &ByTarget,
+) -> Result<Option<StartOutcome>, StoreError> {
+    let by_id = by_id.map(readable).transpose()?;
+    let key = (new.span.target.clone(), OPEN.to_owned());
+    let others = NotEnded {
+        is_open: open.contains_key(&key),
+        until: None,
     };
-    let differences = event.differences(earlier);
-    if differences.is_empty() {
-        StartOutcome::Repeated {
-            span: earlier.id.clone(),
-        }
-    } else {
-        StartOutcome::IdTaken(differences)
-    }
+    let event = new.span.start_event();
+    let decision = decide_start(&event, by_id.as_ref(), others, new.may_overlap);
+    Ok(StartOutcome::found(decision))
 }
 
 impl StartWriter {
@@ -234,21 +221,18 @@ impl StartWriter {
         if !made && updated.failed.is_empty() {
             return Ok(None);
         }
-        let elsewhere = Some(&StartOutcome::IdTakenElsewhere);
+        let elsewhere = Some(&ELSEWHERE);
         let mut results = updated.write_results(1, |_| StartOutcome::Opened, elsewhere);
         Ok(results.pop())
     }
 
-    /// The conflict of each start: the open span of its target, or one that ends after the start. One
+    /// The spans of the target of each start that have not ended by it, as far as they matter to it. One
     /// search serves all starts, unless it finds too many spans: then each start gets its own.
-    async fn find_conflicts(
-        &self,
-        batch: &[Arc<StartWrite>],
-    ) -> Result<Vec<Option<Conflict>>, CallError> {
+    async fn find_not_ended(&self, batch: &[Arc<StartWrite>]) -> Result<Vec<NotEnded>, CallError> {
         let careful = batch.iter().filter(|write| !write.new.may_overlap);
         let starts: Vec<&StartWrite> = careful.map(Arc::as_ref).collect();
         if starts.is_empty() {
-            return Ok(vec![None; batch.len()]);
+            return Ok(vec![NotEnded::default(); batch.len()]);
         }
         let limit = SPANS_EACH * starts.len();
         let found = self.search(&starts, limit).await?;
@@ -257,20 +241,25 @@ impl StartWriter {
         } else {
             self.search_each(&starts).await?
         };
-        let mut by_key: HashMap<Key, Vec<Conflict>> = HashMap::new();
+        let mut by_key: HashMap<Key, Vec<Option<Timestamp>>> = HashMap::new();
         for raw in &found {
             let document = decoded(raw).ok();
-            let found = document.and_then(|document| read_conflict(&document));
-            if let (Some(key), Some(found)) = (key_of(raw), found) {
-                by_key.entry(key).or_default().push(found);
+            let end = document.and_then(|document| read_end(&document).ok());
+            if let (Some(key), Some(end)) = (key_of(raw), end) {
+                by_key.entry(key).or_default().push(end);
             }
         }
-        let conflict = |write: &Arc<StartWrite>| {
-            let of_target = by_key.get(&write.key).filter(|_| !write.new.may_overlap)?;
-            let later = |found: &&Conflict| **found > Conflict::EndsAt(write.new.span.start);
-            of_target.iter().filter(later).max().copied()
+        // A refusal names the latest end.
+        for ends in by_key.values_mut() {
+            ends.sort_by_key(|end| Reverse(*end));
+        }
+        let others = |write: &Arc<StartWrite>| match by_key.get(&write.key) {
+            Some(ends) if !write.new.may_overlap => {
+                NotEnded::by(write.new.span.start, ends.iter().copied())
+            }
+            _ => NotEnded::default(),
         };
-        Ok(batch.iter().map(conflict).collect())
+        Ok(batch.iter().map(others).collect())
     }
 
     /// The keys and ends of spans of these targets that are open, or end after the earliest of the
@@ -308,20 +297,21 @@ impl StartWriter {
     }
 }
 
-/// The condition on the end of a conflicting span: none yet, or later than the start.
+/// The condition on the end of a conflicting span: none yet, or later than the start. It is the rule of
+/// [`NotEnded::require_room`] as a query.
 fn ends_after_start(span: &Span) -> Document {
     doc! { "$not": { "$lte": moment(span.start) } }
 }
 
-/// The conflict that a document is. `None` if its end is not a number and cannot be compared.
-fn read_conflict(document: &Document) -> Option<Conflict> {
+/// The end of the span that a document is. It fails where that is not a number and cannot be compared.
+fn read_end(document: &Document) -> Result<Option<Timestamp>, Unreadable> {
     match document.get("end") {
-        None | Some(Bson::Null) => Some(Conflict::Open),
+        None | Some(Bson::Null) => Ok(None),
         Some(Bson::Double(end)) => {
             #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
             let end = Timestamp::clamped(end.ceil() as i64);
-            Some(Conflict::EndsAt(end))
+            Ok(Some(end))
         }
-        Some(_) => read_moment(document, "end").ok().map(Conflict::EndsAt),
+        Some(_) => read_moment(document, "end").map(Some),
     }
 }

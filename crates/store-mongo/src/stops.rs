@@ -6,15 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use sampler_domain::{Key, Span, StopEvent, Target};
+use sampler_domain::{Key, Refusal, StopEvent, Target, decide_stop};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{NewStop, ReadConcern, StopOutcome};
+use sampler_store::{NewStop, ReadConcern, StopOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
-use crate::resolve::{SpanOf, by_event_id, by_target, kept_as_uuids, readable};
+use crate::resolve::{ByTarget, SpanOf, by_event_id, by_target, kept_as_uuids, readable};
 
 /// Sets the ends of open spans.
 #[derive(Debug)]
@@ -48,8 +48,9 @@ impl StopWrite {
     }
 }
 
-/// Ends the open span of the target. Whether the stop lies before the start is part of the condition,
-/// so no race can leave a span that ends before it starts.
+/// Ends the open span of the target. The condition is the rule of [`decide_stop`] as a query; `unique_stop`
+/// has its rule of the id. That the stop does not lie before the start is a part of it, so no race can
+/// leave a span that ends before it starts.
 fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     let event = &new.event;
     rawdoc! {
@@ -110,10 +111,7 @@ impl GroupWriter for StopWriter {
     fn outlasts_late_commands(answer: &StopOutcome) -> bool {
         match answer {
             StopOutcome::Ended | StopOutcome::Repeated => true,
-            StopOutcome::IdTaken(_)
-            | StopOutcome::IdTakenElsewhere
-            | StopOutcome::NotOpen
-            | StopOutcome::BeforeStart { .. } => false,
+            StopOutcome::Refused(_) => false,
         }
     }
 
@@ -136,7 +134,7 @@ impl GroupWriter for StopWriter {
             return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
         }
         let updated = self.link.update(free.iter().copied(), send_by).await?;
-        let elsewhere = Some(&StopOutcome::IdTakenElsewhere);
+        let elsewhere = Some(&StopOutcome::Refused(Refusal::IdTakenElsewhere));
         let updated = updated.write_results(free.len(), |_| StopOutcome::Ended, elsewhere);
         let mut updated = updated.into_iter();
         let result = |write| {
@@ -179,38 +177,28 @@ impl GroupWriter for StopWriter {
         )
         .await?;
         let resolution = |write: &Arc<StopWrite>| {
-            let event = &write.event;
-            let span = |correlation_id: &str| {
-                spans.get(&(event.target.clone(), correlation_id.to_owned()))
-            };
-            if span(&write.correlation_id).is_some() {
-                return Some(Ok(StopOutcome::Ended));
-            }
-            if let Some(earlier) = write.event().and_then(|event| earlier.get(&event)) {
-                return Some(readable(earlier).map(|earlier| repeated(event, &earlier)));
-            }
-            match span(OPEN).map(readable) {
-                None => Some(Ok(StopOutcome::NotOpen)),
-                Some(Err(error)) => Some(Err(error)),
-                Some(Ok(open)) => before_start(event, &open).map(Ok),
-            }
+            let by_id = write.event().and_then(|event| earlier.get(&event));
+            resolve_one(write, by_id, &spans).transpose()
         };
         Ok(batch.iter().map(resolution).collect())
     }
 }
 
-/// The outcome of a stop whose id belongs to an earlier event.
-fn repeated(event: &StopEvent, earlier: &Span) -> StopOutcome {
-    let differences = event.differences(earlier);
-    if differences.is_empty() {
-        StopOutcome::Repeated
-    } else {
-        StopOutcome::IdTaken(differences)
+/// The outcome of a stop whose update has changed nothing; none where it is to be sent again.
+fn resolve_one(
+    write: &StopWrite,
+    by_id: Option<&RawDocumentBuf>,
+    spans: &ByTarget,
+) -> Result<Option<StopOutcome>, StoreError> {
+    let event = &write.event;
+    let span = |correlation_id: &str| spans.get(&(event.target.clone(), correlation_id.to_owned()));
+    if span(&write.correlation_id).is_some() {
+        return Ok(Some(StopOutcome::Ended));
     }
-}
-
-/// The outcome of a stop that lies before the start of the open span; `None` if it does not.
-fn before_start(event: &StopEvent, open: &Span) -> Option<StopOutcome> {
-    let before = event.timestamp < open.start;
-    before.then_some(StopOutcome::BeforeStart { start: open.start })
+    let by_id = by_id.map(readable).transpose()?;
+    // An open span that cannot be read does not concern a repeat.
+    let open = span(OPEN).filter(|_| by_id.is_none());
+    let open = open.map(readable).transpose()?;
+    let decision = decide_stop(event, by_id.as_ref(), open.as_ref());
+    Ok(StopOutcome::found(decision))
 }

@@ -1,7 +1,10 @@
 //! The receiver's interface: keeping starts and stops (sections 6.1 and 6.2 of the paper).
 
 use async_trait::async_trait;
-use sampler_domain::{ClientId, EventId, Field, Span, SpanId, StopEvent, Target, Timestamp};
+use sampler_domain::{
+    ClientId, EventId, Refusal, Span, SpanId, StartDecision, StopDecision, StopEvent, Target,
+    Timestamp,
+};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -42,19 +45,21 @@ pub enum StartOutcome {
         /// The span that it opened then.
         span: SpanId,
     },
-    /// The `id` was seen before for this target, in an event that differs in these fields. Nothing
-    /// was kept.
-    IdTaken(Vec<Field>),
-    /// The `id` was seen before for another target, and an index of the original Sampler still allows
-    /// each `id` once. Nothing was kept, and nothing is revealed about that target.
-    IdTakenElsewhere,
-    /// The target has an open span. Nothing was kept.
-    AlreadyOpen,
-    /// The target's previous span ends later than this one starts. Nothing was kept.
-    Overlaps {
-        /// Where that span ends.
-        until: Timestamp,
-    },
+    /// Nothing was kept.
+    Refused(Refusal),
+}
+
+impl StartOutcome {
+    /// The outcome of a start by what was found in the store; none where the span is to be opened.
+    pub fn found(decision: Result<StartDecision<'_>, Refusal>) -> Option<Self> {
+        match decision {
+            Ok(StartDecision::Open) => None,
+            Ok(StartDecision::Repeated(span)) => Some(Self::Repeated {
+                span: span.id.clone(),
+            }),
+            Err(refusal) => Some(Self::Refused(refusal)),
+        }
+    }
 }
 
 /// A span to be ended (section 6.2).
@@ -78,19 +83,19 @@ pub enum StopOutcome {
     Ended,
     /// The same event, by its `id`, was kept before.
     Repeated,
-    /// The `id` was seen before for this target, in an event that differs in these fields. Nothing
-    /// was kept.
-    IdTaken(Vec<Field>),
-    /// The `id` was seen before for another target, and an index of the original Sampler still allows
-    /// each `id` once. Nothing was kept, and nothing is revealed about that target.
-    IdTakenElsewhere,
-    /// The target has no open span.
-    NotOpen,
-    /// The target's open span starts later than this. Nothing was kept.
-    BeforeStart {
-        /// Where the open span starts.
-        start: Timestamp,
-    },
+    /// Nothing was kept.
+    Refused(Refusal),
+}
+
+impl StopOutcome {
+    /// The outcome of a stop by what was found in the store; none where the open span is to be ended.
+    pub fn found(decision: Result<StopDecision<'_>, Refusal>) -> Option<Self> {
+        match decision {
+            Ok(StopDecision::End(_)) => None,
+            Ok(StopDecision::Repeated(_)) => Some(Self::Repeated),
+            Err(refusal) => Some(Self::Refused(refusal)),
+        }
+    }
 }
 
 /// The kind of an event whose `id` is looked for.

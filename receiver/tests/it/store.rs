@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    CauseId, Change, Changed, Control, Entry, EventId, Id, Resend, Span, SpanId, Target, Timestamp,
+    CauseId, Change, Changed, Control, Entry, EventId, Id, Refusal, Resend, Span, SpanId, Target,
+    Timestamp,
 };
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CausePage, CauseQuery,
@@ -404,7 +405,7 @@ impl Replication for Store {
 impl Events for Store {
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         if self.is_taken_elsewhere() {
-            return Ok(StartOutcome::IdTakenElsewhere);
+            return Ok(StartOutcome::Refused(Refusal::IdTakenElsewhere));
         }
         self.refuse_write()?;
         if self.is_paced(&new.span.target).await {
@@ -415,7 +416,7 @@ impl Events for Store {
 
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         if self.is_taken_elsewhere() {
-            return Ok(StopOutcome::IdTakenElsewhere);
+            return Ok(StopOutcome::Refused(Refusal::IdTakenElsewhere));
         }
         self.refuse_write()?;
         if self.is_paced(&new.event.target).await {

@@ -11,8 +11,9 @@
 //!   that the worker carries out; the intervals, ids and usages are those of `sampler_domain`.
 //! - What is kept changes by the rules of the store in memory
 //!   ([`Table`](sampler_store_testing::memory::Table)), which passes the same contract suite as MongoDB.
-//! - The receiver is the steps of `receiver/src/controllers/events.rs`, written again: it reads the
-//!   clock, then calls the store once.
+//! - What a start or a stop does is decided by [`intake`](sampler_domain::intake), which receiver and store
+//!   call, too. Only the order of a receiver's steps is written again: it reads the clock, then calls the
+//!   store once.
 //!
 //! # What can happen
 //!

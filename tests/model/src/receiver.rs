@@ -1,9 +1,11 @@
 //! A receiver, as `receiver/src/controllers/events/decision.rs` does it: it reads the clock, then calls
-//! the store once.
+//! the store once. What is kept is decided by `sampler_domain::intake`, here as there.
 
 use std::sync::Arc;
 
-use sampler_domain::{Span, SpanId, StartEvent, StopEvent, Timestamp};
+use sampler_domain::{
+    NotEnded, Span, SpanId, StartDecision, StartEvent, StopDecision, StopEvent, Timestamp,
+};
 use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
 use uuid::Uuid;
 
@@ -38,7 +40,8 @@ pub(crate) fn outcome(scenario: &Scenario, state: &State, event: usize) -> Optio
     let since = state.provider.sent[event].max(state.now.plus(-scenario.request_limit));
     let looks = scenario.moments.iter();
     let mut looks = looks.filter(|moment| (since..=state.now).contains(*moment));
-    if looks.any(|moment| scenario.slack.admits(timestamp, *moment)) {
+    let rules = scenario.rules();
+    if looks.any(|moment| rules.require_slack(timestamp, *moment).is_ok()) {
         return Some(true);
     }
     (event == state.provider.event).then_some(false)
@@ -50,8 +53,8 @@ pub(crate) fn call_store(scenario: &Scenario, state: &mut State, request: &Reque
     let kept = match &scenario.events[request.event] {
         Event::Start(event) if request.admitted => start(scenario, state, event),
         Event::Stop(event) if request.admitted => stop(state, request.event, event),
-        Event::Start(event) => old_start(state, event),
-        Event::Stop(event) => old_stop(state, event),
+        Event::Start(event) => late_start(scenario, state, event),
+        Event::Stop(event) => late_stop(scenario, state, event),
     };
     if kept == Answer::Kept {
         state.history.kept[request.event] += 1;
@@ -93,10 +96,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
             Answer::Kept
         }
         StartOutcome::Repeated { .. } => Answer::Repeated,
-        StartOutcome::IdTaken(_)
-        | StartOutcome::IdTakenElsewhere
-        | StartOutcome::AlreadyOpen
-        | StartOutcome::Overlaps { .. } => Answer::Refused,
+        StartOutcome::Refused(_) => Answer::Refused,
     }
 }
 
@@ -112,31 +112,29 @@ fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
     match Arc::make_mut(&mut state.table).stop(&new) {
         StopOutcome::Ended => Answer::Kept,
         StopOutcome::Repeated => Answer::Repeated,
-        StopOutcome::IdTaken(_)
-        | StopOutcome::IdTakenElsewhere
-        | StopOutcome::NotOpen
-        | StopOutcome::BeforeStart { .. } => Answer::Refused,
+        StopOutcome::Refused(_) => Answer::Refused,
     }
 }
 
-/// A start outside the slack is taken only where it is the repeat of one that was kept.
-fn old_start(state: &State, event: &StartEvent) -> Answer {
-    let earlier = event.id.as_ref();
-    let earlier = earlier.and_then(|id| state.table.find_by_start_id(&event.target, id));
-    repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
+/// A start outside the slack does not get to the store: only an earlier event with its id is read.
+fn late_start(scenario: &Scenario, state: &State, event: &StartEvent) -> Answer {
+    let by_id = event.id.as_ref();
+    let by_id = by_id.and_then(|id| state.table.find_by_start_id(&event.target, id));
+    let rules = scenario.rules();
+    match rules.admit_start(event, by_id, NotEnded::default(), state.now) {
+        Ok(StartDecision::Repeated(_)) => Answer::Repeated,
+        Ok(StartDecision::Open) => panic!("{event:?} is outside the slack"),
+        Err(_) => Answer::Refused,
+    }
 }
 
-/// A stop outside the slack is taken only where it is the repeat of one that was kept.
-fn old_stop(state: &State, event: &StopEvent) -> Answer {
-    let earlier = event.id.as_ref();
-    let earlier = earlier.and_then(|id| state.table.find_by_stop_id(&event.target, id));
-    repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
-}
-
-fn repeated(is_repeat: bool) -> Answer {
-    if is_repeat {
-        Answer::Repeated
-    } else {
-        Answer::Refused
+/// The same for a stop.
+fn late_stop(scenario: &Scenario, state: &State, event: &StopEvent) -> Answer {
+    let by_id = event.id.as_ref();
+    let by_id = by_id.and_then(|id| state.table.find_by_stop_id(&event.target, id));
+    match scenario.rules().admit_stop(event, by_id, None, state.now) {
+        Ok(StopDecision::Repeated(_)) => Answer::Repeated,
+        Ok(StopDecision::End(_)) => panic!("{event:?} is outside the slack"),
+        Err(_) => Answer::Refused,
     }
 }

@@ -1,8 +1,8 @@
 //! A scenario of the model: the events, the clock, the settings, and the planted bug.
 
 use sampler_domain::{
-    Contract, EventId, Granularities, Granularity, Id, Measures, Memory, Policy, Slack, StartEvent,
-    StopEvent, Target, Timestamp,
+    Contract, EventId, Granularities, Granularity, Id, IntakeRules, Measures, Memory, Policy,
+    Slack, StartEvent, StopEvent, Target, Timestamp,
 };
 
 /// The moment that the seconds of a scenario count from: 2026-03-10T12:00:00 UTC.
@@ -120,6 +120,15 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Which events its receivers keep.
+    pub(crate) fn rules(&self) -> IntakeRules {
+        IntakeRules {
+            slack: self.slack,
+            lenient_repeats: false,
+            may_overlap: false,
+        }
+    }
+
     /// All scenarios, by name.
     pub fn all() -> [(&'static str, Self); 10] {
         [

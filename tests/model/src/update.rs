@@ -276,7 +276,7 @@ impl Updates {
                     StopOutcome::Ended => Ok(HalfKept::Made),
                     StopOutcome::Repeated if is_trusted => Ok(HalfKept::Made),
                     StopOutcome::Repeated => Ok(HalfKept::Repeated),
-                    StopOutcome::NotOpen => Err(Refusal::NotOpen),
+                    StopOutcome::Refused(Refusal::NotOpen) => Err(Refusal::NotOpen),
                     other => panic!("nothing else is in the way of a stop: {other:?}"),
                 });
                 if request.stopped {
@@ -294,7 +294,7 @@ impl Updates {
                     }
                     StartOutcome::Repeated { .. } if is_trusted => Ok(HalfKept::Made),
                     StartOutcome::Repeated { .. } => Ok(HalfKept::Repeated),
-                    StartOutcome::AlreadyOpen => Err(Refusal::AlreadyOpen),
+                    StartOutcome::Refused(Refusal::AlreadyOpen) => Err(Refusal::AlreadyOpen),
                     other => panic!("nothing else is in the way of a start: {other:?}"),
                 });
             }

@@ -183,17 +183,12 @@ impl Statement for Opening {
     const REFUSED_BY_INDEX: bool = true;
 
     fn found_before(&self, world: &World) -> Option<StartOutcome> {
-        let until = world.store.with(|table| table.find_previous_end(&self.0))?;
-        Some(StartOutcome::Overlaps { until })
+        world.store.with(|table| table.find_overlap(&self.0))
     }
 
     fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<StartOutcome> {
         let new = self.0.clone();
-        if world
-            .store
-            .with(|table| table.find_previous_end(&new))
-            .is_some()
-        {
+        if self.found_before(world).is_some() {
             if alone {
                 return None;
             }
@@ -209,18 +204,14 @@ impl Statement for Opening {
     }
 
     fn resolve(&self, world: &World) -> Option<StartOutcome> {
-        let seen = world.store.with(|table| table.resolve_start(&self.0));
         // A start that is alone is looked up for what it may overlap before it is tried again.
-        seen.or_else(|| self.found_before(world))
+        world.store.with(|table| table.resolve_start(&self.0))
     }
 
     fn outlasts(answer: &StartOutcome) -> bool {
         match answer {
             StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
-            StartOutcome::IdTaken(_)
-            | StartOutcome::IdTakenElsewhere
-            | StartOutcome::AlreadyOpen
-            | StartOutcome::Overlaps { .. } => false,
+            StartOutcome::Refused(_) => false,
         }
     }
 }
@@ -240,7 +231,11 @@ impl Statement for Ending {
         if world.setup.mutant == Mutant::StopsWithoutCorrelationId {
             stop.correlation_id = Uuid::from_u128(u128::from(world.server.next_id()));
         }
-        if !world.store.with(|table| table.end(&stop)) {
+        let is_made = world.store.with(|table| {
+            let is_free = table.resolve_stop(&stop).is_none();
+            is_free && table.stop(&stop) == StopOutcome::Ended
+        });
+        if !is_made {
             return None;
         }
         let ended = world.store.all().into_iter();
@@ -259,10 +254,7 @@ impl Statement for Ending {
     fn outlasts(answer: &StopOutcome) -> bool {
         match answer {
             StopOutcome::Ended | StopOutcome::Repeated => true,
-            StopOutcome::IdTaken(_)
-            | StopOutcome::IdTakenElsewhere
-            | StopOutcome::NotOpen
-            | StopOutcome::BeforeStart { .. } => false,
+            StopOutcome::Refused(_) => false,
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod guid;
+mod intake;
 mod machine;
 mod support;
 mod uncounted;

@@ -2,7 +2,7 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::{ClosingMonth, Granularity, Target, Timestamp};
+use sampler_domain::{ClosingMonth, Granularity, Refusal, Target, Timestamp};
 use sampler_store::{DueQuery, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{at, everything, next_page, start, stop, target};
@@ -182,7 +182,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
     assert_eq!(start(&store, None, "due-7", 5).await, StartOutcome::Opened);
     assert_eq!(
         start(&store, None, "due-7", 5).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     assert_eq!(
         stop(&store, Some("stop"), "due-7", 5).await,
@@ -239,7 +239,7 @@ async fn look_at_what_the_victim_costs(store: &MongoStore, spans: &Collection<Do
     assert_eq!(together, (opened(), opened(), opened()));
     assert_eq!(
         start(store, Some("d"), "victim", 9).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     assert_eq!(
         stop(store, Some("b"), "victim", 5).await,
@@ -283,7 +283,7 @@ async fn the_search_before_starts_reads_the_index_alone() {
         assert_eq!(stop(&store, None, name, 10).await, StopOutcome::Ended);
     }
     examined(&spans).await;
-    let overlaps = || StartOutcome::Overlaps { until: at(10) };
+    let overlaps = || StartOutcome::Refused(Refusal::Overlaps { until: at(10) });
     let together = tokio::join!(
         start(&store, None, "a", 5),
         start(&store, None, "b", 5),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bson::{Bson, doc};
+use sampler_domain::Refusal;
 use sampler_store::{Events, IdKind, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::Retired;
 use sampler_store_testing::support::{LookingUp, at, id, kept, start, stop, target};
@@ -21,21 +22,21 @@ async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_to
     assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Ended);
     for taken in ["a", "theirs"] {
         let alone = start(&store, Some(taken), "k", 0).await;
-        assert_eq!(alone, StartOutcome::IdTakenElsewhere);
+        assert_eq!(alone, StartOutcome::Refused(Refusal::IdTakenElsewhere));
         // In one command with others, too.
         let together = tokio::join!(
             start(&store, Some(taken), "k", 0),
             start(&store, Some(taken), "l", 0),
             start(&store, Some("a"), "i", 0),
         );
-        let elsewhere = StartOutcome::IdTakenElsewhere;
+        let elsewhere = StartOutcome::Refused(Refusal::IdTakenElsewhere);
         let (first, second, third) = together;
         assert_eq!((first, second), (elsewhere.clone(), elsewhere));
         assert!(matches!(third, StartOutcome::Repeated { .. }));
     }
     assert_eq!(
         stop(&store, Some("z"), "j", 1).await,
-        StopOutcome::IdTakenElsewhere
+        StopOutcome::Refused(Refusal::IdTakenElsewhere)
     );
     // As they are foreseen.
     for (kind, name, instance, is_taken) in [
@@ -90,7 +91,7 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
         StartOutcome::Opened
     );
     let blocked = stop(&store, Some("attack"), "victim", 5).await;
-    assert_eq!(blocked, StopOutcome::IdTakenElsewhere);
+    assert_eq!(blocked, StopOutcome::Refused(Refusal::IdTakenElsewhere));
 
     // Not before each span has its partition.
     let retire = async || store.retire_original_indexes().await.unwrap();
@@ -141,7 +142,7 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
     assert!(repeated.unwrap().is_some());
     assert_eq!(
         start(&store, Some("b"), "theirs", 0).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     assert_eq!(stop(&store, None, "theirs", 0).await, StopOutcome::Ended);
     assert_eq!(kept(&store, "a").await.end, Some(at(5)));
@@ -210,7 +211,7 @@ async fn the_indexes_of_an_original_can_be_made_again() {
     store.observe_original().await.unwrap();
     assert_eq!(
         start(&store, Some("a"), "k", 0).await,
-        StartOutcome::IdTakenElsewhere
+        StartOutcome::Refused(Refusal::IdTakenElsewhere)
     );
 }
 

@@ -1,8 +1,8 @@
 //! An original and we at work on the same spans, and receivers beside workers.
 
 use bson::{Bson, Document, doc};
-use sampler_domain::ClosingMonth;
 use sampler_domain::Next;
+use sampler_domain::{ClosingMonth, Refusal};
 use sampler_store::{DueQuery, Events, StartOutcome, StopOutcome, Work};
 use sampler_store_testing::support::{Changing, LookingUp};
 use sampler_store_testing::support::{
@@ -147,7 +147,7 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         repeat("i", -5).await.unwrap(),
         StartOutcome::Repeated { .. }
     ));
-    let taken = StartOutcome::IdTaken(vec![sampler_domain::Field::Timestamp]);
+    let taken = StartOutcome::Refused(Refusal::IdTaken(vec![sampler_domain::Field::Timestamp]));
     assert_eq!(repeat("i", 0).await.unwrap(), taken);
     // With others in one command, too.
     let (first, other, second) = tokio::join!(

@@ -2,7 +2,7 @@
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_domain::Next;
-use sampler_domain::{Granularities, Granularity, Interval, Policy, Span};
+use sampler_domain::{Granularities, Granularity, Interval, Policy, Refusal, Span};
 use sampler_store::{Adopted, Events, Reading, StartOutcome, StopOutcome, Work};
 use sampler_store_testing::support::{Changing, LookingUp};
 use sampler_store_testing::support::{
@@ -208,7 +208,7 @@ async fn events_of_both_receivers_meet_in_one_collection() {
     ));
     assert_eq!(
         start(&store, Some("b"), "a", 0).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     // A stop of ours, before the span was taken in, is not undone by taking it in.
     assert_eq!(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use sampler_domain::Refusal;
 use sampler_store::{Events, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_store_testing::support::{new_span, new_stop, start, start_event, stop};
@@ -41,10 +42,10 @@ async fn only_the_primary_is_asked_whatever_the_connection_string_says() {
     let again = start_event(Some("other"), "instance-0", 5);
     assert_eq!(
         store.start(new_span(again)).await.unwrap(),
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     let unknown = store.stop(new_stop(None, "stranger", 5)).await.unwrap();
-    assert_eq!(unknown, StopOutcome::NotOpen);
+    assert_eq!(unknown, StopOutcome::Refused(Refusal::NotOpen));
 
     // A start inside the span that has just ended, before a secondary knows of the end.
     let inside = join_all((0..TARGETS).map(async |number| {
@@ -54,7 +55,7 @@ async fn only_the_primary_is_asked_whatever_the_connection_string_says() {
     }));
     for answer in inside.await {
         assert!(
-            matches!(answer, StartOutcome::Overlaps { .. }),
+            matches!(answer, StartOutcome::Refused(Refusal::Overlaps { .. })),
             "{answer:?}"
         );
     }

@@ -4,7 +4,7 @@ use bson::raw::{RawArrayBuf, RawDocumentBuf};
 use bson::{Bson, Document, doc, oid::ObjectId, rawdoc};
 use futures_util::future::join_all;
 use mongodb::Collection;
-use sampler_domain::{Granularities, Granularity, Policy, SpanId};
+use sampler_domain::{Granularities, Granularity, Policy, Refusal, SpanId};
 use sampler_store::{DueQuery, Events, Reading, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{Changing, LookingUp};
@@ -340,7 +340,10 @@ async fn events_that_do_not_concern_them_have_their_answers() {
     for (number, answer) in join_all(stops).await.into_iter().enumerate() {
         match answer {
             Err(StoreError::Refused(_)) => assert_eq!(number, 7),
-            answer => assert_eq!(answer.unwrap(), StopOutcome::BeforeStart { start: at(0) }),
+            answer => assert_eq!(
+                answer.unwrap(),
+                StopOutcome::Refused(Refusal::BeforeStart { start: at(0) })
+            ),
         }
     }
     assert!(
@@ -399,5 +402,8 @@ async fn a_start_is_refused_inside_a_previous_span_that_cannot_be_read() {
     set(&mut ended, "target.correlation_id", "ended");
     put(&spans, [broken(&ended)]).await;
     let answer = start(&store, Some("a"), "i", 0).await;
-    assert_eq!(answer, StartOutcome::Overlaps { until: at(HOUR) });
+    assert_eq!(
+        answer,
+        StartOutcome::Refused(Refusal::Overlaps { until: at(HOUR) })
+    );
 }

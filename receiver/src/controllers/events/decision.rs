@@ -133,7 +133,7 @@ impl Receiver {
             match opening.await.map_err(|failure| self.failed(&failure))? {
                 StartOutcome::Opened => Ok(Accepted::new().started(Some(id))),
                 StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
-                StartOutcome::IdTaken(fields) => {
+                StartOutcome::Refused(Refusal::IdTaken(fields)) => {
                     self.rules().require_same(fields)?;
                     let earlier = match lenient.map(|kept| *kept) {
                         Some((target, Some(id))) => {
@@ -145,9 +145,7 @@ impl Receiver {
                     let earlier = earlier.map_err(NotKept::Failed)?.into_iter().next();
                     Ok(Accepted::replayed().started(earlier.map(|span| span.id)))
                 }
-                StartOutcome::IdTakenElsewhere => Err(Refusal::IdTakenElsewhere.into()),
-                StartOutcome::AlreadyOpen => Err(Refusal::AlreadyOpen.into()),
-                StartOutcome::Overlaps { until } => Err(Refusal::Overlaps { until }.into()),
+                StartOutcome::Refused(refusal) => Err(refusal.into()),
             }
         }
     }
@@ -193,13 +191,11 @@ impl Receiver {
         match outcome.map_err(|failure| self.failed(&failure))? {
             StopOutcome::Ended => Ok(Accepted::new()),
             StopOutcome::Repeated => Ok(Accepted::replayed()),
-            StopOutcome::IdTaken(fields) => {
+            StopOutcome::Refused(Refusal::IdTaken(fields)) => {
                 self.rules().require_same(fields)?;
                 Ok(Accepted::replayed())
             }
-            StopOutcome::IdTakenElsewhere => Err(Refusal::IdTakenElsewhere.into()),
-            StopOutcome::NotOpen => Err(Refusal::NotOpen.into()),
-            StopOutcome::BeforeStart { start } => Err(Refusal::BeforeStart { start }.into()),
+            StopOutcome::Refused(refusal) => Err(refusal.into()),
         }
     }
 

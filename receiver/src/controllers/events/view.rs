@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use sampler_domain::intake::require_open;
 use sampler_domain::{
-    EventId, Field, Half, Refusal, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
-    UpdateEvent, UpdateIntake, UpdateRead, UpdateStep,
+    EventId, Half, NotEnded, Refusal, Span, SpanId, StartDecision, StartEvent, StopDecision,
+    StopEvent, Target, Timestamp, UpdateEvent, UpdateIntake, UpdateRead, UpdateStep,
 };
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
@@ -31,6 +30,15 @@ pub(in crate::controllers) struct Foreseen {
     pub(in crate::controllers) is_replayed: bool,
     /// The spans that it is about, as it leaves them.
     pub(in crate::controllers) spans: Vec<Span>,
+}
+
+impl Foreseen {
+    fn replayed(span: &Span) -> Self {
+        Self {
+            is_replayed: true,
+            spans: vec![span.clone()],
+        }
+    }
 }
 
 impl<'r> View<'r> {
@@ -80,22 +88,21 @@ impl<'r> View<'r> {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
-        let earlier = match &event.id {
-            Some(id) => self.find_by_id(IdKind::Start, &event.target, id).await?,
-            None => None,
+        let by_id = self.find_earlier(IdKind::Start, &event.target, event.id.as_ref());
+        let by_id = by_id.await?;
+        let others = match by_id {
+            Some(_) => Vec::new(),
+            None => self.find_not_ended(&event.target, event.timestamp).await?,
         };
-        if let Some(earlier) = earlier {
-            return self.replayed(event.differences(&earlier), earlier);
-        }
-        self.require_slack(event.timestamp, now)?;
-        let others = self.find_not_ended(&event.target, event.timestamp).await?;
+        let others = NotEnded::by(event.timestamp, others.iter().map(|span| span.end));
         let rules = self.receiver.rules();
-        let room = rules.require_room(event.timestamp, others.iter());
-        room.map_err(refusals::problem)?;
-        if let Some(id) = &event.id {
-            self.require_free_id(IdKind::Start, &event.target, id)
-                .await?;
+        let decision = rules.admit_start(event, by_id.as_ref(), others, now);
+        match decision.map_err(refusals::problem)? {
+            StartDecision::Repeated(earlier) => return Ok(Foreseen::replayed(earlier)),
+            StartDecision::Open => {}
         }
+        self.require_free_id(IdKind::Start, &event.target, event.id.as_ref())
+            .await?;
         Ok(Foreseen {
             is_replayed: false,
             spans: vec![self.receiver.new_span(event.clone(), grant, now)],
@@ -108,24 +115,23 @@ impl<'r> View<'r> {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
-        let earlier = match &event.id {
-            Some(id) => self.find_by_id(IdKind::Stop, &event.target, id).await?,
-            None => None,
+        let by_id = self.find_earlier(IdKind::Stop, &event.target, event.id.as_ref());
+        let by_id = by_id.await?;
+        let open = match by_id {
+            Some(_) => None,
+            None => self.find_open(&event.target, event.timestamp).await?,
         };
-        if let Some(earlier) = earlier {
-            return self.replayed(event.differences(&earlier), earlier);
-        }
-        self.require_slack(event.timestamp, now)?;
-        let open = self.find_open(&event.target, event.timestamp).await?;
-        let open = require_open(open.as_ref(), event.timestamp);
-        let open = open.map_err(refusals::problem)?.clone();
-        if let Some(id) = &event.id {
-            self.require_free_id(IdKind::Stop, &event.target, id)
-                .await?;
-        }
+        let rules = self.receiver.rules();
+        let decision = rules.admit_stop(event, by_id.as_ref(), open.as_ref(), now);
+        let open = match decision.map_err(refusals::problem)? {
+            StopDecision::Repeated(earlier) => return Ok(Foreseen::replayed(earlier)),
+            StopDecision::End(open) => open.clone(),
+        };
+        self.require_free_id(IdKind::Stop, &event.target, event.id.as_ref())
+            .await?;
         Ok(Foreseen {
             is_replayed: false,
-            spans: vec![ended(open, event, grant)],
+            spans: vec![open.ended(event, grant.client().cloned(), None)],
         })
     }
 
@@ -147,10 +153,8 @@ impl<'r> View<'r> {
         }
         let mut previous = intake.previous().cloned();
         if !intake.has_stop() {
-            previous = previous.map(|open| Span {
-                stop_update: Some(event.targets_digest()),
-                ..ended(open, &event.stop(), grant)
-            });
+            let (client, update) = (grant.client().cloned(), event.targets_digest());
+            previous = previous.map(|open| open.ended(&event.stop(), client, Some(update)));
         }
         let started = || self.receiver.updated_span(event, grant, now);
         let started = intake.started().cloned().unwrap_or_else(started);
@@ -204,12 +208,14 @@ impl<'r> View<'r> {
         &self,
         kind: IdKind,
         target: &Target,
-        id: &EventId,
+        id: Option<&EventId>,
     ) -> Result<(), Problem> {
-        if self.is_id_free(kind, target, id).await? {
-            return Ok(());
+        match id {
+            Some(id) if !self.is_id_free(kind, target, id).await? => {
+                Err(refusals::problem(Refusal::IdTakenElsewhere))
+            }
+            _ => Ok(()),
         }
-        Err(refusals::problem(Refusal::IdTakenElsewhere))
     }
 
     async fn is_id_free(
@@ -224,20 +230,6 @@ impl<'r> View<'r> {
         Ok(!is_taken)
     }
 
-    fn replayed(&self, differences: Vec<Field>, earlier: Span) -> Result<Foreseen, Problem> {
-        let same = self.receiver.rules().require_same(differences);
-        same.map_err(refusals::problem)?;
-        Ok(Foreseen {
-            is_replayed: true,
-            spans: vec![earlier],
-        })
-    }
-
-    fn require_slack(&self, timestamp: Timestamp, now: Timestamp) -> Result<(), Problem> {
-        let fits = self.receiver.rules().require_slack(timestamp, now);
-        fits.map_err(refusals::problem)
-    }
-
     async fn find_open(&self, target: &Target, by: Timestamp) -> Result<Option<Span>, Problem> {
         let spans = self.find_not_ended(target, by).await?;
         Ok(spans.into_iter().find(|span| span.end.is_none()))
@@ -250,6 +242,19 @@ impl<'r> View<'r> {
         spans.extend(expected.cloned());
         spans.retain(|span| span.end.is_none_or(|end| end > by));
         Ok(spans)
+    }
+
+    /// The span of the target that was started or stopped by the event with this id, if it has one.
+    async fn find_earlier(
+        &self,
+        kind: IdKind,
+        target: &Target,
+        id: Option<&EventId>,
+    ) -> Result<Option<Span>, Problem> {
+        match id {
+            Some(id) => self.find_by_id(kind, target, id).await,
+            None => Ok(None),
+        }
     }
 
     /// The span of the target that was started or stopped by the event with this id.
@@ -279,12 +284,4 @@ impl<'r> View<'r> {
     async fn look_up(&self, target: &Target, by: Lookup) -> Result<Vec<Span>, Problem> {
         self.receiver.look_up(target, &by, self.concern).await
     }
-}
-
-/// The span as the stop leaves it.
-fn ended(mut span: Span, event: &StopEvent, grant: &Grant) -> Span {
-    span.end = Some(event.timestamp);
-    span.end_id.clone_from(&event.id);
-    span.stop_client = grant.client().cloned();
-    span
 }

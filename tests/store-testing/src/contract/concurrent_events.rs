@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use sampler_domain::Refusal;
 use sampler_store::{StartOutcome, StopOutcome};
 use tokio::task::JoinSet;
 
@@ -36,7 +37,7 @@ pub async fn of_64_starts_of_one_target_one_wins(store: &Shared) {
     .await;
     assert_eq!(count(&answers, &StartOutcome::Opened), 1, "{answers:?}");
     assert_eq!(
-        count(&answers, &StartOutcome::AlreadyOpen),
+        count(&answers, &StartOutcome::Refused(Refusal::AlreadyOpen)),
         63,
         "{answers:?}"
     );
@@ -67,7 +68,11 @@ pub async fn of_64_stops_of_one_span_one_wins(store: &Shared) {
     .await;
     assert_eq!(count(&answers, &StopOutcome::Ended), 1, "{answers:?}");
     assert_eq!(count(&answers, &StopOutcome::Repeated), 15, "{answers:?}");
-    assert_eq!(count(&answers, &StopOutcome::NotOpen), 48, "{answers:?}");
+    assert_eq!(
+        count(&answers, &StopOutcome::Refused(Refusal::NotOpen)),
+        48,
+        "{answers:?}"
+    );
 }
 
 pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
@@ -130,8 +135,8 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
             0 | 4 => StartOutcome::Repeated {
                 span: spans[kind / 4].clone(),
             },
-            2 => StartOutcome::AlreadyOpen,
-            3 => StartOutcome::Overlaps { until: at(MINUTE) },
+            2 => StartOutcome::Refused(Refusal::AlreadyOpen),
+            3 => StartOutcome::Refused(Refusal::Overlaps { until: at(MINUTE) }),
             _ => StartOutcome::Opened,
         };
         assert_eq!(answer, expected, "{kind}");
@@ -174,8 +179,8 @@ pub async fn of_64_stops_each_has_its_own_answer(store: &Shared) {
     for (number, answer) in answers {
         let expected = match number % 8 {
             0 => StopOutcome::Repeated,
-            2 => StopOutcome::NotOpen,
-            3 => StopOutcome::BeforeStart { start: at(0) },
+            2 => StopOutcome::Refused(Refusal::NotOpen),
+            3 => StopOutcome::Refused(Refusal::BeforeStart { start: at(0) }),
             _ => StopOutcome::Ended,
         };
         assert_eq!(answer, expected, "{number}");

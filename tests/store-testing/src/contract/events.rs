@@ -1,6 +1,6 @@
 //! Starts and stops: the answers, and what is kept.
 
-use sampler_domain::{ClientId, Field, Id, Interval, Measures, SpanId, StopEvent};
+use sampler_domain::{ClientId, Field, Id, Interval, Measures, Refusal, SpanId, StopEvent};
 use sampler_store::{Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome};
 use uuid::Uuid;
 
@@ -129,12 +129,15 @@ pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
     assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
     assert_eq!(
         start(store, Some("a"), "i", 0).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
-    assert_eq!(start(store, None, "i", 0).await, StartOutcome::AlreadyOpen);
+    assert_eq!(
+        start(store, None, "i", 0).await,
+        StartOutcome::Refused(Refusal::AlreadyOpen)
+    );
     assert_eq!(
         start(store, None, "i", MINUTE).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     assert_eq!(start(store, None, "another", 0).await, StartOutcome::Opened);
     assert_eq!(
@@ -217,7 +220,7 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
 pub async fn fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named(store: &Shared) {
     let store = &**store;
     assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
-    let taken = |fields: &[Field]| StartOutcome::IdTaken(fields.to_vec());
+    let taken = |fields: &[Field]| StartOutcome::Refused(Refusal::IdTaken(fields.to_vec()));
     let timestamp = Field::Timestamp;
     assert_eq!(start(store, Some("a"), "i", 1).await, taken(&[timestamp]));
     let mut other = new_span(start_event(Some("a"), "i", 0));
@@ -229,7 +232,10 @@ pub async fn fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named(
     other.span.measures = Measures::default();
     let answer = store.start(other).await.expect("the store answers");
     assert_eq!(answer, taken(&[timestamp, Field::MeasuredUsage]));
-    assert_eq!(stop(store, None, "i", MINUTE).await, StopOutcome::NotOpen);
+    assert_eq!(
+        stop(store, None, "i", MINUTE).await,
+        StopOutcome::Refused(Refusal::NotOpen)
+    );
 }
 
 /// Fault 12 of the original: a start before the end of the target's previous span was admitted.
@@ -249,7 +255,7 @@ pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared
     let until = at(3 * hour);
     assert_eq!(
         start(store, Some("a"), "i", 3 * hour - 1).await,
-        StartOutcome::Overlaps { until }
+        StartOutcome::Refused(Refusal::Overlaps { until })
     );
     assert_eq!(
         start(store, Some("a"), "j", 3 * hour - 1).await,
@@ -263,7 +269,7 @@ pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared
     );
     assert_eq!(
         start(store, None, "i", hour).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
 }
 
@@ -281,10 +287,10 @@ pub async fn a_span_of_another_plan_of_the_instance_is_no_previous_one(store: &S
     assert_eq!(started(with_plan("b", MINUTE)).await, StartOutcome::Opened);
     assert_eq!(
         started(with_plan("b", MINUTE)).await,
-        StartOutcome::AlreadyOpen
+        StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     let until = at(2 * MINUTE);
-    let overlaps = StartOutcome::Overlaps { until };
+    let overlaps = StartOutcome::Refused(Refusal::Overlaps { until });
     assert_eq!(start(store, None, "i", MINUTE).await, overlaps);
 }
 
@@ -367,7 +373,7 @@ pub async fn fault_4_a_stop_id_seen_before_never_ends_another_span(store: &Share
         start(store, Some("c"), "j", MINUTE).await,
         StartOutcome::Opened
     );
-    let taken = |fields: &[Field]| StopOutcome::IdTaken(fields.to_vec());
+    let taken = |fields: &[Field]| StopOutcome::Refused(Refusal::IdTaken(fields.to_vec()));
     let answer = stop(store, Some("z"), "i", 2 * MINUTE).await;
     assert_eq!(answer, taken(&[Field::Timestamp]));
     assert_eq!(kept(store, "b").await.end, None);
@@ -384,7 +390,10 @@ pub async fn fault_5_a_stop_before_its_start_is_refused_in_the_update_itself(sto
     let store = &**store;
     assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
     let answer = stop(store, Some("y"), "i", -1).await;
-    assert_eq!(answer, StopOutcome::BeforeStart { start: at(0) });
+    assert_eq!(
+        answer,
+        StopOutcome::Refused(Refusal::BeforeStart { start: at(0) })
+    );
     assert_eq!(kept(store, "a").await.end, None);
     assert_eq!(stop(store, Some("z"), "i", 0).await, StopOutcome::Ended);
     assert_eq!(kept(store, "a").await.end, Some(at(0)));
@@ -392,12 +401,24 @@ pub async fn fault_5_a_stop_before_its_start_is_refused_in_the_update_itself(sto
 
 pub async fn a_stop_without_an_open_span_is_refused(store: &Shared) {
     let store = &**store;
-    assert_eq!(stop(store, None, "i", 0).await, StopOutcome::NotOpen);
-    assert_eq!(stop(store, Some("z"), "i", 0).await, StopOutcome::NotOpen);
+    assert_eq!(
+        stop(store, None, "i", 0).await,
+        StopOutcome::Refused(Refusal::NotOpen)
+    );
+    assert_eq!(
+        stop(store, Some("z"), "i", 0).await,
+        StopOutcome::Refused(Refusal::NotOpen)
+    );
     assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
     assert_eq!(stop(store, None, "i", 1).await, StopOutcome::Ended);
-    assert_eq!(stop(store, None, "i", 1).await, StopOutcome::NotOpen);
-    assert_eq!(stop(store, Some("z"), "i", 1).await, StopOutcome::NotOpen);
+    assert_eq!(
+        stop(store, None, "i", 1).await,
+        StopOutcome::Refused(Refusal::NotOpen)
+    );
+    assert_eq!(
+        stop(store, Some("z"), "i", 1).await,
+        StopOutcome::Refused(Refusal::NotOpen)
+    );
 }
 
 /// A command whose answer was lost may be carried out long after it was made again.
@@ -428,7 +449,7 @@ pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
     assert_eq!(span.end, Some(at(5_000)));
     assert_eq!(
         stop(&**store, None, "twice", 9_000).await,
-        StopOutcome::NotOpen
+        StopOutcome::Refused(Refusal::NotOpen)
     );
 }
 

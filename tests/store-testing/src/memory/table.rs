@@ -12,8 +12,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    CauseId, Change, Changed, EventId, Policy, Span, SpanId, StartEvent, Target, Timestamp, Totals,
-    next_step,
+    CauseId, Change, Changed, EventId, NotEnded, Policy, Span, SpanId, Target, Timestamp, Totals,
+    decide_start, decide_stop, next_step,
 };
 use sampler_store::{
     ACTS_NAMED, Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, Lookup, NewSpan,
@@ -87,11 +87,7 @@ impl Table {
         if let Some(seen) = self.resolve_start(&new) {
             return seen;
         }
-        if let Some(until) = self.find_previous_end(&new) {
-            return StartOutcome::Overlaps { until };
-        }
-        let inserted = self.insert(new);
-        assert!(inserted, "nothing was seen that stands in its way");
+        self.put(new);
         StartOutcome::Opened
     }
 
@@ -110,101 +106,66 @@ impl Table {
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
     /// event within its target, or that the target has an open span. Says whether it was inserted.
     pub fn insert(&mut self, new: NewSpan) -> bool {
-        if self.resolve_start(&new).is_some() {
+        let others = NotEnded {
+            until: None,
+            ..self.not_ended(&new.span)
+        };
+        if self.resolve_start_beside(&new, others).is_some() {
             return false;
         }
         self.put(new);
         true
     }
 
-    /// The span itself, an earlier event of the target with the same id, or an open span of the
-    /// target; nothing where none of them is kept.
+    /// The outcome of a start by what is kept for its target; nothing where the span is to be opened.
     pub fn resolve_start(&self, new: &NewSpan) -> Option<StartOutcome> {
+        self.resolve_start_beside(new, self.not_ended(&new.span))
+    }
+
+    fn resolve_start_beside(&self, new: &NewSpan, others: NotEnded) -> Option<StartOutcome> {
         let span = &new.span;
         if self.spans.contains_key(&span.id) {
             return Some(StartOutcome::Opened);
         }
-        let earlier = span.start_id.as_ref();
-        let earlier = earlier.and_then(|id| self.find_by_start_id(&span.target, id));
-        if let Some(earlier) = earlier {
-            let event = StartEvent {
-                id: span.start_id.clone(),
-                timestamp: span.start,
-                target: span.target.clone(),
-                measures: span.measures.clone(),
-            };
-            let differences = event.differences(earlier);
-            return Some(if differences.is_empty() {
-                StartOutcome::Repeated {
-                    span: earlier.id.clone(),
-                }
-            } else {
-                StartOutcome::IdTaken(differences)
-            });
-        }
-        let open = self.open(&span.target);
-        open.map(|_| StartOutcome::AlreadyOpen)
+        let by_id = span.start_id.as_ref();
+        let by_id = by_id.and_then(|id| self.find_by_start_id(&span.target, id));
+        let decision = decide_start(&span.start_event(), by_id, others, new.may_overlap);
+        StartOutcome::found(decision)
     }
 
-    /// The end of a span of the target that ends after this one starts, if there is one and it
-    /// matters.
-    pub fn find_previous_end(&self, new: &NewSpan) -> Option<Timestamp> {
-        if new.may_overlap {
-            return None;
-        }
-        let (target, start) = (&new.span.target, new.span.start);
-        let later = |span: &Span| span.target == *target && span.end > Some(start);
-        self.first(later).and_then(|span| span.end)
+    /// The refusal of a start by the end of a previous span, for which a search looks before the insert.
+    pub fn find_overlap(&self, new: &NewSpan) -> Option<StartOutcome> {
+        let others = NotEnded {
+            is_open: false,
+            ..self.not_ended(&new.span)
+        };
+        let room = others.require_room(new.may_overlap);
+        room.err().map(StartOutcome::Refused)
+    }
+
+    fn not_ended(&self, new: &Span) -> NotEnded {
+        let spans = self.spans.values().map(|kept| &kept.span);
+        let of_target = spans.filter(|span| span.target == new.target);
+        NotEnded::by(new.start, of_target.map(|span| span.end))
     }
 
     /// Ends the target's open span.
     pub fn stop(&mut self, new: &NewStop) -> StopOutcome {
-        if self.end(new) {
-            return StopOutcome::Ended;
+        if let Some(seen) = self.resolve_stop(new) {
+            return seen;
         }
-        self.resolve_stop(new)
-            .expect("what stands in its way is seen")
+        let target = &new.event.target;
+        let mut spans = self.spans.values_mut();
+        let open = spans.find(|kept| is_open(&kept.span, target));
+        let kept = open.expect("a stop that can be made has an open span");
+        let (end, client) = (new.event.timestamp, new.client.clone());
+        kept.span = kept.span.clone().ended(&new.event, client, new.update);
+        kept.correlation_id = new.correlation_id;
+        kept.due_at = Some(kept.due_at.map_or(end, |due| due.min(end)));
+        StopOutcome::Ended
     }
 
-    /// Ends the target's open span where the stop does not lie before its start, unless a unique
-    /// index refuses that: the id of the event or the correlation id, both within the target. Says
-    /// whether a span was ended.
-    pub fn end(&mut self, new: &NewStop) -> bool {
-        let NewStop {
-            event,
-            client,
-            update,
-            correlation_id,
-            arrival: _,
-        } = new;
-        let is_taken = |kept: &StoredSpan| {
-            let has_id = event.id.is_some() && kept.span.end_id == event.id;
-            has_id && kept.span.target == event.target
-                || has_correlation_id(kept, &event.target, *correlation_id)
-        };
-        if self.spans.values().any(is_taken) {
-            return false;
-        }
-        let fits = |kept: &&mut StoredSpan| {
-            is_open(&kept.span, &event.target) && kept.span.start <= event.timestamp
-        };
-        let Some(kept) = self.spans.values_mut().find(fits) else {
-            return false;
-        };
-        kept.span.end = Some(event.timestamp);
-        kept.span.end_id.clone_from(&event.id);
-        kept.span.stop_client.clone_from(client);
-        kept.span.stop_update = *update;
-        kept.correlation_id = *correlation_id;
-        kept.due_at = Some(
-            kept.due_at
-                .map_or(event.timestamp, |due| due.min(event.timestamp)),
-        );
-        true
-    }
-
-    /// The span that this stop ended, an earlier event with the same id, or why the stop does not
-    /// fit; nothing where it can be made.
+    /// The outcome of a stop by what is kept for its target; nothing where the open span is to be ended.
     pub fn resolve_stop(&self, new: &NewStop) -> Option<StopOutcome> {
         let event = &new.event;
         let is_own =
@@ -212,21 +173,9 @@ impl Table {
         if self.spans.values().any(is_own) {
             return Some(StopOutcome::Ended);
         }
-        let earlier = event.id.as_ref();
-        let earlier = earlier.and_then(|id| self.find_by_stop_id(&event.target, id));
-        if let Some(earlier) = earlier {
-            let differences = event.differences(earlier);
-            return Some(if differences.is_empty() {
-                StopOutcome::Repeated
-            } else {
-                StopOutcome::IdTaken(differences)
-            });
-        }
-        let Some(open) = self.open(&event.target) else {
-            return Some(StopOutcome::NotOpen);
-        };
-        let start = open.start;
-        (event.timestamp < start).then_some(StopOutcome::BeforeStart { start })
+        let by_id = event.id.as_ref();
+        let by_id = by_id.and_then(|id| self.find_by_stop_id(&event.target, id));
+        StopOutcome::found(decide_stop(event, by_id, self.open(&event.target)))
     }
 
     /// The span of the target that was started by the event with this id.
