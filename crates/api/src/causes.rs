@@ -24,7 +24,7 @@ pub struct Cause {
     pub since: Timestamp,
     #[schema(value_type = Moment)]
     pub probe_at: Timestamp,
-    /// Its resource has so many more causes, which came later: `resource_id` lists them.
+    /// How many more causes its resource has, which came later: `resource_id` lists them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
 }

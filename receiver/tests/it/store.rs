@@ -11,7 +11,7 @@ use sampler_domain::{
     CauseId, Change, Changed, Control, Entry, EventId, Id, Resend, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CausePage, CauseQuery,
+    ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
     ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, Lookup,
     NewSpan, NewStop, Operating, Page, Published, ReadConcern, Reading, Replication, SeenInstance,
     SpanPage, SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
@@ -250,7 +250,7 @@ impl Reading for Store {
         self.met(self.memory.ids(field, prefix, limit)).await
     }
 
-    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+    async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError> {
         self.met(self.memory.causes(query)).await
     }
 
