@@ -204,11 +204,10 @@ async fn json_has_a_limit_of_its_own_and_is_told_what_to_send_instead() {
     assert!(detail.contains("application/x-ndjson"), "{detail}");
     // Neither the head nor an instance may be larger than an event.
     let long = "x".repeat(600_000);
-    for (head, instance) in [(long.as_str(), ""), ("", long.as_str())] {
-        let body = json!({
-            "resource_id": "postgres", "at": NOW, "x": head, "instances": [{ "y": instance }],
-        });
-        let answer = world.send(request(SNAPSHOTS, body.to_string())).await;
+    let mut head = snapshot(NOW, &[]);
+    head["x"] = json!(long);
+    for body in [head, snapshot(NOW, &[json!({ "x": long })])] {
+        let answer = world.compare_once(&body).await;
         answer.names(413, "payload-too-large", &[]);
     }
 }
