@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use crate::event::EventKind;
-use crate::{cloud_event, json, problems};
+use crate::json::{self, Values};
+use crate::{cloud_event, problems};
 
 /// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
@@ -96,78 +96,24 @@ impl Joined {
 /// The elements of a list, as they are written. The list is checked to be JSON; what JSON does not
 /// forbid, such as a member twice, is for the events.
 fn split_list(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
-    let mut reader = ListReader { body, at: 0 };
-    if reader.peek().is_none() {
+    let mut values = Values::of(body);
+    if values.peek().is_none() {
         return Err(json::empty());
     }
-    if !reader.passes(b'[') {
-        reader.value()?;
+    if !values.passes(b'[') {
+        values.value()?;
         return Err(no_list());
     }
     let mut elements = Vec::new();
-    if !reader.passes(b']') {
-        loop {
-            let element = reader.value()?;
-            if elements.len() == EVENTS_MAX {
-                return Err(too_many());
-            }
-            elements.push(element);
-            if reader.passes(b']') {
-                break;
-            }
-            if !reader.passes(b',') {
-                return Err(reader.malformed());
-            }
+    while values.has_next(elements.is_empty(), b']')? {
+        let element = values.value()?;
+        if elements.len() == EVENTS_MAX {
+            return Err(too_many());
         }
+        elements.push(element);
     }
-    match reader.peek() {
-        None => Ok(elements),
-        Some(_) => Err(reader.malformed()),
-    }
-}
-
-/// Reads a list from its beginning to its end.
-struct ListReader<'b> {
-    body: &'b [u8],
-    at: usize,
-}
-
-impl<'b> ListReader<'b> {
-    /// The next byte that is not white space.
-    fn peek(&mut self) -> Option<u8> {
-        let rest = &self.body[self.at..];
-        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        self.at += rest.iter().take_while(|byte| is_space(byte)).count();
-        self.body.get(self.at).copied()
-    }
-
-    /// Passes over this byte, if it is next.
-    fn passes(&mut self, byte: u8) -> bool {
-        let is_next = self.peek() == Some(byte);
-        self.at += usize::from(is_next);
-        is_next
-    }
-
-    /// Passes over a value.
-    fn value(&mut self) -> Result<&'b [u8], Problem> {
-        self.peek();
-        let rest = &self.body[self.at..];
-        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
-        match values.next() {
-            Some(Ok(IgnoredAny)) => {
-                let length = values.byte_offset();
-                self.at += length;
-                Ok(&rest[..length])
-            }
-            Some(Err(error)) => Err(json::malformed(&error, &self.body[..self.at])),
-            None => Err(self.malformed()),
-        }
-    }
-
-    /// The next byte does not belong there.
-    fn malformed(&self) -> Problem {
-        json::unexpected(self.body, self.at)
-    }
+    values.end()?;
+    Ok(elements)
 }
 
 /// The lines that are not blank. Whether they are JSON is for the events.

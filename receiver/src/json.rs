@@ -10,7 +10,7 @@ use sampler_domain::number::{self, NumberError};
 use sampler_service::problem::Problem;
 
 use crate::problems;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
@@ -132,7 +132,7 @@ pub(crate) fn empty() -> Problem {
 }
 
 /// The byte at this place of a body is not valid JSON.
-pub(crate) fn unexpected(body: &[u8], at: usize) -> Problem {
+fn unexpected(body: &[u8], at: usize) -> Problem {
     let what = if at == body.len() {
         "The body ends in the middle of its JSON"
     } else {
@@ -142,7 +142,7 @@ pub(crate) fn unexpected(body: &[u8], at: usize) -> Problem {
 }
 
 /// The problem of malformed JSON that follows `before` in its body.
-pub(crate) fn malformed(error: &serde_json::Error, before: &[u8]) -> Problem {
+fn malformed(error: &serde_json::Error, before: &[u8]) -> Problem {
     let what = match error.classify() {
         Category::Eof => "The body ends in the middle of its JSON",
         Category::Data if error.to_string().starts_with(TOO_MANY) => {
@@ -175,6 +175,93 @@ fn position(before: &[u8], line: usize, column: usize) -> (usize, usize) {
 fn malformed_at(what: &str, (line, column): (usize, usize)) -> Problem {
     let detail = format!("{what}, at line {line}, column {column}.");
     Problem::new(&problems::MALFORMED_JSON, detail)
+}
+
+/// Reads a body value by value, each as it is written. It is checked to be JSON; what JSON does not
+/// forbid, such as a member twice, is not.
+pub(crate) struct Values<'b> {
+    body: &'b [u8],
+    at: usize,
+}
+
+impl<'b> Values<'b> {
+    pub(crate) fn of(body: &'b [u8]) -> Self {
+        Self { body, at: 0 }
+    }
+
+    /// The end of what was read.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next byte that is not white space.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        let rest = &self.body[self.at..];
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        self.at += rest.iter().take_while(|byte| is_space(byte)).count();
+        self.body.get(self.at).copied()
+    }
+
+    /// Passes over this byte, if it is next.
+    pub(crate) fn passes(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Whether a list or an object continues; passes over the comma, or over what closes it.
+    pub(crate) fn has_next(&mut self, is_first: bool, close: u8) -> Result<bool, Problem> {
+        if self.passes(close) {
+            return Ok(false);
+        }
+        if is_first || self.passes(b',') {
+            return Ok(true);
+        }
+        Err(self.malformed())
+    }
+
+    /// Passes over a value.
+    pub(crate) fn value(&mut self) -> Result<&'b [u8], Problem> {
+        self.peek();
+        let rest = &self.body[self.at..];
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+        match values.next() {
+            Some(Ok(IgnoredAny)) => {
+                let length = values.byte_offset();
+                self.at += length;
+                Ok(&rest[..length])
+            }
+            Some(Err(error)) => Err(malformed(&error, &self.body[..self.at])),
+            None => Err(self.malformed()),
+        }
+    }
+
+    /// Passes over the name of a member, and the colon.
+    pub(crate) fn name(&mut self) -> Result<String, Problem> {
+        if self.peek() != Some(b'"') {
+            return Err(self.malformed());
+        }
+        let before = &self.body[..self.at];
+        let name = serde_json::from_slice(self.value()?);
+        let name = name.map_err(|error| malformed(&error, before))?;
+        if self.passes(b':') {
+            return Ok(name);
+        }
+        Err(self.malformed())
+    }
+
+    /// Nothing may follow.
+    pub(crate) fn end(&mut self) -> Result<(), Problem> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.malformed()),
+        }
+    }
+
+    /// The next byte does not belong there.
+    fn malformed(&self) -> Problem {
+        unexpected(self.body, self.at)
+    }
 }
 
 /// Where the reader of a body is.

@@ -190,9 +190,9 @@ sampler_service::problem_types! {
         title: "The body is too large",
         when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
             than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
-            than `SAMPLER_MAX_SNAPSHOT_PAYLOAD`, or has more instances than there is memory for. \
-            Nothing was kept.",
-        provider: "Send less in one event, or fewer events in one batch.",
+            than `SAMPLER_MAX_SNAPSHOT_PAYLOAD` (in JSON, than 16 MB), or has more instances than there is \
+            memory for. Nothing was kept.",
+        provider: "Send less in one event, or fewer events in one batch; a large snapshot as NDJSON.",
         operator: "Raise `MAX_PAYLOAD`, if events of this size are intended.",
     }
     UNSUPPORTED_MEDIA_TYPE {

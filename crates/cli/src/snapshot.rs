@@ -85,7 +85,8 @@ Examples:
 Exit codes: 0 nothing differs, 1 something differs, 2 the command line or the file is wrong, 3 the API gives
 no answer.")]
 struct DiffArguments {
-    /// A snapshot: JSON with `resource_id`, `at` and `instances`, or NDJSON with the head as first line
+    /// A snapshot: NDJSON with the head as first line, or up to 16 MB of JSON with `resource_id`, `at`
+    /// and `instances`
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -106,7 +107,8 @@ Exit codes: 0 all events are kept, or nothing differs, 1 some were refused, ther
 the receiver did not name all differences: apply it again, 2 the command line or the file is wrong, 3 the
 API gives no answer.")]
 struct ApplyArguments {
-    /// A snapshot: JSON with `resource_id`, `at` and `instances`, or NDJSON with the head as first line
+    /// A snapshot: NDJSON with the head as first line, or up to 16 MB of JSON with `resource_id`, `at`
+    /// and `instances`
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Sends nothing if more events would be sent: a snapshot that lacks instances would stop them

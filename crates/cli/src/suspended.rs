@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use reqwest::Method;
-use sampler_api::{Cause, Reason, Resumed, SkipRequest, Span, Usage};
+use sampler_api::{Cause, List, Reason, Resumed, SkipRequest, Span, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,11 +22,13 @@ use crate::show::{print_json, text};
 #[command(after_help = "\
 Examples:
   sampler suspended
+  sampler suspended --resource-id postgres
   sampler spans --cause 5e0c1f    # the spans of a cause
   sampler resume --cause 5e0c1f --reason \"the plan is mapped now\"")]
 pub(crate) struct SuspendedArguments {
-    #[command(flatten)]
-    length: Length,
+    /// Only causes of this resource
+    #[arg(long, value_name = "ID")]
+    resource_id: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -134,9 +136,25 @@ pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode,
         left: &[0, 1, 2, 3, 4, 7, 8],
         nothing: "No spans are suspended.",
     };
-    let (common, length) = (&arguments.common, &arguments.length);
     let path = ["v1", "suspended"];
-    print_list(common, &path, &Query::new(), length, columns, cause_row).await
+    let mut query = Query::new();
+    add(&mut query, "resource_id", arguments.resource_id);
+    let api = Api::new(&arguments.common.connection)?;
+    let answer = api.call(&Request::get(&path).query(query)).await?;
+    if arguments.common.json {
+        print_json(&answer.read::<Value>(&path)?)?;
+    } else {
+        let List { items }: List<Cause> = answer.read(&path)?;
+        let more: String = items.iter().filter_map(more_line).collect();
+        print(&(columns.text(items.iter().map(cause_row)) + &more))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is said below the table of a resource with more causes than are listed.
+fn more_line(cause: &Cause) -> Option<String> {
+    let (more, resource) = (cause.more, printable(&cause.resource_id));
+    (more > 0).then(|| format!("{more} more of {resource}: see --resource-id\n"))
 }
 
 fn cause_row(cause: &Cause) -> [String; 9] {

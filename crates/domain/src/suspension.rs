@@ -7,7 +7,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::target::push_text;
@@ -32,7 +31,7 @@ pub struct Cause {
 }
 
 /// The id of a cause. It follows from the cause, so all workers derive the same.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CauseId(Uuid);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,18 +58,6 @@ impl Cause {
         push_text(&mut name, self.resource_id.as_str());
         push_text(&mut name, self.plan_id.as_str());
         CauseId(Uuid::new_v5(&NAMESPACE, &name))
-    }
-}
-
-impl CauseId {
-    /// The id of these bytes, as [`to_bytes`](Self::to_bytes) gives them.
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(Uuid::from_bytes(bytes))
-    }
-
-    /// Its 16 bytes.
-    pub fn to_bytes(self) -> [u8; 16] {
-        self.0.into_bytes()
     }
 }
 

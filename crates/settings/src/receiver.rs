@@ -26,8 +26,9 @@ sampler_service::settings! {
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
         /// The largest body of a batch of events, before and after decompression.
         batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::size(1 << 10, 4 << 20), or("4mb");
-        /// The largest body of a snapshot, before and after decompression. 500,000 instances with GUIDs
-        /// as ids have some 170 MB; a receiver needs some 60 MB of memory for them.
+        /// The largest body of a snapshot, before and after decompression; in JSON it is never more than
+        /// 16 MB. 500,000 instances with GUIDs as ids have some 170 MB as NDJSON; a receiver needs some
+        /// 60 MB of memory for them.
         snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::size(1 << 10, 1 << 30), or("200mb");
         /// How long a client may take to send a body, and to take the answer to a snapshot; for a
         /// snapshot a second more for each MB.

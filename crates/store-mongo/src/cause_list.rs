@@ -5,18 +5,18 @@
 use std::collections::HashMap;
 
 use bson::{Document, doc};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, future, stream};
 use mongodb::Collection;
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, EntryState, Id};
-use sampler_store::{CauseKey, CausePage, CauseQuery, KeptCause, StoreError, SuspendedCause};
+use sampler_store::{CauseQuery, KeptCause, StoreError, SuspendedCause};
 
 use crate::MongoStore;
 use crate::call::{CallError, hint};
 use crate::document::moment;
 use crate::index;
 
-/// Causes that are counted at once, where each is counted by itself.
+/// Commands at once, where there is one for each cause or resource.
 const AT_ONCE: usize = 4;
 
 /// How many spans are suspended, and how many usages were set aside, by the ids of their causes.
@@ -42,60 +42,46 @@ impl Counts {
 pub(crate) async fn causes(
     store: &MongoStore,
     query: &CauseQuery,
-) -> Result<CausePage, StoreError> {
+) -> Result<Vec<SuspendedCause>, StoreError> {
     let mut filter = Document::new();
     if let Some(resources) = &query.resources {
         let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
         filter.insert("resource_id", doc! { "$in": ids });
     }
-    let folded = match query.fold {
-        Some(most) => store.folded(&filter, most.max(1)).await?,
-        None => Vec::new(),
-    };
+    let folded = store.folded(&filter, query).await?;
     if !folded.is_empty() {
-        let conditions = folded.iter().map(Folded::condition);
-        filter.insert("$nor", conditions.collect::<Vec<_>>());
+        let conditions: Vec<Document> = folded.iter().map(Folded::condition).collect();
+        filter.insert("$nor", conditions);
     }
-    if let Some(begin) = query.begin() {
-        filter.extend(behind(begin));
-    }
-    let kept = store.causes_where(filter, query.read_max()).await?;
-    let block = query.block_of(kept);
-    let mut causes = match store.counted_together(&block.left).await? {
-        Some(counts) => block.left.iter().map(|kept| counts.of(kept)).collect(),
-        None => store.counted_apart(&block.left, block.count_max).await?,
+    let kept = store.causes_where(filter, query.limit).await?;
+    let mut causes = match store.counted_together(&kept).await? {
+        Some(counts) => kept.iter().map(|kept| counts.of(kept)).collect(),
+        None => store.counted_apart(kept).await?,
     };
     for cause in &mut causes {
         let last = folded.iter().find(|folded| folded.last.id == cause.kept.id);
         cause.more = last.map_or(0, |folded| folded.more);
     }
-    Ok(block.page(causes, query.limit))
+    Ok(SuspendedCause::list(causes))
 }
 
 /// A resource with more causes than are listed.
 struct Folded {
-    resource: String,
     /// The last one that is listed.
-    last: CauseKey,
+    last: KeptCause,
     /// How many are not.
     more: u64,
 }
 
 impl Folded {
-    /// The condition that a cause is not listed.
+    /// The condition that a cause is one of those that are not listed: it came later.
     fn condition(&self) -> Document {
-        let mut condition = doc! { "resource_id": &self.resource };
-        condition.extend(behind(self.last));
-        condition
+        let since = moment(self.last.since);
+        let later = doc! { "since": { "$gt": since.clone() } };
+        let same = doc! { "since": since, "_id": { "$gt": self.last.id.to_string() } };
+        let resource = self.last.cause.resource_id.as_str();
+        doc! { "resource_id": resource, "$or": [later, same] }
     }
-}
-
-/// The condition that a cause came later than another.
-fn behind(CauseKey { since, id }: CauseKey) -> Document {
-    let since = moment(since);
-    let later = doc! { "since": { "$gt": since.clone() } };
-    let same = doc! { "since": since, "_id": { "$gt": id.to_string() } };
-    doc! { "$or": [later, same] }
 }
 
 pub(crate) async fn cause(
@@ -112,34 +98,38 @@ pub(crate) async fn cause(
     Ok(Some(cause))
 }
 
+/// A resource, and how many causes it has.
+fn group(found: &Document) -> Option<(String, usize)> {
+    let count = usize::try_from(found.get_i64("count").ok()?).ok()?;
+    Some((found.get_str("_id").ok()?.to_owned(), count))
+}
+
 impl MongoStore {
-    /// The resources that have more causes than `most` each.
-    async fn folded(&self, filter: &Document, most: usize) -> Result<Vec<Folded>, CallError> {
-        let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let crowded = vec![
+    /// The resources that have more causes than their share of the list.
+    async fn folded(
+        &self,
+        filter: &Document,
+        query: &CauseQuery,
+    ) -> Result<Vec<Folded>, CallError> {
+        let by_resource = vec![
             doc! { "$match": filter },
             doc! { "$group": { "_id": "$resource_id", "count": { "$sum": 1_i64 } } },
-            doc! { "$match": { "count": { "$gt": limit } } },
-            doc! { "$sort": { "count": -1, "_id": 1 } },
         ];
-        let crowded = self.aggregate(self.causes.clone(), crowded, None).await?;
-        let mut folded = Vec::new();
-        for group in &crowded {
-            let (Ok(resource), Ok(count)) = (group.get_str("_id"), group.get_i64("count")) else {
-                continue;
-            };
+        let groups = self.aggregate(self.causes.clone(), by_resource, None);
+        let groups: Vec<(String, usize)> = groups.await?.iter().filter_map(group).collect();
+        let counts: Vec<usize> = groups.iter().map(|(_, count)| *count).collect();
+        let share = query.share(&counts);
+        let crowded = groups.into_iter().filter(|(_, count)| *count > share);
+        let folded = stream::iter(crowded).map(|(resource, count)| async move {
             let of_resource = doc! { "resource_id": resource };
-            let listed = self.causes_where(of_resource, most).await?;
-            let Some(last) = listed.last().map(CauseKey::of) else {
-                continue;
-            };
-            folded.push(Folded {
-                resource: resource.to_owned(),
+            let listed = self.causes_where(of_resource, share).await?;
+            Ok(listed.into_iter().next_back().map(|last| Folded {
                 last,
-                more: u64::try_from(count - limit).unwrap_or(0),
-            });
-        }
-        Ok(folded)
+                more: (count - share) as u64,
+            }))
+        });
+        let folded = folded.buffered(AT_ONCE);
+        folded.try_filter_map(future::ok).try_collect().await
     }
 
     /// The numbers of all these causes by two commands; none if there is more to count than an
@@ -188,15 +178,14 @@ impl MongoStore {
         Ok(is_all.then_some(counts))
     }
 
-    /// The numbers of causes, by commands for each.
+    /// The numbers of causes, by commands for each: an equal part of what may be counted.
     async fn counted_apart(
         &self,
-        causes: &[KeptCause],
-        bound: usize,
+        causes: Vec<KeptCause>,
     ) -> Result<Vec<SuspendedCause>, CallError> {
-        let counted = causes.iter().cloned();
-        let counted = counted.map(|kept| self.counted_cause(kept, bound));
-        stream::iter(counted).buffered(AT_ONCE).try_collect().await
+        let bound = SuspendedCause::COUNT_MAX / causes.len().max(1);
+        let counted = stream::iter(causes).map(|kept| self.counted_cause(kept, bound));
+        counted.buffered(AT_ONCE).try_collect().await
     }
 
     async fn counted_cause(

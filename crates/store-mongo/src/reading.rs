@@ -7,8 +7,8 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, Ledger, ListedSpan, Page, Reading,
-    SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Page, Reading, SeenInstance,
+    SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 
 use crate::call::{CallError, Link};
@@ -133,7 +133,7 @@ impl Reading for MongoStore {
         listed.map_err(|problem| StoreError::Refused(Box::new(problem)))
     }
 
-    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+    async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError> {
         cause_list::causes(self, query).await
     }
 

@@ -18,7 +18,6 @@
 
 mod audit;
 mod backlog;
-mod cause_pages;
 mod causes;
 mod confirmations;
 mod control;
@@ -35,9 +34,6 @@ mod work;
 
 pub use audit::{ActOutcome, AuditPage, AuditPosition, AuditQuery, AuditRecord};
 pub use backlog::{Backlog, BacklogQuery, ClosingBacklog, Published, Remaining};
-pub use cause_pages::{
-    BlockProgress, CauseBlock, CauseKey, CauseMark, CausePage, CausePosition, CauseQuery,
-};
 pub use causes::{Causes, KeptCause, Probe, Resumption};
 pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
@@ -52,7 +48,8 @@ pub use instances::{
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
 pub use operating::{ACTS_NAMED, Operating};
 pub use reading::{
-    ListedSpan, Page, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause, TargetFilter,
+    CauseQuery, ListedSpan, Page, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
+    TargetFilter,
 };
 pub use replication::Replication;
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};

@@ -7,8 +7,7 @@ use sampler_domain::{CauseId, Entry, Id, Span, SpanId, SpanState, Target, Timest
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, KeptCause, SeenInstance, StoreError,
-    SumPage, SumQuery,
+    AuditPage, AuditQuery, Entries, KeptCause, SeenInstance, StoreError, SumPage, SumQuery,
 };
 
 /// Conditions on the fields of a target: each that is given must be the same.
@@ -133,11 +132,11 @@ impl ListedSpan {
 pub struct SuspendedCause {
     pub kept: KeptCause,
     /// How many spans. No more than [`SuspendedCause::COUNT_MAX`] are counted for one answer: where there
-    /// are more, each cause of a block is counted up to an even part of this limit.
+    /// are more, each cause of a list is counted up to an equal part of that.
     pub spans: u64,
     /// How many usages, counted in the same way.
     pub set_aside: u64,
-    /// How many more causes its resource has that are folded, if it is the last one that is not.
+    /// How many more causes its resource has that are not listed, if it is the last one that is.
     pub more: u64,
 }
 
@@ -145,18 +144,40 @@ impl SuspendedCause {
     /// Spans that are counted for one answer.
     pub const COUNT_MAX: usize = 100_000;
 
-    /// Causes of a block, in which the largest comes first.
-    pub const BLOCK: usize = 1_000;
-
-    /// Whether the cause is to be shown: something is left of it, or it has the number of folded ones.
-    pub fn is_needed(&self) -> bool {
-        self.spans > 0 || self.set_aside > 0 || self.more > 0
+    /// A list of these, the largest first. Those of which nothing is left are not listed, unless they
+    /// stand for others.
+    pub fn list(mut causes: Vec<Self>) -> Vec<Self> {
+        causes.retain(|it| it.spans > 0 || it.set_aside > 0 || it.more > 0);
+        causes.sort_by_key(|it| {
+            let (since, id) = (it.kept.since, it.kept.id);
+            (Reverse(it.spans), Reverse(it.set_aside), since, id)
+        });
+        causes
     }
+}
 
-    /// Its position in a list: the largest comes first.
-    pub fn position(&self) -> (Reverse<u64>, Reverse<u64>, Timestamp, CauseId) {
-        let (since, id) = (self.kept.since, self.kept.id);
-        (Reverse(self.spans), Reverse(self.set_aside), since, id)
+/// A list of causes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CauseQuery {
+    /// Only of these resources.
+    pub resources: Option<Vec<Id>>,
+    /// How many causes of one resource are listed at the most.
+    pub of_each: usize,
+    /// How many causes are listed at the most.
+    pub limit: usize,
+}
+
+impl CauseQuery {
+    /// The most causes that are ever listed.
+    pub const LIMIT_MAX: usize = 1_000;
+
+    /// How many causes of each resource are listed, where the resources have so many causes each: the
+    /// most with which the list has room for all resources. So none hides another.
+    pub fn share(&self, counts: &[usize]) -> usize {
+        let listed = |share: usize| counts.iter().map(|count| share.min(*count)).sum::<usize>();
+        let fitting = (2..=self.of_each).rev();
+        let mut fitting = fitting.filter(|share| listed(*share) <= self.limit);
+        fitting.next().unwrap_or(1)
     }
 }
 
@@ -202,9 +223,9 @@ pub trait Reading: Send + Sync + 'static {
     ) -> Result<Option<ListedSpan>, StoreError>;
 
     /// Causes under which spans are suspended or usages were set aside, those with the most spans
-    /// first. A page may hold fewer than its limit, or none, and still have a next one. Each cause that
-    /// exists throughout is on exactly one page.
-    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError>;
+    /// first. Of a resource with more causes than its [share](CauseQuery::share) the oldest are listed,
+    /// and the last of them says how many there are besides.
+    async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError>;
 
     /// One cause, also where no span is suspended under it.
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError>;

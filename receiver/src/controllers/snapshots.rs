@@ -44,7 +44,7 @@ const CHUNKS: usize = 2;
 #[utoipa::path(
     post, path = "/v1/snapshots", operation_id = "compare_snapshot", tag = "Events",
     summary = "Compare what really runs with the spans",
-    description = "Changes nothing: the answer proposes events that would make both agree. As NDJSON, the head is the first line, and each further line an instance.",
+    description = "Changes nothing: the answer proposes events that would make both agree. As NDJSON, the head is the first line, and each further line an instance. As JSON, a snapshot has at most 16 MB.",
     request_body(content(
         (api::Snapshot = "application/json"),
         (String = "application/x-ndjson"),

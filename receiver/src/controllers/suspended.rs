@@ -18,22 +18,20 @@ use super::answer;
 use super::spans::SpanPath;
 use crate::acts::{Act, AdmittedAct};
 use crate::fields::Fields;
-use crate::openapi::params::Page;
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, readable_resources};
 use crate::{Receiver, problems};
 
 /// Causes of one resource in a list of all. Whoever invents plans makes many.
-const OF_RESOURCE: usize = 100;
+const OF_EACH_MAX: usize = 100;
 
 /// `GET /v1/suspended`.
 #[utoipa::path(
     get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
     summary = "The causes of suspended spans",
-    description = "The cause with the most spans comes first. Of each resource the 100 oldest are listed; `more` of the last one says how many there are besides, and `resource_id` lists all of one resource.",
-    params(("resource_id" = Option<String>, Query, description = "Only causes of this resource.", example = "postgres"), Page),
-    responses((status = 200, description = "A page of causes.", body = api::List<api::Cause>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
+    description = "The cause with the most spans comes first. Of each resource the 100 oldest are listed, fewer where there would be more than 1,000; `more` of the last one says how many there are besides, and `resource_id` lists the 1,000 oldest of one resource.",
+    params(("resource_id" = Option<String>, Query, description = "Only causes of this resource.", example = "postgres")),
+    responses((status = 200, description = "At most 1,000 causes.", body = api::List<api::Cause>), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.suspended(&grant, &uri).await;
@@ -84,22 +82,18 @@ impl Receiver {
     async fn suspended(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
         let mut parameters = Parameters::of(uri);
         let resource = parameters.id("resource_id");
+        parameters.finish()?;
+        let limit = CauseQuery::LIMIT_MAX;
         let query = CauseQuery {
-            // One resource alone is listed to its end.
-            fold: resource.is_none().then_some(OF_RESOURCE),
+            of_each: resource.as_ref().map_or(OF_EACH_MAX, |_| limit),
             resources: resources_of(grant, resource),
-            after: parameters.cursor(),
-            block: SuspendedCause::BLOCK,
-            limit: parameters.limit(),
+            limit,
         };
-        let next = parameters.finish()?;
-        let page = self.read_store(grant, |store| async move { store.causes(&query).await });
-        let page = page.await?;
-        let next = page.next.map(|last| next.page(&last));
-        let items = page.causes.iter().map(shown).collect();
+        let causes = self.read_store(grant, |store| async move { store.causes(&query).await });
+        let items = causes.await?.iter().map(shown).collect();
         Ok(Paged {
             items,
-            next,
+            next: None,
             previous: None,
         })
     }

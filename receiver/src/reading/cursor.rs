@@ -41,10 +41,8 @@ pub(super) fn read<P: DeserializeOwned>(text: &str) -> Option<P> {
 mod tests {
     use std::fmt::Debug;
 
-    use sampler_domain::{CauseId, Id, SpanId, Timestamp};
-    use sampler_store::{
-        AuditPosition, BlockProgress, CauseKey, CausePosition, SpanPosition, SumPosition,
-    };
+    use sampler_domain::{Id, SpanId, Timestamp};
+    use sampler_store::{AuditPosition, SpanPosition, SumPosition};
     use uuid::Uuid;
 
     use super::*;
@@ -79,20 +77,6 @@ mod tests {
             at: Timestamp::MAX,
             id: Uuid::from_u128(7),
         });
-        let key = CauseKey {
-            since: Timestamp::MAX,
-            id: CauseId::from_bytes([7; 16]),
-        };
-        for progress in [
-            BlockProgress::Shown(Vec::new()),
-            BlockProgress::Left(vec![[1; 6], [255; 6]]),
-        ] {
-            assert_is_kept(&CausePosition {
-                begin: None,
-                end: Some(key),
-                progress,
-            });
-        }
     }
 
     #[test]
@@ -104,7 +88,6 @@ mod tests {
         assert_eq!(read::<i64>(&spans), None);
         assert_eq!(read::<SumPosition>(&spans), None);
         assert_eq!(read::<AuditPosition>(&spans), None);
-        assert_eq!(read::<CausePosition>(&spans), None);
         for others in [write(&1), write(&sum(None))] {
             assert_eq!(read::<SpanPosition>(&others), None);
         }

@@ -1,18 +1,17 @@
 //! Snapshots: what really runs, as its provider sees it, compared with the spans.
 //!
-//! A snapshot may have hundreds of thousands of instances. Its body is taken apart as it arrives
-//! ([`pieces`]); of each instance, digests and a compressed record are kept ([`instances`]). Then the
-//! spans that ran at its moment, or begin later, are read, page by page ([`comparison`]). Where
-//! instances have no span, those from before are read, too ([`starts`]). The answer is written from the
-//! records ([`report`]). So no instance costs a read. What is in memory depends on how alike the
-//! instances are, and on how many spans differ; each part of it has a limit of its own
-//! ([`SnapshotLimits`]).
+//! A snapshot may have hundreds of thousands of instances. NDJSON is taken line by line as it arrives,
+//! JSON, which is shorter, as a whole ([`take`](mod@take)); of each instance, digests and a compressed
+//! record are kept ([`instances`]). Then the spans that ran at its moment, or begin later, are read, page
+//! by page ([`comparison`]). Where instances have no span, those from before are read, too ([`starts`]).
+//! The answer is written from the records ([`report`]). So no instance costs a read. What is in memory
+//! depends on how alike the instances are, and on how many spans differ; each part of it has a limit of
+//! its own ([`SnapshotLimits`]).
 
 mod comparison;
 mod digest;
 mod instance;
 mod instances;
-mod pieces;
 mod proposal;
 mod report;
 mod spool;

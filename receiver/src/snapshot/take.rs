@@ -1,10 +1,12 @@
-//! Takes a snapshot in as it arrives.
+//! Takes a snapshot in.
+//!
+//! NDJSON may be long, so each line is taken as it arrives. JSON is short, and is read whole.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{Request, header};
+use axum::http::{HeaderMap, Request, header};
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
 use sampler_domain::{Id, Timestamp};
@@ -14,92 +16,72 @@ use tokio::time::{Instant, timeout_at};
 
 use super::instance::{self, Instance, Unfit};
 use super::instances::{Gathering, Snapshot, Twice};
-use super::pieces::{Form, Piece, Pieces, TooLong};
 use super::time_for;
 use crate::admission::ServingPermit;
 use crate::fields::{self, Fields};
-use crate::json::{self, Json};
+use crate::json::{self, Json, Values};
 use crate::{Receiver, body, problems};
 
 /// Bytes that may arrive without a permit: those of a head, and of what little comes with it.
 const HEAD_MAX: usize = 16 << 10;
 
-/// Compressed bytes that are unpacked at a time: up to a thousand times as many.
-const UNPACKED_AT_A_TIME: usize = 1 << 10;
+/// Bytes that are taken at a time. Each may be a thousand once it is unpacked.
+const PART: usize = 1 << 10;
+
+/// The same without a permit: what they are unpacked to is in memory while the snapshot waits.
+const PART_WITHOUT_PERMIT: usize = 16;
+
+/// The longest snapshot in JSON, which is in memory as a whole.
+const JSON_MAX: usize = 16 << 20;
 
 /// Wrong fields that are named.
 const ERRORS_MAX: usize = 100;
 
-/// Stands for the resource of the snapshot while that is still to come.
-const UNNAMED: &str = "the resource of the snapshot";
+/// Instances that are taken before others get a turn on this thread.
+const INSTANCES_AT_A_TIME: usize = 256;
 
-/// A snapshot that arrives.
-struct Taking<'a> {
-    receiver: &'a Receiver,
-    grant: &'a Grant,
-    form: Form,
-    head: Option<(Id, Timestamp)>,
-    /// Whether the grant lets read the resource, as far as that is known.
-    is_allowed: bool,
-    /// Whether the resource is known.
-    is_named: bool,
-    gathering: Gathering,
-    /// Instances so far, also those that are wrong.
-    count: usize,
-    errors: Vec<FieldError>,
-    /// The resource that the first instance names which names one, and where that is.
-    named: Option<(usize, Id)>,
-    /// The latest moment since when an instance runs, and where that is.
-    latest: Option<(Timestamp, usize)>,
+/// The format of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// One object.
+    Json,
+    /// A head, and an instance on each further line.
+    Lines,
 }
 
 /// Reads the body of a request as a snapshot, which takes a permit as soon as its resource is known.
 ///
 /// # Errors
-/// 503 where others hold the permit for too long, 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what is no JSON
-/// or has wrong fields, 403 for a resource that the grant does not let read.
+/// 503 where others hold the permit for too long, 415 for another media type or coding, 413 for too
+/// much, 408 for too slow, 400 for what is not JSON or has wrong fields, 403 for a resource that the
+/// grant does not let read.
 pub(crate) async fn take(
     receiver: &Receiver,
     grant: &Grant,
     request: Request<Body>,
 ) -> Result<(Snapshot, ServingPermit), Problem> {
-    let form = match body::media_type(request.headers(), &[body::JSON, body::NDJSON])? {
-        body::NDJSON => Form::Lines,
-        _ => Form::Json,
-    };
-    let is_compressed = body::is_gzip(request.headers())?;
-    let limits = &receiver.options.limits;
-    let length = request.headers().get(header::CONTENT_LENGTH);
-    let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limits.snapshot_payload as u64) {
-        return Err(body::too_large(limits.snapshot_payload));
-    }
-    let mut arriving = Arriving::new(receiver, grant, form);
-    let mut unpacking = is_compressed.then(|| MultiGzDecoder::new(Vec::new()));
-    let mut body = TimedBody::new(request.into_body(), limits.body_timeout);
+    let mut arriving = Arriving::new(receiver, grant, request.headers())?;
+    let mut body = TimedBody::new(request.into_body(), receiver.options.limits.body_timeout);
     let mut permit = None;
-    while let Some(data) = body.next(arriving.taking.is_allowed).await? {
-        if body.arrived > arriving.max {
-            return Err(body::too_large(arriving.max));
-        }
-        match &mut unpacking {
-            None => arriving.push(&data)?,
-            Some(decoder) => arriving.unpack(&data, decoder)?,
-        }
-        let has_begun = arriving.taking.is_named || arriving.unpacked > HEAD_MAX;
-        if has_begun && permit.is_none() {
-            permit = Some(body.admit(receiver, grant).await?);
+    while let Some(data) = body.next(arriving.taking.is_allowed()).await? {
+        arriving.check(body.arrived)?;
+        let mut rest = &data[..];
+        while !rest.is_empty() {
+            let most = permit.as_ref().map_or(PART_WITHOUT_PERMIT, |_| PART);
+            let (part, later) = rest.split_at(most.min(rest.len()));
+            arriving.take(part)?;
+            rest = later;
+            if permit.is_none() && arriving.has_begun() {
+                permit = Some(body.admit(receiver, grant).await?);
+            }
         }
     }
-    if let Some(decoder) = unpacking {
-        let bytes = decoder.finish().map_err(|_| not_unpacked())?;
-        arriving.push(&bytes)?;
-    }
+    arriving.end()?;
     let permit = match permit {
         Some(permit) => permit,
         None => receiver.admit_snapshot(grant).await?,
     };
-    Ok((arriving.finish()?, permit))
+    Ok((arriving.finish().await?, permit))
 }
 
 /// A body that must arrive within `first` and a second for each MB.
@@ -154,118 +136,209 @@ impl TimedBody {
     }
 }
 
-/// The reason why the division of a body ends.
-struct Refused(Problem);
-
-/// A body that is taken apart.
+/// A body that arrives.
 struct Arriving<'a> {
     taking: Taking<'a>,
-    pieces: Pieces,
+    form: Form,
+    decoder: Option<MultiGzDecoder<Vec<u8>>>,
+    /// The line that has begun; of JSON, all that has arrived.
+    text: Vec<u8>,
     unpacked: usize,
+    /// The longest body.
     max: usize,
+    /// The longest head, and the longest instance.
+    part_max: usize,
 }
 
 impl<'a> Arriving<'a> {
-    fn new(receiver: &'a Receiver, grant: &'a Grant, form: Form) -> Self {
+    fn new(receiver: &'a Receiver, grant: &'a Grant, headers: &HeaderMap) -> Result<Self, Problem> {
         let limits = &receiver.options.limits;
-        let taking = Taking {
-            receiver,
-            grant,
-            form,
-            head: None,
-            is_allowed: *grant.readable() == Reach::Everything,
-            is_named: false,
-            gathering: Gathering::new(),
-            count: 0,
-            errors: Vec::new(),
-            named: None,
-            latest: None,
+        let (form, max) = match body::media_type(headers, &[body::JSON, body::NDJSON])? {
+            body::NDJSON => (Form::Lines, limits.snapshot_payload),
+            _ => (Form::Json, limits.snapshot_payload.min(JSON_MAX)),
         };
-        Self {
-            taking,
-            pieces: Pieces::new(form, limits.payload),
+        let is_compressed = body::is_gzip(headers)?;
+        let arriving = Self {
+            taking: Taking::new(receiver, grant),
+            form,
+            decoder: is_compressed.then(|| MultiGzDecoder::new(Vec::new())),
+            text: Vec::new(),
             unpacked: 0,
-            max: limits.snapshot_payload,
-        }
+            max,
+            part_max: limits.payload,
+        };
+        let length = headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+        arriving.check(length.unwrap_or(0))?;
+        Ok(arriving)
     }
 
-    /// Takes compressed bytes.
-    fn unpack(
-        &mut self,
-        data: &[u8],
-        decoder: &mut MultiGzDecoder<Vec<u8>>,
-    ) -> Result<(), Problem> {
-        for part in data.chunks(UNPACKED_AT_A_TIME) {
-            decoder.write_all(part).map_err(|_| not_unpacked())?;
-            let bytes = std::mem::take(decoder.get_mut());
-            self.push(&bytes)?;
+    /// Whether there may be so many bytes.
+    fn check(&self, length: usize) -> Result<(), Problem> {
+        if length <= self.max {
+            return Ok(());
         }
-        Ok(())
+        Err(match self.form {
+            Form::Json if self.max == JSON_MAX => too_large_for_json(),
+            _ => body::too_large(self.max),
+        })
+    }
+
+    /// Whether it is known which resource the snapshot is of, or more has come than that takes.
+    fn has_begun(&self) -> bool {
+        self.taking.head.is_some() || self.unpacked > HEAD_MAX
+    }
+
+    fn take(&mut self, part: &[u8]) -> Result<(), Problem> {
+        let Some(decoder) = &mut self.decoder else {
+            return self.push(part);
+        };
+        decoder.write_all(part).map_err(|_| not_unpacked())?;
+        let bytes = std::mem::take(decoder.get_mut());
+        self.push(&bytes)
+    }
+
+    /// All bytes have come.
+    fn end(&mut self) -> Result<(), Problem> {
+        let Some(decoder) = self.decoder.take() else {
+            return Ok(());
+        };
+        let bytes = decoder.finish().map_err(|_| not_unpacked())?;
+        self.push(&bytes)
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         self.unpacked += bytes.len();
-        if self.unpacked > self.max {
-            return Err(body::too_large(self.max));
+        self.check(self.unpacked)?;
+        if self.form == Form::Json {
+            self.text.extend_from_slice(bytes);
+            return Ok(());
         }
-        let taking = &mut self.taking;
-        let pushed = self
-            .pieces
-            .push(bytes, |piece| Ok::<(), Refused>(taking.take(&piece)?));
-        pushed.map_err(|Refused(problem)| problem)
-    }
-
-    fn finish(mut self) -> Result<Snapshot, Problem> {
-        let taking = &mut self.taking;
-        self.pieces.finish(|piece| taking.take(&piece))?;
-        self.taking.finish()
-    }
-}
-
-impl Taking<'_> {
-    fn take(&mut self, piece: &Piece<'_>) -> Result<(), Problem> {
-        match *piece {
-            Piece::Beginning(bytes) => self.take_beginning(bytes),
-            Piece::Head(bytes) => self.take_head(bytes),
-            Piece::Instance(bytes) => self.take_instance(bytes),
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        // The last one continues.
+        let last = lines.next_back().unwrap_or_default();
+        for line in lines {
+            self.extend_line(line)?;
+            self.end_line()?;
         }
+        self.extend_line(last)
     }
 
-    /// A resource that may not be read is refused before its instances come, if it is named by then.
-    /// What is wrong is said once all of the head is there.
-    fn take_beginning(&mut self, bytes: &[u8]) -> Result<(), Problem> {
-        let closed = [bytes, b"]}"].concat();
-        let head = json::parse(&closed).ok();
-        let named = head
-            .as_ref()
-            .and_then(|head| head.get("resource_id")?.as_str());
-        match named.and_then(|named| Id::new(named).ok()) {
-            Some(resource) => self.allow(&resource),
-            None => Ok(()),
-        }
-    }
-
-    fn allow(&mut self, resource: &Id) -> Result<(), Problem> {
-        self.grant.require_read(resource.as_str())?;
-        (self.is_allowed, self.is_named) = (true, true);
+    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        check_part(self.text.len() + bytes.len(), self.part_max)?;
+        self.text.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn take_head(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+    fn end_line(&mut self) -> Result<(), Problem> {
+        match self.text.trim_ascii() {
+            b"" => {}
+            head if self.taking.head.is_none() => self.taking.take_head(head, self.form)?,
+            instance => self.taking.take_instance(instance)?,
+        }
+        self.text.clear();
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<Snapshot, Problem> {
+        match self.form {
+            Form::Json => self.take_object().await?,
+            Form::Lines => {
+                self.end_line()?;
+                if self.taking.head.is_none() {
+                    self.taking.take_head(b"", self.form)?;
+                }
+            }
+        }
+        // What has arrived takes no memory any more.
+        drop(self.text);
+        self.taking.finish()
+    }
+
+    /// Takes the head first, wherever the instances are in the object.
+    async fn take_object(&mut self) -> Result<(), Problem> {
+        let (head, instances) = divide(&self.text)?;
+        check_part(head.len(), self.part_max)?;
+        self.taking.take_head(&head, self.form)?;
+        let mut values = Values::of(instances);
+        values.passes(b'[');
+        while values.has_next(self.taking.count == 0, b']')? {
+            let instance = values.value()?;
+            check_part(instance.len(), self.part_max)?;
+            self.taking.take_instance(instance)?;
+            if self.taking.count.is_multiple_of(INSTANCES_AT_A_TIME) {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot in JSON without its instances, and the list of these. Whether that is JSON is checked;
+/// the members are not.
+fn divide(body: &[u8]) -> Result<(Vec<u8>, &[u8]), Problem> {
+    let mut values = Values::of(body);
+    if !values.passes(b'{') {
+        return Ok((body.to_vec(), b"[]"));
+    }
+    let (mut head, mut taken, mut instances) = (Vec::new(), 0, &b"[]"[..]);
+    let mut is_first = true;
+    while values.has_next(is_first, b'}')? {
+        is_first = false;
+        let name = values.name()?;
+        let value = values.value()?;
+        if name == "instances" && value.starts_with(b"[") {
+            instances = value;
+            head.extend(&body[taken..values.at() - value.len()]);
+            head.extend(b"[]");
+            taken = values.at();
+        }
+    }
+    values.end()?;
+    head.extend(&body[taken..]);
+    Ok((head, instances))
+}
+
+/// A snapshot of which some has arrived.
+struct Taking<'a> {
+    receiver: &'a Receiver,
+    grant: &'a Grant,
+    /// The resource and the time that it is of.
+    head: Option<(Id, Timestamp)>,
+    gathering: Gathering,
+    /// Instances so far, also those that are wrong.
+    count: usize,
+    errors: Vec<FieldError>,
+}
+
+impl<'a> Taking<'a> {
+    fn new(receiver: &'a Receiver, grant: &'a Grant) -> Self {
+        Self {
+            receiver,
+            grant,
+            head: None,
+            gathering: Gathering::new(),
+            count: 0,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Whether the grant lets read the resource, as far as that is known.
+    fn is_allowed(&self) -> bool {
+        self.head.is_some() || *self.grant.readable() == Reach::Everything
+    }
+
+    fn take_head(&mut self, bytes: &[u8], form: Form) -> Result<(), Problem> {
         let mut fields = Fields::of(json::parse(bytes)?).map_err(invalid)?;
         let resource = fields.required("resource_id", fields::id);
         if let Some(resource) = &resource {
-            self.allow(resource)?;
+            self.grant.require_read(resource.as_str())?;
         }
         let at = fields.required("at", |value| self.at(value));
-        if self.form == Form::Json {
+        if form == Form::Json {
             fields.required("instances", fields::list);
         }
-        // Instances are not checked on while the resource is unknown.
-        fields.finish().map_err(|mut errors| {
-            errors.append(&mut self.errors);
-            invalid(errors)
-        })?;
+        fields.finish().map_err(invalid)?;
         self.head = resource.zip(at);
         Ok(())
     }
@@ -290,10 +363,7 @@ impl Taking<'_> {
             return Err(too_many(most));
         }
         self.count += 1;
-        let resource = self
-            .head
-            .as_ref()
-            .map_or(UNNAMED, |(resource, _)| resource.as_str());
+        let resource = self.head.as_ref().map_or("", |head| head.0.as_str());
         match instance::read(bytes, index, resource) {
             Ok(instance) => self.add(index, &instance),
             Err(Unfit::NoJson(problem)) => {
@@ -305,26 +375,21 @@ impl Taking<'_> {
     }
 
     fn add(&mut self, index: usize, instance: &Instance) -> Result<(), Problem> {
-        let pointer = |name: &str| Pointer::root().field("instances").index(index).field(name);
-        let resource = &instance.target.resource_id;
-        let expected = self.head.as_ref().map(|(resource, _)| resource);
-        let expected = expected.or(self.named.as_ref().map(|(_, named)| named));
-        let is_unnamed = resource.as_str() == UNNAMED;
-        match expected {
-            Some(expected) if expected != resource && !is_unnamed => {
-                return self.complain(vec![wrong(pointer("resource_id"), OTHER_RESOURCE)]);
-            }
-            None if !is_unnamed => {
-                self.allow(resource)?;
-                self.named = Some((index, resource.clone()));
-            }
-            _ => {}
+        let Some((resource, at)) = &self.head else {
+            return Err(Problem::internal());
+        };
+        let wrong = |name: &str, detail: &str| {
+            let instance = Pointer::root().field("instances").index(index);
+            vec![FieldError::new(instance.field(name), detail)]
+        };
+        if instance.target.resource_id != *resource {
+            let detail = "It must be the resource of the snapshot.";
+            return self.complain(wrong("resource_id", detail));
         }
-        let at = self.head.as_ref().map(|(_, at)| *at);
-        if instance.since > at && at.is_some() {
-            return self.complain(vec![wrong(pointer("since"), SINCE_BEHIND)]);
+        if instance.since > Some(*at) {
+            let detail = "It lies behind the moment of the snapshot.";
+            return self.complain(wrong("since", detail));
         }
-        self.latest = self.latest.max(instance.since.map(|since| (since, index)));
         self.gathering.add(index, instance).map_err(not_kept)?;
         if self.gathering.memory() > self.receiver.options.snapshots.instances_memory {
             return Err(too_different(self.count));
@@ -342,24 +407,9 @@ impl Taking<'_> {
     }
 
     fn finish(mut self) -> Result<Snapshot, Problem> {
-        // A head comes with the end of the body at the latest.
         let Some((resource, at)) = self.head.take() else {
             return Err(Problem::internal());
         };
-        if let Some((index, _)) = self.named.take().filter(|(_, named)| *named != resource) {
-            let pointer = Pointer::root()
-                .field("instances")
-                .index(index)
-                .field("resource_id");
-            self.errors.push(wrong(pointer, OTHER_RESOURCE));
-        }
-        if let Some((_, index)) = self.latest.filter(|(since, _)| *since > at) {
-            let pointer = Pointer::root()
-                .field("instances")
-                .index(index)
-                .field("since");
-            self.errors.push(wrong(pointer, SINCE_BEHIND));
-        }
         match self.gathering.finish(ERRORS_MAX).map_err(not_kept)? {
             Ok(instances) if self.errors.is_empty() => Ok(Snapshot {
                 resource,
@@ -371,7 +421,7 @@ impl Taking<'_> {
                 let name = |Twice(index): Twice| {
                     let index = usize::try_from(index).unwrap_or(usize::MAX);
                     let pointer = Pointer::root().field("instances").index(index);
-                    wrong(pointer, "The same target is in the list already.")
+                    FieldError::new(pointer, "The same target is in the list already.")
                 };
                 self.errors.extend(twice.into_iter().map(name));
                 Err(invalid(self.errors))
@@ -380,16 +430,25 @@ impl Taking<'_> {
     }
 }
 
-const OTHER_RESOURCE: &str = "It must be the resource of the snapshot.";
-const SINCE_BEHIND: &str = "It lies behind the moment of the snapshot.";
-
-fn wrong(pointer: Pointer, detail: &str) -> FieldError {
-    FieldError::new(pointer, detail)
+fn check_part(length: usize, most: usize) -> Result<(), Problem> {
+    if length <= most {
+        return Ok(());
+    }
+    let detail = "The head or an instance is larger than an event may be.";
+    Err(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail))
 }
 
 fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
     let detail = "The body is JSON, but not a valid snapshot.";
     Problem::new(&problems::INVALID_SNAPSHOT, detail).errors(errors)
+}
+
+fn too_large_for_json() -> Problem {
+    let detail = format!(
+        "A snapshot in JSON has at most {JSON_MAX} bytes, compressed or decompressed. Send a larger one as {}.",
+        body::NDJSON
+    );
+    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }
 
 fn too_many(most: usize) -> Problem {
@@ -422,17 +481,4 @@ fn not_unpacked() -> Problem {
 fn not_kept(error: io::Error) -> Problem {
     debug_assert!(false, "memory takes all that is written: {error}");
     Problem::internal()
-}
-
-impl From<TooLong> for Refused {
-    fn from(TooLong: TooLong) -> Self {
-        let detail = "The head or an instance is larger than an event may be.";
-        Self(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail))
-    }
-}
-
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
-        Self(problem)
-    }
 }

@@ -15,7 +15,7 @@ mod backlog;
 mod batches;
 mod bodies;
 mod both_ways;
-mod cause_pages;
+mod cause_list;
 mod cloud_events;
 mod control;
 mod conventions;

@@ -12,7 +12,7 @@ use sampler_domain::{
     Timestamp,
 };
 use sampler_store::{
-    ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CausePage, CauseQuery,
+    ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
     ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, Lookup,
     NewSpan, NewStop, Operating, Page, Published, ReadConcern, Reading, Replication, SeenInstance,
     SpanPage, SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
@@ -254,7 +254,7 @@ impl Reading for Store {
         self.respond(self.memory.ids(field, prefix, limit)).await
     }
 
-    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+    async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError> {
         self.respond(self.memory.causes(query)).await
     }
 

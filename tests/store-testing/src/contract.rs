@@ -3,7 +3,7 @@
 mod acts;
 mod audit;
 mod backlog;
-mod cause_pages;
+mod cause_list;
 mod causes;
 mod changes;
 mod concurrent_events;
@@ -40,9 +40,8 @@ macro_rules! contract_cases {
                 what_was_counted_is_told_to_all
                 the_rates_of_live_workers_add_up
             }
-            cause_pages {
-                causes_come_page_by_page_the_largest_first
-                pages_of_causes_go_on_while_causes_grow_shrink_come_and_go
+            cause_list {
+                the_largest_cause_comes_first_and_no_resource_hides_another
             }
             causes {
                 a_suspended_span_is_never_due

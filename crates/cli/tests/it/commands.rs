@@ -390,16 +390,17 @@ fn causes_and_the_audit_trail_are_listed() {
         }
         json!({ "items": [{ "cause": "c1", "status": 422, "error": "noplan", "resource_id": "r",
                             "plan_id": "p", "spans": 10_000, "set_aside": 7, "since": NOW,
-                            "probe_at": NOW }] })
+                            "probe_at": NOW, "more": 12 }] })
         .into()
     });
-    let text = done(&stub.url(), &["suspended"]);
+    let text = done(&stub.url(), &["suspended", "--resource-id", "r"]);
     let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
     let since = "2026-11-22T13:00:00.000Z";
     assert_eq!(
         words,
         ["c1", "422", "noplan", "r", "p", "10000", "7", since, since]
     );
+    assert_eq!(text.lines().nth(2), Some("12 more of r: see --resource-id"));
     let text = done(
         &stub.url(),
         &["audit", "--who", "ann", "--from", "2026-11-22T13:00:00Z"],
@@ -419,7 +420,7 @@ fn causes_and_the_audit_trail_are_listed() {
         );
     }
     assert_eq!(rows.len(), 4, "{text}");
-    assert_eq!(stub.whats()[0], "GET /v1/suspended?limit=100");
+    assert_eq!(stub.whats()[0], "GET /v1/suspended?resource_id=r");
     let expected = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");
     assert_eq!(stub.whats()[1], expected);
 }

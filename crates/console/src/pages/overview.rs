@@ -35,9 +35,7 @@ struct OverviewPage {
     backlog: Result<Backlog, Refusal>,
     causes: Result<Vec<Cause>, Refusal>,
     /// How many causes are not shown here.
-    hidden_causes: usize,
-    /// Whether there are more than were read.
-    has_more_causes: bool,
+    hidden_causes: u64,
     control: Result<Control, Refusal>,
     rates: Vec<(String, f64)>,
     /// How many rates are not shown here.
@@ -104,6 +102,13 @@ fn chosen(mut instances: Vec<Instance>) -> Vec<Instance> {
     instances
 }
 
+/// How many causes are not shown here: those of the list, and those that the list has no room for.
+fn hidden(causes: &[Cause]) -> u64 {
+    let listed = causes.len().saturating_sub(CAUSES) as u64;
+    let more = causes.iter().map(|cause| cause.more);
+    more.fold(listed, u64::saturating_add)
+}
+
 /// Why an instance is not as it should be, or pauses; empty where there is nothing to say.
 fn troubles(instance: &Instance) -> String {
     let all = [
@@ -125,9 +130,7 @@ pub(crate) async fn show(
     let grant = session.grant();
     // If the API refuses a part or cannot answer now, the page says so there and shows the rest.
     let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
-    let causes = suspended::causes_page(&console, grant, None, None).await;
-    let has_more_causes = causes.as_ref().is_ok_and(|answer| answer.cursor.is_some());
-    let causes = causes.map(|answer| answer.body.items);
+    let causes = suspended::causes(&console, grant, None).await;
     let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;
     let backlog = backlog.map(|answer| answer.body);
     let instances = console
@@ -144,10 +147,7 @@ pub(crate) async fn show(
     let page = OverviewPage {
         frame,
         backlog,
-        hidden_causes: causes
-            .as_ref()
-            .map_or(0, |causes: &Vec<_>| causes.len().saturating_sub(CAUSES)),
-        has_more_causes,
+        hidden_causes: causes.as_ref().map_or(0, |causes| hidden(causes)),
         causes: causes.map(|causes| causes.into_iter().take(CAUSES).collect()),
         control,
         hidden_rates: all_rates - rates.len(),

@@ -13,18 +13,13 @@ use sampler_api::{Act, Cause, List, Span};
 use sampler_domain::Timestamp;
 use sampler_service::security::Grant;
 
-use crate::api::{Answer, Query, Refusal, SEGMENT, address};
+use crate::api::{Query, Refusal, SEGMENT, address};
 use crate::estimate::{left, roughly};
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
 
 pub(crate) const PAGE: &str = "/console/suspended";
-
-const CAUSES: &str = "1000";
-
-/// The parameter with the position in the list of causes. `cursor` is that in the list of spans.
-const CAUSES_FROM: &str = "causes";
 
 /// The parameter with the one resource whose causes are shown.
 const RESOURCE: &str = "resource_id";
@@ -41,12 +36,8 @@ struct SuspendedPage {
     frame: Frame,
     may_act: bool,
     causes: Vec<Cause>,
-    /// The position of these causes in their list; none at its beginning.
-    causes_from: Option<String>,
     /// The resource whose causes these are; of all, where it is left out.
     resource: Option<String>,
-    /// The page with the causes behind these, which came later.
-    more_causes: Option<String>,
     /// The cause whose spans are shown, and what is known of it.
     chosen: Option<String>,
     chosen_cause: Option<Cause>,
@@ -61,21 +52,15 @@ impl SuspendedPage {
         self.chosen.as_deref() == Some(&cause.cause)
     }
 
-    /// This page of causes, with the spans of one of them.
+    /// These causes, with the spans of one of them.
     fn page_of(&self, cause: &Cause) -> String {
-        let from = self.causes_from.iter();
-        let from = from.map(|from| (CAUSES_FROM.to_owned(), from.clone()));
-        let resource = self.resource.iter();
-        let resource = resource.map(|id| (RESOURCE.to_owned(), id.clone()));
-        let cause = ("cause".to_owned(), cause.cause.clone());
-        address(
-            PAGE,
-            &from.chain(resource).chain([cause]).collect::<Query>(),
-        )
+        let mut query = of_resource(self.resource.as_deref());
+        query.push(("cause".to_owned(), cause.cause.clone()));
+        address(PAGE, &query)
     }
 
     fn page_of_resource(cause: &Cause) -> String {
-        address(PAGE, &[(RESOURCE.to_owned(), cause.resource_id.clone())])
+        address(PAGE, &of_resource(Some(&cause.resource_id)))
     }
 
     fn behind(&self, span: &Span) -> String {
@@ -117,16 +102,8 @@ async fn page(
 ) -> Result<SuspendedPage, Refusal> {
     let (api, grant) = (&console.api, session.grant());
     let given = |name: &str| Some(parameters::value(&query, name)).filter(|it| !it.is_empty());
-    let causes_from = given(CAUSES_FROM).map(str::to_owned);
     let resource = given(RESOURCE).map(str::to_owned);
-    let causes = causes_page(console, grant, causes_from.as_deref(), resource.as_deref()).await?;
-    let more_causes = causes.cursor;
-    let of_resource = resource.iter().map(|id| (RESOURCE.to_owned(), id.clone()));
-    let more_causes = more_causes.map(|from| {
-        let from = [(CAUSES_FROM.to_owned(), from)];
-        address(PAGE, &of_resource.chain(from).collect::<Query>())
-    });
-    let causes = by_resource(causes.body.items);
+    let causes = by_resource(causes(console, grant, resource.as_deref()).await?);
     let first = || causes.first().map(|cause| cause.cause.clone());
     let chosen = given("cause").map(str::to_owned).or_else(first);
     let chosen_cause = match &chosen {
@@ -149,9 +126,7 @@ async fn page(
         chosen,
         chosen_cause,
         causes,
-        causes_from,
         resource,
-        more_causes,
         spans,
         next,
         history: history(console, session).await,
@@ -159,17 +134,22 @@ async fn page(
     })
 }
 
-/// A page of causes, from a position on: those that have been there longest come first.
-pub(super) async fn causes_page(
+/// The causes, or those of one resource, the largest first.
+pub(super) async fn causes(
     console: &Console,
     grant: &Grant,
-    from: Option<&str>,
     resource: Option<&str>,
-) -> Result<Answer<List<Cause>>, Refusal> {
-    let mut query = vec![("limit".to_owned(), CAUSES.to_owned())];
-    query.extend(resource.map(|id| (RESOURCE.to_owned(), id.to_owned())));
-    query.extend(from.map(|from| ("cursor".to_owned(), from.to_owned())));
-    console.api.get(grant, "/v1/suspended", &query).await
+) -> Result<Vec<Cause>, Refusal> {
+    let query = of_resource(resource);
+    let answer = console
+        .api
+        .get::<List<Cause>>(grant, "/v1/suspended", &query);
+    Ok(answer.await?.body.items)
+}
+
+fn of_resource(resource: Option<&str>) -> Query {
+    let resource = resource.map(|id| (RESOURCE.to_owned(), id.to_owned()));
+    resource.into_iter().collect()
 }
 
 /// The causes of one resource together, so that many of one do not hide another. The resource of the
@@ -184,7 +164,7 @@ fn by_resource(mut causes: Vec<Cause>) -> Vec<Cause> {
     causes
 }
 
-/// What is known of a cause, which may be on another page, or gone.
+/// What is known of a cause, which may not be in the list, or be gone.
 async fn cause(console: &Console, grant: &Grant, shown: &[Cause], id: &str) -> Option<Cause> {
     if let Some(cause) = shown.iter().find(|cause| cause.cause == id) {
         return Some(cause.clone());
@@ -196,7 +176,7 @@ async fn cause(console: &Console, grant: &Grant, shown: &[Cause], id: &str) -> O
 
 /// The query for the API: the page's, for the spans of this cause.
 fn of_cause(cause: &str, query: &Query) -> Query {
-    let mut asked = parameters::with(&parameters::for_api(query), CAUSES_FROM, None);
+    let mut asked = parameters::for_api(query);
     if parameters::value(&asked, "limit").is_empty() {
         asked = parameters::with(&asked, "limit", Some(SPANS));
     }

@@ -88,33 +88,26 @@ async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
     assert_eq!((other.status, other.count("Spans of this cause")), (200, 1));
 }
 
-/// The list begins with the causes that have been there longest, so the newest are on its last page.
 #[tokio::test]
-async fn causes_that_are_not_on_the_first_page_are_on_the_next() {
+async fn causes_that_are_not_listed_are_those_of_their_resource() {
     let mut ledger = some();
-    ledger.causes = vec![7, 0, 1];
+    ledger.causes = (7, 1_240);
     let console = ledger.console();
-    let has_next = |shown: &Shown, page: usize| {
-        let next = format!("href=\"/console/suspended?causes={page}\" data-test=\"next-causes\"");
-        shown.count(&next) == 1
-    };
     let rows = |shown: &Shown| shown.count("data-test=\"cause-row\"");
-    let first = console.page("/console/suspended", "suspended-many").await;
-    assert_eq!((rows(&first), has_next(&first, 1)), (7, true));
-    // One without causes is not the end, and does not say so.
-    let second = console.get("/console/suspended?causes=1").await;
-    assert_eq!((rows(&second), has_next(&second, 2)), (0, true));
-    assert_eq!(second.count("No span is suspended"), 0, "{}", second.text);
-    let last = console.get("/console/suspended?causes=2").await;
-    assert_eq!((rows(&last), last.count("next-causes")), (1, 0));
-    // Its spans are shown on the same page of the list.
-    let own = "/console/suspended?causes=2&cause=c-2-0";
+    let all = console.page("/console/suspended", "suspended-many").await;
+    assert_eq!((rows(&all), all.count("data-test=\"folded\"")), (7, 1));
+    let of_resource = "/console/suspended?resource_id=postgres";
+    let more = format!("href=\"{of_resource}\"><data value=\"1240\">1,240</data> more causes of ");
+    assert_eq!(all.count(&more), 1, "{}", all.text);
+    // The spans of a cause are shown beside the same causes.
+    let shown = console.get(of_resource).await;
+    let own = format!("{of_resource}&cause=c-6");
     let link = format!("href=\"{}#spans\"", own.replace('&', "&#38;"));
-    assert_eq!(last.count(&link), 1, "{}", last.text);
-    let own = console.get(own).await;
-    assert_eq!((rows(&own), own.count("data-test=\"span-row\"")), (1, 2));
+    assert_eq!(shown.count(&link), 1, "{}", shown.text);
+    let own = console.get(&own).await;
+    assert_eq!((rows(&own), own.count("data-test=\"span-row\"")), (7, 2));
     assert_eq!(own.count("class=\"chosen\""), 1);
-    // A cause that is on another page has its name all the same.
+    // A cause that is not listed has its name all the same.
     let other = format!("/console/suspended?cause={LARGE_CAUSE}");
     let other = console.get(&other).await;
     assert_eq!((other.status, other.count("Spans of this cause")), (200, 0));

@@ -57,8 +57,8 @@ pub(crate) struct Ledger {
     pub(crate) is_crowded: bool,
     /// Whether sampling is paused.
     pub(crate) is_paused: bool,
-    /// The number of causes on each page of their list.
-    pub(crate) causes: Vec<usize>,
+    /// How many causes are listed, and how many are not.
+    pub(crate) causes: (usize, u64),
 }
 
 impl Default for Ledger {
@@ -67,7 +67,7 @@ impl Default for Ledger {
             spans: BTreeMap::new(),
             is_crowded: false,
             is_paused: false,
-            causes: vec![1],
+            causes: (1, 0),
         }
     }
 }
@@ -155,7 +155,7 @@ impl Ledger {
             .route("/v1/usages/{id}/resend", post(resend))
             .route(
                 "/v1/suspended",
-                get(async move |RawQuery(query): RawQuery| page_of_causes(&causes, query)),
+                get(async move || Json(list_of_causes(causes))),
             )
             .route("/v1/suspended/{cause}", get(one_cause))
             .route("/v1/suspended/{cause}/resume", post(resume_cause))
@@ -300,33 +300,20 @@ fn cause() -> Value {
     })
 }
 
-/// A page of causes, as the API pages them: a page without any may have a next one.
-fn page_of_causes(counts: &[usize], query: Option<String>) -> Response {
-    let query = parameters(query);
-    assert_eq!(query.get("limit").map(String::as_str), Some("1000"));
-    let page: usize = query.get("cursor").map_or(0, |text| text.parse().unwrap());
-    let id = |number| match page {
-        0 => format!("c-{number}"),
-        _ => format!("c-{page}-{number}"),
-    };
-    let of_id = |id| {
+/// As many causes of one resource, of which `more` are not listed.
+fn list_of_causes((count, more): (usize, u64)) -> Value {
+    let of_number = |number| {
         let mut cause = cause();
-        cause["cause"] = json!(id);
+        cause["cause"] = json!(format!("c-{number}"));
+        if number + 1 == count && more > 0 {
+            cause["more"] = json!(more);
+        }
         cause
     };
-    let items: Vec<Value> = (0..counts[page]).map(id).map(of_id).collect();
-    let mut response = Json(json!({ "items": items })).into_response();
-    if page + 1 < counts.len() {
-        let link = format!(
-            "</v1/suspended?limit=1000&cursor={}>; rel=\"next\"",
-            page + 1
-        );
-        response.headers_mut().insert("link", link.parse().unwrap());
-    }
-    response
+    json!({ "items": (0..count).map(of_number).collect::<Vec<_>>() })
 }
 
-/// One of the causes, also of those that are on no first page, or have no spans any more.
+/// One of the causes, also of those that are not in the list, or have no spans.
 async fn one_cause(Path(id): Path<String>) -> Response {
     let mut cause = cause();
     match id.as_str() {

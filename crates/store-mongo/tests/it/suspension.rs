@@ -3,7 +3,7 @@
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::{Collection, Database};
 use sampler_domain::{Cause, CauseId, Failure, Span};
-use sampler_store::{CauseQuery, Causes, Probe, Reading, Resumption, StopOutcome, SuspendedCause};
+use sampler_store::{CauseQuery, Causes, Probe, Reading, Resumption, StopOutcome};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
     Changing, at, done, due, kept, last_refusal, plan_to, start_event, started, stop,
@@ -152,17 +152,17 @@ async fn the_largest_of_many_causes_has_its_whole_number() {
     let idle: Vec<Document> = (0..500).map(idle).collect();
     causes.insert_many(idle).await.unwrap();
     let query = CauseQuery {
-        block: SuspendedCause::BLOCK,
-        limit: 10,
-        ..CauseQuery::default()
+        resources: None,
+        of_each: CauseQuery::LIMIT_MAX,
+        limit: CauseQuery::LIMIT_MAX,
     };
-    let page = store.causes(&query).await.unwrap();
-    let counted = page.causes.iter().map(|it| (it.kept.id, it.spans));
+    let listed = store.causes(&query).await.unwrap();
+    let counted = listed.iter().map(|it| (it.kept.id, it.spans));
     let expected = [(ids[0], MANY), (ids[1], FEW)];
     let expected = expected.map(|(id, spans)| (id, u64::try_from(spans).unwrap()));
     assert_eq!(counted.collect::<Vec<_>>(), expected);
     let (many, few) = (store.cause(ids[0]).await, store.cause(ids[1]).await);
-    assert_eq!([many, few].map(|it| it.unwrap().unwrap()), page.causes[..]);
+    assert_eq!([many, few].map(|it| it.unwrap().unwrap()), listed[..]);
 }
 
 /// An original knows no suspensions. What it executes is suspended no longer, and what it leaves

@@ -122,6 +122,22 @@ async fn what_is_no_snapshot_is_refused() {
         let post = Request::post(SNAPSHOTS).header("content-type", "application/x-ndjson");
         post.body(Body::from(body)).unwrap()
     };
+    // Wherever the instances are, they and the head are checked alike, and nothing is there twice.
+    let head = format!("\"resource_id\":\"postgres\",\"at\":{NOW}");
+    for body in [
+        format!("{{{head},\"instances\":[],\"instances\":[]}}"),
+        format!("{{{head},\"instances\":[],\"inst\\u0061nces\":[]}}"),
+        format!("{{{head},\"instances\":[,]}}"),
+        format!("{{{head},\"instances\":[{{}} {{}}]}}"),
+        format!("{{{head},\"instances\":[{{}}}}]}}"),
+        format!("{{{head},\"instances\":[]}} x"),
+        format!("{{{head},\"instances\":[{{}}"),
+        format!("{{{head},\"instances\" []}}"),
+        format!("{{{head},instances:[]}}"),
+    ] {
+        let answer = world.send(request(SNAPSHOTS, body.clone())).await;
+        answer.problem(400, "malformed-json");
+    }
     let head = json!({ "resource_id": "postgres", "at": NOW });
     for body in [
         "\n\n".to_owned(),
@@ -166,5 +182,32 @@ async fn what_is_no_snapshot_is_refused() {
             .compare_once(&snapshot(NOW, &[]))
             .await
             .names(status, slug, &[]);
+    }
+}
+
+/// An object is read whole, so it may not be as long as lines may.
+#[tokio::test]
+async fn json_has_a_limit_of_its_own_and_is_told_what_to_send_instead() {
+    let world = World::with(|options| options.limits.snapshot_payload = 64 << 20);
+    let one = instance("i", "large").to_string();
+    let body = |length: usize| {
+        let (begin, end) = (format!("{{\"instances\":[{one}"), ']');
+        let head = format!("\"resource_id\":\"postgres\",\"at\":{NOW}}}");
+        let space = " ".repeat(length - begin.len() - head.len() - 2);
+        format!("{begin}{space}{end},{head}")
+    };
+    let largest = world.send(request(SNAPSHOTS, body(16 << 20))).await;
+    assert_eq!(largest.status, 200, "{largest:?}");
+    let beyond = world.send(request(SNAPSHOTS, body((16 << 20) + 1))).await;
+    let problem = beyond.problem(413, "payload-too-large");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("application/x-ndjson"), "{detail}");
+    // Neither the head nor an instance may be larger than an event.
+    let long = "x".repeat(600_000);
+    let mut head = snapshot(NOW, &[]);
+    head["x"] = json!(long);
+    for body in [head, snapshot(NOW, &[json!({ "x": long })])] {
+        let answer = world.compare_once(&body).await;
+        answer.names(413, "payload-too-large", &[]);
     }
 }

@@ -10,7 +10,7 @@ use sampler_store::{Confirmation, EntryKey, Unconfirmed, UnconfirmedQuery};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::cause_pages::all_causes;
+use super::cause_list::all_causes;
 use crate::support::{Changing, Shared, Store, at, done, everything, plan_to, started};
 
 const HOUR: i64 = 3_600_000;
@@ -166,7 +166,7 @@ pub async fn a_usage_that_was_put_aside_keeps_why(store: &Shared) {
     let due = due.expect("the store answers");
     let removed = store.remove_cause(&due[0]).await;
     assert!(!removed.expect("the store answers"));
-    let shown = all_causes(store, 10).await;
+    let shown = all_causes(store).await;
     assert_eq!(shown.len(), 1);
     assert_eq!((shown[0].spans, shown[0].set_aside), (0, 1));
     assert_eq!(shown[0].kept.cause, cause);
@@ -336,7 +336,7 @@ pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].location, "https://abacus/usage/again");
     assert_eq!(found[0].ask, ask);
-    let shown = all_causes(store, 10).await;
+    let shown = all_causes(store).await;
     assert_eq!(shown, [], "nothing is set aside any more");
     let counted = Confirmation::Counted { at: at(21) };
     assert!(confirm(store, &kept(store, &entry).await, counted).await);

@@ -6,9 +6,9 @@ use std::collections::{BTreeSet, HashMap};
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
 use sampler_store::{
-    AuditPage, AuditQuery, AuditRecord, CausePage, CauseQuery, Entries, Instance, InstanceProgram,
-    KeptCause, Ledger, ListedSpan, Page, Reading, SeenInstance, SpanPage, SpanQuery, StoreError,
-    SumPage, SumQuery, SuspendedCause, sort_instances,
+    AuditPage, AuditQuery, AuditRecord, CauseQuery, Entries, Instance, InstanceProgram, KeptCause,
+    Ledger, ListedSpan, Page, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage,
+    SumQuery, SuspendedCause, sort_instances,
 };
 
 use super::operating::is_shown;
@@ -70,28 +70,24 @@ impl Reading for MemoryStore {
         Ok(found.filter(is_of))
     }
 
-    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+    async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError> {
         let state = self.lock();
-        let key = |kept: &KeptCause| (kept.since, kept.id);
-        let begin = query.begin().map(|begin| (begin.since, begin.id));
         let resources = query.resources.as_ref();
         let of =
             |kept: &&KeptCause| resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id));
         let mut kept: Vec<_> = state.table.causes().filter(of).cloned().collect();
-        kept.sort_by_key(key);
-        let folded = fold(&mut kept, query.fold.unwrap_or(usize::MAX));
-        kept.retain(|kept| begin.is_none_or(|begin| key(kept) > begin));
-        kept.truncate(query.read_max());
-        let block = query.block_of(kept);
-        let more = |kept: &KeptCause| folded.get(&kept.id).copied().unwrap_or(0);
-        let counted = |kept: &KeptCause| SuspendedCause {
+        kept.sort_by_key(|kept| (kept.since, kept.id));
+        let folded = fold(&mut kept, query);
+        kept.truncate(query.limit);
+        let counted = |kept: KeptCause| SuspendedCause {
             spans: state.table.count_suspended(kept.id) as u64,
             set_aside: state.table.count_set_aside(kept.id) as u64,
-            more: more(kept),
-            kept: kept.clone(),
+            more: folded.get(&kept.id).copied().unwrap_or(0),
+            kept,
         };
-        let causes = block.left.iter().map(counted).collect();
-        Ok(block.page(causes, query.limit))
+        Ok(SuspendedCause::list(
+            kept.into_iter().map(counted).collect(),
+        ))
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
@@ -209,14 +205,19 @@ impl Reading for MemoryStore {
     }
 }
 
-/// Leaves so many causes of each resource. Says how many more there are, by the last one that is left.
-fn fold(causes: &mut Vec<KeptCause>, most: usize) -> HashMap<CauseId, u64> {
+/// Leaves the share of each resource. Says how many more there are, by the last one that is left.
+fn fold(causes: &mut Vec<KeptCause>, query: &CauseQuery) -> HashMap<CauseId, u64> {
+    let mut counts: HashMap<Id, usize> = HashMap::new();
+    for kept in &*causes {
+        *counts.entry(kept.cause.resource_id.clone()).or_default() += 1;
+    }
+    let share = query.share(&counts.into_values().collect::<Vec<_>>());
     let mut last: HashMap<Id, (usize, CauseId)> = HashMap::new();
     let mut folded = HashMap::new();
     causes.retain(|kept| {
         let entry = last.entry(kept.cause.resource_id.clone());
         let (count, id) = entry.or_insert((0, kept.id));
-        let is_left = *count < most;
+        let is_left = *count < share;
         if is_left {
             (*count, *id) = (*count + 1, kept.id);
         } else {

@@ -4,7 +4,7 @@ use bson::oid::ObjectId;
 use sampler_domain::{ClientId, Granularities, Granularity, Id, SpanId, SpanState, WindowLength};
 use sampler_store::{
     AuditQuery, BacklogQuery, CauseQuery, Events, Lookup, Operating, ReadConcern, Reading,
-    SpanQuery, StoreError, SumQuery, SuspendedCause, TargetFilter,
+    SpanQuery, StoreError, SumQuery, TargetFilter,
 };
 use sampler_store_testing::support::{at, id};
 
@@ -92,7 +92,7 @@ impl Question {
                 .look_up(&asked(ACTED_ON), by, ReadConcern::Majority)
                 .await?
                 .len(),
-            Self::Causes(query) => store.causes(query).await?.causes.len(),
+            Self::Causes(query) => store.causes(query).await?.len(),
             Self::Backlog => {
                 let query = BacklogQuery {
                     now: at(0),
@@ -396,9 +396,9 @@ pub(crate) fn of_operators() -> Vec<Case> {
         case(
             "/v1/suspended",
             Question::Causes(CauseQuery {
-                block: SuspendedCause::BLOCK,
+                resources: None,
+                of_each: ENTRIES,
                 limit: ENTRIES,
-                ..CauseQuery::default()
             }),
             SUSPENDED + 2 * CAUSES,
             2 * CAUSES,
