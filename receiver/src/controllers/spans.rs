@@ -31,7 +31,6 @@ const NEWEST_MAX: usize = 100;
 
 /// The id in the address of a span, a cause or a usage.
 pub type IdPath = Result<Path<String>, PathRejection>;
-pub type SpanPath = IdPath;
 
 /// `GET /v1/spans`.
 #[utoipa::path(

@@ -15,7 +15,7 @@ use sampler_store::{CauseQuery, KeptCause, SuspendedCause};
 use serde_json::json;
 
 use super::answer;
-use super::spans::SpanPath;
+use super::spans::IdPath;
 use crate::acts::{Act, AdmittedAct};
 use crate::fields::Fields;
 use crate::openapi::problem_answers;
@@ -49,7 +49,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    cause: SpanPath,
+    cause: IdPath,
     uri: Uri,
 ) -> Response {
     let shown = async {
@@ -71,7 +71,7 @@ pub async fn get(
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
-    cause: SpanPath,
+    cause: IdPath,
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.resume_spans_of(&grant, cause, request).await;
@@ -103,7 +103,7 @@ impl Receiver {
     async fn resume_spans_of(
         &self,
         grant: &Grant,
-        cause: SpanPath,
+        cause: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
@@ -137,7 +137,7 @@ impl Receiver {
     async fn readable_cause(
         &self,
         grant: &Grant,
-        cause: SpanPath,
+        cause: IdPath,
     ) -> Result<SuspendedCause, Problem> {
         let found = self.cause(grant, cause).await?;
         let resource = &found.kept.cause.resource_id;
@@ -146,7 +146,7 @@ impl Receiver {
         is_readable.then_some(found).ok_or_else(no_such_cause)
     }
 
-    async fn cause(&self, grant: &Grant, cause: SpanPath) -> Result<SuspendedCause, Problem> {
+    async fn cause(&self, grant: &Grant, cause: IdPath) -> Result<SuspendedCause, Problem> {
         let id = cause.ok().and_then(|Path(id)| id.parse::<CauseId>().ok());
         let id = id.ok_or_else(no_such_cause)?;
         let found = self.read_store(grant, |store| async move { store.cause(id).await });

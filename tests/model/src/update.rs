@@ -277,7 +277,7 @@ impl Updates {
                     StopOutcome::Repeated if is_trusted => Ok(HalfKept::Made),
                     StopOutcome::Repeated => Ok(HalfKept::Repeated),
                     StopOutcome::Refused(Refusal::NotOpen) => Err(Refusal::NotOpen),
-                    other => panic!("nothing else is in the way of a stop: {other:?}"),
+                    StopOutcome::Refused(other) => panic!("a stop is refused: {other:?}"),
                 });
                 if request.stopped {
                     disturb(state, index);
@@ -295,7 +295,7 @@ impl Updates {
                     StartOutcome::Repeated { .. } if is_trusted => Ok(HalfKept::Made),
                     StartOutcome::Repeated { .. } => Ok(HalfKept::Repeated),
                     StartOutcome::Refused(Refusal::AlreadyOpen) => Err(Refusal::AlreadyOpen),
-                    other => panic!("nothing else is in the way of a start: {other:?}"),
+                    StartOutcome::Refused(other) => panic!("a start is refused: {other:?}"),
                 });
             }
             UpdateStep::IsIdFree(_) | UpdateStep::Kept { .. } | UpdateStep::Refused { .. } => {}
