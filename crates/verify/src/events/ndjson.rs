@@ -243,7 +243,7 @@ mod tests {
         assert!(message(r#""type":"start","timestamp":1"#).contains("measured_usage"));
         let twice =
             r#""measured_usage":[{"measure":"m","quantity":1},{"measure":"m","quantity":2}]"#;
-        assert!(message(&format!(r#""type":"start","timestamp":1,{twice}"#)).contains("twice"));
+        assert!(message(&format!(r#""type":"start","timestamp":1,{twice}"#)).contains("repeated"));
         let previous = format!(r#""type":"update","timestamp":1,"previous":{{"plan":"x"}},{M}"#);
         assert!(message(&previous).contains("\"plan\""));
         assert!(read(b"{", 1, reading()).is_err());

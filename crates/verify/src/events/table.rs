@@ -368,7 +368,7 @@ mod tests {
             (&["memory"], &["memory"], &one, "to ignore"),
             (&["memory", "start"], &[], &one, "part of the span"),
             (&["memory"], &["plan_id"], &one, "part of the span"),
-            (&["memory"], &[], &two, "twice"),
+            (&["memory"], &[], &two, "repeated"),
         ] {
             let message = read_with(measures, ignored, text).unwrap_err();
             assert!(message.contains(part), "{part}: {message}");
