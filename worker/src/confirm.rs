@@ -237,13 +237,13 @@ impl Worker {
         }
         let mut confirmed: Vec<(Unconfirmed, Confirmation)> = Vec::with_capacity(answered.len());
         for (usage, asked) in &answered {
-            let mut confirmation = self.confirmation(usage, asked);
+            let (mut usage, mut confirmation) = (usage.clone(), self.confirmation(usage, asked));
             if matches!(confirmation, Confirmation::SetAside { .. })
-                && !self.note_set_aside(usage).await?
+                && !self.note_set_aside(&mut usage).await?
             {
                 confirmation = self.ask_again();
             }
-            confirmed.push((usage.clone(), confirmation));
+            confirmed.push((usage, confirmation));
         }
         let noted = self.parts.ledger.confirm(&confirmed).await?;
         self.report(&answered, &confirmed, &causes);
@@ -252,23 +252,28 @@ impl Worker {
 
     /// Notes on the span that a usage was set aside, so that a late stop does not take it back. Returns
     /// whether the span knows it, or needs not: it is complete, or removed, or nothing can be taken back of
-    /// this usage. A usage that is not there and still planned is posted once more by the driver, and may
-    /// count then: it is asked for again.
-    async fn note_set_aside(&self, usage: &Unconfirmed) -> Result<bool, StoreError> {
+    /// this usage.
+    ///
+    /// What is not there proves less than what was refused. While it is still planned, the driver posts it
+    /// once more, and it may count then. Once it is not, its entry has said so if it was posted once more:
+    /// so the entry must be as it was read before the upstream was asked.
+    async fn note_set_aside(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
         let interval = usage.interval;
-        let is_posted_again = |span: &Span| {
-            let finds_by_id = matches!(self.promises.finds, Finds::ById { .. });
-            finds_by_id && span.plans(&usage.usage_guid)
-        };
+        let mut is_proved = !matches!(self.promises.finds, Finds::ById { .. });
         for _ in 0..TRIES {
             let span = self.parts.work.find(&usage.span, &usage.target).await?;
-            if span.as_ref().is_some_and(is_posted_again) {
+            let is_planned = |span: &Span| span.plans(&usage.usage_guid);
+            if !is_proved && span.as_ref().is_some_and(is_planned) {
                 return Ok(false);
             }
             let is_to_learn = |span: &Span| span.is_to_learn(interval);
             let Some(span) = span.filter(is_to_learn) else {
                 return Ok(true);
             };
+            is_proved = is_proved || self.is_still_asked_for(usage).await?;
+            if !is_proved {
+                return Ok(false);
+            }
             let change = Change::SetAside { interval };
             let changed = self.parts.work.change(&span, &change, self.now()).await?;
             if changed == Changed::Made {
@@ -278,10 +283,22 @@ impl Worker {
         Ok(false)
     }
 
+    /// Whether the entry is as it was read. If so, the upstream is asked later.
+    async fn is_still_asked_for(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
+        let at = self.ask_again_at();
+        let later = [(usage.clone(), Confirmation::AskAgain { at })];
+        usage.ask.at = at;
+        Ok(self.parts.ledger.confirm(&later).await? > 0)
+    }
+
+    fn ask_again_at(&self) -> Timestamp {
+        self.now().plus(millis(self.options.confirm.interval))
+    }
+
     /// The confirmation that leaves a usage as it is, until Abacus is asked again.
     fn ask_again(&self) -> Confirmation {
         Confirmation::AskAgain {
-            at: self.now().plus(millis(self.options.confirm.interval)),
+            at: self.ask_again_at(),
         }
     }
 

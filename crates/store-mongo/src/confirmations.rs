@@ -3,7 +3,7 @@
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::partition::partition_of;
-use sampler_domain::{AskAgain, CauseId, EntryState};
+use sampler_domain::{AskAgain, CauseId, Entry, EntryState};
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 use tracing::error;
 
@@ -52,6 +52,27 @@ pub(crate) async fn confirm(
         Some((_, error)) => Err(error.into()),
         None => Ok(written.matched as u64),
     }
+}
+
+/// Asks the upstream no earlier than this entry says, if its usage is asked for.
+pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), StoreError> {
+    let Some(ask) = entry.ask_again else {
+        return Ok(());
+    };
+    let filter = doc! {
+        "_id": &entry.usage_guid,
+        "partition": i64::from(partition_of(&entry.target)),
+        "state": EntryState::Accepted.name(),
+        "ask_again.at": { "$exists": true },
+    };
+    let later = doc! { "$max": {
+        "ask_again.at": moment(ask.at),
+        "ask_again.until": moment(ask.until),
+    } };
+    let usages = store.usages.collection.clone();
+    let call = async move { usages.update_one(filter, later).await };
+    store.usages.run(call).await?;
+    Ok(())
 }
 
 impl MongoStore {
@@ -161,6 +182,7 @@ fn condition(read: &Unconfirmed, ask: AskAgain) -> Document {
         "span": id_to_bson(&read.span),
         "state": EntryState::Accepted.name(),
         "ask_again.at": moment(ask.at),
+        "ask_again.until": moment(ask.until),
         "resend": { "$exists": false },
     }
 }

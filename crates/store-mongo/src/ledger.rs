@@ -62,6 +62,14 @@ impl EntryWrite {
     }
 }
 
+/// The entry that is kept of a usage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    state: EntryState,
+    /// Whether it may have been written before.
+    is_older: bool,
+}
+
 /// Spans whose entries are made to expire at once.
 const EXPIRIES_AT_ONCE: usize = 256;
 
@@ -89,7 +97,7 @@ impl EntryWriter {
 #[async_trait]
 impl GroupWriter for EntryWriter {
     type Write = EntryWrite;
-    type Answer = EntryState;
+    type Answer = Kept;
     type Failure = CallError;
 
     fn size(write: &EntryWrite) -> usize {
@@ -107,7 +115,7 @@ impl GroupWriter for EntryWriter {
     }
 
     /// Each answer stays true: the entry that was written first refuses every later one.
-    fn outlasts_late_commands(_: &EntryState) -> bool {
+    fn outlasts_late_commands(_: &Kept) -> bool {
         true
     }
 
@@ -115,7 +123,11 @@ impl GroupWriter for EntryWriter {
         let documents = batch.iter().map(|write| &write.document);
         let written = self.link.insert(documents, send_by).await?;
         let failed: Vec<usize> = written.failed.iter().map(|(index, _)| *index).collect();
-        let mut results = written.write_results(batch.len(), |index| batch[index].state, None);
+        let fresh = |index: usize| Kept {
+            state: batch[index].state,
+            is_older: false,
+        };
+        let mut results = written.write_results(batch.len(), fresh, None);
         // An entry that is kept already is refused here, and read by its id afterwards.
         for index in failed {
             if !matches!(results[index], WriteResult::Refused(_)) {
@@ -125,10 +137,7 @@ impl GroupWriter for EntryWriter {
         Ok(results)
     }
 
-    async fn resolve(
-        &self,
-        batch: &[Arc<EntryWrite>],
-    ) -> Result<Vec<Resolution<EntryState>>, CallError> {
+    async fn resolve(&self, batch: &[Arc<EntryWrite>]) -> Result<Vec<Resolution<Kept>>, CallError> {
         let conditions: Vec<Document> = batch.iter().map(|write| write.condition()).collect();
         let mut states = self.states(doc! { "$or": conditions }).await?;
         let missing = batch
@@ -147,7 +156,11 @@ impl GroupWriter for EntryWriter {
             if let Ok(state) = &state {
                 states.insert(write.usage_guid.clone(), Ok(*state));
             }
-            Some(state.map_err(|error| StoreError::Refused(Box::new(error))))
+            let kept = state.map(|state| Kept {
+                state,
+                is_older: true,
+            });
+            Some(kept.map_err(|error| StoreError::Refused(Box::new(error))))
         };
         Ok(batch.iter().map(&mut seen).collect())
     }
@@ -205,7 +218,11 @@ impl Ledger for MongoStore {
     async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let range = self.range_of(&entry.target);
         let write = EntryWrite::new(&entry, lifetime)?;
-        self.entries.submit(range, Arc::new(write)).await
+        let kept = self.entries.submit(range, Arc::new(write)).await?;
+        if kept.is_older {
+            confirmations::ask_later(self, &entry).await?;
+        }
+        Ok(kept.state)
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {

@@ -38,7 +38,9 @@ impl EntryKey {
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Keeps an entry, and returns the state of the kept entry. The entry that was written first
-    /// under the id of the usage stays, so writing it again is always safe.
+    /// under the id of the usage stays, so writing it again is always safe. Only when the upstream is asked
+    /// for an accepted usage, and until when, becomes as late as in this one: it was posted once more, and
+    /// that post settles later.
     ///
     /// The entry is kept until its span is complete, and at least for `lifetime` ms after its usage
     /// was accepted or skipped.
@@ -120,8 +122,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// that wait longest. Only what a majority has.
     async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError>;
 
-    /// Notes what came of asking, for each usage whose entry has not changed since it was read. Says
-    /// how many that were.
+    /// Notes what came of asking, for each usage that is to be asked for as it was read. Says how many
+    /// that were.
     ///
     /// An entry whose span is complete expires only from then on ([`expire`](Self::expire)).
     async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError>;

@@ -55,7 +55,8 @@ pub(crate) enum Undecidable {
     Death,
     /// The database failed on the note of the answer.
     LostNote,
-    /// Abacus took the usage again by another post that was on its way, after it had set it aside.
+    /// Abacus took the usage again by another post that was on its way, after it had set it aside. Where
+    /// usages are found by their ids, workers see that.
     SecondPost,
 }
 
@@ -77,7 +78,7 @@ impl Facts {
 
     /// Why Abacus counts a usage that the ledger says is in this state; `None` if no named case explains
     /// it.
-    fn undecidable(&self, entry: &Entry) -> Option<Undecidable> {
+    fn undecidable(&self, entry: &Entry, finds_by_id: bool) -> Option<Undecidable> {
         let (posts, state) = (self.posts.get(&entry.usage_guid)?, entry.state);
         let is_dead = |post: &Post| post.life.stage() == ProcessState::Dead;
         let aside_at = self.aside_at.get(&entry.usage_guid);
@@ -96,7 +97,7 @@ impl Facts {
             return None;
         }
         Some(match taken.told {
-            _ if is_stale(taken) => Undecidable::SecondPost,
+            _ if is_stale(taken) && !finds_by_id => Undecidable::SecondPost,
             // Of a resend, the log tells.
             Told::Failure if entry.unanswered || taken.is_resend => Undecidable::LostAnswer,
             Told::Acceptance | Told::Failure if taken.is_note_lost => Undecidable::LostNote,
@@ -162,7 +163,7 @@ impl World {
     /// explains is a violation.
     pub(crate) fn note_repair(&self, entry: &Entry) {
         let facts = self.truth.facts();
-        let case = facts.undecidable(entry);
+        let case = facts.undecidable(entry, self.setup.memory.is_some());
         let posts = format!("{:?}", facts.posts.get(&entry.usage_guid));
         drop(facts);
         let (guid, state, tally) = (&entry.usage_guid, entry.state, &self.tally);

@@ -74,6 +74,7 @@ macro_rules! contract_cases {
                 many_usages_are_noted_at_once
                 of_16_that_note_the_same_answer_one_does
                 a_usage_is_only_asked_for_where_its_entry_says_so
+                a_usage_that_is_written_again_is_asked_for_as_late_as_that
                 a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_right
                 a_usage_that_was_sent_again_is_asked_for_again
             }

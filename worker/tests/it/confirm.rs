@@ -273,10 +273,9 @@ async fn a_worker_that_starts_goes_on_where_another_one_died() {
     worker.stop().await;
 }
 
-/// The upstream has lost a usage, and its worker died before the span noted that it was accepted. So another
-/// worker posts it once more, and it counts: a late stop takes it back.
-#[tokio::test(start_paused = true)]
-async fn what_is_not_there_and_still_planned_is_not_set_aside() {
+/// The upstream has lost a usage, and its worker died before the span noted that it was accepted. The time
+/// for its confirmation is over.
+async fn lost_and_still_planned() -> World {
     let world = World::new();
     world.abacus.find_by_id();
     world.abacus.know(|_| Asked::Unknown);
@@ -307,6 +306,13 @@ async fn what_is_not_there_and_still_planned_is_not_set_aside() {
         ..entry
     };
     world.store.write_entry(entry, DAY).await.unwrap();
+    world
+}
+
+/// Another worker posts it once more, and it counts: a late stop takes it back.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_and_still_planned_is_not_set_aside() {
+    let world = lost_and_still_planned().await;
     let worker = run(&world, "w");
     let is_asked = || world.abacus.asked_count() > 2;
     world.until("it is asked for", is_asked).await;
@@ -317,6 +323,34 @@ async fn what_is_not_there_and_still_planned_is_not_set_aside() {
         None => Asked::Unknown,
     });
     let done = || world.is_complete("i") && count(&world, EntryState::Counted) == 2;
+    world.until("all count", done).await;
+    worker.stop().await;
+    assert_eq!(world.abacus.sum("i"), 30 * MINUTE);
+    world.assert_ledger();
+}
+
+/// The second post can be found half an hour after it: until then nothing says that it does not count.
+#[tokio::test(start_paused = true)]
+async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
+    let world = lost_and_still_planned().await;
+    let counts = world.abacus.usage_windows();
+    let mut seen: BTreeMap<String, Instant> = BTreeMap::new();
+    world.abacus.know(move |usage| {
+        if counts(usage).is_none() {
+            return Asked::Unknown;
+        }
+        let since = seen.entry(usage.to_owned()).or_insert_with(Instant::now);
+        match since.elapsed() < Duration::from_mins(30) {
+            true => Asked::Unknown,
+            false => Asked::Counts,
+        }
+    });
+    let worker = run(&world, "w");
+    world
+        .until("the span is complete", || world.is_complete("i"))
+        .await;
+    assert_eq!(count(&world, EntryState::SetAside), 0);
+    let done = || count(&world, EntryState::Counted) == 2;
     world.until("all count", done).await;
     worker.stop().await;
     assert_eq!(world.abacus.sum("i"), 30 * MINUTE);

@@ -19,6 +19,7 @@ use super::SimStore;
 impl Ledger for SimStore {
     async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let (state, guid) = (entry.state, entry.usage_guid.clone());
+        let again = entry.clone();
         let insert = EntryInsert { entry, lifetime };
         if self.has(Mutant::EntryAfterNote) {
             let entries = self.entries.clone();
@@ -29,7 +30,16 @@ impl Ledger for SimStore {
             });
             return Ok(state);
         }
-        let written = self.entries.submit(Arc::new(insert)).await;
+        let store = &self.connection.world.store;
+        let is_older = store.with(|table| table.entry(&guid).is_some());
+        let mut written = self.entries.submit(Arc::new(insert)).await;
+        if written.is_ok() && is_older {
+            let later = self.call("ask_later", |world| async move {
+                world.store.with(|table| table.ask_later(&again));
+                Ok(())
+            });
+            written = later.await.and(written);
+        }
         self.note_lost_if_failed(&written, &guid);
         written
     }

@@ -241,6 +241,43 @@ pub async fn a_usage_is_only_asked_for_where_its_entry_says_so(store: &Shared) {
     assert_eq!(unconfirmed(store, query(DAY)).await.len(), 1);
 }
 
+/// It was posted once more, and that post settles later.
+pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &Shared) {
+    let store = &**store;
+    let entry = accepted(store, "a", -2 * HOUR, 5).await;
+    let again = |ask_at, until| Entry {
+        accepted_at: Some(at(8)),
+        ask_again: Some(AskAgain {
+            at: at(ask_at),
+            until: at(until),
+        }),
+        ..entry.clone()
+    };
+    for (ask_at, until, expected) in [
+        (5, DAY, (5, DAY)),
+        (4, DAY - 1, (5, DAY)),
+        (6, DAY + 1, (6, DAY + 1)),
+    ] {
+        let written = store.write_entry(again(ask_at, until), DAY).await;
+        assert_eq!(written.ok(), Some(EntryState::Accepted));
+        let ask = AskAgain {
+            at: at(expected.0),
+            until: at(expected.1),
+        };
+        let expected = Entry {
+            ask_again: Some(ask),
+            ..entry.clone()
+        };
+        assert_eq!(kept(store, &entry).await, expected);
+    }
+    let counted = || Confirmation::Counted { at: at(9) };
+    assert!(!confirm(store, &entry, counted()).await);
+    assert!(confirm(store, &again(6, DAY + 1), counted()).await);
+    let written = store.write_entry(again(7, 2 * DAY), DAY).await;
+    assert_eq!(written.ok(), Some(EntryState::Counted));
+    assert_eq!(kept(store, &entry).await.ask_again, None);
+}
+
 /// Set aside in between, it would pass for one whose totals are right: nobody would correct them.
 pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_right(
     store: &Shared,

@@ -50,7 +50,7 @@ impl Table {
     pub fn confirm(&mut self, read: &Unconfirmed, confirmation: &Confirmation) -> bool {
         let is_same = |kept: &&mut StoredEntry| {
             let now = Unconfirmed::of(&kept.entry).filter(|_| kept.entry.resend.is_none());
-            now.is_some_and(|now| now.ask.at == read.ask.at)
+            now.is_some_and(|now| now.ask == read.ask)
         };
         let kept = self.entries.get_mut(&read.usage_guid).filter(is_same);
         let Some(kept) = kept else {

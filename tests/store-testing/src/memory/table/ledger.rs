@@ -26,6 +26,7 @@ impl Table {
     /// Keeps an entry of the ledger, unless there is one of the same usage. Returns in which state it
     /// is by then.
     pub fn write_entry(&mut self, entry: Entry, lifetime: i64) -> EntryState {
+        self.ask_later(&entry);
         let kept = self.entries.insert(StoredEntry {
             entry,
             lifetime,
@@ -34,6 +35,16 @@ impl Table {
             cause: None,
         });
         kept.entry.state
+    }
+
+    /// Asks the upstream no earlier than this entry says, if its usage is kept and asked for.
+    pub fn ask_later(&mut self, entry: &Entry) {
+        let kept = self.entries.get_mut(&entry.usage_guid);
+        let ask = kept.and_then(|kept| kept.entry.ask_again.as_mut());
+        if let (Some(ask), Some(later)) = (ask, entry.ask_again) {
+            ask.at = ask.at.max(later.at);
+            ask.until = ask.until.max(later.until);
+        }
     }
 
     /// All entries of the ledger, in the order of the ids of the usages.
