@@ -106,14 +106,16 @@ impl Worker {
     /// `SAMPLER_CONFIRM=false`.
     fn ask_from(&self, accepted_at: Timestamp) -> Option<AskAgain> {
         let confirm = &self.options.confirm;
-        // What is not there before it can be found says nothing.
+        // What is not there before it can be found says nothing. The clock of another worker may differ by
+        // less than a post may take.
         let timeout = match self.promises.finds {
-            Finds::ById { settles } => confirm.timeout.max(settles),
+            Finds::ById { settles } => confirm.timeout.max(settles + self.options.abacus.timeout),
             Finds::ByLocation | Finds::Never => confirm.timeout,
         };
         confirm.enabled.then(|| AskAgain {
             at: accepted_at.plus(millis(confirm.interval)),
             until: accepted_at.plus(millis(timeout)),
+            is_lost: false,
         })
     }
 
@@ -122,10 +124,12 @@ impl Worker {
         let is_on = self.options.confirm.enabled;
         let interval = self.options.intervals.confirmations;
         while self.wait_until_time_known(&IgnoreProgress).await {
-            let done = match is_on {
-                _ if self.distress.pauses() => Ok(false),
-                true => self.confirm_page().await,
-                false => self.release_page().await,
+            let done = if self.distress.pauses() {
+                Ok(false)
+            } else if is_on {
+                self.confirm_page().await
+            } else {
+                self.release_page().await
             };
             let pause = match done {
                 Ok(true) => continue,
@@ -182,6 +186,9 @@ impl Worker {
 
     /// Asks for a usage. `None` if Abacus asks to wait, or after a shutdown.
     async fn ask(&self, usage: Unconfirmed) -> Option<Answered> {
+        if usage.ask.is_lost {
+            return Some((usage, not_found()));
+        }
         let limit = &self.asking.limit;
         if limit.remaining_pause().is_some() || self.stop.is_cancelled() {
             return None;
@@ -194,10 +201,9 @@ impl Worker {
         let sent_at = self.now();
         let Found { mut asked, .. } = self.parts.upstream.find(sought, sent_at).await;
         limit.release(permit, load(&asked));
-        if asked == Asked::Unknown && self.is_lost(&usage, sent_at) {
-            asked = Asked::SetAside {
-                error: NOT_FOUND.to_owned(),
-            };
+        let is_over = usage.ask.until <= sent_at;
+        if asked == Asked::Unknown && is_over && self.promises.finds.is_by_id() {
+            asked = not_found();
         }
         match &asked {
             Asked::Wait { after } => {
@@ -211,70 +217,85 @@ impl Worker {
         Some((usage, asked))
     }
 
-    /// Whether a usage that is not there is not there for good, as far as the worker waits for it.
-    fn is_lost(&self, usage: &Unconfirmed, sent_at: Timestamp) -> bool {
-        let is_clear = matches!(self.promises.finds, Finds::ById { .. });
-        is_clear && usage.ask.until <= sent_at
-    }
-
     /// Notes the answers in the ledger. What was set aside is noted on its span first, so that a late stop
     /// does not take it back; a worker that dies in between leaves an entry that is asked for again. The
-    /// causes are kept first, too, because the entries name them.
+    /// causes are kept before the entries, which name them.
     async fn note_answers(&self, answered: Vec<Answered>) -> Result<bool, StoreError> {
         if answered.is_empty() {
             return Ok(false);
         }
+        let mut confirmed: Vec<(Unconfirmed, Confirmation)> = Vec::with_capacity(answered.len());
+        for (usage, asked) in &answered {
+            confirmed.push(self.noted_on_span(usage.clone(), asked).await?);
+        }
         let now = self.now();
         let mut causes: BTreeMap<CauseId, Cause> = BTreeMap::new();
-        for (usage, asked) in &answered {
-            if let Some(cause) = cause(usage, asked) {
-                causes.insert(cause.id(), cause);
+        for (usage, confirmation) in &confirmed {
+            if let Confirmation::SetAside { error, cause, .. } = confirmation {
+                causes.insert(*cause, set_aside_cause(usage, error));
             }
         }
         for cause in causes.values() {
             let (probe_at, store) = (self.next_probe(now), &self.parts.causes);
             store.register(cause, now, probe_at).await?;
         }
-        let mut confirmed: Vec<(Unconfirmed, Confirmation)> = Vec::with_capacity(answered.len());
-        for (usage, asked) in &answered {
-            let (mut usage, mut confirmation) = (usage.clone(), self.confirmation(usage, asked));
-            if matches!(confirmation, Confirmation::SetAside { .. })
-                && !self.note_set_aside(&mut usage).await?
-            {
-                confirmation = self.ask_again();
-            }
-            confirmed.push((usage, confirmation));
-        }
         let noted = self.parts.ledger.confirm(&confirmed).await?;
         self.report(&answered, &confirmed, &causes);
         Ok(noted > 0)
+    }
+
+    /// The change of the entry that follows from an answer. That a usage was set aside is noted on its span
+    /// before; if that fails, it is asked for again.
+    async fn noted_on_span(
+        &self,
+        mut usage: Unconfirmed,
+        asked: &Asked,
+    ) -> Result<(Unconfirmed, Confirmation), StoreError> {
+        let confirmation = self.confirmation(&usage, asked);
+        if !matches!(confirmation, Confirmation::SetAside { .. }) {
+            return Ok((usage, confirmation));
+        }
+        let is_noted = match self.note_set_aside(&mut usage).await {
+            Err(StoreError::Refused(error)) => {
+                // Others are noted all the same.
+                warn!(code = "confirmation.store_failed", span.id = %usage.span,
+                    error = %error, "a span cannot be told that a usage was set aside");
+                false
+            }
+            noted => noted?,
+        };
+        let confirmation = if is_noted {
+            confirmation
+        } else {
+            self.ask_again()
+        };
+        Ok((usage, confirmation))
     }
 
     /// Notes on the span that a usage was set aside, so that a late stop does not take it back. Returns
     /// whether the span knows it, or needs not: it is complete, or removed, or nothing can be taken back of
     /// this usage.
     ///
-    /// What is not there proves less than what was refused. While it is still planned, the driver posts it
-    /// once more, and it may count then. Once it is not, its entry has said so if it was posted once more:
-    /// so the entry must be as it was read before the upstream was asked.
+    /// Where usages are found by their ids, "not there" proves less than a refusal. While the usage is
+    /// planned, the driver posts it once more, and it may count then. A worker that has done so moves
+    /// `ask_again` before it notes the execution. So the entry must still be as it was read.
     async fn note_set_aside(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
-        let interval = usage.interval;
-        let mut is_proved = !matches!(self.promises.finds, Finds::ById { .. });
         for _ in 0..TRIES {
+            let is_proved = usage.ask.is_lost || !self.promises.finds.is_by_id();
             let span = self.parts.work.find(&usage.span, &usage.target).await?;
             let is_planned = |span: &Span| span.plans(&usage.usage_guid);
             if !is_proved && span.as_ref().is_some_and(is_planned) {
                 return Ok(false);
             }
-            let is_to_learn = |span: &Span| span.is_to_learn(interval);
-            let Some(span) = span.filter(is_to_learn) else {
+            let Some(span) = span.filter(|span| span.is_to_learn(usage.interval)) else {
                 return Ok(true);
             };
-            is_proved = is_proved || self.is_still_asked_for(usage).await?;
-            if !is_proved {
+            if !is_proved && !self.note_lost(usage).await? {
                 return Ok(false);
             }
-            let change = Change::SetAside { interval };
+            let change = Change::SetAside {
+                interval: usage.interval,
+            };
             let changed = self.parts.work.change(&span, &change, self.now()).await?;
             if changed == Changed::Made {
                 return Ok(true);
@@ -283,12 +304,14 @@ impl Worker {
         Ok(false)
     }
 
-    /// Whether the entry is as it was read. If so, the upstream is asked later.
-    async fn is_still_asked_for(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
+    /// Decides that a usage is lost, if its entry is as it was read. Returns whether it was. From then on no
+    /// find decides otherwise, because the span may be told at any time.
+    async fn note_lost(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
         let at = self.ask_again_at();
-        let later = [(usage.clone(), Confirmation::AskAgain { at })];
+        let lost = [(usage.clone(), Confirmation::Lost { at })];
         usage.ask.at = at;
-        Ok(self.parts.ledger.confirm(&later).await? > 0)
+        usage.ask.is_lost = true;
+        Ok(self.parts.ledger.confirm(&lost).await? > 0)
     }
 
     fn ask_again_at(&self) -> Timestamp {
@@ -305,7 +328,7 @@ impl Worker {
     /// The change of the entry that follows from an answer.
     fn confirmation(&self, usage: &Unconfirmed, asked: &Asked) -> Confirmation {
         let at = self.now();
-        let is_clear = matches!(self.promises.finds, Finds::ById { .. });
+        let is_clear = self.promises.finds.is_by_id();
         match asked {
             Asked::Counts => Confirmation::Counted { at },
             Asked::SetAside { error } => Confirmation::SetAside {
@@ -365,10 +388,13 @@ impl Worker {
     }
 
     /// With `SAMPLER_CONFIRM=false`: gives up the usages that another worker wanted to ask for, once their
-    /// `SAMPLER_CONFIRM_TIMEOUT` is over. Otherwise their entries would never expire. Returns whether
-    /// there may be more.
+    /// `SAMPLER_CONFIRM_TIMEOUT` is over. Otherwise their entries would never expire. A usage that is lost
+    /// becomes set aside all the same. Returns whether there may be more.
     async fn release_page(&self) -> Result<bool, StoreError> {
         let page = self.unconfirmed(None).await?;
+        let (lost, page): (Vec<_>, Vec<_>) = page.into_iter().partition(|it| it.ask.is_lost);
+        let lost = lost.into_iter().map(|usage| (usage, not_found()));
+        let has_lost = self.note_answers(lost.collect()).await?;
         let now = self.now();
         let release = |usage: Unconfirmed| {
             let until = usage.ask.until;
@@ -381,14 +407,14 @@ impl Worker {
         };
         let released: Vec<_> = page.into_iter().map(release).collect();
         if released.is_empty() {
-            return Ok(false);
+            return Ok(has_lost);
         }
         let usages = self.parts.ledger.confirm(&released).await?;
         info!(
             usages,
             "usages that were to be confirmed are not: SAMPLER_CONFIRM is false"
         );
-        Ok(usages > 0)
+        Ok(has_lost || usages > 0)
     }
 }
 
@@ -402,10 +428,10 @@ fn set_aside_cause(usage: &Unconfirmed, error: &str) -> Cause {
     }
 }
 
-fn cause(usage: &Unconfirmed, asked: &Asked) -> Option<Cause> {
-    match asked {
-        Asked::SetAside { error } => Some(set_aside_cause(usage, error)),
-        _ => None,
+/// What the upstream says of a usage that is not there, once that proves something.
+fn not_found() -> Asked {
+    Asked::SetAside {
+        error: NOT_FOUND.to_owned(),
     }
 }
 
@@ -425,6 +451,6 @@ fn outcome(asked: &Asked, confirmation: &Confirmation) -> &'static str {
         (_, Confirmation::SetAside { .. }) => "set_aside",
         (_, Confirmation::GivenUp) => "given_up",
         (Asked::Failed { .. } | Asked::Mismatch { .. }, Confirmation::AskAgain { .. }) => "failed",
-        (_, Confirmation::AskAgain { .. }) => "not_yet",
+        (_, Confirmation::AskAgain { .. } | Confirmation::Lost { .. }) => "not_yet",
     }
 }

@@ -10,7 +10,7 @@ use sampler_domain::{
 };
 use sampler_settings::millis;
 use sampler_store::{EntryKey, Finished, StoreError};
-use sampler_upstream::{Answer, Details, Finds, Load, Posted};
+use sampler_upstream::{Answer, Details, Load, Posted};
 use tokio::time::Instant;
 use tracing::{Instrument, error, warn};
 
@@ -189,9 +189,9 @@ impl Worker {
         let entry = self.to_confirm(entry);
         let kept = self.parts.ledger.write_entry(entry, lifetime).await;
         self.parts.processing_progress.report();
-        let from = kept.as_ref().copied().unwrap_or(EntryState::Accepted);
-        if let Some(acceptance) = acceptance.filter(|_| self.counts_after(from)) {
-            if from == EntryState::Skipped {
+        let kept = kept?;
+        if let Some(acceptance) = acceptance.filter(|_| self.counts_after(kept)) {
+            if kept == EntryState::Skipped {
                 error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
                     "the upstream accepted a usage that an operator had skipped: it counts as billed");
             }
@@ -200,17 +200,17 @@ impl Worker {
                 span: span.id.clone(),
                 target: span.target.clone(),
             };
-            self.note_accepted(&key, from, acceptance).await?;
+            self.note_accepted(&key, kept, acceptance).await?;
         }
-        kept
+        Ok(kept)
     }
 
-    /// Whether a usage counts that was accepted while its entry is in this state, and says that it does not.
-    /// Where the upstream knows each usage, one that was set aside was not there, and is there now. Abacus
-    /// passes over a repeat of what it has set aside shortly before, and says nothing about it.
+    /// Whether an acceptance overrides an entry that says the usage does not count. Where usages are found by
+    /// their ids, it does: if the upstream took the post for a repeat and counts nothing, the confirmation
+    /// finds that out. Abacus passes over a repeat of what it has set aside, and says nothing about it.
     fn counts_after(&self, from: EntryState) -> bool {
-        let is_known = matches!(self.promises.finds, Finds::ById { .. });
-        from == EntryState::Skipped || from == EntryState::SetAside && is_known
+        from == EntryState::Skipped
+            || from == EntryState::SetAside && self.promises.finds.is_by_id()
     }
 
     /// Lets the entries of a complete span expire. If that fails, or the worker dies before, the

@@ -11,7 +11,7 @@ use sampler_domain::{
     Acceptance, Changed, Correction, Entry, EntryState, LastError, Resend, Resent, Timestamp, Usage,
 };
 use sampler_store::{EntryKey, StoreError};
-use sampler_upstream::{Answer, Finds};
+use sampler_upstream::Answer;
 use tracing::{error, info, warn};
 
 use crate::drive::{PostOutcome, ReadAt, Reading, blames_usage};
@@ -164,9 +164,8 @@ impl Worker {
 
     /// Until when the usage of an entry may be posted without a look; none where that is over.
     fn resend_unasked_until(&self, entry: &Entry) -> Option<Timestamp> {
-        let can_find = matches!(self.promises.finds, Finds::ById { .. });
         // It may have come in after all.
-        if can_find && entry.state == EntryState::SetAside {
+        if self.promises.finds.is_by_id() && entry.state == EntryState::SetAside {
             return None;
         }
         let until = self.promises.contract.resend_unasked_until(entry)?;

@@ -23,8 +23,11 @@ pub enum EntryState {
 pub struct AskAgain {
     /// When it is asked next.
     pub at: Timestamp,
-    /// From when on the upstream is no longer asked, if it does not know the usage.
+    /// From then on, an answer that it is not there ends the questions.
     pub until: Timestamp,
+    /// Whether it was not there when that proved that it does not count. Then it becomes `set_aside`,
+    /// whatever a later find says: its span may know already that it does not count.
+    pub is_lost: bool,
 }
 
 /// An entry of the ledger: one usage and its state. The span may be gone before its entries.

@@ -3,7 +3,7 @@
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::partition::partition_of;
-use sampler_domain::{AskAgain, CauseId, Entry, EntryState};
+use sampler_domain::{CauseId, Entry, EntryState};
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 use tracing::error;
 
@@ -146,9 +146,12 @@ fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
 fn statement(
     (read, confirmation): &(Unconfirmed, Confirmation),
 ) -> Result<Statement, bson::error::Error> {
-    let condition = condition(read, read.ask);
+    let condition = condition(read);
     let update: Bson = match confirmation {
         Confirmation::AskAgain { at } => doc! { "$set": { "ask_again.at": moment(*at) } }.into(),
+        Confirmation::Lost { at } => {
+            doc! { "$set": { "ask_again.at": moment(*at), "ask_again.lost": true } }.into()
+        }
         Confirmation::GivenUp => ending(None).into(),
         Confirmation::Counted { at } => ending(Some(doc! {
             "state": EntryState::Counted.name(),
@@ -175,14 +178,14 @@ fn statement(
     })
 }
 
-fn condition(read: &Unconfirmed, ask: AskAgain) -> Document {
+fn condition(read: &Unconfirmed) -> Document {
     doc! {
         "_id": &read.usage_guid,
         "partition": i64::from(partition_of(&read.target)),
         "span": id_to_bson(&read.span),
         "state": EntryState::Accepted.name(),
-        "ask_again.at": moment(ask.at),
-        "ask_again.until": moment(ask.until),
+        "ask_again.at": moment(read.ask.at),
+        "ask_again.until": moment(read.ask.until),
         "resend": { "$exists": false },
     }
 }

@@ -197,6 +197,7 @@ pub(crate) fn ask_again_in(document: &Document) -> Option<AskAgain> {
     Some(AskAgain {
         at: read_moment(ask, "at").ok()?,
         until: read_moment(ask, "until").ok()?,
+        is_lost: ask.get_bool("lost").unwrap_or(false),
     })
 }
 

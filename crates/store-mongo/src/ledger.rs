@@ -219,7 +219,7 @@ impl Ledger for MongoStore {
         let range = self.range_of(&entry.target);
         let write = EntryWrite::new(&entry, lifetime)?;
         let kept = self.entries.submit(range, Arc::new(write)).await?;
-        if kept.is_older {
+        if kept.is_older && kept.state == EntryState::Accepted {
             confirmations::ask_later(self, &entry).await?;
         }
         Ok(kept.state)

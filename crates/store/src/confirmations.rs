@@ -68,6 +68,12 @@ pub enum Confirmation {
         /// When it is asked next.
         at: Timestamp,
     },
+    /// It is not there, and becomes set aside once its span knows that
+    /// ([`AskAgain::is_lost`](sampler_domain::AskAgain::is_lost)).
+    Lost {
+        /// When that is tried again, if it is not done.
+        at: Timestamp,
+    },
     /// It is no longer asked for. The usage stays accepted.
     GivenUp,
 }

@@ -31,6 +31,13 @@ pub enum Finds {
     Never,
 }
 
+impl Finds {
+    /// Whether usages are found by their ids: then one that is not found is not there.
+    pub const fn is_by_id(self) -> bool {
+        matches!(self, Self::ById { .. })
+    }
+}
+
 impl Promises {
     /// What Abacus promises.
     pub const ABACUS: Self = Self {

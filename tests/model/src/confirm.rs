@@ -30,6 +30,7 @@ pub enum Confirmer {
 pub(crate) const ASK: AskAgain = AskAgain {
     at: Timestamp::MIN,
     until: Timestamp::MIN,
+    is_lost: false,
 };
 
 /// Whether Abacus may set aside a usage that arrives.

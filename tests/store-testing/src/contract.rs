@@ -71,6 +71,7 @@ macro_rules! contract_cases {
                 a_usage_that_counts_is_asked_for_no_more
                 a_usage_that_was_put_aside_keeps_why
                 a_usage_that_is_not_known_yet_is_asked_for_again
+                a_usage_that_is_lost_is_read_as_that
                 many_usages_are_noted_at_once
                 of_16_that_note_the_same_answer_one_does
                 a_usage_is_only_asked_for_where_its_entry_says_so

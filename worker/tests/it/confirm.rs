@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sampler_domain::{Acceptance, AskAgain, Change, Changed, Entry, EntryState, Interval, Planned};
 use sampler_settings::worker::ConfirmSettings;
-use sampler_store::{KeptCause, Ledger, Work};
+use sampler_store::{Confirmation, KeptCause, Ledger, Unconfirmed, Work};
 use sampler_store_testing::memory::StoredEntry;
 use sampler_upstream::Asked;
 use sampler_worker::Options;
@@ -302,6 +302,7 @@ async fn lost_and_still_planned() -> World {
         ask_again: Some(AskAgain {
             at: NOON,
             until: NOON,
+            is_lost: false,
         }),
         ..entry
     };
@@ -354,6 +355,35 @@ async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
     world.until("all count", done).await;
     worker.stop().await;
     assert_eq!(world.abacus.sum("i"), 30 * MINUTE);
+    world.assert_ledger();
+}
+
+/// A worker died after the span was told. The upstream finds the usage after all: an operator's resend does so,
+/// too, and corrects the span. To believe it now would leave the span wrong for good.
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_when_a_worker_died_is_set_aside_and_can_be_sent_again() {
+    let world = World::new();
+    world.abacus.find_by_id();
+    world.abacus.know(|_| Asked::Unknown);
+    world.start("i", -HOUR).await;
+    let worker = run(&world, "w");
+    let is_billed = || count(&world, EntryState::Accepted) == 1;
+    world.until("it is accepted", is_billed).await;
+    worker.stop().await;
+    let entry = entries(&world).remove(0);
+    let read = Unconfirmed::of(&entry).unwrap();
+    let lost = Confirmation::Lost {
+        at: world.clock_now(),
+    };
+    assert_eq!(world.store.confirm(&[(read, lost)]).await.unwrap(), 1);
+    let asked = world.abacus.asked_count();
+    world.abacus.know(|_| Asked::Counts);
+    let worker = run(&world, "w");
+    let is_aside = || count(&world, EntryState::SetAside) == 1;
+    world.until("it is set aside", is_aside).await;
+    assert_eq!(world.abacus.asked_count(), asked);
+    assert!(world.kept("i").span.knows_uncounted(entry.interval));
+    worker.stop().await;
     world.assert_ledger();
 }
 

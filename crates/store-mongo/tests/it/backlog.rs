@@ -41,7 +41,7 @@ async fn cost(spans: &Collection<Document>) -> (i64, i64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_idle_spans_cost_nothing_and_a_million_due_ones_little() {
     let (store, spans) = store_and_spans("backlog_million").await;
-    fill(&spans).await;
+    fill(&store, &spans).await;
     let query = BacklogQuery {
         now: at(0),
         closing: None,
@@ -55,7 +55,9 @@ async fn a_million_idle_spans_cost_nothing_and_a_million_due_ones_little() {
         "{keys} keys, {documents} documents"
     );
 
+    spans.drop_indexes().await.unwrap();
     make_all_due(&spans).await;
+    store.migrate().await.unwrap();
     examined(&spans).await;
     let began = std::time::Instant::now();
     let counted = store.count_backlog(&query).await.unwrap();

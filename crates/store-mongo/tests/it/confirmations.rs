@@ -38,6 +38,7 @@ async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
         ask_again: Some(AskAgain {
             at: at(0),
             until: at(DAY),
+            is_lost: false,
         }),
         ..Entry::of_accepted(&span, acceptance).unwrap()
     };

@@ -41,6 +41,7 @@ async fn accepted(store: &MongoStore) -> Entry {
         ask_again: Some(AskAgain {
             at: at(DAY),
             until: at(2 * DAY),
+            is_lost: false,
         }),
         ..Entry::of_accepted(&span, acceptance(10)).unwrap()
     };

@@ -35,6 +35,7 @@ async fn accepted(store: &dyn Store, name: &str, from: i64, ask_at: i64) -> Entr
         ask_again: Some(AskAgain {
             at: at(ask_at),
             until: at(DAY),
+            is_lost: false,
         }),
         ..Entry::of_accepted(&span, acceptance).expect("it is planned")
     };
@@ -186,6 +187,7 @@ pub async fn a_usage_that_is_not_known_yet_is_asked_for_again(store: &Shared) {
     let ask = AskAgain {
         at: at(5),
         until: at(DAY),
+        is_lost: false,
     };
     assert_eq!(read.ask_again, Some(ask));
     assert_eq!(unconfirmed(store, query(5)).await[0].ask, ask);
@@ -196,6 +198,31 @@ pub async fn a_usage_that_is_not_known_yet_is_asked_for_again(store: &Shared) {
         ..entry
     };
     assert_eq!(kept(store, &expected).await, expected);
+}
+
+/// A worker may die before its entry says that it was set aside.
+pub async fn a_usage_that_is_lost_is_read_as_that(store: &Shared) {
+    let store = &**store;
+    let entry = accepted(store, "a", -2 * HOUR, 0).await;
+    let lost = || Confirmation::Lost { at: at(5) };
+    assert!(confirm(store, &entry, lost()).await);
+    assert!(
+        !confirm(store, &entry, lost()).await,
+        "it has changed since"
+    );
+    let ask = AskAgain {
+        at: at(5),
+        until: at(DAY),
+        is_lost: true,
+    };
+    let expected = Entry {
+        ask_again: Some(ask),
+        ..entry.clone()
+    };
+    assert_eq!(kept(store, &entry).await, expected);
+    let again = Confirmation::AskAgain { at: at(6) };
+    assert!(confirm(store, &expected, again).await);
+    assert!(unconfirmed(store, query(6)).await[0].ask.is_lost);
 }
 
 pub async fn many_usages_are_noted_at_once(store: &Shared) {
@@ -250,6 +277,7 @@ pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &
         ask_again: Some(AskAgain {
             at: at(ask_at),
             until: at(until),
+            is_lost: false,
         }),
         ..entry.clone()
     };
@@ -263,6 +291,7 @@ pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &
         let ask = AskAgain {
             at: at(expected.0),
             until: at(expected.1),
+            is_lost: false,
         };
         let expected = Entry {
             ask_again: Some(ask),
@@ -315,6 +344,7 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
         ask_again: Some(AskAgain {
             at: at(20),
             until: at(DAY),
+            is_lost: false,
         }),
         ..kept(store, &skipped).await
     };
@@ -350,6 +380,7 @@ pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
     let ask = AskAgain {
         at: at(20),
         until: at(DAY),
+        is_lost: false,
     };
     let read = Entry {
         ask_again: Some(ask),

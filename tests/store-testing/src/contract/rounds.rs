@@ -25,6 +25,7 @@ fn to_be_asked_for(entry: Entry) -> Entry {
     let ask_again = Some(AskAgain {
         at: at(DAY),
         until: at(2 * DAY),
+        is_lost: false,
     });
     Entry { ask_again, ..entry }
 }

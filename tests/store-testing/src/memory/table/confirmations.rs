@@ -58,7 +58,7 @@ impl Table {
         };
         note(&mut kept.entry, confirmation);
         match confirmation {
-            Confirmation::AskAgain { .. } => return true,
+            Confirmation::AskAgain { .. } | Confirmation::Lost { .. } => return true,
             Confirmation::SetAside { cause, .. } => kept.cause = Some(*cause),
             Confirmation::Counted { .. } | Confirmation::GivenUp => {}
         }
@@ -86,6 +86,12 @@ fn note(entry: &mut Entry, confirmation: &Confirmation) {
         }
         Confirmation::AskAgain { at } => {
             entry.ask_again.iter_mut().for_each(|ask| ask.at = *at);
+        }
+        Confirmation::Lost { at } => {
+            if let Some(ask) = &mut entry.ask_again {
+                ask.at = *at;
+                ask.is_lost = true;
+            }
         }
         Confirmation::GivenUp => {}
     }
