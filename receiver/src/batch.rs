@@ -26,7 +26,7 @@ pub(crate) enum Layout {
 pub(crate) struct Item<'b> {
     pub(crate) bytes: &'b [u8],
     pub(crate) kind: Option<EventKind>,
-    /// The targets that it is about, by numbers of this batch. It has none where it is not valid.
+    /// The targets that it is about, by numbers of this batch. It has none where none can be read.
     pub(crate) targets: Vec<usize>,
 }
 

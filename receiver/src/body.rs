@@ -45,7 +45,7 @@ pub(crate) async fn read(
 ///
 /// # Errors
 /// 415 for another coding than gzip, 413 for too much, 408 for too slow, 400 for what cannot be
-/// decompressed, 503 where the client's bodies take all the memory that it may have.
+/// decompressed, 429 where the client's bodies take all the memory that it may have.
 pub(crate) async fn read_up_to(
     request: Request<Body>,
     receiver: &Receiver,

@@ -25,7 +25,6 @@
 mod acts;
 pub mod admission;
 mod announce;
-mod asked;
 mod batch;
 mod body;
 mod cloud_event;
@@ -33,6 +32,7 @@ pub mod console;
 mod control_body;
 pub mod controllers;
 mod event;
+mod event_headers;
 mod fields;
 mod form;
 mod json;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use axum::http::StatusCode;
 use sampler_domain::Timestamp;
 use sampler_metrics::catalogue::{COMMIT_LAG_SECONDS, EVENTS, QUEUE_EVENTS};
 use sampler_metrics::{Counters, Registry};
@@ -115,12 +114,12 @@ impl EventMetrics {
 
 fn outcome(problem: &Problem) -> &'static str {
     let is_turned_away = [OVERLOADED.slug, THROTTLED.slug].contains(&problem.kind().slug);
-    match problem.status() {
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS if is_turned_away => {
-            "turned_away"
-        }
-        status if status.is_server_error() => "failed",
-        _ => "refused",
+    if is_turned_away {
+        "turned_away"
+    } else if problem.status().is_server_error() {
+        "failed"
+    } else {
+        "refused"
     }
 }
 

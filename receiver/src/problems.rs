@@ -6,7 +6,7 @@ use sampler_service::problem::{self, ProblemType, StatusCode, kinds};
 
 pub use kinds::OVERLOADED;
 
-/// The same for bodies: not the server is full, but one client sends more than its share.
+/// [`THROTTLED`] for bodies: the server is not full, but one client sends more than its share.
 pub const BODIES_THROTTLED: ProblemType = ProblemType {
     status: StatusCode::TOO_MANY_REQUESTS,
     ..THROTTLED

@@ -155,7 +155,7 @@ async fn an_operator_ends_what_abacus_refuses() {
     let said = cli
         .run(0, &["resume", "--cause", cause, "--reason", "All of them."])
         .await;
-    assert_eq!(said, "2 spans are resumed.\n");
+    assert_eq!(said, "Workers resume 2 spans.\n");
     world.until_complete(3).await;
     // The proofs are what the usages say, also where one was skipped.
     let verified = cli.json(0, &["verify", &file]).await;

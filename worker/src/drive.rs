@@ -176,7 +176,7 @@ impl Worker {
     /// whatever dies in between, each noted execution has its entry.
     ///
     /// Where an operator has skipped the usage meanwhile, the ledger says so first, and the span notes
-    /// that. The entry is marked, so that both come to say that Abacus has it ([`Self::send_again`]).
+    /// that. The entry is marked, so that both come to say that Abacus has it ([`Self::keep_resending`]).
     async fn write_entry(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
         let granularity = self.options.policy.granularities.of(&entry.target);
         let lifetime = millis(self.options.ledger.retention(granularity));

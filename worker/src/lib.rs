@@ -181,7 +181,7 @@ impl Worker {
             self.clean_up(),
             self.adopt(),
             self.keep_causes(),
-            self.keep_sending_again(),
+            self.keep_resending(),
             self.audit(),
             self.confirm(),
             self.steering

@@ -32,7 +32,7 @@ const NOT_NOTED_WAIT: i64 = 5_000;
 const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The outcome of sending a usage again.
-enum SentAgain {
+enum ResendOutcome {
     Accepted(Acceptance),
     /// Abacus refused this usage.
     Refused(LastError),
@@ -55,16 +55,16 @@ enum Later {
 impl Worker {
     /// Sends marked usages again, until the shutdown. Only the owner of partition 0 does it. It is a loop of
     /// its own, so that probes and resumes do not wait for it.
-    pub(crate) async fn keep_sending_again(&self) {
+    pub(crate) async fn keep_resending(&self) {
         while self.wait_until_time_known(&IgnoreProgress).await {
-            if !(self.ownership.owns_first() && self.send_again().await) {
+            if !(self.ownership.owns_first() && self.resend_due().await) {
                 self.pause(self.options.intervals.causes).await;
             }
         }
     }
 
     /// Sends again the usages whose entries are marked. Returns whether there may be more.
-    async fn send_again(&self) -> bool {
+    async fn resend_due(&self) -> bool {
         let mut due = match self.parts.ledger.due_resends(self.now(), BATCH).await {
             Ok(due) => due,
             Err(error) => {
@@ -95,7 +95,7 @@ impl Worker {
         let Some(resend) = &entry.resend else {
             return Ok(true);
         };
-        if entry.is_resendable() {
+        if entry.is_uncounted() {
             let span = self.parts.work.find(&entry.span, &entry.target).await?;
             if !entry.is_noted_on(span.as_ref()) {
                 self.postpone(entry, NOT_NOTED_WAIT).await;
@@ -109,12 +109,12 @@ impl Worker {
             }
             let acceptance = match &resend.acceptance {
                 Some(acceptance) => acceptance.clone(),
-                None => match self.send_once(entry, resend).await? {
-                    SentAgain::Accepted(acceptance) => acceptance,
-                    SentAgain::Refused(refusal) => {
+                None => match self.look_up_or_post(entry, resend).await? {
+                    ResendOutcome::Accepted(acceptance) => acceptance,
+                    ResendOutcome::Refused(refusal) => {
                         return self.end_refused(entry, resend, &refusal).await;
                     }
-                    SentAgain::Later(later) => return Ok(self.put_off(entry, later).await),
+                    ResendOutcome::Later(later) => return Ok(self.try_later(entry, later).await),
                 },
             };
             if !self.accept(entry, acceptance).await? {
@@ -132,14 +132,18 @@ impl Worker {
 
     /// Posts the usage of an entry while earlier posts of it are surely remembered; after that it is looked
     /// up first, as the driver does it (`docs/adr/050-contracts-of-upstreams.md`).
-    async fn send_once(&self, entry: &Entry, resend: &Resend) -> Result<SentAgain, StoreError> {
+    async fn look_up_or_post(
+        &self,
+        entry: &Entry,
+        resend: &Resend,
+    ) -> Result<ResendOutcome, StoreError> {
         if let Some(begin_before) = self.resend_unasked_until(entry) {
             return Ok(self.post_again(entry, begin_before).await);
         }
         let contract = self.promises.contract;
         let settled_at = contract.resend_settled_at(entry, self.owned_since(0));
         let later = match self.find_once(&entry.usage_guid).await {
-            LookUp::There(acceptance) => return Ok(SentAgain::Accepted(acceptance)),
+            LookUp::There(acceptance) => return Ok(ResendOutcome::Accepted(acceptance)),
             LookUp::NotThere { sent_at, .. } if sent_at < settled_at => {
                 // A post that is remembered as a repeat would be taken for an acceptance, and may count
                 // nothing.
@@ -159,7 +163,7 @@ impl Worker {
             LookUp::Unclear(unclear) => Later::Unclear(unclear.error),
             LookUp::NotAsked => Later::Unclear("find: too many are under way".to_owned()),
         };
-        Ok(SentAgain::Later(later))
+        Ok(ResendOutcome::Later(later))
     }
 
     /// Until when the usage of an entry may be posted without a look; none where that is over.
@@ -173,23 +177,23 @@ impl Worker {
     }
 
     /// Posts the same document as before.
-    async fn post_again(&self, entry: &Entry, begin_before: Timestamp) -> SentAgain {
+    async fn post_again(&self, entry: &Entry, begin_before: Timestamp) -> ResendOutcome {
         let usage = Usage::of_entry(entry);
         let read = Reading {
             read_at: ReadAt::now(self),
             begin_before,
         };
         match self.post_once(&usage, &read).await {
-            PostOutcome::Outdated | PostOutcome::Held => SentAgain::Later(Later::Held),
+            PostOutcome::Outdated | PostOutcome::Held => ResendOutcome::Later(Later::Held),
             PostOutcome::Answered(Answer::Accepted, details) => {
-                SentAgain::Accepted(self.acceptance(details))
+                ResendOutcome::Accepted(self.acceptance(details))
             }
             PostOutcome::Answered(Answer::Wait { after }, _) => {
                 self.post_limit.pause_for(after);
-                SentAgain::Later(Later::Held)
+                ResendOutcome::Later(Later::Held)
             }
             PostOutcome::Answered(Answer::Refused { error }, details) if blames_usage(&details) => {
-                SentAgain::Refused(LastError {
+                ResendOutcome::Refused(LastError {
                     at: self.now(),
                     status: details.status,
                     error: details.error_name.unwrap_or(error),
@@ -198,7 +202,7 @@ impl Worker {
             PostOutcome::Answered(
                 Answer::Refused { error } | Answer::TryAgain { error, .. },
                 _,
-            ) => SentAgain::Later(Later::Failed(error)),
+            ) => ResendOutcome::Later(Later::Failed(error)),
         }
     }
 
@@ -255,13 +259,13 @@ impl Worker {
         error!(code = "resend.refused", span.id = %entry.span, usage = entry.usage_guid,
             status = refusal.status, error,
             "the upstream refused a usage that was sent again; it stays as it was");
-        let resends = &self.parts.ledger;
-        resends.end_resend(&key, resend.act, Some(refusal)).await?;
+        let ledger = &self.parts.ledger;
+        ledger.end_resend(&key, resend.act, Some(refusal)).await?;
         Ok(true)
     }
 
-    /// Postpones a usage that failed. Returns false: no other usage is tried while Abacus is away.
-    async fn put_off(&self, entry: &Entry, later: Later) -> bool {
+    /// Has a usage tried later. Returns whether the next one may be tried now: not while the upstream is away.
+    async fn try_later(&self, entry: &Entry, later: Later) -> bool {
         let wait = self.options.abacus.backoff().limit;
         let (error, wait) = match later {
             Later::Held => return false,
@@ -283,8 +287,8 @@ impl Worker {
     async fn postpone(&self, entry: &Entry, wait: i64) {
         let Some(resend) = &entry.resend else { return };
         let (key, due_at) = (EntryKey::of(entry), self.now().plus(wait));
-        let resends = &self.parts.ledger;
-        if let Err(error) = resends.postpone_resend(&key, resend.act, due_at).await {
+        let ledger = &self.parts.ledger;
+        if let Err(error) = ledger.postpone_resend(&key, resend.act, due_at).await {
             log_failure(&error, Some(entry));
         }
     }
@@ -322,10 +326,10 @@ impl Worker {
         if span.is_some_and(|span| span.plans_to_withhold(entry.interval)) {
             return Ok(false);
         }
-        let resends = &self.parts.ledger;
-        for withheld in resends.withheld_of(entry).await? {
+        let ledger = &self.parts.ledger;
+        for withheld in ledger.withheld_of(entry).await? {
             let mark = resend.of_withheld(&withheld);
-            resends.mark_resend(&EntryKey::of(&withheld), &mark).await?;
+            ledger.mark_resend(&EntryKey::of(&withheld), &mark).await?;
         }
         Ok(true)
     }

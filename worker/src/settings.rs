@@ -221,10 +221,10 @@ impl Settings {
 
     fn check_confirmation(&self, reader: &mut Reader<'_>) {
         let confirm = &self.confirm;
-        if confirm.enabled && confirm.timeout < confirm.interval {
+        if confirm.enabled && confirm.timeout <= confirm.interval {
             reader.complain(format!(
-                "{} must not be shorter than {}: otherwise usages would be given up before the upstream is \
-                 asked for them a second time",
+                "{} must be longer than {}: otherwise usages would be given up when the upstream is first \
+                 asked for them",
                 reader.described("confirm.timeout"),
                 reader.described("confirm.interval"),
             ));

@@ -179,7 +179,7 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
         let path = ["v1", "suspended", cause, "resume"];
         let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
         return done(&act.common, &answer, &path, |answer: &Resumed| {
-            format!("{} spans are resumed.", answer.resumed)
+            format!("Workers resume {} spans.", answer.resumed)
         });
     }
     let span = arguments.span.as_deref().unwrap_or_default();
@@ -203,7 +203,7 @@ pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failu
     let request = Request::act(Method::POST, &path, &act.body());
     let answer = api.call(&request).await?;
     done(&act.common, &answer, &path, |_: &Usage| {
-        "The usage is sent again.".to_owned()
+        "A worker sends the usage again.".to_owned()
     })
 }
 

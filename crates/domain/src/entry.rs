@@ -176,9 +176,8 @@ impl Entry {
         })
     }
 
-    /// The entry of what is planned for a span, once a worker skips it at this time, because an
-    /// operator has given it up. The operator asked for it up to [`SKIP_DELAY`](crate::SKIP_DELAY)
-    /// earlier, and until now the ledger said `refused`. Why Abacus refused it stays.
+    /// The entry of what is planned for a span, once a worker skips it at this time, as an operator asked.
+    /// Why it was refused stays.
     pub fn of_skipped(span: &Span, at: Timestamp) -> Option<Self> {
         let planned = Self::of_planned(span)?;
         Some(Self {

@@ -9,7 +9,8 @@
 //! applies them. A command of MongoDB has the same rule as the condition of a query or an index, and
 //! they decide about the outcome of one that has changed nothing. [`IntakeRules::admit_start`] and
 //! [`IntakeRules::admit_stop`] add what only a receiver knows: its clock and its settings. Dry runs and
-//! the model call them.
+//! the model call them. A receiver that keeps an event does the same in two steps around the store
+//! (`controllers/events/decision.rs`): the slack before it, lenient repeats after it.
 
 mod update;
 

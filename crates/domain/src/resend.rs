@@ -68,19 +68,19 @@ impl Resend {
 }
 
 impl Entry {
-    /// Whether the usage does not count, and is to be sent again for that.
-    pub fn is_resendable(&self) -> bool {
+    /// Whether the usage does not count upstream: it was skipped or set aside.
+    pub fn is_uncounted(&self) -> bool {
         NotCounted::of(self.state, self.unanswered).is_some()
     }
 
     /// Whether it was withheld when a part of `interval` was taken back.
     pub fn was_withheld_of(&self, interval: Interval) -> bool {
-        self.withheld && self.is_resendable() && self.interval.takes_back(interval)
+        self.withheld && self.is_uncounted() && self.interval.takes_back(interval)
     }
 
     /// The entry once it is marked; none if it cannot be. An acceptance is added to a mark that has none.
     pub fn marked(&self, resend: &Resend) -> Option<Self> {
-        if !self.is_resendable() || self.state != resend.from {
+        if !self.is_uncounted() || self.state != resend.from {
             return None;
         }
         let mark = match &self.resend {

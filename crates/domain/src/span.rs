@@ -270,7 +270,7 @@ impl Span {
         }
     }
 
-    /// The time up to which usages count upstream: their signed durations add up to this time
+    /// The end of the last recorded interval: what was billed, skipped and withheld adds up to this time
     /// minus the start.
     pub fn sampled_to(&self) -> Timestamp {
         self.processing.last.end

@@ -137,7 +137,7 @@ pub static EVENTS: Metric = Metric {
         },
     ],
     help: "Events by their answer: accepted and new; replayed, which were kept before; refused with \
-           4xx; turned_away with 503, because there were too many; failed with any other 5xx",
+           4xx; turned_away with 503 or 429, because there were too many; failed with any other 5xx",
 };
 
 /// Events that wait.
@@ -165,7 +165,8 @@ pub static COMMIT_SECONDS: Metric = Metric {
     program: Program::Both,
     kind: Kind::Histogram(COMMAND_SECONDS),
     labels: &[],
-    help: "The time of such a command, until a majority of the replica set has it in its journals",
+    help: "The time of such a command and of the searches before it, until a majority of the replica set has \
+           it in its journals",
 };
 
 /// Usages, by what the upstream answers.
@@ -199,7 +200,7 @@ pub static CONFIRMATIONS: Metric = Metric {
     }],
     help: "With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted, by \
            their outcome: counted; set_aside, which an operator must look at; not_yet, which are \
-           repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`; throttled \
+           repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave no `Location`; throttled \
            with 429; failed, which are repeated",
 };
 

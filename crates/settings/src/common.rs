@@ -1,4 +1,4 @@
-//! The settings that both programs read.
+//! The settings by which any program starts.
 
 use sampler_service::platform::Identity;
 use sampler_service::security::SecuritySettings;
@@ -6,7 +6,7 @@ use sampler_service::settings::{HttpSettings, LogSettings, Reader, TraceSettings
 
 use crate::DatabaseSettings;
 
-/// The settings that both programs have.
+/// Where a program listens, its database, its log and its credentials.
 #[derive(Clone, Debug)]
 pub struct CommonSettings {
     /// The addresses to listen on.

@@ -81,8 +81,9 @@ sampler_service::settings! {
     /// How long the ledger keeps entries of usages. An entry is kept at least until its span is
     /// complete.
     pub struct LedgerSettings("ledger") {
-        /// How long the entry of a usage is kept after the upstream has accepted it, by the granularity
-        /// of its target. One that is left out has its default. Each is from 1h to 3660d.
+        /// How long the entry of a usage is kept after its last change of state, and at least until its
+        /// span is complete, by the granularity of its target. A granularity that is left out keeps its
+        /// default. Each is from 1h to 3660d. A change counts for entries that are written from then on.
         retention: LedgerRetention = "SAMPLER_LEDGER_RETENTION", Kind::Text,
             or("minute=32d,hour=93d,day=400d,month=800d") => LedgerRetention::parse;
     }
@@ -106,9 +107,9 @@ sampler_service::settings! {
         enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
         /// How long after its acceptance a usage is first asked for, and how often after that.
         interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("1m");
-        /// How long after its acceptance a usage is asked for that the upstream does not know. After
-        /// that the worker stops asking: the usage stays accepted, or is set aside where it was a
-        /// CloudEvent.
+        /// How long the worker asks for a usage that the upstream does not know, from its acceptance on.
+        /// After that the usage stays accepted, or is set aside if it is a CloudEvent. A change counts for
+        /// usages that are accepted from then on.
         timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
             Kind::time(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
     }

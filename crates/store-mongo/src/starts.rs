@@ -108,8 +108,8 @@ impl GroupWriter for StartWriter {
             return Ok(vec![result]);
         }
         let others = self.find_not_ended(batch).await?;
-        let mut results = Vec::with_capacity(batch.len());
-        for (write, others) in batch.iter().zip(others) {
+        let (mut results, mut free) = (Vec::with_capacity(batch.len()), Vec::new());
+        for (index, (write, others)) in batch.iter().zip(others).enumerate() {
             let is_kept = write
                 .event()
                 .is_some_and(|event| kept_as_uuids.contains(&event));
@@ -118,12 +118,13 @@ impl GroupWriter for StartWriter {
                 // It may be stopped by now, so only a later read can refuse the start.
                 Err(Refusal::AlreadyOpen) => WriteResult::Unresolved,
                 Err(refusal) => WriteResult::Provisional(StartOutcome::Refused(refusal)),
-                Ok(()) => WriteResult::Settled(StartOutcome::Opened),
+                Ok(()) => {
+                    free.push(index);
+                    // The insert below replaces it.
+                    WriteResult::Unresolved
+                }
             });
         }
-        let free: Vec<usize> = (0..batch.len())
-            .filter(|index| matches!(results[*index], WriteResult::Settled(_)))
-            .collect();
         if free.is_empty() {
             return Ok(results);
         }

@@ -148,14 +148,26 @@ impl Receiver {
         }
     }
 
-    /// Notes the outcome by the store's answer.
-    pub(crate) async fn settle_by<T>(&self, id: Uuid, answer: &Result<Option<T>, StoreError>) {
-        let outcome = match answer {
-            Ok(Some(_)) => ActOutcome::Done,
+    /// Records the outcome of an action by the store's answer: whether it was done.
+    ///
+    /// # Errors
+    /// `not_done` where it was not done, 500 or 503 after a failure of the store.
+    pub(crate) async fn finish(
+        &self,
+        id: Uuid,
+        answer: Result<bool, StoreError>,
+        not_done: fn() -> Problem,
+    ) -> Result<(), Problem> {
+        let outcome = match &answer {
+            Ok(true) => ActOutcome::Done,
             Err(StoreError::Unknown(_)) => ActOutcome::Unknown,
-            Ok(None) | Err(_) => ActOutcome::Refused,
+            Ok(false) | Err(_) => ActOutcome::Refused,
         };
         self.settle(id, outcome).await;
+        if answer.map_err(|failure| self.not_acted(&failure))? {
+            return Ok(());
+        }
+        Err(not_done())
     }
 }
 

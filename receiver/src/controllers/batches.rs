@@ -22,9 +22,9 @@ use super::dry_run::DryRunQuery;
 use super::events::{Accepted, counted_as};
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
-use crate::asked::Asked;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
+use crate::event_headers::EventHeaders;
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers;
@@ -187,22 +187,19 @@ impl Receiver {
         request: Request<Body>,
         form: Form,
     ) -> Result<Response, Problem> {
+        let headers = EventHeaders::of(request.headers());
         let max = self.options.limits.payload;
-        let asked = Asked::of(request.headers());
-        let wants_span = asked.wants_span;
-        let body = body::read_up_to(request, self, self.sender(grant), max).await?;
-        let kind = match &form {
-            Form::Binary(attributes) => attributes.kind(),
-            _ => batch::kind_of_cloud_event(body.as_ref()),
+        let body = body::read_up_to(request, self, self.sender(grant), max).await;
+        let kind = match (&form, &body) {
+            (Form::Binary(attributes), _) => attributes.kind(),
+            (_, Ok(body)) => batch::kind_of_cloud_event(body.as_ref()),
+            (_, Err(_)) => None,
         };
-        let _counted = self.acquire_in_flight(counted_as(kind))?;
-        let form = asked.keyed(form)?;
-        if let Some(dry_run) = dry_run {
-            return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
-        }
-        let outcome = self.process_event(grant, body, form, Arrival::Alone).await;
-        self.count(kind, &outcome);
-        Ok(self.told(outcome?, grant, wants_span).await)
+        let read = body.and_then(|body| {
+            let counted = self.acquire_in_flight(counted_as(kind))?;
+            Ok((body, headers.form(form)?, counted))
+        });
+        self.answer_one(kind, grant, dry_run, read).await
     }
 }
 

@@ -99,10 +99,7 @@ impl Receiver {
             .parts
             .operating
             .set_control(&admitted.fields, kept.version);
-        let set = set.await.map(|is_set| is_set.then_some(()));
-        self.settle_by(act, &set).await;
-        set.map_err(|failure| self.not_acted(&failure))?
-            .ok_or_else(stale)?;
+        self.finish(act, set.await, stale).await?;
         // This instance follows at once.
         self.steering.poll().await;
         let kept = KeptControl {

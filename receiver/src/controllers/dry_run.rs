@@ -11,8 +11,8 @@ use sampler_service::security::Grant;
 
 use super::events::View;
 use crate::admission;
-use crate::asked::Keyed;
 use crate::batch::{Item, Layout};
+use crate::event_headers::EventForm;
 use crate::form::Form;
 use crate::reading::Parameters;
 use crate::{Receiver, body, problems};
@@ -91,7 +91,7 @@ impl Receiver {
         query: DryRunQuery,
         grant: &Grant,
         body: &[u8],
-        form: Keyed,
+        form: EventForm,
     ) -> Result<Response, Problem> {
         let _permit = self.admit_reading(grant).await?;
         let mut dry_run = self.begin_dry_run(query, grant)?;
@@ -144,7 +144,7 @@ impl Receiver {
 }
 
 impl DryRunInProgress<'_> {
-    async fn decide(&mut self, body: &[u8], form: Keyed) -> Result<DryRun, Problem> {
+    async fn decide(&mut self, body: &[u8], form: EventForm) -> Result<DryRun, Problem> {
         let max = self.receiver.options.limits.payload;
         if body.len() > max {
             return Err(body::too_large(max));

@@ -25,9 +25,9 @@ pub(super) use view::View;
 use super::dry_run::DryRunQuery;
 use super::{Admitted, answer, spans};
 use crate::admission::{InFlightPermit, RequestKind, ShardRange};
-use crate::asked::{Asked, Keyed, REPRESENTATION};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
+use crate::event_headers::{EventForm, EventHeaders, REPRESENTATION};
 use crate::form::Form;
 use crate::openapi::params::{AskedParams, DryRunParams};
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
@@ -127,6 +127,9 @@ pub async fn update(
     answer("update", &grant, outcome)
 }
 
+/// A request that is one event: its body, its form, and its place in `MAX_INFLIGHT`.
+type ReadEvent = (Received, EventForm, Option<InFlightPermit>);
+
 impl Receiver {
     /// Counts an event by its answer. `kind` is `None` if the event does not say its kind.
     pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Accepted, Problem>) {
@@ -143,34 +146,49 @@ impl Receiver {
         grant: &Grant,
         request: Request<Body>,
     ) -> Result<Response, Problem> {
-        // The original ignores the query, so only the update's address refuses unknown parameters.
-        let asked = Asked::of(request.headers());
-        let wants_span = asked.wants_span;
-        if let Some(dry_run) = DryRunQuery::of(request.uri(), kind != EventKind::Update)? {
-            let (body, _counted) = self.read_body(kind, grant, request).await?;
-            let form = asked.keyed(Form::Addressed(kind))?;
-            return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
-        }
-        let outcome = self.receive_event(kind, grant, request, asked).await;
-        self.count(Some(kind), &outcome);
-        Ok(self.told(outcome?, grant, wants_span).await)
+        // The original has the addresses of starts and stops, and ignores their queries.
+        let dry_run = DryRunQuery::of(request.uri(), kind != EventKind::Update)?;
+        let headers = EventHeaders::of(request.headers());
+        let read = match self.read_body(kind, grant, request).await {
+            Ok((body, counted)) => headers
+                .form(Form::Addressed(kind))
+                .map(|form| (body, form, counted)),
+            Err(problem) => Err(problem),
+        };
+        self.answer_one(Some(kind), grant, dry_run, read).await
     }
 
-    async fn receive_event(
+    /// Answers a request that is one event. `read` is its body and form, or why they cannot be read.
+    pub(super) async fn answer_one(
         &self,
-        kind: EventKind,
+        kind: Option<EventKind>,
         grant: &Grant,
-        request: Request<Body>,
-        asked: Asked,
-    ) -> Result<Accepted, Problem> {
-        let (body, _counted) = self.read_body(kind, grant, request).await?;
-        let form = asked.keyed(Form::Addressed(kind))?;
-        self.process_event(grant, body, form, Arrival::Alone).await
+        dry_run: Option<DryRunQuery>,
+        read: Result<ReadEvent, Problem>,
+    ) -> Result<Response, Problem> {
+        if let Some(dry_run) = dry_run {
+            let (body, form, _counted) = read?;
+            return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
+        }
+        let wants_span = read.as_ref().is_ok_and(|(_, form, _)| form.wants_span);
+        let outcome = match read {
+            Ok((body, form, _counted)) => {
+                self.process_event(grant, body, form, Arrival::Alone).await
+            }
+            Err(problem) => Err(problem),
+        };
+        self.count(kind, &outcome);
+        Ok(self.answer_kept(outcome?, grant, wants_span).await)
     }
 
     /// The answer to an event that was kept: with its span, where the client prefers that and it can be
     /// read. If it cannot, the answer still says what was kept.
-    pub(super) async fn told(&self, kept: Accepted, grant: &Grant, wants_span: bool) -> Response {
+    pub(super) async fn answer_kept(
+        &self,
+        kept: Accepted,
+        grant: &Grant,
+        wants_span: bool,
+    ) -> Response {
         let id = kept.started.clone().or_else(|| kept.ended.clone());
         let answer = kept.into_response();
         let Some(id) = id.filter(|_| wants_span) else {
@@ -212,7 +230,7 @@ impl Receiver {
         &self,
         grant: &Grant,
         body: impl AsRef<[u8]>,
-        form: impl Into<Keyed>,
+        form: impl Into<EventForm>,
         arrival: Arrival,
     ) -> Result<Accepted, Problem> {
         let form = form.into();

@@ -90,8 +90,9 @@ impl Receiver {
         let large = large.map_err(|reason| self.turned_away(reason))?;
         let (event, client) = self.read(grant, body.as_ref(), form)?;
         drop(body);
-        let turns = turns(&event);
-        let permits = self.acquire_turns(client, weight, large, &turns).await;
+        let permits = self
+            .acquire_turns(client, weight, large, &turns(&event))
+            .await;
         Ok(Admitted {
             event,
             _permits: permits.map_err(|reason| self.turned_away(reason))?,
@@ -117,9 +118,9 @@ impl Receiver {
         Ok((form.read(json)?, client))
     }
 
-    /// Waits for all turns that one event needs, one after the other. A large event, and
-    /// there are few, waits for the turn of its kind of permit alone. Those for stops come last: a
-    /// request that holds one waits for nothing else, so no two requests wait for each other.
+    /// Acquires a permit for each of the turns, in their order. Those for stops come last: a request that
+    /// holds one waits for nothing else, so no two requests wait for each other. A large event needs only a
+    /// permit for large events.
     async fn acquire_turns(
         &self,
         client: Client,

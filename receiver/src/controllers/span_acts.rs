@@ -198,12 +198,8 @@ impl Receiver {
             .parts
             .operating
             .change_by_operator(id, span, &change, now);
-        let changed = changed
-            .await
-            .map(|changed| (changed == Changed::Made).then_some(()));
-        self.settle_by(id, &changed).await;
-        let changed = changed.map_err(|failure| self.not_acted(&failure))?;
-        changed.ok_or_else(stale)?;
+        let is_changed = changed.await.map(|changed| changed == Changed::Made);
+        self.finish(id, is_changed, stale).await?;
         Ok(shown_span(&after, now, &HeaderMap::new()).into_response())
     }
 }

@@ -124,11 +124,8 @@ impl Receiver {
         // All spans that are suspended when a worker finds this. A moment of this machine's clock
         // would not do: if it is behind, spans would count as suspended later, and stay suspended.
         let by = Timestamp::MAX;
-        let resumed = self.parts.operating.resume_by_operator(id, by).await;
-        let resumed = resumed.map(|is_known| is_known.then_some(()));
-        self.settle_by(act, &resumed).await;
-        let resumed = resumed.map_err(|failure| self.not_acted(&failure))?;
-        resumed.ok_or_else(no_such_cause)?;
+        let is_known = self.parts.operating.resume_by_operator(id, by).await;
+        self.finish(act, is_known, no_such_cause).await?;
         let resumed = cause.spans;
         Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
     }

@@ -77,11 +77,9 @@ impl Receiver {
         };
         let key = EntryKey::of(&entry);
         let marked = self.parts.operating.resend_by_operator(&key, &resend).await;
-        let is_marked = entry.resend.is_some();
-        let marked = marked.map(|marked| (marked || is_marked).then_some(()));
-        self.settle_by(act, &marked).await;
-        let marked = marked.map_err(|failure| self.not_acted(&failure))?;
-        marked.ok_or_else(not_resendable)?;
+        let was_marked = entry.resend.is_some();
+        let is_marked = marked.map(|is_new| is_new || was_marked);
+        self.finish(act, is_marked, not_resendable).await?;
         let answer = Json(shown(&entry, None)).into_response();
         Ok((StatusCode::ACCEPTED, answer))
     }
@@ -95,7 +93,7 @@ impl Receiver {
         let entry = self.read_store(grant, |store| async move { store.usage(&usage).await });
         match entry.await? {
             Some(entry) if entry.withheld => Err(withheld()),
-            Some(entry) if entry.is_resendable() => Ok(entry),
+            Some(entry) if entry.is_uncounted() => Ok(entry),
             Some(_) => Err(not_resendable()),
             None if self.is_refused(grant, &id).await? => Err(not_resendable()),
             None => Err(no_such_usage()),
@@ -118,8 +116,8 @@ fn no_such_usage() -> Problem {
 fn not_resendable() -> Problem {
     let states = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
     let detail = format!(
-        "Only a usage that is {} can be sent again. One that is refused is tried again by \
-         itself, or once its span is resumed. Nothing was done.",
+        "Only a usage that is {} can be sent again. One that is refused is tried again, or \
+         skipped if an operator has asked for that. Nothing was done.",
         states.join(" or ")
     );
     Problem::new(&problems::NOT_RESENDABLE, detail)

@@ -39,7 +39,7 @@ pub(crate) fn resendable(scenario: &Scenario, state: &State) -> Vec<String> {
     }
     let entries = state.table.entries().map(|kept| &kept.entry);
     let may = |entry: &&Entry| !entry.withheld || scenario.is_broken(Mutant::ResendsWithheldFirst);
-    let free = entries.filter(|entry| entry.is_resendable() && entry.resend.is_none());
+    let free = entries.filter(|entry| entry.is_uncounted() && entry.resend.is_none());
     let free = free.filter(may);
     free.map(|entry| entry.usage_guid.clone()).collect()
 }
@@ -77,7 +77,7 @@ pub(crate) fn due(scenario: &Scenario, state: &State) -> Vec<String> {
             || scenario.is_broken(Mutant::ResendsBeforeTheNote);
         let waits = state.table.takes_back_uncounted(entry)
             && !scenario.is_broken(Mutant::ResendsWithheldFirst);
-        !entry.is_resendable() || is_noted && !waits
+        !entry.is_uncounted() || is_noted && !waits
     };
     let free = marked.filter(may);
     free.map(|entry| entry.usage_guid).collect()
@@ -89,7 +89,7 @@ pub(crate) fn take_up(scenario: &Scenario, state: &mut State, usage_guid: &str) 
         return;
     };
     let entry = Box::new(entry);
-    state.resender = if entry.is_resendable() {
+    state.resender = if entry.is_uncounted() {
         let mut message = message_of(&entry);
         if scenario.is_broken(Mutant::ResentSaysMore) {
             message.duration += 1;

@@ -163,7 +163,7 @@ impl World {
             let mut taken_back = facts.entries.values().filter(|other| {
                 other.span == entry.span && entry.interval.takes_back(other.interval)
             });
-            if !taken_back.any(Entry::is_resendable) {
+            if !taken_back.any(Entry::is_uncounted) {
                 self.report_violation(format!(
                     "{entry:?} is withheld, and what it takes back counts"
                 ));

@@ -117,7 +117,7 @@ impl World {
     fn resendable(&self) -> Vec<Entry> {
         self.store.with(|table| {
             let entries = table.entries().map(|kept| &kept.entry);
-            let left = entries.filter(|entry| entry.is_resendable() && entry.resend.is_none());
+            let left = entries.filter(|entry| entry.is_uncounted() && entry.resend.is_none());
             let left = left.filter(|entry| !entry.withheld);
             left.cloned().collect()
         })

@@ -391,7 +391,7 @@ impl World {
             Some(plan) if plan.span != entry.span => Some("is of another span"),
             Some(plan) if entry.withheld != plan.withheld => Some("was planned otherwise"),
             Some(plan) if plan.withheld => {
-                (!entry.is_resendable() || plan.noted).then_some("takes back what never counted")
+                (!entry.is_uncounted() || plan.noted).then_some("takes back what never counted")
             }
             Some(plan) if entry.state == EntryState::Skipped => {
                 let is_asked = facts.asked_to_skip.contains(&entry.usage_guid);

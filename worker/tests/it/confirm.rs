@@ -341,9 +341,10 @@ async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
             return Asked::Unknown;
         }
         let since = seen.entry(usage.to_owned()).or_insert_with(Instant::now);
-        match since.elapsed() < Duration::from_mins(30) {
-            true => Asked::Unknown,
-            false => Asked::Counts,
+        if since.elapsed() < Duration::from_mins(30) {
+            Asked::Unknown
+        } else {
+            Asked::Counts
         }
     });
     let worker = run(&world, "w");

@@ -326,7 +326,7 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
     });
     let url = stub.url();
     let text = done(&url, &["resume", "--cause", "c1", "--reason", "mapped"]);
-    assert_eq!(text, "12 spans are resumed.\n");
+    assert_eq!(text, "Workers resume 12 spans.\n");
     let text = done(&url, &["resume", "--span", "s1", "--reason", "mapped"]);
     assert!(
         text.starts_with("The span span-s1 is open, sampled to 2026-11-22T"),

@@ -311,6 +311,7 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
             show::date(plan.end),
             show::clock(plan.end),
         ),
+        "A worker does it five minutes after the last refusal.".to_owned(),
         format!(
             "Then resume {}.",
             Estimate::after_skip(span, plan.end, now).in_words()

@@ -195,12 +195,16 @@ fn effect(usage: &Usage) -> Vec<String> {
 }
 
 fn not_resendable(usage: &Usage) -> Problem {
-    let state = crate::timeline::words_of(&usage.state);
+    let detail = if usage.withheld {
+        "It takes back a usage that does not count. Send that usage again: this one follows it."
+            .to_owned()
+    } else {
+        let state = crate::timeline::words_of(&usage.state);
+        format!("Only a usage that is skipped or set aside can be sent again. This one is {state}.")
+    };
     Problem {
         title: "The usage cannot be sent again".to_owned(),
-        detail: format!(
-            "Only a usage that is skipped or set aside can be sent again. This one is {state}."
-        ),
+        detail,
         ..Problem::default()
     }
 }

@@ -1,4 +1,5 @@
-//! The decision about one event: the only place that makes it, however the event arrived.
+//! Keeps one event, however it arrived: checks its slack and the rate of starts, then asks the store. The
+//! rule is in [`sampler_domain::intake`](sampler_domain::IntakeRules).
 
 use sampler_domain::{
     Field, IntakeRules, Refusal, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
@@ -48,10 +49,6 @@ impl From<NotKept> for Problem {
 }
 
 impl Accepted {
-    fn new() -> Self {
-        Self::default()
-    }
-
     fn replayed() -> Self {
         Self {
             is_replayed: true,
@@ -95,9 +92,10 @@ impl Receiver {
             Event::Start(event) => {
                 if let Some(problem) = outside_slack.or_else(|| self.throttled(&event, now)) {
                     let by = event.id.clone().map(Lookup::StartedBy);
-                    let differences = |earlier: &Span| event.differences(earlier);
-                    let span = self.only_repeated(&event.target, by, differences, problem);
-                    return Ok(Accepted::replayed().started(span.await?));
+                    let span = self
+                        .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
+                        .await?;
+                    return Ok(Accepted::replayed().started(Some(span)));
                 }
                 let span = self.new_span(event, grant, now);
                 Ok(self.start(span, now, arrival).await?)
@@ -105,9 +103,10 @@ impl Receiver {
             Event::Stop(event) => {
                 if let Some(problem) = outside_slack {
                     let by = event.id.clone().map(Lookup::StoppedBy);
-                    let differences = |earlier: &Span| event.differences(earlier);
-                    let span = self.only_repeated(&event.target, by, differences, problem);
-                    return Ok(Accepted::replayed().ended(span.await?));
+                    let span = self
+                        .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
+                        .await?;
+                    return Ok(Accepted::replayed().ended(Some(span)));
                 }
                 Ok(self.stop(event, None, grant, arrival).await?)
             }
@@ -131,7 +130,7 @@ impl Receiver {
         let opening = self.open(span, now, arrival);
         async move {
             match opening.await.map_err(|failure| self.failed(&failure))? {
-                StartOutcome::Opened => Ok(Accepted::new().started(Some(id))),
+                StartOutcome::Opened => Ok(Accepted::default().started(Some(id))),
                 StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
                 StartOutcome::Refused(Refusal::IdTaken(fields)) => {
                     self.rules().require_same(fields)?;
@@ -189,7 +188,7 @@ impl Receiver {
         };
         let outcome = self.parts.events.stop(new).await;
         match outcome.map_err(|failure| self.failed(&failure))? {
-            StopOutcome::Ended => Ok(Accepted::new()),
+            StopOutcome::Ended => Ok(Accepted::default()),
             StopOutcome::Repeated => Ok(Accepted::replayed()),
             StopOutcome::Refused(Refusal::IdTaken(fields)) => {
                 self.rules().require_same(fields)?;
@@ -210,15 +209,16 @@ impl Receiver {
         by: Option<Lookup>,
         differences: impl FnOnce(&Span) -> Vec<Field> + Send,
         otherwise: Problem,
-    ) -> Result<Option<SpanId>, Problem> {
+    ) -> Result<SpanId, Problem> {
         let earlier = match by {
             Some(by) => self.look_up(target, &by, ReadConcern::Linearizable).await?,
             None => Vec::new(),
         };
         let earlier = earlier.into_iter().next().ok_or(otherwise)?;
-        let same = self.rules().require_same(differences(&earlier));
-        same.map_err(refusals::problem)?;
-        Ok(Some(earlier.id))
+        self.rules()
+            .require_same(differences(&earlier))
+            .map_err(refusals::problem)?;
+        Ok(earlier.id)
     }
 
     /// The spans of a target that decide about an event.

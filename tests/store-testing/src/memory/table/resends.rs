@@ -55,7 +55,7 @@ impl Table {
     pub fn takes_back_uncounted(&self, entry: &Entry) -> bool {
         let entries = self.entries_of(&entry.span, None).into_iter();
         let mut before = entries.filter(|it| it.version < entry.version);
-        before.any(|it| it.is_resendable() && entry.interval.takes_back(it.interval))
+        before.any(|it| it.is_uncounted() && entry.interval.takes_back(it.interval))
     }
 
     /// Marked entries that are to be tried by now, the longest waiting first.
@@ -122,7 +122,7 @@ impl Table {
             mark.is_some_and(|mark| mark.acceptance.is_some())
         };
         let Some(kept) = kept
-            .filter(|kept| refusal.is_none() || (kept.entry.is_resendable() && !is_accepted(kept)))
+            .filter(|kept| refusal.is_none() || (kept.entry.is_uncounted() && !is_accepted(kept)))
         else {
             return;
         };

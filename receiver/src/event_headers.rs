@@ -1,4 +1,4 @@
-//! What the headers of a request that is one event ask for.
+//! The headers of a request that is one event.
 
 use std::borrow::Cow;
 
@@ -19,23 +19,23 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The answer that has the span in it.
 pub(crate) const REPRESENTATION: &str = "return=representation";
 
-/// What is asked for.
+/// What they say.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct EventHeaders {
     key: Result<Option<String>, &'static str>,
     /// Whether the answer is to have the span in it.
     pub(crate) wants_span: bool,
 }
 
-/// The form of an event, and the key that came beside it.
-pub(crate) struct Keyed {
+/// The form of an event, and what its headers add.
+pub(crate) struct EventForm {
     form: Form,
     key: Option<String>,
-    /// As in [`Asked`].
+    /// As in [`EventHeaders`].
     pub(crate) wants_span: bool,
 }
 
-impl Asked {
+impl EventHeaders {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let preferences = headers.get_all(PREFER).iter();
         let texts = preferences.filter_map(|value| value.to_str().ok());
@@ -46,13 +46,13 @@ impl Asked {
         }
     }
 
-    /// The form of an event with its key.
+    /// Adds them to the form of the event.
     ///
     /// # Errors
     /// 400 where the key cannot be read.
-    pub(crate) fn keyed(self, form: Form) -> Result<Keyed, Problem> {
+    pub(crate) fn form(self, form: Form) -> Result<EventForm, Problem> {
         let key = self.key.map_err(wrong)?;
-        Ok(Keyed {
+        Ok(EventForm {
             form,
             key,
             wants_span: self.wants_span,
@@ -68,7 +68,7 @@ fn is_representation(preference: &str) -> bool {
     plain.eq_ignore_ascii_case(REPRESENTATION)
 }
 
-impl From<Form> for Keyed {
+impl From<Form> for EventForm {
     fn from(form: Form) -> Self {
         Self {
             form,
@@ -78,7 +78,7 @@ impl From<Form> for Keyed {
     }
 }
 
-impl Readable for Keyed {
+impl Readable for EventForm {
     type Read = Event;
 
     fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>> {
