@@ -241,7 +241,7 @@ impl Worker {
         match changed {
             Changed::Made => {
                 if matches!(change, Change::Executed { .. }) {
-                    self.rate.note_done();
+                    self.rate.note_done(now);
                 }
                 driver.on_change_made(&change);
             }

@@ -13,6 +13,7 @@ impl Worker {
     pub fn describe(&self, instance: &mut Instance) {
         let owned = self.ownership.partitions().len();
         instance.partitions = Some(u32::try_from(owned).unwrap_or(u32::MAX));
+        instance.usages_today = Some(self.rate.today(self.now()));
         let operator = self.steering.is_sampling_paused().then_some("operator");
         let reasons = operator.into_iter().chain(self.distress.reasons());
         instance.paused_by = reasons.map(str::to_owned).collect();

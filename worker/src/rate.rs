@@ -1,10 +1,11 @@
 //! How fast this worker is: intervals in a second, over the time of the last two minutes in which it
-//! had something to do. Idle time does not count.
+//! had something to do. Idle time does not count. And how many intervals it has recorded today.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use sampler_domain::{Granularity, Timestamp};
 use tokio::time::Instant;
 
 /// The length of the window, and of the pieces in which it moves.
@@ -22,6 +23,8 @@ struct Meter {
     /// Up to when the busy time is counted.
     counted_to: Instant,
     slots: VecDeque<Slot>,
+    /// The beginning of the day, and the intervals that were recorded in it.
+    today: (Timestamp, u64),
 }
 
 #[derive(Debug)]
@@ -37,6 +40,7 @@ impl Default for RateMeter {
             driven: 0,
             counted_to: Instant::now(),
             slots: VecDeque::new(),
+            today: (Timestamp::MIN, 0),
         }))
     }
 }
@@ -53,10 +57,26 @@ impl RateMeter {
         meter.driven = meter.driven.saturating_sub(1);
     }
 
-    /// The execution of an interval is noted.
-    pub(crate) fn note_done(&self) {
-        if let Some(slot) = self.counted().slots.back_mut() {
+    /// The execution of an interval is recorded at this time.
+    pub(crate) fn note_done(&self, now: Timestamp) {
+        let mut meter = self.counted();
+        if let Some(slot) = meter.slots.back_mut() {
             slot.done = slot.done.saturating_add(1);
+        }
+        let day = Granularity::Day.window_of(now);
+        if meter.today.0 < day {
+            meter.today = (day, 0);
+        }
+        meter.today.1 = meter.today.1.saturating_add(1);
+    }
+
+    /// How many intervals were recorded since the last midnight before `now` (UTC).
+    pub(crate) fn today(&self, now: Timestamp) -> u64 {
+        let (day, recorded) = self.counted().today;
+        if day < Granularity::Day.window_of(now) {
+            0
+        } else {
+            recorded
         }
     }
 
@@ -101,6 +121,10 @@ impl RateMeter {
 mod tests {
     use super::*;
 
+    fn at(hours: i64) -> Timestamp {
+        Timestamp::clamped(hours * 3_600_000)
+    }
+
     async fn pass(seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
@@ -113,8 +137,8 @@ mod tests {
         meter.begin();
         for _ in 0..100 {
             pass(1).await;
-            meter.note_done();
-            meter.note_done();
+            meter.note_done(at(0));
+            meter.note_done(at(0));
         }
         let rate = meter.rate();
         assert!((1.9..2.1).contains(&rate), "{rate}");
@@ -131,7 +155,7 @@ mod tests {
     async fn where_nothing_moves_the_rate_falls_to_nothing() {
         let meter = RateMeter::default();
         meter.begin();
-        meter.note_done();
+        meter.note_done(at(0));
         for _ in 0..30 {
             pass(5).await;
             meter.rate();
@@ -140,5 +164,20 @@ mod tests {
         meter.end();
         pass(600).await;
         assert!(meter.rate() == 0.0);
+    }
+
+    #[test]
+    fn a_day_begins_at_midnight() {
+        let meter = RateMeter::default();
+        assert_eq!(meter.today(at(1)), 0);
+        meter.note_done(at(1));
+        meter.note_done(at(23));
+        assert_eq!(meter.today(at(23)), 2);
+        assert_eq!(meter.today(at(24)), 0);
+        meter.note_done(at(24));
+        assert_eq!(meter.today(at(25)), 1);
+        // The estimate of the time was lowered.
+        meter.note_done(at(23));
+        assert_eq!(meter.today(at(25)), 2);
     }
 }

@@ -130,6 +130,11 @@ pub struct Instance {
     #[serde(default)]
     #[schema(required, example = "cloudevents at meter.example.com")]
     pub upstream: Option<String>,
+    /// Of a worker: the usages that it has recorded since midnight (UTC), or since it began. Null of a
+    /// release that does not report it.
+    #[serde(default)]
+    #[schema(required)]
+    pub usages_today: Option<u64>,
     /// Of a receiver: how far into the past it takes events, ms.
     #[schema(required)]
     pub slack: Option<i64>,

@@ -117,6 +117,12 @@ fn instance_document(instance: &Instance) -> Document {
             instance.partitions.map(|count| Bson::Int64(count.into())),
         ),
         ("upstream", instance.upstream.clone().map(Bson::String)),
+        (
+            "usages_today",
+            instance
+                .usages_today
+                .map(|count| Bson::Int64(i64::try_from(count).unwrap_or(i64::MAX))),
+        ),
         ("slack", instance.slack.map(Bson::Int64)),
         ("intake", instance.intake.map(intake_document)),
     ];
@@ -155,6 +161,10 @@ fn read_instance(found: &Document) -> Result<SeenInstance, Unreadable> {
             .map_err(|_| unreadable("partitions", "is not a count"))?,
         paused_by: texts(document, "paused_by")?,
         upstream: optional_text(document, "upstream")?,
+        usages_today: optional_integer(document, "usages_today")?
+            .map(u64::try_from)
+            .transpose()
+            .map_err(|_| unreadable("usages_today", "is not a count"))?,
         slack: optional_integer(document, "slack")?,
         intake: intake(document)?,
         ..Instance::new(name_of(document)?, program)

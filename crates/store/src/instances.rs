@@ -80,6 +80,8 @@ pub struct Instance {
     pub paused_by: Vec<String>,
     /// The upstream to which a worker posts usages, by the name in its settings.
     pub upstream: Option<String>,
+    /// The usages that a worker has recorded since midnight (UTC), or since it began.
+    pub usages_today: Option<u64>,
     /// How far into the past a receiver takes events, ms.
     pub slack: Option<i64>,
     /// What a receiver has taken in of late.
@@ -112,6 +114,7 @@ impl Instance {
             partitions: None,
             paused_by: Vec::new(),
             upstream: None,
+            usages_today: None,
             slack: None,
             intake: None,
         }

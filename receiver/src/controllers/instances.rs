@@ -60,6 +60,7 @@ fn shown(seen: SeenInstance) -> api::Instance {
         partitions: instance.partitions,
         paused_by: instance.paused_by,
         upstream: instance.upstream,
+        usages_today: instance.usages_today,
         slack: instance.slack,
         intake: instance.intake.map(|intake| api::Intake {
             kept: intake.kept,

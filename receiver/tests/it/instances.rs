@@ -61,6 +61,7 @@ async fn an_instance_is_shown_as_it_describes_itself() {
             partitions: Some(32),
             paused_by: vec!["replication-lag".to_owned()],
             upstream: Some("abacus at localhost".to_owned()),
+            usages_today: Some(12_345),
             ..instance("w", InstanceProgram::Worker)
         })
         .await;
@@ -80,19 +81,22 @@ async fn an_instance_is_shown_as_it_describes_itself() {
         json!({
             "program": "receiver", "instance": "r", "index": null, "version": "1.2.3",
             "started_at": NOW - HOUR, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
-            "partitions": null, "paused_by": [], "upstream": null, "slack": 5_270_400_000_i64,
+            "partitions": null, "paused_by": [], "upstream": null,
+            "usages_today": null, "slack": 5_270_400_000_i64,
             "intake": { "kept": 240, "refused": 3, "last_at": NOW - 1 },
         }),
         json!({
             "program": "worker", "instance": "old", "index": null, "version": null,
             "started_at": null, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
-            "partitions": null, "paused_by": [], "upstream": null, "slack": null, "intake": null,
+            "partitions": null, "paused_by": [], "upstream": null,
+            "usages_today": null, "slack": null, "intake": null,
         }),
         json!({
             "program": "worker", "instance": "w", "index": "2", "version": "1.2.3",
             "started_at": NOW - HOUR, "seen_at": NOW, "state": "unhealthy",
             "failing": ["processing"], "warnings": ["clock"], "partitions": 32,
-            "paused_by": ["replication-lag"], "upstream": "abacus at localhost", "slack": null,
+            "paused_by": ["replication-lag"], "upstream": "abacus at localhost",
+            "usages_today": 12_345, "slack": null,
             "intake": null,
         }),
     ];

@@ -42,6 +42,7 @@ struct OverviewPage {
     hidden_rates: usize,
     trend: Option<Trend>,
     intake: Option<Intake>,
+    usages_today: Option<u64>,
     instances: Result<Vec<Instance>, Refusal>,
     /// How many instances are not shown here. They are up.
     hidden_instances: usize,
@@ -62,16 +63,28 @@ impl OverviewPage {
     }
 }
 
+fn live(instances: &[Instance]) -> impl Iterator<Item = &Instance> {
+    instances
+        .iter()
+        .filter(|it| it.state != InstanceState::Stale)
+}
+
+/// The usages that all workers together have recorded today; none where none reports it.
+fn usages_today(instances: &[Instance]) -> Option<u64> {
+    live(instances)
+        .filter_map(|it| it.usages_today)
+        .reduce(u64::saturating_add)
+}
+
 /// What all receivers together have taken in of late; none where none reports it.
 fn intake(instances: &[Instance]) -> Option<Intake> {
-    let live = instances
-        .iter()
-        .filter(|it| it.state != InstanceState::Stale);
-    live.filter_map(|it| it.intake).reduce(|one, other| Intake {
-        kept: one.kept.saturating_add(other.kept),
-        refused: one.refused.saturating_add(other.refused),
-        last_at: one.last_at.max(other.last_at),
-    })
+    live(instances)
+        .filter_map(|it| it.intake)
+        .reduce(|one, other| Intake {
+            kept: one.kept.saturating_add(other.kept),
+            refused: one.refused.saturating_add(other.refused),
+            last_at: one.last_at.max(other.last_at),
+        })
 }
 
 /// The number of due spans until now.
@@ -154,6 +167,7 @@ pub(crate) async fn show(
         rates,
         trend,
         intake: instances.as_ref().ok().and_then(|all| intake(all)),
+        usages_today: instances.as_ref().ok().and_then(|all| usages_today(all)),
         hidden_instances: instances
             .as_ref()
             .map_or(0, |all: &Vec<_>| all.len().saturating_sub(INSTANCES)),

@@ -274,6 +274,8 @@ async fn the_overview_says_how_things_stand() {
         "3 in the last minute",
         "2026-11-20T15:09:59.000Z",
         "300,738 usages a minute",
+        // One of the 59 workers is stale.
+        "<data value=\"5800\">5,800</data>",
         "Too late",
         "&#60;plan&#62;",
         "2026-10",

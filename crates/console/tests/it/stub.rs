@@ -263,6 +263,7 @@ fn instances() -> Value {
             "started_at": MIDNIGHT + number, "seen_at": NOW, "state": "up", "failing": [],
             "warnings": [], "partitions": (number > 0).then_some(8), "paused_by": [],
             "upstream": (number > 0).then_some("cloudevents at meter.example.com"),
+            "usages_today": (number > 0).then_some(100),
             "slack": (number == 0).then_some(5_270_400_000_i64),
             "intake": (number == 0).then(|| json!({ "kept": 240, "refused": 3, "last_at": NOW - SECOND })),
         })

@@ -24,6 +24,7 @@ fn worker(name: &str, started_at: i64) -> Instance {
         partitions: Some(64),
         paused_by: vec!["operator".to_owned()],
         upstream: Some("abacus at localhost".to_owned()),
+        usages_today: Some(5_000_000_000),
         ..Instance::new(name.to_owned(), InstanceProgram::Worker)
     }
 }
