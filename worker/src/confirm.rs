@@ -1,5 +1,6 @@
-//! Confirmation (`docs/adr/043-confirmation.md`): a 202 says only that Abacus has queued a usage. So the
-//! worker asks for each accepted usage until Abacus counts it or has set it aside.
+//! Confirmation (`docs/adr/043-confirmation.md`): an acceptance may say only that a usage is queued. So the
+//! worker asks for each accepted usage until the upstream counts it, has set it aside, or
+//! `SAMPLER_CONFIRM_TIMEOUT` is over.
 //!
 //! The ledger says which usages are to be asked for, so a worker that starts continues where another one
 //! stopped. Two workers that ask for the same usage do no harm: each notes an answer only if the entry is
@@ -19,7 +20,7 @@ use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 use sampler_upstream::{Asked, Finds, Found, Load, Sought};
 use tracing::{error, info, warn};
 
-use crate::abacus_limit::AbacusLimit;
+use crate::upstream_limit::UpstreamLimit;
 use crate::{IgnoreProgress, Worker, error_chain};
 
 /// Questions in flight, at the most. Posts have a limit of their own and do not wait for them.
@@ -28,8 +29,8 @@ const CONCURRENCY: usize = 16;
 /// Entries that one command reads, and answers that one command notes.
 const PAGE: usize = 100;
 
-/// Attempts to note on a span that a usage was set aside, while others change the span. After that Abacus is
-/// asked again.
+/// Attempts to note on a span that a usage was set aside, while others change the span. After that the
+/// upstream is asked again.
 const TRIES: usize = 5;
 
 /// Why a usage is set aside that was accepted, and is not there.
@@ -39,16 +40,16 @@ const NOT_FOUND: &str = "not found";
 /// for.
 const RELEASE_PAUSE: Duration = Duration::from_mins(10);
 
-/// The limit of the questions to Abacus, and the counts of their outcomes.
+/// The limit of the questions to the upstream, and the counts of their outcomes.
 pub(crate) struct Asking {
-    limit: AbacusLimit,
+    limit: UpstreamLimit,
     outcomes: Counters,
 }
 
 impl Default for Asking {
     fn default() -> Self {
         Self {
-            limit: AbacusLimit::new(CONCURRENCY),
+            limit: UpstreamLimit::new(CONCURRENCY),
             outcomes: Counters::new(&CONFIRMATIONS),
         }
     }
@@ -60,7 +61,7 @@ impl Asking {
     }
 }
 
-/// A usage, and Abacus's answer about it.
+/// A usage, and the upstream's answer about it.
 type Answered = (Unconfirmed, Asked);
 
 impl Worker {
@@ -102,7 +103,7 @@ impl Worker {
         }
     }
 
-    /// When Abacus is asked for a usage that it accepted at `accepted_at`; `None` with
+    /// When the upstream is asked for a usage that it accepted at `accepted_at`; `None` with
     /// `SAMPLER_CONFIRM=false`.
     fn ask_from(&self, accepted_at: Timestamp) -> Option<AskAgain> {
         let confirm = &self.options.confirm;
@@ -144,7 +145,7 @@ impl Worker {
                     interval
                 }
             };
-            // A month that begins to close is noticed in time, however long Abacus asks to wait.
+            // A month that begins to close is noticed in time, however long the upstream asks to wait.
             self.pause(if is_on { pause.min(interval) } else { pause })
                 .await;
         }
@@ -184,7 +185,7 @@ impl Worker {
         self.note_answers(answered).await
     }
 
-    /// Asks for a usage. `None` if Abacus asks to wait, or after a shutdown.
+    /// Asks for a usage. `None` if the upstream asks to wait, or after a shutdown.
     async fn ask(&self, usage: Unconfirmed) -> Option<Answered> {
         if usage.ask.is_lost {
             return Some((usage, not_found()));
@@ -318,7 +319,7 @@ impl Worker {
         self.now().plus(millis(self.options.confirm.interval))
     }
 
-    /// The confirmation that leaves a usage as it is, until Abacus is asked again.
+    /// The confirmation that leaves a usage as it is, until the upstream is asked again.
     fn ask_again(&self) -> Confirmation {
         Confirmation::AskAgain {
             at: self.ask_again_at(),

@@ -19,7 +19,7 @@ use crate::{Worker, error_chain, trace};
 
 /// The outcome of an attempt to deliver a usage.
 enum Delivery {
-    /// Abacus has it.
+    /// The upstream has it.
     Accepted(Acceptance),
     /// It could not be delivered.
     Failed(Failure),
@@ -30,7 +30,7 @@ enum Delivery {
 }
 
 pub(crate) enum PostOutcome {
-    /// Abacus answered, or should have.
+    /// The upstream answered, or should have.
     Answered(Answer, Details),
     /// Nothing was posted, because the worker shuts down or sampling pauses.
     Held,
@@ -64,7 +64,7 @@ impl ReadAt {
 
 /// How long a post may still begin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct PostDeadline {
     /// When the state was read that the post follows from: a usage that was skipped since must not
     /// be posted.
     pub(crate) read_at: ReadAt,
@@ -72,8 +72,8 @@ pub(crate) struct Reading {
     pub(crate) begin_before: Timestamp,
 }
 
-impl Reading {
-    fn is_outdated(&self, worker: &Worker) -> bool {
+impl PostDeadline {
+    fn is_over(&self, worker: &Worker) -> bool {
         self.read_at.is_outdated(worker) || worker.now() >= self.begin_before
     }
 }
@@ -92,10 +92,9 @@ impl Worker {
     /// Returns how long the span has to pause, if the store failed on it.
     pub(crate) async fn drive(&self, span: Span, read_at: ReadAt) -> Option<Duration> {
         let (id, partition) = (span.id.clone(), partition_of(&span.target));
-        let turn = trace::of_turn(&id);
         let driver = Driver::new(span, self.promises.contract, self.owned_since(partition));
-        let carried_out = self.carry_out(driver, read_at).instrument(turn);
-        match carried_out.await {
+        let carried_out = self.carry_out(driver, read_at);
+        match carried_out.instrument(trace::of_turn(&id)).await {
             Ok(()) => {
                 self.store_failures.forget(&id);
                 None
@@ -114,7 +113,7 @@ impl Worker {
     /// Carries out the driver's actions until it is done or the turn is over.
     async fn carry_out(&self, mut driver: Driver, mut read_at: ReadAt) -> Result<(), StoreError> {
         let mut turn = self.turn();
-        // After a shutdown, the loop still notes the last answer of Abacus.
+        // After a shutdown, the loop still notes the last answer of the upstream.
         while driver.has_unnoted_outcome() || self.may_begin() {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
@@ -131,11 +130,11 @@ impl Worker {
                     planned,
                     begin_before,
                 } => {
-                    let read = Reading {
+                    let deadline = PostDeadline {
                         read_at,
                         begin_before,
                     };
-                    match self.deliver(driver.span(), &planned, read).await {
+                    match self.deliver(driver.span(), &planned, deadline).await {
                         Delivery::Accepted(acceptance) => driver.on_accepted(acceptance),
                         Delivery::Failed(failure) => driver.on_failed(failure),
                         Delivery::Held => break,
@@ -172,11 +171,11 @@ impl Worker {
         !self.stop.is_cancelled() && self.time.is_known() && !self.is_paused()
     }
 
-    /// Writes the entry of a usage that Abacus has into the ledger. Only then its execution is noted:
+    /// Writes the entry of a usage that the upstream has into the ledger. Only then its execution is noted:
     /// whatever dies in between, each noted execution has its entry.
     ///
     /// Where an operator has skipped the usage meanwhile, the ledger says so first, and the span notes
-    /// that. The entry is marked, so that both come to say that Abacus has it ([`Self::keep_resending`]).
+    /// that. The entry is marked, so that both come to say that the upstream has it ([`Self::keep_resending`]).
     async fn write_entry(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
         let granularity = self.options.policy.granularities.of(&entry.target);
         let lifetime = millis(self.options.ledger.retention(granularity));
@@ -285,10 +284,10 @@ impl Worker {
     }
 
     /// Posts the usage of a planned interval. After a 429 it waits and posts again.
-    async fn deliver(&self, span: &Span, planned: &Planned, read: Reading) -> Delivery {
+    async fn deliver(&self, span: &Span, planned: &Planned, deadline: PostDeadline) -> Delivery {
         let usage = Usage::new(span, planned);
         loop {
-            let (answer, details) = match self.post_once(&usage, &read).await {
+            let (answer, details) = match self.post_once(&usage, &deadline).await {
                 PostOutcome::Answered(answer, details) => (answer, details),
                 PostOutcome::Held => return Delivery::Held,
                 PostOutcome::Outdated => return Delivery::Outdated,
@@ -334,8 +333,8 @@ impl Worker {
         }
     }
 
-    /// Posts a usage once, when there is a permit for that, unless `read` is too old by then.
-    pub(crate) async fn post_once(&self, usage: &Usage, read: &Reading) -> PostOutcome {
+    /// Posts a usage once, when there is a permit for that, unless its deadline is over by then.
+    pub(crate) async fn post_once(&self, usage: &Usage, deadline: &PostDeadline) -> PostOutcome {
         let permit = self
             .post_limit
             .acquire(&*self.parts.processing_progress, &self.stop);
@@ -346,7 +345,7 @@ impl Worker {
             self.post_limit.give_back(permit);
             return PostOutcome::Held;
         }
-        if read.is_outdated(self) {
+        if deadline.is_over(self) {
             self.post_limit.give_back(permit);
             return PostOutcome::Outdated;
         }
@@ -368,7 +367,7 @@ impl Worker {
         PostOutcome::Answered(answer, details)
     }
 
-    /// Abacus's answer that it has a usage.
+    /// The upstream's answer that it has a usage.
     pub(crate) fn acceptance(&self, details: Details) -> Acceptance {
         Acceptance {
             at: self.now(),
@@ -386,7 +385,7 @@ impl Worker {
         self.now().plus(wait.max(at_least.min(backoff.limit)))
     }
 
-    /// The failure as it is kept: by the name that Abacus gives the error, if there is one.
+    /// The failure as it is kept: by the name that the upstream gives the error, if there is one.
     pub(crate) fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
         Failure {
             at: self.now(),
@@ -401,7 +400,7 @@ impl Worker {
     }
 }
 
-/// The load that an answer shows. Abacus can refuse a usage without being overloaded.
+/// The load that an answer shows. The upstream can refuse a usage without being overloaded.
 fn load(answer: &Answer) -> Load {
     match answer {
         Answer::Accepted | Answer::Refused { .. } => Load::Sustained,
@@ -409,14 +408,14 @@ fn load(answer: &Answer) -> Load {
     }
 }
 
-/// Whether a refusal is about the usage. Gateways give some of these answers while Abacus is away;
-/// they name no error of Abacus's.
+/// Whether a refusal is about the usage. Gateways give some of these answers while the upstream is away;
+/// they name no error of the upstream's.
 pub(crate) fn blames_usage(details: &Details) -> bool {
     !matches!(details.status, Some(404 | 408 | 421 | 425)) || details.error_name.is_some()
 }
 
-/// Whether Abacus may have taken a usage although the post failed: the request was sent, and no answer of
-/// Abacus's came back. Gateways answer 500, 502 and 504 where they lose Abacus's answer.
+/// Whether the upstream may have taken a usage although the post failed: the request was sent, and no answer
+/// of the upstream's came back. Gateways answer 500, 502 and 504 where they lose its answer.
 fn is_unanswered(details: &Details) -> bool {
     let is_lost =
         details.error_name.is_none() && matches!(details.status, None | Some(500 | 502 | 504));

@@ -7,7 +7,7 @@ use sampler_steering::{COUNT_INTERVAL, FOLLOW_INTERVAL};
 /// How often a worker polls for each kind of news. A simulation of months polls less often.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
-    /// How often clocks are compared with Abacus while nothing is posted.
+    /// How often clocks are compared with the upstream while nothing is posted.
     pub clock: Duration,
     /// The interval at which causes are probed and spans resumed.
     pub causes: Duration,

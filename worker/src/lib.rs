@@ -1,12 +1,10 @@
 //! The worker: finds spans that are due, drives each through its due intervals, and posts their
-//! usages to Abacus (sections 5 and 6.3 to 6.6 of the paper).
+//! usages to the upstream (sections 5 and 6.3 to 6.6 of the paper).
 //!
 //! Any number of workers share one store, and any of them may die at any instruction. All state is in
 //! the store, and each change of a span requires that the span is still as it was read. See
 //! `docs/architecture.md`.
 
-mod abacus_limit;
-mod abacus_time;
 mod auditor;
 mod backlog;
 mod confirm;
@@ -28,6 +26,8 @@ mod suspension;
 mod trace;
 mod turn;
 mod upkeep;
+mod upstream_limit;
+mod upstream_time;
 
 pub mod settings;
 pub mod shadow;
@@ -48,8 +48,6 @@ use sampler_steering::Steering;
 use sampler_store::{Causes, Ledger, Operating, Replication, Work};
 use sampler_upstream::{Pace, Promises, Upstream};
 
-use abacus_limit::AbacusLimit;
-pub use abacus_time::AbacusTime;
 use auditor::Findings;
 use confirm::Asking;
 use distress::Distress;
@@ -63,6 +61,8 @@ use store_failures::StoreFailures;
 use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
 use turn::WaitingCounts;
+use upstream_limit::UpstreamLimit;
+pub use upstream_time::UpstreamTime;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -116,15 +116,15 @@ pub struct Worker {
     parts: Parts,
     options: Options,
     promises: Promises,
-    post_limit: AbacusLimit,
-    /// That of finds before posts.
-    find_limit: AbacusLimit,
+    post_limit: UpstreamLimit,
+    /// The limit of finds before posts.
+    find_limit: UpstreamLimit,
     metrics: PostMetrics,
-    /// The questions to Abacus about usages.
+    /// The questions to the upstream about usages.
     asking: Asking,
     ownership: OwnedPartitions,
     /// The time by which everything is decided.
-    time: Arc<AbacusTime>,
+    time: Arc<UpstreamTime>,
     /// Counts of the due spans that wait for a permit.
     waiting: WaitingCounts,
     /// The control and the backlog, as this worker has read them last.
@@ -143,13 +143,13 @@ pub struct Worker {
 impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
-        let post_limit = AbacusLimit::new(options.abacus.concurrency);
-        let find_limit = AbacusLimit::new(finds_max(options.processing.concurrency));
+        let post_limit = UpstreamLimit::new(options.abacus.concurrency);
+        let find_limit = UpstreamLimit::new(finds_max(options.processing.concurrency));
         let promises = parts.upstream.promises();
         let pace = Pace {
             usual: options.intervals.clock,
         };
-        let time = AbacusTime::new(Arc::clone(&parts.clock), pace);
+        let time = UpstreamTime::new(Arc::clone(&parts.clock), pace);
         let steering = Steering::new(Arc::clone(&parts.operating));
         Arc::new(Self {
             parts,
@@ -199,7 +199,7 @@ impl Worker {
     }
 
     /// The time by which this worker decides.
-    pub fn time(&self) -> Arc<AbacusTime> {
+    pub fn time(&self) -> Arc<UpstreamTime> {
         Arc::clone(&self.time)
     }
 

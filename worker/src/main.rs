@@ -19,7 +19,7 @@ use sampler_upstream::{
 };
 use sampler_worker::settings::{Destination, PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{AbacusTime, Intervals, Options, Parts, Worker};
+use sampler_worker::{Intervals, Options, Parts, UpstreamTime, Worker};
 use url::Url;
 
 /// The scope that the collector requires in a token for usages of any resource.
@@ -241,9 +241,9 @@ fn client_options(
     })
 }
 
-/// Reports how the clock of this machine differs from Abacus's. The worker corrects the difference,
+/// Reports how the clock of this machine differs from the upstream's. The worker corrects the difference,
 /// so it is only a warning: an operator should still set the clock right.
-fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, registry: &mut Registry) {
+fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health, registry: &mut Registry) {
     health.warning("clock", {
         let time = Arc::clone(time);
         move || time.disagrees()

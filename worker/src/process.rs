@@ -11,7 +11,7 @@ use crate::Worker;
 use crate::search::DueQueue;
 
 /// The memory that all large spans may take while they are driven. Each of them is there several
-/// times for a short time: as a span, as a usage, and as the bytes for Abacus or for the ledger.
+/// times for a short time: as a span, as a usage, and as the bytes for the upstream or for the ledger.
 const DRIVEN_BYTES: usize = 4 << 20;
 
 /// A span up to this size is not charged to a budget: the numbers of spans bound those.

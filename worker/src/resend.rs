@@ -14,7 +14,7 @@ use sampler_store::{EntryKey, StoreError};
 use sampler_upstream::Answer;
 use tracing::{error, info, warn};
 
-use crate::drive::{PostOutcome, ReadAt, Reading, blames_usage};
+use crate::drive::{PostDeadline, PostOutcome, ReadAt, blames_usage};
 use crate::find::LookUp;
 use crate::{IgnoreProgress, Worker, error_chain};
 
@@ -28,13 +28,13 @@ const TRIES: usize = 5;
 /// corrected, ms.
 const NOT_NOTED_WAIT: i64 = 5_000;
 
-/// How long a worker waits before it tries again to mark a usage that Abacus has accepted.
+/// How long a worker waits before it tries again to mark a usage that the upstream has accepted.
 const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The outcome of sending a usage again.
 enum ResendOutcome {
     Accepted(Acceptance),
-    /// Abacus refused this usage.
+    /// The upstream refused this usage.
     Refused(LastError),
     /// It is to be tried later.
     Later(Later),
@@ -42,9 +42,9 @@ enum ResendOutcome {
 
 /// Why a usage is tried later.
 enum Later {
-    /// Abacus is away, or failed on this usage.
+    /// The upstream is away, or failed on this usage.
     Failed(String),
-    /// Abacus asks to wait, or this worker begins nothing new.
+    /// The upstream asks to wait, or this worker begins nothing new.
     Held,
     /// The upstream does not say whether it has the usage.
     Unclear(String),
@@ -90,7 +90,7 @@ impl Worker {
     }
 
     /// Does all steps that are left for one usage. Returns whether the next one may be tried: not while
-    /// Abacus is away or the worker stops.
+    /// the upstream is away or the worker stops.
     async fn resend(&self, entry: &Entry) -> Result<bool, StoreError> {
         let Some(resend) = &entry.resend else {
             return Ok(true);
@@ -179,11 +179,11 @@ impl Worker {
     /// Posts the same document as before.
     async fn post_again(&self, entry: &Entry, begin_before: Timestamp) -> ResendOutcome {
         let usage = Usage::of_entry(entry);
-        let read = Reading {
+        let deadline = PostDeadline {
             read_at: ReadAt::now(self),
             begin_before,
         };
-        match self.post_once(&usage, &read).await {
+        match self.post_once(&usage, &deadline).await {
             PostOutcome::Outdated | PostOutcome::Held => ResendOutcome::Later(Later::Held),
             PostOutcome::Answered(Answer::Accepted, details) => {
                 ResendOutcome::Accepted(self.acceptance(details))
@@ -206,8 +206,8 @@ impl Worker {
         }
     }
 
-    /// Notes that Abacus has accepted the usage. If the mark is gone, another worker got another answer and
-    /// has removed it: then the entry is marked again, together with this answer. So it is where the answer
+    /// Notes that the upstream has accepted the usage. If the mark is gone, another worker got another answer
+    /// and has removed it: then the entry is marked again, together with this answer. So it is where the answer
     /// of the store is lost, because the mark may go meanwhile. Returns whether the entry is `accepted` now.
     async fn accept(&self, entry: &Entry, acceptance: Acceptance) -> Result<bool, StoreError> {
         let (span, usage) = (&entry.span, &entry.usage_guid);
@@ -221,10 +221,10 @@ impl Worker {
         Ok(false)
     }
 
-    /// Marks an entry: Abacus has accepted its usage, although it was skipped or set aside. An operator's
+    /// Marks an entry: the upstream has accepted its usage, although it was skipped or set aside. An operator's
     /// mark gets this answer. If the entry is `accepted`, or its mark has an answer, nothing changes.
     ///
-    /// Nobody else knows that Abacus has the usage, so this continues however long the store is
+    /// Nobody else knows that the upstream has the usage, so this continues however long the store is
     /// away, until the shutdown.
     pub(crate) async fn note_accepted(
         &self,

@@ -1,7 +1,7 @@
 //! Spans that the store has failed on: each pauses, and longer each time.
 //!
 //! Such a span stays due. Without a pause the next search finds it at once, and its usage is posted
-//! again as fast as Abacus answers.
+//! again as fast as the upstream answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Spans whose usages Abacus refuses. They are suspended under their cause. One span of each cause
+//! Spans whose usages the upstream refuses. They are suspended under their cause. One span of each cause
 //! is probed every `SAMPLER_PROBE_INTERVAL`; once its usage is accepted, all spans of the cause are
 //! resumed. So the number of posts does not depend on how many spans are suspended.
 

@@ -74,7 +74,7 @@ impl WaitingCounts {
         *self.lock() = Counts::default();
     }
 
-    /// Only `left` spans wait, whatever was reserved.
+    /// At most `left` spans wait without a permit that is reserved for them.
     pub(crate) fn lower_to(&self, is_urgent: bool, left: usize) {
         let mut counts = self.lock();
         let count = counts.of(is_urgent);
@@ -112,7 +112,7 @@ impl Counts {
 }
 
 impl Worker {
-    /// The month that Abacus closes soon.
+    /// The month that the upstream closes soon.
     pub(crate) fn closing(&self, now: Timestamp) -> Option<ClosingMonth> {
         self.month().closing(now)
     }

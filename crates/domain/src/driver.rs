@@ -202,12 +202,10 @@ impl Driver {
     /// it is so was decided with the plan, so that all workers do the same.
     ///
     /// A usage that an operator skips is not posted either. A worker that
-    /// had posted it before, and has Abacus's answer, writes that it is accepted. The ledger keeps
+    /// had posted it before, and has the answer, writes that it is accepted. The ledger keeps
     /// what is written first, and the span notes what the ledger keeps.
     fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
-        let outcome = self.outcome.as_ref();
-        let outcome = outcome.filter(|outcome| outcome.planned == planned);
-        match outcome.map(|outcome| &outcome.progress) {
+        match self.outcome.as_ref().map(|outcome| &outcome.progress) {
             _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy, false)),
             None if planned.withheld.is_some() => write_entry(Entry::of_withheld(&self.span, now)),
             None => match self.span.to_be_skipped() {
@@ -399,11 +397,7 @@ impl Driver {
         let is_outdated = self.state == State::Outdated;
         let is_still_ours = |fresh: &Span| {
             fresh.processing.version == before.processing.version
-                && (is_outdated
-                    || fresh.end != before.end
-                    || fresh.processing.skip != before.processing.skip
-                    || fresh.processing.resent != before.processing.resent
-                    || fresh.processing.uncounted != before.processing.uncounted)
+                && (is_outdated || !before.is_unchanged(fresh))
         };
         match fresh.filter(is_still_ours) {
             Some(fresh) => {

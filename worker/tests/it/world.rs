@@ -17,7 +17,7 @@ use sampler_settings::{DistressSettings, MonthSettings};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_testkit::rng::SharedRng;
-use sampler_worker::{AbacusTime, IgnoreProgress, Intervals, Options, Parts, Worker};
+use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, UpstreamTime, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +80,7 @@ pub(crate) struct World {
 /// A worker that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
-    pub(crate) time: Arc<AbacusTime>,
+    pub(crate) time: Arc<UpstreamTime>,
     task: JoinHandle<()>,
 }
 

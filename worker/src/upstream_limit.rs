@@ -1,5 +1,5 @@
-//! The concurrency limit of requests to Abacus: of posts, and with a limit of its own of questions whether
-//! usages count. It adapts to the load that Abacus can take, and allows none while Abacus asks to wait or
+//! The concurrency limit of requests to the upstream. Posts, finds before posts, and questions whether usages
+//! count have one each. It adapts to the load that the upstream can take, and allows none while that asks to wait or
 //! is overloaded.
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,8 +21,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Grants the permits to ask Abacus.
-pub(crate) struct AbacusLimit {
+/// Grants the permits to ask the upstream.
+pub(crate) struct UpstreamLimit {
     permits: Arc<Semaphore>,
     state: Mutex<LimitState>,
     began: Instant,
@@ -38,13 +38,13 @@ struct LimitState {
     overloads_in_a_row: u32,
 }
 
-/// The permit to post one usage. Give it back with [`AbacusLimit::release`].
-pub(crate) struct PostPermit {
+/// The permit of one request. Give it back with [`UpstreamLimit::release`].
+pub(crate) struct UpstreamPermit {
     permit: OwnedSemaphorePermit,
     began: Instant,
 }
 
-impl AbacusLimit {
+impl UpstreamLimit {
     /// At most `max` posts are in flight at once.
     pub(crate) fn new(max: usize) -> Self {
         let limiter = ConcurrencyLimit::new(max);
@@ -86,7 +86,7 @@ impl AbacusLimit {
         &self,
         progress: &dyn ReportProgress,
         stop: &CancellationToken,
-    ) -> Option<PostPermit> {
+    ) -> Option<UpstreamPermit> {
         let permit = stop
             .run_until_cancelled(Arc::clone(&self.permits).acquire_owned())
             .await?;
@@ -97,34 +97,34 @@ impl AbacusLimit {
             progress.report();
         }
         self.state().in_flight += 1;
-        Some(PostPermit {
+        Some(UpstreamPermit {
             permit,
             began: Instant::now(),
         })
     }
 
     /// A permit, if there is one at once.
-    pub(crate) fn try_acquire(&self) -> Option<PostPermit> {
+    pub(crate) fn try_acquire(&self) -> Option<UpstreamPermit> {
         if self.remaining_pause().is_some() {
             return None;
         }
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         self.state().in_flight += 1;
-        Some(PostPermit {
+        Some(UpstreamPermit {
             permit,
             began: Instant::now(),
         })
     }
 
     /// Takes a permit back with which nothing was posted.
-    pub(crate) fn give_back(&self, permit: PostPermit) {
+    pub(crate) fn give_back(&self, permit: UpstreamPermit) {
         self.state().in_flight -= 1;
         drop(permit);
     }
 
     /// Takes a permit back, with what its post showed about the load.
-    pub(crate) fn release(&self, permit: PostPermit, load: Load) {
-        let PostPermit { permit, began } = permit;
+    pub(crate) fn release(&self, permit: UpstreamPermit, load: Load) {
+        let UpstreamPermit { permit, began } = permit;
         let (now, latency) = (self.began.elapsed(), began.elapsed());
         let mut state = self.state();
         let in_flight = state.in_flight;
@@ -157,7 +157,7 @@ impl AbacusLimit {
 
 impl LimitState {
     /// Counts overloads in a row, and returns the pause that they lead to. Most cost a write to their
-    /// span, so posting all due spans to an unreachable Abacus would overload the store.
+    /// span, so posting all due spans to an unreachable upstream would overload the store.
     fn note_load(&mut self, load: Load) -> Option<Duration> {
         if load == Load::Sustained {
             self.overloads_in_a_row = 0;
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::IgnoreProgress;
 
-    async fn post(post_limit: &AbacusLimit, stop: &CancellationToken, load: Load) {
+    async fn post(post_limit: &UpstreamLimit, stop: &CancellationToken, load: Load) {
         let permit = post_limit.acquire(&IgnoreProgress, stop).await.unwrap();
         post_limit.release(permit, load);
     }
@@ -182,7 +182,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longest_pause_counts() {
         let (post_limit, stop, began) = (
-            AbacusLimit::new(4),
+            UpstreamLimit::new(4),
             CancellationToken::new(),
             Instant::now(),
         );
@@ -196,7 +196,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_shutdown_ends_the_wait() {
-        let (post_limit, stop) = (AbacusLimit::new(1), CancellationToken::new());
+        let (post_limit, stop) = (UpstreamLimit::new(1), CancellationToken::new());
         post_limit.pause_for(Duration::from_hours(1));
         stop.cancel();
         assert!(post_limit.acquire(&IgnoreProgress, &stop).await.is_none());
@@ -204,7 +204,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_limit_holds_and_shrinks_after_an_overload() {
-        let (post_limit, stop) = (AbacusLimit::new(4), CancellationToken::new());
+        let (post_limit, stop) = (UpstreamLimit::new(4), CancellationToken::new());
         let mut permits = Vec::new();
         for _ in 0..4 {
             permits.push(post_limit.acquire(&IgnoreProgress, &stop).await.unwrap());
@@ -232,7 +232,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unreachable_abacus_gets_fewer_and_fewer_posts() {
         let (post_limit, stop, began) = (
-            AbacusLimit::new(4),
+            UpstreamLimit::new(4),
             CancellationToken::new(),
             Instant::now(),
         );

@@ -1,6 +1,6 @@
-//! Abacus's time: the one notion of now in a worker.
+//! The upstream's time: the one notion of now in a worker.
 //!
-//! It follows Abacus's clock, which the `Date` of several answers shows, and a clock that does not
+//! It follows the upstream's clock, which the `Date` of several answers shows, and a clock that does not
 //! step. Each posted usage brings an answer with a date; while none are posted, probes ask for the
 //! time. The worker decides nothing by time before the estimate is there: if its own clock were a
 //! day ahead, it would post the future.
@@ -21,14 +21,14 @@ use crate::{ReportProgress, Worker};
 /// Clocks that differ by less agree, ms.
 const TOLERANCE: i64 = 5_000;
 
-/// After this many answers in a row without a date, Abacus counts as one that never dates them.
+/// After this many answers in a row without a date, the upstream counts as one that never dates them.
 const UNDATED_MOST: u32 = 3;
 
-/// How often the log says that Abacus does not answer.
+/// How often the log says that the upstream does not answer.
 const NO_ANSWER_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The current time, by Abacus's clock as far as it is known.
-pub struct AbacusTime {
+/// The current time, by the upstream's clock as far as it is known.
+pub struct UpstreamTime {
     clock: Arc<dyn Clock>,
     began: Instant,
     pace: Pace,
@@ -66,8 +66,8 @@ enum ClockState {
 #[derive(Clone, Copy)]
 pub(crate) struct SentAt(Duration);
 
-impl AbacusTime {
-    /// Nothing is known of Abacus's clock yet; `clock` is the one of this machine.
+impl UpstreamTime {
+    /// Nothing is known of the upstream's clock yet; `clock` is the one of this machine.
     pub fn new(clock: Arc<dyn Clock>, pace: Pace) -> Arc<Self> {
         Arc::new(Self {
             clock,
@@ -86,7 +86,7 @@ impl AbacusTime {
         })
     }
 
-    /// How far the clock of this machine is ahead of Abacus's, in ms; negative where it is behind.
+    /// How far the clock of this machine is ahead of the upstream's, in ms; negative where it is behind.
     /// None where that is not known.
     pub fn ahead(&self) -> Option<i64> {
         let state = self.state();
@@ -100,7 +100,7 @@ impl AbacusTime {
         is_far_ahead || self.ahead().is_some_and(apart)
     }
 
-    /// Whether the worker goes by its own clock, because Abacus's answers have no date.
+    /// Whether the worker goes by its own clock, because the upstream's answers have no date.
     pub fn uses_own_clock(&self) -> bool {
         let state = self.state();
         state.is_undated() && state.estimate.at(self.moment()).is_none()
@@ -192,7 +192,7 @@ impl AbacusTime {
         match answer {
             Ok(dated) => self.note_answer(sent_at, dated),
             Err(error) if !self.is_known() => self.report_no_answer(&error),
-            // A post reports the failure itself, or Abacus answered seconds ago.
+            // A post reports the failure itself, or the upstream answered seconds ago.
             Err(_) => {}
         }
     }
@@ -221,7 +221,7 @@ impl TimeState {
         self.undated >= UNDATED_MOST
     }
 
-    /// Logs each change of how our clock compares with Abacus's.
+    /// Logs each change of how our clock compares with the upstream's.
     fn report(&mut self, moment: Duration, ours: Timestamp) {
         let ahead_ms = self.estimate.ahead(moment, ours);
         let state = match ahead_ms {
@@ -263,7 +263,7 @@ impl ClockState {
 }
 
 impl Worker {
-    /// Keeps the estimate of Abacus's clock fresh: probes Abacus when no answer came for a while.
+    /// Keeps the estimate of the upstream's clock fresh: probes the upstream when no answer came for a while.
     pub(crate) async fn keep_clock_estimate(&self) {
         while !self.stop.is_cancelled() {
             let wait = self.time.until_probe();
