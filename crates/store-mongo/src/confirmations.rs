@@ -62,6 +62,7 @@ pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), S
     let filter = doc! {
         "_id": &entry.usage_guid,
         "partition": i64::from(partition_of(&entry.target)),
+        "span": id_to_bson(&entry.span),
         "state": EntryState::Accepted.name(),
         "ask_again.at": { "$exists": true },
     };
