@@ -49,7 +49,12 @@ struct OverviewPage {
 }
 
 impl OverviewPage {
-    #[allow(clippy::unused_self, reason = "templates call methods of the page")]
+    fn is_paused(&self) -> bool {
+        self.control
+            .as_ref()
+            .is_ok_and(|control| control.sampling.paused)
+    }
+
     #[allow(clippy::unused_self, reason = "templates call methods of the page")]
     fn per_minute(&self, backlog: &Backlog) -> String {
         show::exact(&format!("{:.0}", backlog.rate * 60.0))

@@ -20,6 +20,8 @@ use super::{Arguments, Upstream};
 
 /// The database on a server of our own.
 const DATABASE: &str = "sampler";
+/// The units of the example's measures.
+const UNITS: &str = "memory = \"MB\", storage = \"MB\"";
 /// A connection string in the environment; then no server is started.
 const DB_URI_VARIABLE: &str = "DB_URI";
 /// How long a program may take to stop.
@@ -120,6 +122,7 @@ impl System {
         };
         let log = folder.join("receiver.log");
         let receiver = common(RECEIVER, log, arguments.receiver_port)
+            .env("SAMPLER_UNITS", UNITS)
             .start()
             .await?;
         let mut workers = Vec::new();
@@ -210,10 +213,10 @@ impl System {
              3. Send events:\n{}\n\
              4. Ask with the command line (docs/cli.md):\n\
              export SAMPLER_URL={receiver}\n\
-             cargo run -q -p sampler-cli -- spans --resource-id postgres\n\
-             cargo run -q -p sampler-cli -- usages --resource-id postgres --group-by plan_id\n\
-             cargo run -q -p sampler-cli -- backlog\n\
-             cargo run -q -p sampler-cli -- suspended\n\n\
+             target/debug/sampler spans --resource-id postgres\n\
+             target/debug/sampler usages --resource-id postgres --group-by plan_id\n\
+             target/debug/sampler backlog\n\
+             target/debug/sampler suspended\n\n\
              What runs:\n\
              receiver  {receiver} (API: {receiver}/docs)\nworkers   {}\nabacus    {} (a stand-in)\n\
              mongodb   {}\nlogs      target/up/*.log\n\n\
