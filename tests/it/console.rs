@@ -69,6 +69,15 @@ async fn pages_show_what_the_api_answers_to_everybody() {
     );
     world.take(&receiver, "/v1/events/stop", &stop).await;
     world.until_complete(1).await;
+    // What an instance reports while it begins changes between two reads.
+    wait_until("all instances are up", PATIENCE, async || {
+        let url = format!("{}/v1/instances", receiver.base_url());
+        let answer = world.http.get(url).send().await.unwrap();
+        let list: Value = answer.json().await.unwrap();
+        let mut all = list["items"].as_array().unwrap().iter();
+        all.all(|it| it["state"] == "up")
+    })
+    .await;
     let known = json!({
         "base": receiver.base_url(),
         "organization": ORGANIZATION,
