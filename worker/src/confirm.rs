@@ -257,10 +257,10 @@ impl Worker {
             return Ok((usage, confirmation));
         }
         let is_noted = match self.note_set_aside(&mut usage).await {
-            Err(StoreError::Refused(error)) => {
+            Err(error @ StoreError::Refused(_)) => {
                 // Others are noted all the same.
                 warn!(code = "confirmation.store_failed", span.id = %usage.span,
-                    error = %error, "a span cannot be told that a usage was set aside");
+                    error = error_chain(&error), "a span cannot be told that a usage was set aside");
                 false
             }
             noted => noted?,
@@ -279,7 +279,8 @@ impl Worker {
     ///
     /// Where usages are found by their ids, "not there" proves less than a refusal. While the usage is
     /// planned, the driver posts it once more, and it may count then. A worker that has done so moves
-    /// `ask_again` before it notes the execution. So the entry must still be as it was read.
+    /// `ask_again` before it notes the execution. So the entry must still be as it was read
+    /// ([`Self::note_lost`]).
     async fn note_set_aside(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
         for _ in 0..TRIES {
             let is_proved = usage.ask.is_lost || !self.promises.finds.is_by_id();

@@ -130,8 +130,8 @@ pub struct Instance {
     #[serde(default)]
     #[schema(required, example = "cloudevents at meter.example.com")]
     pub upstream: Option<String>,
-    /// Of a worker: how many usages of its spans the upstream has accepted since midnight (UTC), or since the
-    /// worker began if that is later. Null of a release that does not report it.
+    /// Of a worker: how many usages of its spans it has recorded since midnight (UTC), or since it began if
+    /// that is later. Null of a release that does not report it.
     #[serde(default)]
     #[schema(required)]
     pub usages_today: Option<u64>,

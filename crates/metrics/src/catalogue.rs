@@ -200,7 +200,8 @@ pub static CONFIRMATIONS: Metric = Metric {
     }],
     help: "With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted, by \
            their outcome: counted; set_aside, which an operator must look at; not_yet, which are \
-           repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave no `Location`; throttled \
+           repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave \
+           no `Location`; throttled \
            with 429; failed, which are repeated",
 };
 

@@ -53,8 +53,11 @@ impl<W: GroupWriter> GroupPerRange<W> {
         range: usize,
         write: Arc<W::Write>,
     ) -> Result<W::Answer, StoreError> {
-        let last = self.groups.len() - 1;
-        self.groups[range.min(last)].submit(write).await
+        let last = self.groups.len().saturating_sub(1);
+        match self.groups.get(range.min(last)) {
+            Some(group) => group.submit(write).await,
+            None => Err(StoreError::Overloaded),
+        }
     }
 }
 

@@ -20,8 +20,8 @@ use super::{Arguments, Upstream};
 
 /// The database on a server of our own.
 const DATABASE: &str = "sampler";
-/// The units of the example's measures.
-const UNITS: &str = "memory = \"MB\", storage = \"MB\"";
+/// The unit of the memory that the example measures.
+const UNITS: &str = "memory = \"MB\"";
 /// A connection string in the environment; then no server is started.
 const DB_URI_VARIABLE: &str = "DB_URI";
 /// How long a program may take to stop.
