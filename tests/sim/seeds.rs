@@ -42,7 +42,7 @@ fn the_law_holds_where_the_upstream_forgets() {
 fn the_law_holds_on_seeds_that_have_failed() {
     let of_simulation = [
         25, 106, 109, 291, 319, 344, 364, 489, 635, 347, 1_280, 300_718, 1_000_210, 1_003_051,
-        5_002_549,
+        5_002_549, 5_006_268, 5_006_531, 5_007_800, 5_031_441,
     ];
     run_all(
         of_simulation

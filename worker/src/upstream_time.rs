@@ -107,7 +107,7 @@ impl UpstreamTime {
     }
 
     /// The current time. If the estimate is too old, it is still used: that is enough for notes,
-    /// and for what is decided already.
+    /// and for what is decided already. No clock shows [`Timestamp::MAX`], which stands for "never".
     pub(crate) fn now(&self) -> Timestamp {
         let (state, moment) = (self.state(), self.moment());
         let estimate = if state.is_undated() {
@@ -115,7 +115,8 @@ impl UpstreamTime {
         } else {
             state.estimate.at_by_last(moment)
         };
-        estimate.unwrap_or_else(|| self.clock.now())
+        let now = estimate.unwrap_or_else(|| self.clock.now());
+        now.min(Timestamp::MAX.plus(-1))
     }
 
     pub(crate) fn is_known(&self) -> bool {

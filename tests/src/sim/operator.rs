@@ -85,19 +85,27 @@ impl World {
 
     /// An operator who has compared the ledger with what Abacus counts resends what counts and is said not
     /// to: nothing else settles the cases that stay undecidable (`docs/adr/042-resending.md`). Each must be
-    /// one of them. Says whether there is nothing left to do, neither for operators nor for workers.
+    /// one of them. What was withheld is sent with what it takes back. Says whether there is nothing left to
+    /// do, neither for operators nor for workers.
     pub(crate) fn resend_what_counts(&self, round: u64) -> bool {
         let rng = &mut Rng::new(self.setup.seed, 1_000 + round);
-        let counts = |entry: &Entry| {
-            let plans = &self.truth.facts().plans;
-            plans
-                .get(&entry.usage_guid)
-                .is_some_and(|plan| plan.counted)
-        };
-        let counted: Vec<Entry> = self.resendable().into_iter().filter(counts).collect();
-        for entry in &counted {
-            self.note_repair(entry);
-            self.resend(entry, act(rng));
+        let uncounted: Vec<Entry> = self.store.with(|table| {
+            let entries = table.entries().map(|kept| &kept.entry);
+            entries.filter(|it| it.is_uncounted()).cloned().collect()
+        });
+        let mut is_right = true;
+        for entry in uncounted.iter().filter(|entry| self.counts(entry)) {
+            let is_sent = |it: &&Entry| {
+                let is_taken_back = it.span == entry.span && entry.interval.takes_back(it.interval);
+                it.resend.is_none() && (*it == entry || entry.withheld && is_taken_back)
+            };
+            let sent = uncounted.iter().filter(is_sent).filter(|it| !it.withheld);
+            let sent: Vec<&Entry> = sent.collect();
+            if !sent.is_empty() {
+                self.note_repair(entry);
+                is_right = false;
+            }
+            sent.into_iter().for_each(|it| self.resend(it, act(rng)));
         }
         let is_busy = self.store.with(|table| {
             let mut entries = table.entries().map(|kept| &kept.entry);
@@ -109,7 +117,14 @@ impl World {
                 entry.ask_again.is_some() || entry.resend.as_ref().is_some_and(is_sent)
             })
         });
-        counted.is_empty() && !is_busy
+        is_right && !is_busy
+    }
+
+    /// Whether Abacus counts the usage of an entry.
+    fn counts(&self, entry: &Entry) -> bool {
+        let plans = &self.truth.facts().plans;
+        let plan = plans.get(&entry.usage_guid);
+        plan.is_some_and(|plan| plan.counted)
     }
 
     /// What is skipped or set aside, and not being sent again. As the receiver has it, what takes such a usage

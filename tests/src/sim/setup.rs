@@ -504,7 +504,9 @@ fn base(rng: &mut Rng, scale: Scale) -> Timestamp {
     }
     let (year, month, day) = *rng.pick(&CALENDAR_EDGES);
     let before = rng.between(0, scale.horizon.min(50 * DAY));
-    Timestamp::clamped(midnight(year, month, day)).plus(-before)
+    let edge = Timestamp::clamped(midnight(year, month, day)).plus(-before);
+    // A run is over before the end of all time, at which no clock advances.
+    edge.min(Timestamp::MAX.plus(-100 * scale.horizon))
 }
 
 /// The end of the month that is closed during the run.

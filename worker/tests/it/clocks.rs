@@ -177,6 +177,20 @@ async fn with_a_clock_that_is_years_ahead_nothing_is_sampled_before_it_is_set_ri
     worker.stop().await;
 }
 
+/// The end of all time stands for "never", and no usage may wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_clock_at_the_end_of_all_time_has_a_usage_posted() {
+    let world = World::new();
+    world.start("i", -HOUR).await;
+    world.stop("i", 0).await;
+    world.abacus.date(|_| None);
+    world.clock.step(Timestamp::MAX.since(NOON));
+    let worker = world.run("w");
+    world.until("complete", || world.is_complete("i")).await;
+    assert_eq!(world.abacus.sum("i"), HOUR);
+    worker.stop().await;
+}
+
 /// Counts signs of life.
 #[derive(Default)]
 pub(crate) struct ReportCount(pub(crate) AtomicUsize);
