@@ -328,8 +328,9 @@ impl World {
         let facts = self.truth.facts();
         let all = self.history.all();
         let is_incomplete = |one: &&Sent| {
-            // A repeat may be too late for the slack.
-            let is_other = |text: &String| !text.contains("outside-slack");
+            // A repeat may be too late for the slack, and the start may have been there before.
+            let is_other =
+                |text: &String| !text.contains("outside-slack") && !text.contains("this id");
             let replies = &mut one.replies.iter();
             replies.any(|reply| matches!(reply, Reply::Incomplete(text) if is_other(text)))
         };

@@ -85,7 +85,7 @@ impl World {
 
     /// An operator who has compared the ledger with what Abacus counts resends what counts and is said not
     /// to: nothing else settles the cases that stay undecidable (`docs/adr/042-resending.md`). Each must be
-    /// one of them. What was withheld is sent with what it takes back. Says whether there is nothing left to
+    /// one of them. What it takes back is sent with it. Says whether there is nothing left to
     /// do, neither for operators nor for workers.
     pub(crate) fn resend_what_counts(&self, round: u64) -> bool {
         let rng = &mut Rng::new(self.setup.seed, 1_000 + round);
@@ -97,7 +97,7 @@ impl World {
         for entry in uncounted.iter().filter(|entry| self.counts(entry)) {
             let is_sent = |it: &&Entry| {
                 let is_taken_back = it.span == entry.span && entry.interval.takes_back(it.interval);
-                it.resend.is_none() && (*it == entry || entry.withheld && is_taken_back)
+                it.resend.is_none() && (*it == entry || is_taken_back)
             };
             let sent = uncounted.iter().filter(is_sent).filter(|it| !it.withheld);
             let sent: Vec<&Entry> = sent.collect();

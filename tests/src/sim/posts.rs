@@ -126,7 +126,6 @@ impl World {
         let is_resend = is_resend.unwrap_or(false);
         let begun_at = self.now();
         let mut facts = self.truth.facts();
-        facts.believe(usage_guid);
         let posts = facts.posts.entry(usage_guid.to_owned()).or_default();
         posts.push(Post {
             life: Arc::clone(life),

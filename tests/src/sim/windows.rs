@@ -26,7 +26,7 @@ impl Facts {
         taken_back.filter(is_billed).cloned().collect()
     }
 
-    /// What was withheld is posted after all: what it takes back is billed now, as the ledger says.
+    /// A worker decides to post what was withheld: what it takes back is billed now, as the ledger says.
     pub(crate) fn believe(&mut self, guid: &str) {
         let is_withheld = self.plans.get(guid).is_some_and(|plan| plan.withheld);
         let believed = if is_withheld {

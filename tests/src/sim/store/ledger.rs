@@ -88,7 +88,11 @@ impl Ledger for SimStore {
     async fn takes_back_uncounted(&self, entry: &Entry) -> Result<bool, StoreError> {
         let entry = entry.clone();
         self.call("takes_back_uncounted", |world| async move {
-            world.store.takes_back_uncounted(&entry).await
+            let waits = world.store.takes_back_uncounted(&entry).await?;
+            if !waits {
+                world.truth.facts().believe(&entry.usage_guid);
+            }
+            Ok(waits)
         })
         .await
     }
