@@ -76,6 +76,11 @@ impl Facts {
         &mut posts.expect("it was begun")[ticket.number]
     }
 
+    fn was_resent(&self, usage_guid: &str) -> bool {
+        let posts = self.posts.get(usage_guid);
+        posts.is_some_and(|posts| posts.iter().any(|post| post.is_resend))
+    }
+
     /// Why Abacus counts a usage that the ledger says is in this state; `None` if no named case explains
     /// it.
     fn undecidable(&self, entry: &Entry, finds_by_id: bool) -> Option<Undecidable> {
@@ -116,10 +121,12 @@ impl Facts {
 impl World {
     /// A process posts a usage.
     pub(crate) fn note_post(&self, usage_guid: &str, life: &Arc<Lifecycle>) -> Ticket {
-        // What its span has planned is posted by the driver: a resend waits until that is recorded.
+        let was_resent = self.truth.facts().was_resent(usage_guid);
+        // What its span has planned is posted by the driver: a resend waits until that is recorded. Another
+        // worker may have ended the resend meanwhile.
         let is_resend = self.store.with(|table| {
             let entry = table.entry(usage_guid).map(|kept| &kept.entry);
-            let marked = entry.filter(|entry| entry.resend.is_some())?;
+            let marked = entry.filter(|entry| entry.resend.is_some() || was_resent)?;
             let planned = table.find(&marked.span)?.processing.planned.as_ref();
             Some(planned.is_none_or(|planned| planned.usage_guid != usage_guid))
         });

@@ -82,12 +82,13 @@ impl Causes for SimStore {
     }
 
     async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        // The worker has heard that a probe of the cause was accepted.
+        let probing = self.connection.world.probing(cause);
         let call = self.call("begin_resuming", |world| async move {
             world.store.begin_resuming(cause, now).await
         });
         let begun = call.await;
-        // The worker has heard that a probe of the cause was accepted.
-        for guid in self.connection.world.probing(cause) {
+        for guid in probing {
             self.note_lost_if_failed(&begun, &guid);
         }
         begun
