@@ -15,15 +15,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::routing::post;
-use sampler_domain::{Granularities, Granularity, Policy, Slack};
 use sampler_metrics::Counters;
 use sampler_metrics::catalogue::{COMMIT_BATCH_EVENTS, COMMIT_SECONDS, EVENTS};
 use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::{HttpMetrics, answer, with_fallbacks};
 use sampler_service::security::Authenticator;
-use sampler_settings::DistressSettings;
-use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_settings::ReceiverSettings;
 use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::build::start_event;
 
@@ -83,23 +81,9 @@ fn receiver() -> Arc<Receiver> {
     let receiver = Receiver::new(
         parts,
         Options {
-            limits: LimitsSettings::default(),
-            events: EventsSettings::default(),
-            slack: Slack {
-                past: 3_600_000,
-                future: 3_600_000,
-            },
-            policy: Policy {
-                granularities: Granularities::all(Granularity::Day),
-                stop_grace: 0,
-            },
-            knows_granularity: true,
+            settings: ReceiverSettings::default(),
             unknown_for: Duration::from_secs(15),
-            month_slack: Duration::from_mins(10),
             snapshots: SnapshotLimits::default(),
-            distress: DistressSettings::default(),
-            mappings_full_scope: false,
-            units: sampler_domain::Units::default(),
         },
     );
     receiver.set_prepared();

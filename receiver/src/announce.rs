@@ -56,11 +56,7 @@ impl Receiver {
     }
 
     async fn announce(&self) -> bool {
-        let announced = self
-            .parts
-            .events
-            .announce_slack(self.options.slack.past)
-            .await;
+        let announced = self.parts.events.announce_slack(self.slack.past).await;
         if let Err(error) = &announced {
             let cause = std::error::Error::source(error).map(ToString::to_string);
             warn!(code = "receiver.announce", error = %error, cause, "how old events may be cannot be announced to the workers yet");

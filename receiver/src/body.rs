@@ -38,7 +38,7 @@ pub(crate) async fn read(
     client: Client,
 ) -> Result<Received, Problem> {
     media_type(request.headers(), &[JSON])?;
-    read_up_to(request, receiver, client, receiver.options.limits.payload).await
+    read_up_to(request, receiver, client, receiver.settings.limits.payload).await
 }
 
 /// Reads the body of a request, up to `max` bytes, and unpacks it.
@@ -190,7 +190,7 @@ async fn collect(
         }
         Ok(arrived)
     };
-    let read = tokio::time::timeout(receiver.options.limits.body_timeout, reading).await;
+    let read = tokio::time::timeout(receiver.settings.limits.body_timeout, reading).await;
     read.unwrap_or_else(|_| {
         let detail = "The body did not arrive within the time allowed for it.";
         Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))

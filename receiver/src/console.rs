@@ -8,17 +8,16 @@ use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_service::settings::Reader;
+use sampler_settings::ReceiverSettings;
 use sampler_settings::receiver::ConsoleSettings;
 use sampler_steering::Steering;
 use tracing::warn;
-
-use crate::settings::Settings;
 
 /// The scopes that people who sign in are asked to grant.
 const SCOPE: &str = "openid abacus.sampler.read abacus.sampler.admin";
 
 /// Refuses keys that are too short, and half a client.
-pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader<'_>) {
+pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader) {
     if settings
         .key
         .as_ref()
@@ -41,7 +40,8 @@ pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader<'_>) {
 /// # Errors
 /// If an HTTP client cannot be set up.
 pub fn routes(
-    settings: &Settings,
+    settings: &ReceiverSettings,
+    is_tls: bool,
     api: Router,
     authenticator: Authenticator,
     steering: &Arc<Steering>,
@@ -59,7 +59,7 @@ pub fn routes(
         authenticator,
         sign_in,
         keys,
-        is_tls: settings.tls.is_some(),
+        is_tls,
         past: {
             let steering = Arc::clone(steering);
             Box::new(move || steering.trend())
@@ -68,7 +68,7 @@ pub fn routes(
             let steering = Arc::clone(steering);
             Box::new(move || steering.is_sampling_paused())
         },
-        units: settings.reading.units.clone().unwrap_or_default(),
+        units: settings.reading.units(),
         clock,
         random,
     });
@@ -77,10 +77,10 @@ pub fn routes(
 
 /// The sign-in of people, and the keys of their cookies. None if the settings do not suffice.
 fn access(
-    settings: &Settings,
+    settings: &ReceiverSettings,
     random: &dyn Random,
 ) -> anyhow::Result<Option<(Option<CodeFlow>, Keys)>> {
-    let (console, security) = (&settings.console, &settings.common.security);
+    let (console, security) = (&settings.console, &settings.security);
     let (id, secret) = (console.client_id.clone(), console.client_secret.clone());
     let sign_in = security.code_flow(id, secret, SCOPE)?;
     let client = sign_in.as_ref().map_or("", CodeFlow::client_id);

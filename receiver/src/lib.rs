@@ -56,11 +56,10 @@ use axum::extract::FromRef;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use sampler_console::Reference;
-use sampler_domain::{Policy, Slack, Units};
+use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
-use sampler_settings::DistressSettings;
-use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_settings::ReceiverSettings;
 use sampler_steering::Steering;
 use sampler_store::{Events, Operating, Reading, Replication};
 use sampler_upstream::Provisioning;
@@ -76,32 +75,15 @@ use metrics::EventMetrics;
 
 pub use snapshot::SnapshotLimits;
 
-/// The settings of the receiver.
+/// What a receiver goes by.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Limits of requests and bodies.
-    pub limits: LimitsSettings,
+    pub settings: ReceiverSettings,
     /// Further limits of snapshots.
     pub snapshots: SnapshotLimits,
-    pub events: EventsSettings,
-    /// How far an event's timestamp may be from now.
-    pub slack: Slack,
-    /// The granularity and the grace, for the first `due_at` of a span, dry runs and the backlog.
-    pub policy: Policy,
-    /// When fewer starts are admitted because the database cannot keep up.
-    pub distress: DistressSettings,
-    /// How long into a month Abacus accepts usages of the previous one.
-    pub month_slack: Duration,
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
-    /// Whether `policy` has the granularity that the workers have. Otherwise it is not known what they
-    /// will post.
-    pub knows_granularity: bool,
-    /// Whether mappings need the scope for all resources.
-    pub mappings_full_scope: bool,
-    /// The units of measures, for those who read amounts.
-    pub units: Units,
 }
 
 /// The parts that a receiver is made of.
@@ -124,7 +106,13 @@ pub struct Parts {
 
 pub struct Receiver {
     pub parts: Parts,
-    pub options: Options,
+    pub settings: ReceiverSettings,
+    snapshots: SnapshotLimits,
+    unknown_for: Duration,
+    /// The granularity and the grace, for the first `due_at` of a span, dry runs and the backlog.
+    policy: Policy,
+    /// How far an event's timestamp may be from now.
+    slack: Slack,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
     /// The control and the backlog, as this receiver has read them last.
@@ -138,12 +126,22 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
     pub fn new(parts: Parts, options: Options) -> Arc<Self> {
-        let admission = Admission::new(options.limits.inflight, parts.events.ranges());
+        let Options {
+            settings,
+            snapshots,
+            unknown_for,
+        } = options;
+        let admission = Admission::new(settings.limits.inflight, parts.events.ranges());
+        let (policy, slack) = (settings.sampling.policy(), settings.slack.slack());
         let steering = Steering::new(Arc::clone(&parts.operating));
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             parts,
-            options,
+            settings,
+            snapshots,
+            unknown_for,
+            policy,
+            slack,
             admission,
             steering,
             metrics: EventMetrics::default(),

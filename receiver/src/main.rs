@@ -13,6 +13,7 @@ use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings};
 use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
+use sampler_settings::ReceiverSettings;
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_upstream::{ClientOptions, Provisioning};
@@ -26,19 +27,25 @@ fn main() -> ExitCode {
 
 /// Sets everything up, then serves HTTP and watches the database until the shutdown.
 async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
-    let database = settings.common.database.options(PROGRAM.name);
-    let options = options(&settings, database.unknown_for());
+    let Settings { groups, tls } = settings;
+    let database = groups.database.options(PROGRAM.name);
+    let options = Options {
+        settings: groups.clone(),
+        snapshots: SnapshotLimits::default(),
+        unknown_for: database.unknown_for(),
+    };
     let (store, clock) = (Arc::clone(&start.store), Arc::clone(&start.clock));
     let shutdown = start.shutdown.clone();
     let reading = reader(&store, database).await?;
-    let receiver = Receiver::new(parts(&settings, &store, reading, &clock)?, options);
-    let security = &settings.common.security;
+    let receiver = Receiver::new(parts(&groups, &store, reading, &clock)?, options);
+    let security = &groups.security;
     let authenticator = security.authenticator(Arc::clone(&clock))?;
-    let reachable = check_health(&mut start.health, &settings, &receiver, &authenticator);
+    let threshold = groups.health.threshold;
+    let reachable = check_health(&mut start.health, threshold, &receiver, &authenticator);
     register_metrics(&receiver, &mut start.registry);
     let api = Arc::clone(&receiver).routes(authenticator.clone());
     let random = Arc::new(SystemRandom);
-    let (name, slack) = (random.uuid_v4().to_string(), settings.slack.past);
+    let (name, slack) = (random.uuid_v4().to_string(), groups.slack.slack().past);
     let describe = Box::new({
         let receiver = Arc::clone(&receiver);
         move |instance: &mut Instance| {
@@ -49,13 +56,11 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
     let reports = start.reports(name, InstanceProgram::Receiver, describe);
     let steering = &receiver.steering;
     let users = authenticator.clone();
-    let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
+    let is_tls = tls.is_some();
+    let console = console::routes(&groups, is_tls, api.clone(), users, steering, clock, random)?;
     let readers = security.metrics(Some(authenticator.clone()))?;
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listening = start
-        .listen(settings.tls, readers, api.merge(console))
-        .await?;
-    let threshold = settings.health.threshold;
+    let listening = start.listen(tls, readers, api.merge(console)).await?;
     let watching = prepare_and_watch(&receiver, &store, &reachable, threshold, &shutdown);
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
     let running = async { tokio::join!(listening.serve(), watching, refreshing) };
@@ -75,7 +80,7 @@ async fn reader(store: &MongoStore, options: MongoOptions) -> anyhow::Result<Arc
 }
 
 fn parts(
-    settings: &Settings,
+    settings: &ReceiverSettings,
     store: &Arc<MongoStore>,
     reading: Arc<MongoStore>,
     clock: &Arc<dyn Clock>,
@@ -91,30 +96,14 @@ fn parts(
     })
 }
 
-fn options(settings: &Settings, unknown_for: Duration) -> Options {
-    Options {
-        limits: settings.limits.clone(),
-        snapshots: SnapshotLimits::default(),
-        events: settings.events.clone(),
-        slack: settings.slack,
-        policy: settings.policy.clone(),
-        month_slack: settings.month.month_slack,
-        distress: settings.distress.clone(),
-        unknown_for,
-        knows_granularity: settings.knows_granularity,
-        mappings_full_scope: settings.provisioning.full_scope,
-        units: settings.reading.units.clone().unwrap_or_default(),
-    }
-}
-
 /// Adds the checks of `/healthcheck`. Returns the progress that the watch of the database reports.
 fn check_health(
     health: &mut Health,
-    settings: &Settings,
+    threshold: Duration,
     receiver: &Arc<Receiver>,
     authenticator: &Authenticator,
 ) -> Progress {
-    let reachable = health.progress("database", settings.health.threshold);
+    let reachable = health.progress("database", threshold);
     health.check("indexes", {
         let receiver = Arc::clone(receiver);
         move || std::future::ready(receiver.is_prepared())
@@ -204,16 +193,16 @@ async fn observe_original(store: &MongoStore) {
     }
 }
 
-fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
+fn provisioning(settings: &ReceiverSettings) -> anyhow::Result<Option<Provisioning>> {
     let Some(url) = &settings.provisioning.url else {
         return Ok(None);
     };
     let options = ClientOptions {
         url: url.clone(),
         timeout: settings.provisioning.timeout,
-        skip_ssl_validation: settings.common.security.skip_ssl_validation,
-        authorities: settings.common.security.authorities(),
-        tokens: settings.common.security.tokens(PROVISIONING_SCOPE)?,
+        skip_ssl_validation: settings.security.skip_ssl_validation,
+        authorities: settings.security.authorities(),
+        tokens: settings.security.tokens(PROVISIONING_SCOPE)?,
     };
     Ok(Some(Provisioning::new(&options)?))
 }

@@ -1,15 +1,10 @@
 //! The settings of the receiver, and the checks of settings that depend on each other.
 
-use sampler_domain::{Granularity, Policy, Slack};
 use sampler_program::ProgramSettings;
 use sampler_service::http::Tls;
-use sampler_service::settings::{HealthSettings, Printout, Program, Reader, TlsSettings};
-use sampler_settings::receiver::{
-    ConsoleSettings, EventsSettings, LimitsSettings, ProvisioningSettings, ReadingSettings, TABLE,
-};
-use sampler_settings::{
-    CommonSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, worker,
-};
+use sampler_service::settings::{Printout, Program, Reader};
+use sampler_settings::receiver::TABLE;
+use sampler_settings::{CommonSettings, ReceiverSettings, worker};
 use url::Url;
 
 use crate::console;
@@ -31,104 +26,55 @@ pub const PROGRAM: Program = Program {
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Those that both programs have.
-    pub common: CommonSettings,
+    pub groups: ReceiverSettings,
     /// TLS on the port.
     pub tls: Option<Tls>,
-    /// How long the receiver may be without progress before it is unhealthy.
-    pub health: HealthSettings,
-    pub provisioning: ProvisioningSettings,
-    /// What those who read are shown.
-    pub reading: ReadingSettings,
-    pub console: ConsoleSettings,
-    /// Limits of requests and bodies.
-    pub limits: LimitsSettings,
-    pub events: EventsSettings,
-    pub month: MonthSettings,
-    /// When fewer starts are admitted because the database cannot keep up.
-    pub distress: DistressSettings,
-    /// How far events may be dated from now.
-    pub slack: Slack,
-    /// The policy of sampling. A receiver uses it for the first `due_at` of a span, for dry runs
-    /// and for the backlog.
-    pub policy: Policy,
-    /// Whether the granularity was set.
-    pub knows_granularity: bool,
 }
 
 impl ProgramSettings for Settings {
-    fn common(&self) -> &CommonSettings {
-        &self.common
+    fn common(&self) -> CommonSettings {
+        self.groups.common()
     }
 
     fn called(&self) -> Vec<(&'static str, &Url)> {
-        let url = self.provisioning.url.iter();
+        let url = self.groups.provisioning.url.iter();
         url.map(|url| ("PROVISIONING_URL", url)).collect()
     }
 
     /// Also checks those that must fit each other.
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let sampling = SamplingSettings::read(reader);
-        if sampling.dimension.is_none() && sampling.dimension_overrides.is_some() {
-            reader.complain(
-                "SAMPLER_DIMENSION_OVERRIDES (sampling.dimension_overrides) is set without \
-                 SAMPLER_DIMENSION (sampling.dimension): the receiver needs both or none",
-            );
+    fn read(reader: &mut Reader) -> Option<Self> {
+        let groups = ReceiverSettings::read(reader);
+        groups.security.require_keys(reader);
+        if groups.provisioning.url.is_some() {
+            groups.security.require_client(reader);
         }
-        let common = CommonSettings::read(reader);
-        common.security.require_keys(reader);
-        let provisioning = ProvisioningSettings::read(reader);
-        if provisioning.url.is_some() {
-            common.security.require_client(reader);
-        }
-        let console = ConsoleSettings::read(reader);
-        console::check(&console, reader);
-        let distress = DistressSettings::read(reader);
-        distress.check(reader);
-        note(&common, &provisioning, &console, &sampling, reader);
-        Some(Self {
-            console,
-            common,
-            tls: TlsSettings::read(reader).tls(reader),
-            health: HealthSettings::read(reader),
-            provisioning,
-            reading: ReadingSettings::read(reader),
-            limits: LimitsSettings::read(reader),
-            events: EventsSettings::read(reader),
-            month: MonthSettings::read(reader),
-            distress,
-            slack: SlackSettings::read(reader).slack(),
-            knows_granularity: sampling.dimension.is_some(),
-            policy: sampling.policy(Granularity::Minute),
-        })
+        console::check(&groups.console, reader);
+        note(&groups, reader);
+        let tls = groups.tls.clone().tls(reader);
+        Some(Self { groups, tls })
     }
 }
 
 /// Notes what the receiver uses, and what it does without.
-fn note(
-    common: &CommonSettings,
-    provisioning: &ProvisioningSettings,
-    console: &ConsoleSettings,
-    sampling: &SamplingSettings,
-    reader: &mut Reader<'_>,
-) {
-    common.note(reader);
-    common.security.note_callers(reader);
-    let mappings = match &provisioning.url {
+fn note(settings: &ReceiverSettings, reader: &mut Reader) {
+    let security = &settings.security;
+    settings.common().note(reader);
+    security.note_callers(reader);
+    let mappings = match &settings.provisioning.url {
         Some(url) => format!("are forwarded to {url}"),
         None => "are answered 502: PROVISIONING_URL is not set".to_owned(),
     };
     reader.note("mappings", mappings);
-    if provisioning.url.is_some() {
-        common.security.note_client(reader);
+    if settings.provisioning.url.is_some() {
+        security.note_client(reader);
     }
-    let shown = if console.enabled {
+    let shown = if settings.console.enabled {
         "at /console"
     } else {
         "off"
     };
     reader.note("console", shown);
-    let granularity = match sampling.dimension {
+    let granularity = match settings.sampling.dimension {
         Some(_) => {
             let name = reader.shown("sampling.dimension");
             format!("{name}{}", reader.source("sampling.dimension"))

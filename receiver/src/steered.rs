@@ -27,8 +27,8 @@ const LAG_LOOK: Duration = Duration::from_secs(5);
 impl Receiver {
     pub fn month(&self) -> MonthClose {
         MonthClose {
-            slack: millis(self.options.month_slack),
-            stop_grace: self.options.policy.stop_grace,
+            slack: millis(self.settings.month.month_slack),
+            stop_grace: self.policy.stop_grace,
         }
     }
 
@@ -46,7 +46,7 @@ impl Receiver {
         let query = BacklogQuery {
             now,
             closing: self.month().closing(now),
-            granularities: self.options.policy.granularities.clone(),
+            granularities: self.policy.granularities.clone(),
         };
         count_backlog(&*self.parts.operating, &query).await
     }
@@ -80,7 +80,7 @@ impl Receiver {
         match self.parts.replication.commit_lag().await {
             Ok(lag) => {
                 let lag = lag.map(|millis| millis as f64 / 1_000.0);
-                self.steering.note_lag(lag, self.options.distress.lag());
+                self.steering.note_lag(lag, self.settings.distress.lag());
             }
             Err(failure) if self.steering.may_report("distress.lag_unknown") => {
                 warn!(

@@ -66,7 +66,7 @@ impl Findings {
 impl Worker {
     /// Goes through all spans, again and again.
     pub(crate) async fn audit(&self) {
-        if self.options.audit.rate == 0 {
+        if self.settings.audit.rate == 0 {
             return;
         }
         let mut failed = BTreeMap::new();
@@ -168,8 +168,8 @@ impl Worker {
             }
             self.pace().await;
         }
-        let granularity = self.options.policy.granularities.of(&span.target);
-        let lifetime = millis(self.options.ledger.retention(granularity));
+        let granularity = self.policy.granularities.of(&span.target);
+        let lifetime = millis(self.settings.ledger.retention(granularity));
         Ok(check.difference(self.now(), lifetime))
     }
 
@@ -178,7 +178,7 @@ impl Worker {
         while self.distress.pauses() && !self.stop.is_cancelled() {
             self.pause(ROUND_PAUSE).await;
         }
-        let rate = u32::try_from(self.options.audit.rate).unwrap_or(u32::MAX);
+        let rate = u32::try_from(self.settings.audit.rate).unwrap_or(u32::MAX);
         self.pause(Duration::from_secs(1) / rate.max(1)).await;
     }
 }

@@ -23,7 +23,7 @@ impl Worker {
                 );
             }
             let pause = count_pause(began.elapsed());
-            self.pause(pause.max(self.options.intervals.backlog)).await;
+            self.pause(pause.max(self.intervals.backlog)).await;
         }
     }
 
@@ -32,7 +32,7 @@ impl Worker {
         let query = BacklogQuery {
             now,
             closing: self.closing(now),
-            granularities: self.options.policy.granularities.clone(),
+            granularities: self.policy.granularities.clone(),
         };
         count_backlog(&*self.parts.operating, &query).await?;
         Ok(())
@@ -41,7 +41,7 @@ impl Worker {
     /// Reports the rate of this worker. If that fails, the next heartbeat reports it.
     pub(crate) async fn report_rate(&self) {
         let rate = self.rate.rate();
-        let reported = self.parts.operating.report_rate(&self.options.name, rate);
+        let reported = self.parts.operating.report_rate(&self.name, rate);
         if let Err(error) = reported.await
             && self.steering.may_report("heartbeat.rate_not_told")
         {

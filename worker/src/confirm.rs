@@ -68,7 +68,7 @@ impl Worker {
     /// The entry of a usage that was accepted, to be confirmed where that is on. Without a `Location`
     /// nothing can be asked.
     pub(crate) fn to_confirm(&self, entry: Entry) -> Entry {
-        let confirm = &self.options.confirm;
+        let confirm = &self.settings.confirm;
         let accepted_at = entry.accepted_at.filter(|_| confirm.enabled);
         let (EntryState::Accepted, Some(at)) = (entry.state, accepted_at) else {
             return entry;
@@ -106,11 +106,11 @@ impl Worker {
     /// When the upstream is asked for a usage that it accepted at `accepted_at`; `None` with
     /// `SAMPLER_CONFIRM=false`.
     fn ask_from(&self, accepted_at: Timestamp) -> Option<AskAgain> {
-        let confirm = &self.options.confirm;
+        let confirm = &self.settings.confirm;
         // What is not there before it can be found says nothing. The clock of another worker may differ by
         // less than a post may take.
         let timeout = match self.promises.finds {
-            Finds::ById { settles } => confirm.timeout.max(settles + self.options.abacus.timeout),
+            Finds::ById { settles } => confirm.timeout.max(settles + self.settings.abacus.timeout),
             Finds::ByLocation | Finds::Never => confirm.timeout,
         };
         confirm.enabled.then(|| AskAgain {
@@ -122,8 +122,8 @@ impl Worker {
 
     /// Asks for usages, page by page.
     pub(crate) async fn confirm(&self) {
-        let is_on = self.options.confirm.enabled;
-        let interval = self.options.intervals.confirmations;
+        let is_on = self.settings.confirm.enabled;
+        let interval = self.intervals.confirmations;
         while self.wait_until_time_known(&IgnoreProgress).await {
             let done = if self.distress.pauses() {
                 Ok(false)
@@ -317,7 +317,7 @@ impl Worker {
     }
 
     fn ask_again_at(&self) -> Timestamp {
-        self.now().plus(millis(self.options.confirm.interval))
+        self.now().plus(millis(self.settings.confirm.interval))
     }
 
     /// The confirmation that leaves a usage as it is, until the upstream is asked again.

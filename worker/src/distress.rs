@@ -61,7 +61,7 @@ impl Distress {
 impl Worker {
     /// Reads the majority commit lag again and again.
     pub(crate) async fn watch_lag(&self) {
-        let bounds = self.options.distress.lag();
+        let bounds = self.settings.distress.lag();
         while !self.stop.is_cancelled() {
             match self.parts.replication.commit_lag().await {
                 Ok(lag) => {
@@ -79,14 +79,14 @@ impl Worker {
                 ),
                 Err(_) => {}
             }
-            self.pause(self.options.intervals.lag).await;
+            self.pause(self.intervals.lag).await;
         }
     }
 
     /// Notes how long a write took until a majority had it, or until it failed. One that fails
     /// fast does not count.
     pub(crate) fn note_commit(&self, took: Duration, has_failed: bool) {
-        let bounds = self.options.distress.commit();
+        let bounds = self.settings.distress.commit();
         let took = took.as_secs_f64();
         if has_failed && took <= bounds.upper {
             return;

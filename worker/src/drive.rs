@@ -115,7 +115,7 @@ impl Worker {
         let mut turn = self.turn();
         // After a shutdown, the loop still notes the last answer of the upstream.
         while driver.has_unnoted_outcome() || self.may_begin() {
-            match driver.next(self.now(), &self.options.policy) {
+            match driver.next(self.now(), &self.policy) {
                 Action::Change(change) => {
                     let step = trace::of_change(&change);
                     let asked = ReadAt::now(self);
@@ -177,8 +177,8 @@ impl Worker {
     /// Where an operator has skipped the usage meanwhile, the ledger says so first, and the span notes
     /// that. The entry is marked, so that both come to say that the upstream has it ([`Self::keep_resending`]).
     async fn write_entry(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
-        let granularity = self.options.policy.granularities.of(&entry.target);
-        let lifetime = millis(self.options.ledger.retention(granularity));
+        let granularity = self.policy.granularities.of(&entry.target);
+        let lifetime = millis(self.settings.ledger.retention(granularity));
         let usage_guid = entry.usage_guid.clone();
         let acceptance = entry.accepted_at.map(|at| Acceptance {
             at,
@@ -380,7 +380,7 @@ impl Worker {
     /// exceeded, because it is what fits into the slack of a closing month.
     pub(crate) fn retry_at(&self, span: &Span, at_least: i64) -> Timestamp {
         let fraction = self.parts.random.fraction();
-        let backoff = self.options.abacus.backoff();
+        let backoff = self.settings.abacus.backoff();
         let wait = backoff.wait(span.processing.attempts + 1, fraction);
         self.now().plus(wait.max(at_least.min(backoff.limit)))
     }

@@ -98,7 +98,7 @@ impl Worker {
 
     /// How long a span waits that got no permit, ms.
     fn not_asked_wait(&self) -> i64 {
-        let backoff = self.options.abacus.backoff();
+        let backoff = self.settings.abacus.backoff();
         let wait = backoff.wait(NOT_ASKED_ATTEMPTS, self.parts.random.fraction());
         let paused = self.find_limit.remaining_pause().map_or(0, millis);
         wait.max(paused)

@@ -6,7 +6,7 @@ use crate::Worker;
 
 impl Worker {
     pub fn name(&self) -> &str {
-        &self.options.name
+        &self.name
     }
 
     /// Adds what only this worker knows: the partitions that it owns, and why it pauses sampling.

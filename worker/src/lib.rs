@@ -39,11 +39,7 @@ use std::time::Duration;
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::telemetry::error_chain;
-use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
-    ProcessingSettings, SuspensionSettings,
-};
-use sampler_settings::{DistressSettings, MonthSettings};
+use sampler_settings::WorkerSettings;
 use sampler_steering::Steering;
 use sampler_store::{Causes, Ledger, Operating, Replication, Work};
 use sampler_upstream::{Pace, Promises, Upstream};
@@ -68,24 +64,7 @@ pub use upstream_time::UpstreamTime;
 pub struct Options {
     /// The name of this worker; no two workers may have the same.
     pub name: String,
-    pub policy: Policy,
-    /// The delivery of usages.
-    pub abacus: AbacusSettings,
-    pub month: MonthSettings,
-    /// The search for due spans, and the work on them.
-    pub processing: ProcessingSettings,
-    /// The removal of complete spans.
-    pub cleanup: CleanupSettings,
-    /// How long the ledger keeps entries.
-    pub ledger: LedgerSettings,
-    /// The suspension of spans, and its end.
-    pub suspension: SuspensionSettings,
-    /// The confirmation of accepted usages.
-    pub confirm: ConfirmSettings,
-    /// The check of spans.
-    pub audit: AuditSettings,
-    /// When sampling pauses because the database cannot keep up.
-    pub distress: DistressSettings,
+    pub settings: WorkerSettings,
     pub intervals: Intervals,
 }
 
@@ -114,7 +93,11 @@ pub struct Parts {
 
 pub struct Worker {
     parts: Parts,
-    options: Options,
+    /// Its name among the workers.
+    name: String,
+    settings: WorkerSettings,
+    policy: Policy,
+    intervals: Intervals,
     promises: Promises,
     post_limit: UpstreamLimit,
     /// The limit of finds before posts.
@@ -143,17 +126,25 @@ pub struct Worker {
 impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
-        let post_limit = UpstreamLimit::new(options.abacus.concurrency);
-        let find_limit = UpstreamLimit::new(finds_max(options.processing.concurrency));
+        let Options {
+            name,
+            settings,
+            intervals,
+        } = options;
+        let post_limit = UpstreamLimit::new(settings.abacus.concurrency);
+        let find_limit = UpstreamLimit::new(finds_max(settings.processing.concurrency));
         let promises = parts.upstream.promises();
         let pace = Pace {
-            usual: options.intervals.clock,
+            usual: intervals.clock,
         };
         let time = UpstreamTime::new(Arc::clone(&parts.clock), pace);
         let steering = Steering::new(Arc::clone(&parts.operating));
         Arc::new(Self {
             parts,
-            options,
+            name,
+            policy: settings.sampling.policy(),
+            settings,
+            intervals,
             promises,
             post_limit,
             find_limit,
@@ -184,8 +175,7 @@ impl Worker {
             self.keep_resending(),
             self.audit(),
             self.confirm(),
-            self.steering
-                .follow(self.options.intervals.steering, &self.stop),
+            self.steering.follow(self.intervals.steering, &self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
             self.watch_lag(),

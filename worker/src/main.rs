@@ -12,6 +12,7 @@ use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::problem;
 use sampler_service::telemetry::error_chain;
+use sampler_settings::WorkerSettings;
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoStore, Retired};
 use sampler_upstream::{
@@ -54,13 +55,15 @@ enum Mode {
 async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
     let (store, clock) = (Arc::clone(&start.store), Arc::clone(&start.clock));
     let shutdown = start.shutdown.clone();
-    let security = &settings.common.security;
+    let Settings { groups, upstream } = settings;
+    let security = &groups.security;
     let tokens = security.reader_tokens(Arc::clone(&clock));
     let readers = security.metrics(tokens)?;
-    let mode = if settings.shadow.enabled {
-        Mode::Shadow(shadow(&settings, &store, clock, &mut start.health))
+    let mode = if groups.shadow.enabled {
+        Mode::Shadow(shadow(&groups, &store, clock, &mut start.health))
     } else {
-        let worker = worker(&settings, &store, &clock, &mut start.health, &shutdown)?;
+        let upstream = connect(&groups, &upstream)?;
+        let worker = worker(&groups, upstream, &mut start);
         report_clocks(&worker.time(), &mut start.health, &mut start.registry);
         register_metrics(&worker, &clock, &mut start.registry);
         Mode::Sample(worker)
@@ -69,7 +72,7 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
     let reports = match &mode {
         Mode::Sample(worker) => {
             let (name, worker) = (worker.name().to_owned(), Arc::clone(worker));
-            let upstream = settings.upstream.to_string();
+            let upstream = upstream.to_string();
             let describe = Box::new(move |instance: &mut Instance| {
                 worker.describe(instance);
                 instance.upstream = Some(upstream.clone());
@@ -83,7 +86,7 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
     let help = problem::help::routes(problem::kinds::ALL.iter().collect(), None);
     let listening = start.listen(None, readers, help).await?;
     let working = async {
-        let original_gone = settings.processing.original_gone;
+        let original_gone = groups.processing.original_gone;
         let ended = Box::pin(work(mode, original_gone, &store, &shutdown)).await;
         shutdown.begin();
         ended
@@ -163,46 +166,39 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
 }
 
 fn worker(
-    settings: &Settings,
-    store: &Arc<MongoStore>,
-    clock: &Arc<dyn Clock>,
-    health: &mut Health,
-    shutdown: &Shutdown,
-) -> anyhow::Result<Arc<Worker>> {
+    settings: &WorkerSettings,
+    upstream: Arc<dyn Upstream>,
+    start: &mut Start,
+) -> Arc<Worker> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
-        policy: settings.policy.clone(),
-        abacus: settings.abacus.clone(),
-        month: settings.month.clone(),
-        processing: settings.processing.clone(),
-        cleanup: settings.cleanup.clone(),
-        ledger: settings.ledger.clone(),
-        suspension: settings.suspension.clone(),
-        confirm: settings.confirm.clone(),
-        audit: settings.audit.clone(),
-        distress: settings.distress.clone(),
+        settings: settings.clone(),
         intervals: Intervals::default(),
     };
+    let (store, health) = (&start.store, &mut start.health);
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
         causes: store.clone(),
         operating: store.clone(),
         replication: store.clone(),
-        upstream: upstream(settings)?,
+        upstream,
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
-        clock: Arc::clone(clock),
+        clock: Arc::clone(&start.clock),
         random,
     };
-    Ok(Worker::new(parts, options, shutdown.soft().clone()))
+    Worker::new(parts, options, start.shutdown.soft().clone())
 }
 
 /// What takes the usages.
-fn upstream(settings: &Settings) -> anyhow::Result<Arc<dyn Upstream>> {
+fn connect(
+    settings: &WorkerSettings,
+    destination: &Destination,
+) -> anyhow::Result<Arc<dyn Upstream>> {
     let accept_conflict = settings.abacus.accept_conflict;
-    Ok(match &settings.upstream {
+    Ok(match destination {
         Destination::Abacus(url) => {
             let posts = client_options(settings, url, COLLECTOR_SCOPE)?;
             let finds = client_options(settings, url, CONFIRMATION_SCOPE)?;
@@ -228,16 +224,16 @@ fn upstream(settings: &Settings) -> anyhow::Result<Arc<dyn Upstream>> {
 
 /// An address and the terms of a call, with tokens of this scope.
 fn client_options(
-    settings: &Settings,
+    settings: &WorkerSettings,
     url: &Url,
     scope: &'static str,
 ) -> anyhow::Result<ClientOptions> {
     Ok(ClientOptions {
         url: url.clone(),
         timeout: settings.abacus.timeout,
-        skip_ssl_validation: settings.common.security.skip_ssl_validation,
-        authorities: settings.common.security.authorities(),
-        tokens: settings.common.security.tokens(scope)?,
+        skip_ssl_validation: settings.security.skip_ssl_validation,
+        authorities: settings.security.authorities(),
+        tokens: settings.security.tokens(scope)?,
     })
 }
 
@@ -259,7 +255,7 @@ fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health, registry: &mut R
 }
 
 fn shadow(
-    settings: &Settings,
+    settings: &WorkerSettings,
     store: &Arc<MongoStore>,
     clock: Arc<dyn Clock>,
     health: &mut Health,
@@ -268,7 +264,7 @@ fn shadow(
         reading: store.clone(),
         clock,
         progress: Arc::new(health.progress("processing", settings.processing.threshold)),
-        policy: settings.policy.clone(),
+        policy: settings.sampling.policy(),
         batch: settings.processing.batch_size.max(SHADOW_BATCH),
         interval: settings.shadow.interval,
     }

@@ -71,7 +71,8 @@ impl Worker {
         while !self.stop.is_cancelled() {
             self.send_heartbeat().await;
             self.report_rate().await;
-            self.pause(self.options.processing.heartbeat_interval).await;
+            self.pause(self.settings.processing.heartbeat_interval)
+                .await;
         }
     }
 
@@ -79,13 +80,13 @@ impl Worker {
     /// no harm.
     async fn send_heartbeat(&self) {
         let began = Instant::now();
-        let alive = self.parts.work.heartbeat(&self.options.name).await;
+        let alive = self.parts.work.heartbeat(&self.name).await;
         self.note_commit(began.elapsed(), alive.is_err());
         match alive {
             Ok(workers) => {
-                let partitions = partitions_of(&self.options.name, &workers);
+                let partitions = partitions_of(&self.name, &workers);
                 let count = partitions.len();
-                let sure_for = SURE_FOR.max(2 * self.options.processing.heartbeat_interval);
+                let sure_for = SURE_FOR.max(2 * self.settings.processing.heartbeat_interval);
                 self.ownership.note(&partitions, began, sure_for);
                 if self.ownership.set(&partitions) {
                     info!(
@@ -105,7 +106,7 @@ impl Worker {
 
     /// Removes this worker's name, so that the others take its partitions over at once.
     pub(crate) async fn leave(&self) {
-        if let Err(error) = self.parts.work.leave(&self.options.name).await {
+        if let Err(error) = self.parts.work.leave(&self.name).await {
             warn!(
                 code = "heartbeat.deregister_failed",
                 error = error_chain(&error),

@@ -27,7 +27,7 @@ impl Worker {
     /// Polls for due spans and drives as many at once as there are permits. Spans that were read
     /// wait in a short queue, so that a free permit need not wait for the next poll.
     pub(crate) async fn process(self: &Arc<Self>) {
-        let permits = Arc::new(Semaphore::new(self.options.processing.concurrency));
+        let permits = Arc::new(Semaphore::new(self.settings.processing.concurrency));
         let memory = Arc::new(Semaphore::new(DRIVEN_BYTES));
         let tasks = TaskTracker::new();
         let mut due = DueQueue::default();
@@ -46,10 +46,10 @@ impl Worker {
             if self.is_search_recent(&due) && permits.available_permits() == 0 {
                 self.pause_until_permit(&permits).await;
             }
-            if due.runs_low(self.options.processing.batch_size) {
+            if due.runs_low(self.settings.processing.batch_size) {
                 self.poll(&mut due).await;
                 if due.is_empty() {
-                    self.pause(self.options.processing.interval).await;
+                    self.pause(self.settings.processing.interval).await;
                     continue;
                 }
             }
@@ -94,13 +94,13 @@ impl Worker {
         if self.steering.is_known() {
             self.parts.processing_progress.report();
         }
-        self.pause(self.options.intervals.paused).await;
+        self.pause(self.intervals.paused).await;
     }
 
     /// Pauses for the schedule interval; ends early when a permit is free.
     async fn pause_until_permit(&self, permits: &Arc<Semaphore>) {
         let permit = self.permit(permits);
-        let paused = tokio::time::timeout(self.options.processing.interval, permit);
+        let paused = tokio::time::timeout(self.settings.processing.interval, permit);
         drop(paused.await);
     }
 

@@ -149,7 +149,7 @@ impl Worker {
     pub(crate) fn is_search_recent(&self, due: &DueQueue) -> bool {
         let is_over = due.search.is_none() && due.queue.is_empty();
         let began = due.began.filter(|_| is_over);
-        began.is_some_and(|began| began.elapsed() < self.options.processing.interval)
+        began.is_some_and(|began| began.elapsed() < self.settings.processing.interval)
     }
 
     /// Queues the spans that are not claimed yet.
@@ -209,13 +209,12 @@ impl Worker {
 
     fn begin_search(&self) -> Search {
         let partitions = self.ownership.partitions();
-        let options = &self.options;
         let now = self.now();
         let closing = self.closing(now);
         let query = DueQuery {
             partitions: Arc::clone(&partitions),
             now,
-            page: options.processing.batch_size,
+            page: self.settings.processing.batch_size,
             closing,
         };
         let pages = if partitions.is_empty() {

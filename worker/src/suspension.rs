@@ -42,7 +42,7 @@ impl Default for RegisteredCauses {
 impl Worker {
     /// How many refusals of one planned interval suspend a span.
     pub(crate) fn suspend_after(&self) -> u32 {
-        u32::try_from(self.options.suspension.after).unwrap_or(u32::MAX)
+        u32::try_from(self.settings.suspension.after).unwrap_or(u32::MAX)
     }
 
     /// The terms on which spans are resumed at `now`: one more refusal suspends them again.
@@ -57,11 +57,11 @@ impl Worker {
     /// any failed usage is tried again: a usage that is not accepted before the month is closed is
     /// lost.
     pub(crate) fn next_probe(&self, now: Timestamp) -> Timestamp {
-        let interval = millis(self.options.suspension.probe_interval);
+        let interval = millis(self.settings.suspension.probe_interval);
         let next = now.plus(interval);
         let is_urgent = [now, next].iter().any(|at| self.closing(*at).is_some());
         if is_urgent {
-            now.plus(interval.min(self.options.abacus.backoff().limit))
+            now.plus(interval.min(self.settings.abacus.backoff().limit))
         } else {
             next
         }
@@ -108,7 +108,7 @@ impl Worker {
                     "suspended spans could not be probed or resumed"
                 ),
             }
-            self.pause(self.options.intervals.causes).await;
+            self.pause(self.intervals.causes).await;
         }
     }
 
@@ -130,7 +130,7 @@ impl Worker {
                 None => self.probe(&cause).await?,
             }
         }
-        let is_old = |at: Instant| at.elapsed() >= self.options.suspension.probe_interval;
+        let is_old = |at: Instant| at.elapsed() >= self.settings.suspension.probe_interval;
         if searched.is_none_or(is_old) {
             if self.search_unprobed().await? {
                 return Ok(true);

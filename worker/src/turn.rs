@@ -119,8 +119,8 @@ impl Worker {
 
     pub fn month(&self) -> MonthClose {
         MonthClose {
-            slack: millis(self.options.month.month_slack),
-            stop_grace: self.options.policy.stop_grace,
+            slack: millis(self.settings.month.month_slack),
+            stop_grace: self.policy.stop_grace,
         }
     }
 
@@ -137,7 +137,7 @@ impl Worker {
         let Some(closing) = self.closing(now) else {
             return false;
         };
-        match next_step(span, now, &self.options.policy) {
+        match next_step(span, now, &self.policy) {
             Step::Execute(planned) => closing.holds(planned.interval.midpoint()),
             Step::Plan(interval) => closing.holds(interval.midpoint()),
             Step::Complete | Step::Wait(_) => false,

@@ -29,7 +29,7 @@ impl Worker {
             match removed {
                 Ok(count) => {
                     self.parts.cleanup_progress.report();
-                    if count == self.options.cleanup.batch_size {
+                    if count == self.settings.cleanup.batch_size {
                         continue;
                     }
                 }
@@ -39,7 +39,7 @@ impl Worker {
                     "the clean-up failed"
                 ),
             }
-            self.pause(self.options.cleanup.interval).await;
+            self.pause(self.settings.cleanup.interval).await;
         }
     }
 
@@ -50,7 +50,7 @@ impl Worker {
         let finished = self
             .parts
             .work
-            .completed_before(cutoff, self.options.cleanup.batch_size)
+            .completed_before(cutoff, self.settings.cleanup.batch_size)
             .await?;
         if finished.is_empty() {
             return Ok(0);
@@ -66,7 +66,7 @@ impl Worker {
     /// How long complete spans are kept, ms: as long as the setting says, or longer if a receiver
     /// still takes their events again. `reports` limits how often the log says so.
     async fn retention(&self, reports: &Limiter<()>) -> Result<i64, StoreError> {
-        let set = millis(self.options.cleanup.retention);
+        let set = millis(self.settings.cleanup.retention);
         let slack = self.parts.work.largest_slack().await?;
         let needed = slack.map(|slack| slack.saturating_add(millis(RETENTION_MARGIN)));
         let Some(needed) = needed.filter(|needed| *needed > set) else {
@@ -90,20 +90,15 @@ impl Worker {
             if self.ownership.owns_first() && self.adopt_batch().await {
                 continue;
             }
-            self.pause(self.options.processing.adopt_interval).await;
+            self.pause(self.settings.processing.adopt_interval).await;
         }
     }
 
     /// Adopts up to a batch. Returns whether there may be more.
     async fn adopt_batch(&self) -> bool {
-        let limit = self.options.processing.batch_size.max(1_000);
+        let limit = self.settings.processing.batch_size.max(1_000);
         let now = self.now();
-        match self
-            .parts
-            .work
-            .adopt(&self.options.policy, now, limit)
-            .await
-        {
+        match self.parts.work.adopt(&self.policy, now, limit).await {
             Ok(Adopted {
                 starts: 0,
                 stops: 0,

@@ -1,4 +1,8 @@
 //! All metrics. Names and labels are what dashboards and alerts rest on: they stay as they are.
+//!
+//! A declaration is what Prometheus and `docs/metrics.md` know of a metric. It is here and not where the
+//! metric is measured, because some are measured in two places, and because the text that a program
+//! serves has neither the program nor what the values of a label are.
 
 use crate::metric::{Kind, Label, Metric, Program, Values};
 
@@ -21,418 +25,165 @@ const POST_BOUNDS: &[f64] = &[
 /// Up to the most writes in one command.
 const BATCH_WRITES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// Which program this is.
-pub static BUILD_INFO: Metric = Metric {
-    name: "sampler_build_info",
-    program: Program::Both,
-    kind: Kind::Info,
-    labels: &[
-        Label {
-            name: "program",
-            values: Values::Words(&["sampler-receiver", "sampler-worker"]),
-        },
-        Label {
-            name: "version",
-            values: Values::Bounded("the version of the program"),
-        },
-    ],
-    help: "Which program this is",
-};
+/// Declares metrics, and the list of all. The comment on a metric is its help.
+macro_rules! metrics {
+    ($(
+        $(#[doc = $help:literal])+
+        $program:ident $metric:ident = $name:literal, $kind:expr
+            $(, $label:ident: $values:expr)*;
+    )+) => {
+        $(
+            $(#[doc = $help])+
+            #[allow(clippy::doc_markdown, reason = "operators read the comments as they stand")]
+            pub static $metric: Metric = Metric {
+                name: $name,
+                program: Program::$program,
+                kind: $kind,
+                labels: &[$(Label {
+                    name: stringify!($label),
+                    values: $values,
+                }),*],
+                help: concat!($($help),+).trim_ascii_start(),
+            };
+        )+
 
-/// Processor time of the process.
-pub static PROCESS_CPU_SECONDS: Metric = Metric {
-    name: "process_cpu_seconds_total",
-    program: Program::Both,
-    kind: Kind::Counter,
-    labels: &[],
-    help: "The processor time of the process, in user and in system mode",
-};
+        /// All of them, in the order of the document.
+        pub static ALL: &[&Metric] = &[$(&$metric),+];
+    };
+}
 
-/// Memory of the process.
-pub static PROCESS_RESIDENT_MEMORY_BYTES: Metric = Metric {
-    name: "process_resident_memory_bytes",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The memory of the process that is in the machine's memory",
-};
+metrics! {
+    /// Requests that were answered
+    Both HTTP_REQUESTS = "sampler_http_requests_total", Kind::Counter,
+        route: Values::Bounded(
+            "the path as the API documents it, such as `/v1/spans/{id}`; `unknown` for any other \
+             path, `none` for a request that no route has seen",
+        ),
+        method: Values::Bounded("the methods of HTTP; `other` for any other word"),
+        status: Values::Bounded("the statuses that the program answers");
 
-/// Files and connections of the process.
-pub static PROCESS_OPEN_FDS: Metric = Metric {
-    name: "process_open_fds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The open file descriptors of the process; connections are among them",
-};
+    /// The time from the head of a request to the head of its answer
+    Both HTTP_REQUEST_DURATION_SECONDS = "sampler_http_request_duration_seconds", Kind::Histogram(REQUEST_SECONDS),
+        route: Values::Bounded("as above");
 
-/// How many files and connections it may have.
-pub static PROCESS_MAX_FDS: Metric = Metric {
-    name: "process_max_fds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "How many file descriptors the process may open",
-};
+    /// Events by their answer: accepted and new; replayed, which were kept before; refused with 4xx;
+    /// turned_away with 503 or 429, because there were too many; failed with any other 5xx
+    Receiver EVENTS = "sampler_events_total", Kind::Counter,
+        event: Values::Words(&["start", "stop", "update", "unknown"]),
+        outcome: Values::Words(&["accepted", "replayed", "refused", "turned_away", "failed"]);
 
-/// When the process was started.
-pub static PROCESS_START_TIME_SECONDS: Metric = Metric {
-    name: "process_start_time_seconds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "When the process was started, in seconds since the epoch",
-};
+    /// Events that wait for their turn
+    Receiver QUEUE_EVENTS = "sampler_queue_events", Kind::Gauge;
 
-/// Requests that were answered.
-pub static HTTP_REQUESTS: Metric = Metric {
-    name: "sampler_http_requests_total",
-    program: Program::Both,
-    kind: Kind::Counter,
-    labels: &[
-        Label {
-            name: "route",
-            values: Values::Bounded(
-                "the path as the API documents it, such as `/v1/spans/{id}`; `unknown` for any \
-                 other path, `none` for a request that no route has seen",
-            ),
-        },
-        Label {
-            name: "method",
-            values: Values::Bounded("the methods of HTTP; `other` for any other word"),
-        },
-        Label {
-            name: "status",
-            values: Values::Bounded("the statuses that the program answers"),
-        },
-    ],
-    help: "Requests that were answered",
-};
+    /// Writes that share a command to the database: starts and stops in a receiver; changes of spans
+    /// and entries of the ledger in a worker
+    Both COMMIT_BATCH_EVENTS = "sampler_commit_batch_events", Kind::Histogram(BATCH_WRITES);
 
-/// How long requests take.
-pub static HTTP_REQUEST_DURATION_SECONDS: Metric = Metric {
-    name: "sampler_http_request_duration_seconds",
-    program: Program::Both,
-    kind: Kind::Histogram(REQUEST_SECONDS),
-    labels: &[Label {
-        name: "route",
-        values: Values::Bounded("as above"),
-    }],
-    help: "The time from the head of a request to the head of its answer",
-};
+    /// The time of such a command and of the searches before it, until a majority of the replica set
+    /// has it in its journals
+    Both COMMIT_SECONDS = "sampler_commit_seconds", Kind::Histogram(COMMAND_SECONDS);
 
-/// Events, by their results.
-pub static EVENTS: Metric = Metric {
-    name: "sampler_events_total",
-    program: Program::Receiver,
-    kind: Kind::Counter,
-    labels: &[
-        Label {
-            name: "event",
-            values: Values::Words(&["start", "stop", "update", "unknown"]),
-        },
-        Label {
-            name: "outcome",
-            values: Values::Words(&["accepted", "replayed", "refused", "turned_away", "failed"]),
-        },
-    ],
-    help: "Events by their answer: accepted and new; replayed, which were kept before; refused with \
-           4xx; turned_away with 503 or 429, because there were too many; failed with any other 5xx",
-};
+    /// Posts of usages by their answer: accepted; refused, which an operator must look at; throttled
+    /// with 429; failed, which are repeated
+    Worker USAGES = "sampler_usages_total", Kind::Counter,
+        outcome: Values::Words(&["accepted", "refused", "throttled", "failed"]);
 
-/// Events that wait.
-pub static QUEUE_EVENTS: Metric = Metric {
-    name: "sampler_queue_events",
-    program: Program::Receiver,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "Events that wait for their turn",
-};
+    /// With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted,
+    /// by their outcome: counted; set_aside, which an operator must look at; not_yet, which are
+    /// repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave no
+    /// `Location`; throttled with 429; failed, which are repeated
+    Worker CONFIRMATIONS = "sampler_confirmations_total", Kind::Counter,
+        outcome: Values::Words(&[
+            "counted", "set_aside", "not_yet", "given_up", "throttled", "failed",
+        ]);
 
-/// How many writes share a command.
-pub static COMMIT_BATCH_EVENTS: Metric = Metric {
-    name: "sampler_commit_batch_events",
-    program: Program::Both,
-    kind: Kind::Histogram(BATCH_WRITES),
-    labels: &[],
-    help: "Writes that share a command to the database: starts and stops in a receiver; changes of \
-           spans and entries of the ledger in a worker",
-};
+    /// The time from posting a usage to the upstream's answer
+    Worker POST_SECONDS = "sampler_post_seconds", Kind::Histogram(POST_BOUNDS);
 
-/// How long a command takes.
-pub static COMMIT_SECONDS: Metric = Metric {
-    name: "sampler_commit_seconds",
-    program: Program::Both,
-    kind: Kind::Histogram(COMMAND_SECONDS),
-    labels: &[],
-    help: "The time of such a command and of the searches before it, until a majority of the replica set has \
-           it in its journals",
-};
+    /// How many posts may be in flight at once, as the upstream can take them now
+    Worker POST_CONCURRENCY = "sampler_post_concurrency", Kind::Gauge;
 
-/// Usages, by what the upstream answers.
-pub static USAGES: Metric = Metric {
-    name: "sampler_usages_total",
-    program: Program::Worker,
-    kind: Kind::Counter,
-    labels: &[Label {
-        name: "outcome",
-        values: Values::Words(&["accepted", "refused", "throttled", "failed"]),
-    }],
-    help: "Posts of usages by their answer: accepted; refused, which an operator must look at; \
-           throttled with 429; failed, which are repeated",
-};
+    /// Spans that are due
+    Both BACKLOG_SPANS = "sampler_backlog_spans", Kind::Gauge;
 
-/// Questions whether usages count, by their outcome.
-pub static CONFIRMATIONS: Metric = Metric {
-    name: "sampler_confirmations_total",
-    program: Program::Worker,
-    kind: Kind::Counter,
-    labels: &[Label {
-        name: "outcome",
-        values: Values::Words(&[
-            "counted",
-            "set_aside",
-            "not_yet",
-            "given_up",
-            "throttled",
-            "failed",
-        ]),
-    }],
-    help: "With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted, by \
-           their outcome: counted; set_aside, which an operator must look at; not_yet, which are \
-           repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave \
-           no `Location`; throttled \
-           with 429; failed, which are repeated",
-};
+    /// How long the span has been due that waits longest; 0 where none is due
+    Both BACKLOG_OLDEST_SECONDS = "sampler_backlog_oldest_seconds", Kind::Gauge;
 
-/// How long posts take.
-pub static POST_SECONDS: Metric = Metric {
-    name: "sampler_post_seconds",
-    program: Program::Worker,
-    kind: Kind::Histogram(POST_BOUNDS),
-    labels: &[],
-    help: "The time from posting a usage to the upstream's answer",
-};
+    /// The time of due spans that is not sampled yet, over all of them
+    Both BACKLOG_SPAN_SECONDS = "sampler_backlog_span_seconds", Kind::Gauge;
 
-/// How many posts are allowed at once.
-pub static POST_CONCURRENCY: Metric = Metric {
-    name: "sampler_post_concurrency",
-    program: Program::Worker,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "How many posts may be in flight at once, as the upstream can take them now",
-};
+    /// The time until the upstream closes the previous month; absent while no month closes
+    Both MONTH_CLOSE_SECONDS = "sampler_month_close_seconds", Kind::Gauge;
 
-/// Spans that are due.
-pub static BACKLOG_SPANS: Metric = Metric {
-    name: "sampler_backlog_spans",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "Spans that are due",
-};
+    /// Spans with intervals of the previous month that are not sampled yet; absent while no month
+    /// closes
+    Both MONTH_LEFT_SPANS = "sampler_month_left_spans", Kind::Gauge;
 
-/// How long the span that waits longest has been due.
-pub static BACKLOG_OLDEST_SECONDS: Metric = Metric {
-    name: "sampler_backlog_oldest_seconds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "How long the span has been due that waits longest; 0 where none is due",
-};
+    /// Spans that are suspended, because the upstream refuses their usages
+    Both SUSPENDED_SPANS = "sampler_suspended_spans", Kind::Gauge;
 
-/// Spans that are not sampled yet.
-pub static BACKLOG_SPAN_SECONDS: Metric = Metric {
-    name: "sampler_backlog_span_seconds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The time of due spans that is not sampled yet, over all of them",
-};
+    /// The percentage of new starts that is admitted, for resources without a rate of their own
+    Both ADMISSION_RATE = "sampler_admission_rate", Kind::Gauge;
 
-/// Until the month closes.
-pub static MONTH_CLOSE_SECONDS: Metric = Metric {
-    name: "sampler_month_close_seconds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The time until the upstream closes the previous month; absent while no month closes",
-};
+    /// 1 while operators have paused sampling; 0 otherwise
+    Both SAMPLING_PAUSED = "sampler_sampling_paused", Kind::Gauge;
 
-/// The backlog of the closing month.
-pub static MONTH_LEFT_SPANS: Metric = Metric {
-    name: "sampler_month_left_spans",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "Spans with intervals of the previous month that are not sampled yet; absent while no month \
-           closes",
-};
+    /// 1 while the controller of starts is on and its parameters are right; 0 otherwise
+    Both CONTROLLER_RUNNING = "sampler_controller_running", Kind::Gauge;
 
-pub static SUSPENDED_SPANS: Metric = Metric {
-    name: "sampler_suspended_spans",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "Spans that are suspended, because the upstream refuses their usages",
-};
+    /// How long the backlog needs, as the controller measured last; absent while it does not run
+    Both CONTROLLER_NEEDED_SECONDS = "sampler_controller_needed_seconds", Kind::Gauge;
 
-/// The part of starts that is admitted.
-pub static ADMISSION_RATE: Metric = Metric {
-    name: "sampler_admission_rate",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The percentage of new starts that is admitted, for resources without a rate of their own",
-};
+    /// The term of the error, as a share of all starts; absent while the controller does not run
+    Both CONTROLLER_PROPORTIONAL = "sampler_controller_proportional", Kind::Gauge;
 
-/// Whether operators have paused sampling.
-pub static SAMPLING_PAUSED: Metric = Metric {
-    name: "sampler_sampling_paused",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "1 while operators have paused sampling; 0 otherwise",
-};
+    /// The term of the sum of all errors, as a share of all starts; absent while the controller does
+    /// not run
+    Both CONTROLLER_INTEGRAL = "sampler_controller_integral", Kind::Gauge;
 
-/// Whether the controller runs.
-pub static CONTROLLER_RUNNING: Metric = Metric {
-    name: "sampler_controller_running",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "1 while the controller of starts is on and its parameters are right; 0 otherwise",
-};
+    /// The term of the change of the error, as a share of all starts; absent while the controller does
+    /// not run
+    Both CONTROLLER_DERIVATIVE = "sampler_controller_derivative", Kind::Gauge;
 
-/// The measurement of the controller.
-pub static CONTROLLER_NEEDED_SECONDS: Metric = Metric {
-    name: "sampler_controller_needed_seconds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "How long the backlog needs, as the controller measured last; absent while it does not run",
-};
+    /// How far a majority of the replica set is behind its primary; absent while it is unknown
+    Both COMMIT_LAG_SECONDS = "sampler_commit_lag_seconds", Kind::Gauge;
 
-/// A term of the controller: of the error.
-pub static CONTROLLER_PROPORTIONAL: Metric = Metric {
-    name: "sampler_controller_proportional",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The term of the error, as a share of all starts; absent while the controller does not run",
-};
+    /// 1 while this worker pauses sampling because the database cannot keep up; 0 otherwise
+    Worker DISTRESS = "sampler_distress", Kind::Gauge;
 
-/// A term of the controller: of the sum of all errors.
-pub static CONTROLLER_INTEGRAL: Metric = Metric {
-    name: "sampler_controller_integral",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The term of the sum of all errors, as a share of all starts; absent while the controller does not run",
-};
+    /// Spans whose durations were found not to add up to what was used
+    Worker CONSERVATION_VIOLATIONS = "sampler_conservation_violations_total", Kind::Counter;
 
-/// A term of the controller: of the change of the error.
-pub static CONTROLLER_DERIVATIVE: Metric = Metric {
-    name: "sampler_controller_derivative",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "The term of the change of the error, as a share of all starts; absent while the controller does not run",
-};
+    /// How far the clock of this machine is ahead of the upstream's; negative where it is behind.
+    /// Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown, and
+    /// with `SAMPLER_SHADOW=true`
+    Worker CLOCK_OFFSET_SECONDS = "sampler_clock_offset_seconds", Kind::Gauge;
 
-/// How far a majority is behind.
-pub static COMMIT_LAG_SECONDS: Metric = Metric {
-    name: "sampler_commit_lag_seconds",
-    program: Program::Both,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "How far a majority of the replica set is behind its primary; absent while it is unknown",
-};
+    /// Warnings and errors in the log, as far as `LOG_LEVEL` lets them through
+    Both LOG_EVENTS = "sampler_log_events_total", Kind::Counter,
+        level: Values::Words(&["warn", "error"]),
+        code: Values::Bounded(
+            "the codes that [operations.md](operations.md#what-the-log-says) explains; `none` for \
+             a line of a library",
+        );
 
-/// Whether sampling pauses for the database.
-pub static DISTRESS: Metric = Metric {
-    name: "sampler_distress",
-    program: Program::Worker,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "1 while this worker pauses sampling because the database cannot keep up; 0 otherwise",
-};
+    /// Which program this is
+    Both BUILD_INFO = "sampler_build_info", Kind::Info,
+        program: Values::Words(&["sampler-receiver", "sampler-worker"]),
+        version: Values::Bounded("the version of the program");
 
-/// Sums that do not add up.
-pub static CONSERVATION_VIOLATIONS: Metric = Metric {
-    name: "sampler_conservation_violations_total",
-    program: Program::Worker,
-    kind: Kind::Counter,
-    labels: &[],
-    help: "Spans whose durations were found not to add up to what was used",
-};
+    /// The processor time of the process, in user and in system mode
+    Both PROCESS_CPU_SECONDS = "process_cpu_seconds_total", Kind::Counter;
 
-/// The clock of the machine against the upstream's.
-pub static CLOCK_OFFSET_SECONDS: Metric = Metric {
-    name: "sampler_clock_offset_seconds",
-    program: Program::Worker,
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "How far the clock of this machine is ahead of the upstream's; negative where it is behind. \
-           Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown, \
-           and with `SAMPLER_SHADOW=true`",
-};
+    /// The memory of the process that is in the machine's memory
+    Both PROCESS_RESIDENT_MEMORY_BYTES = "process_resident_memory_bytes", Kind::Gauge;
 
-/// Warnings and errors.
-pub static LOG_EVENTS: Metric = Metric {
-    name: "sampler_log_events_total",
-    program: Program::Both,
-    kind: Kind::Counter,
-    labels: &[
-        Label {
-            name: "level",
-            values: Values::Words(&["warn", "error"]),
-        },
-        Label {
-            name: "code",
-            values: Values::Bounded(
-                "the codes that [operations.md](operations.md#what-the-log-says) explains; `none` for \
-                 a line of a library",
-            ),
-        },
-    ],
-    help: "Warnings and errors in the log, as far as `LOG_LEVEL` lets them through",
-};
+    /// The open file descriptors of the process; connections are among them
+    Both PROCESS_OPEN_FDS = "process_open_fds", Kind::Gauge;
 
-/// All of them, in the order of the document.
-pub static ALL: &[&Metric] = &[
-    &HTTP_REQUESTS,
-    &HTTP_REQUEST_DURATION_SECONDS,
-    &EVENTS,
-    &QUEUE_EVENTS,
-    &COMMIT_BATCH_EVENTS,
-    &COMMIT_SECONDS,
-    &USAGES,
-    &CONFIRMATIONS,
-    &POST_SECONDS,
-    &POST_CONCURRENCY,
-    &BACKLOG_SPANS,
-    &BACKLOG_OLDEST_SECONDS,
-    &BACKLOG_SPAN_SECONDS,
-    &MONTH_CLOSE_SECONDS,
-    &MONTH_LEFT_SPANS,
-    &SUSPENDED_SPANS,
-    &ADMISSION_RATE,
-    &SAMPLING_PAUSED,
-    &CONTROLLER_RUNNING,
-    &CONTROLLER_NEEDED_SECONDS,
-    &CONTROLLER_PROPORTIONAL,
-    &CONTROLLER_INTEGRAL,
-    &CONTROLLER_DERIVATIVE,
-    &COMMIT_LAG_SECONDS,
-    &DISTRESS,
-    &CONSERVATION_VIOLATIONS,
-    &CLOCK_OFFSET_SECONDS,
-    &LOG_EVENTS,
-    &BUILD_INFO,
-    &PROCESS_CPU_SECONDS,
-    &PROCESS_RESIDENT_MEMORY_BYTES,
-    &PROCESS_OPEN_FDS,
-    &PROCESS_MAX_FDS,
-    &PROCESS_START_TIME_SECONDS,
-];
+    /// How many file descriptors the process may open
+    Both PROCESS_MAX_FDS = "process_max_fds", Kind::Gauge;
+
+    /// When the process was started, in seconds since the epoch
+    Both PROCESS_START_TIME_SECONDS = "process_start_time_seconds", Kind::Gauge;
+}

@@ -53,7 +53,7 @@ impl Registry {
         read: impl Fn() -> Option<f64> + Send + Sync + 'static,
     ) {
         debug_assert_eq!(metric.kind, Kind::Gauge, "{}", metric.name);
-        self.read(metric, Read::Gauge(Box::new(read)));
+        self.read(metric, Read::Number(Box::new(read)));
     }
 
     /// Adds a counter that is read when somebody asks. Its value must never become less.
@@ -63,7 +63,7 @@ impl Registry {
         read: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
         debug_assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
-        self.read(metric, Read::Counter(Box::new(read)));
+        self.read(metric, Read::Count(Box::new(read)));
     }
 
     /// Adds a counter of a time in seconds, as [`counter`](Self::counter). It is left out while it has no
@@ -74,7 +74,7 @@ impl Registry {
         read: impl Fn() -> Option<f64> + Send + Sync + 'static,
     ) {
         debug_assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
-        self.read(metric, Read::Seconds(Box::new(read)));
+        self.read(metric, Read::Number(Box::new(read)));
     }
 
     /// Adds a metric of the library, such as a family with labels whose values become known in time.
@@ -82,11 +82,6 @@ impl Registry {
         self.note(metric);
         let (name, help) = (metric.family(), metric.help);
         self.inner.register(name, help, of_library);
-    }
-
-    /// The names of what was added, in that order.
-    pub fn registered(&self) -> &[&'static str] {
-        &self.registered
     }
 
     /// All of them in the text format of `OpenMetrics` 1.0.
@@ -120,9 +115,8 @@ struct Collected {
 }
 
 enum Read {
-    Gauge(Box<dyn Fn() -> Option<f64> + Send + Sync>),
-    Counter(Box<dyn Fn() -> u64 + Send + Sync>),
-    Seconds(Box<dyn Fn() -> Option<f64> + Send + Sync>),
+    Count(Box<dyn Fn() -> u64 + Send + Sync>),
+    Number(Box<dyn Fn() -> Option<f64> + Send + Sync>),
 }
 
 impl fmt::Debug for Collected {
@@ -131,39 +125,25 @@ impl fmt::Debug for Collected {
     }
 }
 
-impl Collector for Collected {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+impl Collected {
+    fn write(&self, mut encoder: DescriptorEncoder<'_>, value: &impl EncodeMetric) -> fmt::Result {
         let (name, help) = (self.metric.family(), self.metric.help);
+        value.encode(encoder.encode_descriptor(name, help, None, value.metric_type())?)
+    }
+}
+
+impl Collector for Collected {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         match &self.read {
-            Read::Gauge(read) => {
-                // A value that is not a number would spoil all that is computed from it.
-                let Some(value) = read().filter(|value| value.is_finite()) else {
-                    return Ok(());
-                };
-                let gauge = ConstGauge::new(value);
-                gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-            }
-            Read::Seconds(read) => {
-                let Some(value) = read() else {
-                    return Ok(());
-                };
-                let counter = ConstCounter::new(value);
-                counter.encode(encoder.encode_descriptor(
-                    name,
-                    help,
-                    None,
-                    counter.metric_type(),
-                )?)
-            }
-            Read::Counter(read) => {
-                let counter = ConstCounter::new(read());
-                counter.encode(encoder.encode_descriptor(
-                    name,
-                    help,
-                    None,
-                    counter.metric_type(),
-                )?)
-            }
+            Read::Count(read) => self.write(encoder, &ConstCounter::new(read())),
+            // A value that is not a number would spoil all that is computed from it.
+            Read::Number(read) => match read().filter(|value| value.is_finite()) {
+                None => Ok(()),
+                Some(value) if self.metric.kind == Kind::Counter => {
+                    self.write(encoder, &ConstCounter::new(value))
+                }
+                Some(value) => self.write(encoder, &ConstGauge::new(value)),
+            },
         }
     }
 }

@@ -15,7 +15,7 @@ use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::{self, Readers};
 use sampler_service::platform::Identity;
 use sampler_service::process;
-use sampler_service::settings::{Program, Reader, Variables, load_from_process};
+use sampler_service::settings::{Program, Reader, Variables, load};
 use sampler_service::telemetry;
 use sampler_settings::CommonSettings;
 use sampler_steering::{Describe, InstanceReports};
@@ -25,10 +25,10 @@ use url::Url;
 
 pub trait ProgramSettings: Sized + Send + 'static {
     /// Reads and checks them. `None` if that is not possible; the reader knows why.
-    fn read(reader: &mut Reader<'_>) -> Option<Self>;
+    fn read(reader: &mut Reader) -> Option<Self>;
 
     /// Those that both programs have.
-    fn common(&self) -> &CommonSettings;
+    fn common(&self) -> CommonSettings;
 
     /// The addresses that are called with tokens, with the names of their settings.
     fn called(&self) -> Vec<(&'static str, &Url)>;
@@ -57,11 +57,12 @@ where
     B: FnOnce(S, Start) -> F + Send + 'static,
     F: Future<Output = anyhow::Result<()>> + Send,
 {
-    let settings = match load_from_process(program, S::read) {
+    let variables = Variables::of_this_process();
+    let settings = match load(program, std::env::args_os(), &variables, S::read) {
         Ok(settings) => settings,
         Err(exit) => return exit.report(),
     };
-    let common = settings.common().clone();
+    let common = settings.common();
     let identity = Identity::of_this_process();
     let (name, version) = (program.name, program.version);
     let traces = common.traces.options(name, version, &common.security);
@@ -74,7 +75,6 @@ where
     };
     identity.announce(name, version);
     common.database.announce();
-    let variables = Variables::of_this_process();
     common.security.announce(&settings.called(), &variables);
     let counts = telemetry.counts();
     let end = run_until_stopped(|shutdown| async move {

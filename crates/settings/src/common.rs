@@ -22,19 +22,8 @@ pub struct CommonSettings {
 }
 
 impl CommonSettings {
-    /// Reads them.
-    pub fn read(reader: &mut Reader<'_>) -> Self {
-        Self {
-            http: HttpSettings::read(reader),
-            database: DatabaseSettings::read(reader),
-            log: LogSettings::read(reader),
-            traces: TraceSettings::read(reader),
-            security: SecuritySettings::read(reader),
-        }
-    }
-
     /// Notes where the program listens, and which database it uses.
-    pub fn note(&self, reader: &mut Reader<'_>) {
+    pub fn note(&self, reader: &mut Reader) {
         let http = &self.http;
         let is_on_platform = Identity::of_this_process().is_on_platform();
         let interface = http.interface(!self.security.secured, is_on_platform);

@@ -31,19 +31,19 @@ sampler_service::settings! {
         /// The collection that holds the spans.
         collection: String = "SPANS_COLLECTION_NAME", Kind::Text, or("spans") => collection_name;
         /// The maximum number of connections to each server of the database.
-        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
+        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::Integer(1, 1000), or("64");
         /// How long to wait for a suitable server of the database.
         server_selection_timeout: Duration = "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
-            Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("5s");
+            Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("5s");
         /// How long one operation of the database may take.
         operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT",
-            Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
+            Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
         /// Whether the collection of spans is sharded. The programs then shard it themselves; the
         /// address must lead to a router.
         sharded: bool = "SAMPLER_SHARDED", Kind::Boolean, or("false");
         /// How many shards there are, where the collection is sharded. Events and changes are
         /// gathered into commands per shard, so a slow shard delays only its own.
-        shards: u32 = "SAMPLER_SHARDS", Kind::integer(1, 64), or("1");
+        shards: u32 = "SAMPLER_SHARDS", Kind::Integer(1, 64), or("1");
     }
 }
 
@@ -63,7 +63,7 @@ impl DatabaseSettings {
     }
 
     /// Notes which database is used.
-    pub fn note(&self, reader: &mut Reader<'_>) {
+    pub fn note(&self, reader: &mut Reader) {
         let DatabaseUri {
             hosts, database, ..
         } = &self.uri;
@@ -87,7 +87,7 @@ impl DatabaseSettings {
 }
 
 /// Complains of each option in the address that would weaken what Sampler promises.
-fn check_options(_: &DatabaseSettings, reader: &mut Reader<'_>) {
+fn check_options(_: &DatabaseSettings, reader: &mut Reader) {
     let origin = reader.origin("database.uri").unwrap_or_default().to_owned();
     let findings: Vec<Finding> = reader.parsed("database.uri", |uri| Ok(findings(uri)));
     for finding in findings {

@@ -12,32 +12,31 @@ const OF_WORKER: &str = "As for the worker. It has no effect on the receiver.";
 
 sampler_service::settings! {
     /// When sampling pauses because the database cannot keep up.
-    pub struct DistressSettings("distress") {
+    pub struct DistressSettings("distress", checked by DistressSettings::check) {
         /// Sampling pauses while a majority of the replica set is further behind its primary than
         /// this. At twice as much, the receiver admits fewer new starts.
-        lag_upper: Duration = "SAMPLER_LAG_UPPER", Kind::time(SECOND, HOUR), or("20s");
+        lag_upper: Duration = "SAMPLER_LAG_UPPER", Kind::Duration(SECOND, HOUR), or("20s");
         /// Sampling resumes once a majority is less far behind than this. It must be less than
         /// SAMPLER_LAG_UPPER.
-        lag_lower: Duration = "SAMPLER_LAG_LOWER", Kind::time(SECOND, HOUR), or("5s");
+        lag_lower: Duration = "SAMPLER_LAG_LOWER", Kind::Duration(SECOND, HOUR), or("5s");
         /// Sampling pauses while a write of the worker takes longer than this to reach the journals
         /// of a majority.
-        commit_upper: Duration = "SAMPLER_COMMIT_UPPER", Kind::time(TEN_MILLIS, HOUR), or("5s");
+        commit_upper: Duration = "SAMPLER_COMMIT_UPPER", Kind::Duration(TEN_MILLIS, HOUR), or("5s");
         /// Sampling resumes once it takes less than this. It must be less than SAMPLER_COMMIT_UPPER.
-        commit_lower: Duration = "SAMPLER_COMMIT_LOWER", Kind::time(TEN_MILLIS, HOUR), or("1s");
+        commit_lower: Duration = "SAMPLER_COMMIT_LOWER", Kind::Duration(TEN_MILLIS, HOUR), or("1s");
     }
 }
 
 impl DistressSettings {
     /// The receiver's table. It admits starts by one of these; the others are the worker's.
     pub const RECEIVER_TABLE: [Setting; 4] = {
-        let mut table = Self::TABLE;
-        let lag = Setting::position(&table, "SAMPLER_LAG_UPPER");
-        table[lag].doc = "The lag of a majority of the replica set at which sampling pauses, as for the \
+        let [mut lag, mut lag_lower, mut commit_upper, mut commit_lower] = Self::TABLE;
+        lag.doc = "The lag of a majority of the replica set at which sampling pauses, as for the \
             worker. At twice as much, the receiver admits fewer new starts.";
-        table[Setting::position(&table, "SAMPLER_LAG_LOWER")].doc = OF_WORKER;
-        table[Setting::position(&table, "SAMPLER_COMMIT_UPPER")].doc = OF_WORKER;
-        table[Setting::position(&table, "SAMPLER_COMMIT_LOWER")].doc = OF_WORKER;
-        table
+        lag_lower.doc = OF_WORKER;
+        commit_upper.doc = OF_WORKER;
+        commit_lower.doc = OF_WORKER;
+        [lag, lag_lower, commit_upper, commit_lower]
     };
 
     /// The bounds of the lag, s.
@@ -51,26 +50,21 @@ impl DistressSettings {
     }
 
     /// Checks that each pause can end.
-    pub fn check(&self, reader: &mut Reader<'_>) {
-        for (lower, upper, is_wrong) in [
+    fn check(&self, reader: &mut Reader) {
+        let otherwise = "sampling would pause and resume without end";
+        for (lower, upper, fits) in [
             (
                 "distress.lag_lower",
                 "distress.lag_upper",
-                self.lag_lower >= self.lag_upper,
+                self.lag_lower < self.lag_upper,
             ),
             (
                 "distress.commit_lower",
                 "distress.commit_upper",
-                self.commit_lower >= self.commit_upper,
+                self.commit_lower < self.commit_upper,
             ),
         ] {
-            if is_wrong {
-                reader.complain(format!(
-                    "{} must be less than {}: otherwise sampling would pause and resume without end",
-                    reader.described(lower),
-                    reader.described(upper),
-                ));
-            }
+            reader.require(fits, lower, "be less than", upper, otherwise);
         }
     }
 }

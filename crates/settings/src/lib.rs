@@ -1,5 +1,6 @@
 //! The settings of the two programs. Each setting is declared once, in a group; the code that uses
-//! a setting gets its whole group. Each program is a list of groups.
+//! a setting gets its whole group. Each program is a list of groups ([`ReceiverSettings`],
+//! [`WorkerSettings`]): a new group is declared, and named in these lists.
 //!
 //! Settings of any program, such as `PORT` and `LOG_LEVEL`, are declared in `sampler_service`.
 //! Both tables are here because each program accepts the other's settings beside its own.
@@ -8,6 +9,7 @@
 mod common;
 mod database;
 mod distress;
+mod groups;
 mod ledger;
 pub mod receiver;
 mod sampling;
@@ -21,9 +23,11 @@ pub use common::CommonSettings;
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use distress::DistressSettings;
 pub use ledger::LedgerRetention;
+pub use receiver::ReceiverSettings;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
 pub use upstream::{CloudEventsSettings, UpstreamSettings};
 pub use uri_options::ReplacedOption;
+pub use worker::WorkerSettings;
 
 const TEN_MILLIS: Duration = Duration::from_millis(10);
 const TENTH_OF_A_SECOND: Duration = Duration::from_millis(100);

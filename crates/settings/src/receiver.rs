@@ -6,7 +6,7 @@ use sampler_domain::Units;
 use sampler_domain::units::UnitsError;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
-    HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings, TraceSettings,
+    HealthSettings, HttpSettings, Kind, LogSettings, TlsSettings, TraceSettings,
 };
 use secrecy::SecretString;
 use url::Url;
@@ -21,18 +21,18 @@ sampler_service::settings! {
     pub struct LimitsSettings("limits") {
         /// The maximum number of requests in flight. A quarter of them is reserved for stops. Without it
         /// there is no such limit: the receiver divides its capacity fairly among clients.
-        inflight: Option<usize> = "MAX_INFLIGHT", Kind::integer(1, 100_000);
+        inflight: Option<usize> = "MAX_INFLIGHT", Kind::Integer(1, 100_000);
         /// The largest body, before and after decompression.
-        payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
+        payload: usize = "MAX_PAYLOAD", Kind::Size(1 << 10, 8 << 20), or("500kb");
         /// The largest body of a batch of events, before and after decompression.
-        batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::size(1 << 10, 4 << 20), or("4mb");
+        batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::Size(1 << 10, 4 << 20), or("4mb");
         /// The largest body of a snapshot, before and after decompression; in JSON it is never more than
         /// 16 MB. 500,000 instances with GUIDs as ids have some 170 MB as NDJSON; a receiver needs some
         /// 60 MB of memory for them.
-        snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::size(1 << 10, 1 << 30), or("200mb");
+        snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::Size(1 << 10, 1 << 30), or("200mb");
         /// How long a client may take to send a body, and to take the answer to a snapshot; for a
         /// snapshot a second more for each MB.
-        body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
+        body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
 
     /// Where mappings go.
@@ -40,7 +40,7 @@ sampler_service::settings! {
         /// The address of Abacus's provisioning service. Without it, mappings are answered 502.
         url: Option<Url> = "PROVISIONING_URL", Kind::Url;
         /// How long one of the three calls for a mapping may take.
-        timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
+        timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
         /// Whether mappings need the scope abacus.sampler.write. If false, a client with the scope of
         /// one resource can map the plans of this resource, and Abacus never changes a mapping.
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
@@ -83,24 +83,34 @@ sampler_service::settings! {
     }
 }
 
-pub const TABLE: Table = &[
-    &HttpSettings::table("7070"),
-    &TlsSettings::TABLE,
-    &LimitsSettings::TABLE,
-    &DatabaseSettings::TABLE,
-    &ProvisioningSettings::TABLE,
-    &EventsSettings::TABLE,
-    &MonthSettings::RECEIVER_TABLE,
-    &SlackSettings::TABLE,
-    &SamplingSettings::RECEIVER_TABLE,
-    &ReadingSettings::TABLE,
-    &ConsoleSettings::TABLE,
-    &DistressSettings::RECEIVER_TABLE,
-    &HealthSettings::TABLE,
-    &SecuritySettings::TABLE,
-    &LogSettings::TABLE,
-    &TraceSettings::TABLE,
-];
+crate::groups::groups! {
+    /// The settings of the receiver.
+    pub struct ReceiverSettings {
+        http: HttpSettings = HttpSettings::table("7070");
+        tls: TlsSettings;
+        limits: LimitsSettings;
+        database: DatabaseSettings;
+        provisioning: ProvisioningSettings;
+        events: EventsSettings;
+        month: MonthSettings = MonthSettings::RECEIVER_TABLE;
+        slack: SlackSettings;
+        sampling: SamplingSettings = SamplingSettings::RECEIVER_TABLE;
+        reading: ReadingSettings;
+        console: ConsoleSettings;
+        distress: DistressSettings = DistressSettings::RECEIVER_TABLE;
+        health: HealthSettings;
+        security: SecuritySettings;
+        log: LogSettings;
+        traces: TraceSettings;
+    }
+}
+
+impl ReadingSettings {
+    /// The units of measures; none where they are not set.
+    pub fn units(&self) -> Units {
+        self.units.clone().unwrap_or_default()
+    }
+}
 
 fn units(text: &str) -> Result<Units, String> {
     text.parse().map_err(|error: UnitsError| error.to_string())

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Policy, Slack};
-use sampler_service::settings::{Kind, Setting};
+use sampler_service::settings::{Kind, Reader, Setting};
 
 use crate::{DAY, YEAR, millis};
 
 sampler_service::settings! {
     /// The division of spans into intervals.
-    pub struct SamplingSettings("sampling") {
+    pub struct SamplingSettings("sampling", checked by SamplingSettings::check) {
         /// The granularity: the length of an interval, in UTC. It is the finest window for which
         /// the upstream's reports are right.
         dimension: Option<Granularity> = "SAMPLER_DIMENSION",
@@ -19,7 +19,7 @@ sampler_service::settings! {
         dimension_overrides: Option<Vec<GranularityOverride>> = "SAMPLER_DIMENSION_OVERRIDES",
             Kind::Text => overrides;
         /// How long an interval of an open span waits after its end for a late stop.
-        stop_grace: Duration = "SAMPLER_STOP_GRACE", Kind::time(Duration::ZERO, DAY), or("0ms");
+        stop_grace: Duration = "SAMPLER_STOP_GRACE", Kind::Duration(Duration::ZERO, DAY), or("0ms");
     }
 
     /// When a month closes.
@@ -27,16 +27,16 @@ sampler_service::settings! {
         /// How long into a month the upstream accepts usages of the previous month (Abacus's SLACK). During
         /// this time, usages of the previous month have priority.
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
-            Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
+            Kind::Duration(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
     }
 
     /// How far the timestamp of an event may be from the present.
     pub struct SlackSettings("slack") {
         /// How far in the past an event may be dated.
-        past: Duration = "SAMPLER_SLACK_PAST_INTERVAL", Kind::time(Duration::ZERO, YEAR),
+        past: Duration = "SAMPLER_SLACK_PAST_INTERVAL", Kind::Duration(Duration::ZERO, YEAR),
             or("61d");
         /// How far in the future an event may be dated.
-        future: Duration = "SAMPLER_SLACK_FUTURE_INTERVAL", Kind::time(Duration::ZERO, YEAR),
+        future: Duration = "SAMPLER_SLACK_FUTURE_INTERVAL", Kind::Duration(Duration::ZERO, YEAR),
             or("61d");
     }
 }
@@ -44,10 +44,10 @@ sampler_service::settings! {
 impl MonthSettings {
     /// The receiver's table.
     pub const RECEIVER_TABLE: [Setting; 1] = {
-        let mut table = Self::TABLE;
-        table[0].doc = "How long into a month the upstream accepts usages of the previous month (Abacus's SLACK), \
+        let [mut month_slack] = Self::TABLE;
+        month_slack.doc = "How long into a month the upstream accepts usages of the previous month (Abacus's SLACK), \
             as for the worker. It only decides what is shown of the month that closes.";
-        table
+        [month_slack]
     };
 }
 
@@ -55,27 +55,34 @@ impl SamplingSettings {
     /// The receiver's table. The granularity has no default: without it, the receiver makes each span
     /// due at the next minute (plus the grace), and the worker corrects that.
     pub const RECEIVER_TABLE: [Setting; 3] = {
-        let mut table = Self::TABLE;
-        let dimension = Setting::position(&table, "SAMPLER_DIMENSION");
-        table[dimension].default = None;
-        table[dimension].doc = "The granularity, as for the worker. Dry runs need it, and it saves the \
+        let [mut dimension, overrides, mut grace] = Self::TABLE;
+        dimension.default = None;
+        dimension.doc = "The granularity, as for the worker. Dry runs need it, and it saves the \
             worker one read of each span. A coarser one than the worker's makes first intervals late.";
-        let grace = Setting::position(&table, "SAMPLER_STOP_GRACE");
-        table[grace].doc = "The grace for late stops, as for the worker. It decides when a \
+        grace.doc = "The grace for late stops, as for the worker. It decides when a \
             worker first reads a new span (without it the worker reads each span once more), and, while \
             no worker counts the backlog, which spans count for the month that closes.";
-        table
+        [dimension, overrides, grace]
     };
 
-    /// The policy of the domain. `fallback` is the granularity if none is set and the table has no
-    /// default.
-    pub fn policy(self, fallback: Granularity) -> Policy {
-        let default = self.dimension.unwrap_or(fallback);
-        let overrides = self.dimension_overrides.unwrap_or_default();
+    /// The policy of the domain. Without a granularity it is the minute: the finest one makes no span due
+    /// too late.
+    pub fn policy(&self) -> Policy {
+        let default = self.dimension.unwrap_or(Granularity::Minute);
+        let overrides = self.dimension_overrides.clone().unwrap_or_default();
         Policy {
             granularities: Granularities::new(default, overrides)
                 .expect("duplicate overrides are refused when they are read"),
             stop_grace: millis(self.stop_grace),
+        }
+    }
+
+    fn check(&self, reader: &mut Reader) {
+        if self.dimension.is_none() && self.dimension_overrides.is_some() {
+            reader.complain(
+                "SAMPLER_DIMENSION_OVERRIDES (sampling.dimension_overrides) is set without \
+                 SAMPLER_DIMENSION (sampling.dimension): the receiver needs both or none",
+            );
         }
     }
 }

@@ -34,7 +34,7 @@ sampler_service::settings! {
         /// is needed where the horizon is not forever, and with SAMPLER_CONFIRM.
         find_url: Option<String> = "SAMPLER_UPSTREAM_FIND_URL", Kind::Text;
         /// How long after a post a usage may still not be found.
-        settles: Duration = "SAMPLER_UPSTREAM_SETTLES", Kind::time(Duration::ZERO, DAY), or("1m");
+        settles: Duration = "SAMPLER_UPSTREAM_SETTLES", Kind::Duration(Duration::ZERO, DAY), or("1m");
     }
 }
 
@@ -68,7 +68,7 @@ impl UpstreamSettings {
         &self,
         post_timeout: Duration,
         confirms: bool,
-        reader: &mut Reader<'_>,
+        reader: &mut Reader,
     ) -> Option<CloudEventsSettings> {
         let url = self.read_url(reader);
         self.check_attributes(reader);
@@ -103,7 +103,7 @@ impl UpstreamSettings {
         })
     }
 
-    fn read_url(&self, reader: &mut Reader<'_>) -> Option<Url> {
+    fn read_url(&self, reader: &mut Reader) -> Option<Url> {
         let url = self.url.as_deref().and_then(|text| Url::parse(text).ok());
         let is_fit = |url: &Url| {
             let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
@@ -121,12 +121,12 @@ impl UpstreamSettings {
     }
 
     /// What the upstream promises about repeats.
-    fn read_contract(&self, post_timeout: Duration, reader: &mut Reader<'_>) -> Option<Contract> {
+    fn read_contract(&self, post_timeout: Duration, reader: &mut Reader) -> Option<Contract> {
         let text = self.horizon.as_deref();
         if text == Some("forever") {
             return Some(Contract::Forever);
         }
-        let kind = Kind::time(Duration::ZERO, Duration::from_millis(HORIZON_MAX));
+        let kind = Kind::Duration(Duration::ZERO, Duration::from_millis(HORIZON_MAX));
         let Some(horizon) = text.and_then(|text| kind.duration(text)) else {
             reader.complain(format!(
                 "{} {}: expected forever, or a duration up to ten years (milliseconds, or a number with \
@@ -143,7 +143,7 @@ impl UpstreamSettings {
         }))
     }
 
-    fn read_find_url(&self, reader: &mut Reader<'_>) -> Option<FindUrl> {
+    fn read_find_url(&self, reader: &mut Reader) -> Option<FindUrl> {
         match FindUrl::new(self.find_url.as_deref()?) {
             Ok(url) => Some(url),
             Err(error) => {
@@ -155,7 +155,7 @@ impl UpstreamSettings {
 
     /// A token with spaces would not be sent, and a token that is sent over https must not also be
     /// sent in the clear.
-    fn check_token(&self, url: Option<&Url>, find_url: Option<&FindUrl>, reader: &mut Reader<'_>) {
+    fn check_token(&self, url: Option<&Url>, find_url: Option<&FindUrl>, reader: &mut Reader) {
         let token = self.token.as_ref().map(ExposeSecret::expose_secret);
         if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
             reader.complain(format!(
@@ -174,7 +174,7 @@ impl UpstreamSettings {
         }
     }
 
-    fn check_attributes(&self, reader: &mut Reader<'_>) {
+    fn check_attributes(&self, reader: &mut Reader) {
         let base = Url::parse("http://sampler.invalid/").expect("a plain address");
         let is_visible = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let is_reference = is_visible(&self.source)

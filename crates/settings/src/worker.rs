@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampler_domain::{Backoff, Granularity, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSettings};
+use sampler_service::settings::{HttpSettings, Kind, LogSettings, Reader, TraceSettings};
 use url::Url;
 
 use crate::{
@@ -19,22 +19,22 @@ const POST_TIMEOUT_MAX: Duration =
 
 sampler_service::settings! {
     /// The delivery of usages.
-    pub struct AbacusSettings("abacus") {
+    pub struct AbacusSettings("abacus", checked by AbacusSettings::check) {
         /// The address of Abacus's collector; /v1/metering/collected/usage is appended. It must be set
         /// where SAMPLER_UPSTREAM is abacus.
         collector_url: Option<Url> = "COLLECTOR_URL", Kind::Url;
         /// How long one post of a usage may take. An operator's skip waits until no post of its usage
         /// can be in flight, which is why this is at most 3 minutes.
-        timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
+        timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::Duration(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
         /// The maximum number of usages in flight to the upstream. The worker uses fewer while the
         /// upstream is slow or fails.
-        concurrency: usize = "SAMPLER_POST_CONCURRENCY", Kind::integer(1, 10_000), or("128");
+        concurrency: usize = "SAMPLER_POST_CONCURRENCY", Kind::Integer(1, 10_000), or("128");
         /// How long a span waits after the first failed delivery of its usage. The wait doubles
         /// after each further failure, less a random part of up to half.
-        retry_first: Duration = "SAMPLER_RETRY_FIRST", Kind::time(TEN_MILLIS, HOUR), or("1s");
+        retry_first: Duration = "SAMPLER_RETRY_FIRST", Kind::Duration(TEN_MILLIS, HOUR), or("1s");
         /// The longest wait of a span after a failure. It must be shorter than SAMPLER_MONTH_SLACK:
         /// a usage that is retried after its month has been closed is lost.
-        retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::time(TEN_MILLIS, DAY), or("2m");
+        retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::Duration(TEN_MILLIS, DAY), or("2m");
         /// Whether 409 means that the upstream has the usage already. Abacus itself answers repeats with
         /// 202 and never with 409; a gateway in front of it may.
         accept_conflict: bool = "SAMPLER_ACCEPT_CONFLICT", Kind::Boolean, or("false");
@@ -44,19 +44,19 @@ sampler_service::settings! {
     pub struct ProcessingSettings("processing") {
         /// The maximum number of spans in progress. It should exceed the usages in flight, because
         /// spans also wait for the database.
-        concurrency: usize = "SAMPLER_PROCESS_CONCURRENCY", Kind::integer(1, 10_000), or("512");
+        concurrency: usize = "SAMPLER_PROCESS_CONCURRENCY", Kind::Integer(1, 10_000), or("512");
         /// The maximum number of spans that one query for due spans returns.
-        batch_size: usize = "PROCESS_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
+        batch_size: usize = "PROCESS_BATCH_SIZE", Kind::Integer(1, 10_000), or("100");
         /// The pause after a query that found no due span.
-        interval: Duration = "PROCESS_SCHEDULE_INTERVAL", Kind::time(TEN_MILLIS, HOUR), or("1s");
+        interval: Duration = "PROCESS_SCHEDULE_INTERVAL", Kind::Duration(TEN_MILLIS, HOUR), or("1s");
         /// How long the processing loop may be without progress before the worker is not ready.
-        threshold: Duration = "PROCESS_SPANS_MONITOR_THRESHOLD", Kind::time(SECOND, DAY), or("60s");
+        threshold: Duration = "PROCESS_SPANS_MONITOR_THRESHOLD", Kind::Duration(SECOND, DAY), or("60s");
         /// The interval of a worker's heartbeat. After 20 s without a heartbeat, the other workers
         /// take over its spans.
         heartbeat_interval: Duration = "SAMPLER_HEARTBEAT_INTERVAL",
-            Kind::time(TENTH_OF_A_SECOND, Duration::from_secs(10)), or("5s");
+            Kind::Duration(TENTH_OF_A_SECOND, Duration::from_secs(10)), or("5s");
         /// How often to search the collection for spans and stops of the original Sampler.
-        adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::time(TEN_MILLIS, HOUR), or("5s");
+        adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::Duration(TEN_MILLIS, HOUR), or("5s");
         /// Whether the original Sampler and earlier releases have stopped writing to the collection. The
         /// worker then removes the indexes that only they need, and the ids of events count within
         /// their targets.
@@ -66,16 +66,16 @@ sampler_service::settings! {
     /// The removal of complete spans.
     pub struct CleanupSettings("cleanup") {
         /// The maximum number of complete spans that are removed at once.
-        batch_size: usize = "CLEANUP_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
+        batch_size: usize = "CLEANUP_BATCH_SIZE", Kind::Integer(1, 10_000), or("100");
         /// The pause after a clean-up that removed less than a batch.
-        interval: Duration = "CLEANUP_SCHEDULE_INTERVAL", Kind::time(TEN_MILLIS, DAY), or("1s");
+        interval: Duration = "CLEANUP_SCHEDULE_INTERVAL", Kind::Duration(TEN_MILLIS, DAY), or("1s");
         /// How long the clean-up loop may be without progress before the worker is not ready.
-        threshold: Duration = "CLEANUP_SPANS_MONITOR_THRESHOLD", Kind::time(SECOND, DAY), or("60s");
+        threshold: Duration = "CLEANUP_SPANS_MONITOR_THRESHOLD", Kind::Duration(SECOND, DAY), or("60s");
         /// How long complete spans are kept after their end, and the ids of their events with them.
         /// It must be at least an hour longer than SAMPLER_SLACK_PAST_INTERVAL, or a repeat could be
         /// billed twice.
         retention: Duration = "SAMPLER_RETENTION",
-            Kind::time(Duration::ZERO, Duration::from_hours(24 * 3_660)), or("62d");
+            Kind::Duration(Duration::ZERO, Duration::from_hours(24 * 3_660)), or("62d");
     }
 
     /// How long the ledger keeps entries of usages. An entry is kept at least until its span is
@@ -93,25 +93,25 @@ sampler_service::settings! {
         /// How many refusals of its usage suspend a span (400, 422, 451 and other answers that
         /// blame the usage, such as a 404 that names an error; never 401, 403, 429 or 5xx). The spans
         /// of one cause are kept together: those with the same status, error, resource and plan.
-        after: usize = "SAMPLER_SUSPEND_AFTER", Kind::integer(1, 1_000), or("3");
+        after: usize = "SAMPLER_SUSPEND_AFTER", Kind::Integer(1, 1_000), or("3");
         /// How often one suspended span of each cause is tried again. Once it is accepted, all spans
         /// of the cause resume.
-        probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("10m");
+        probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::Duration(TENTH_OF_A_SECOND, DAY), or("10m");
     }
 
     /// Whether the worker follows up what the upstream has accepted: Abacus only queues a usage, and may
     /// still set it aside.
-    pub struct ConfirmSettings("confirm") {
+    pub struct ConfirmSettings("confirm", checked by ConfirmSettings::check) {
         /// Whether the worker asks the upstream for each usage that it has accepted, until the usage
         /// counts or is set aside. The token needs the right to read collected usages.
         enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
         /// How long after its acceptance a usage is first asked for, and how often after that.
-        interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("1m");
+        interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::Duration(TENTH_OF_A_SECOND, DAY), or("1m");
         /// How long the worker asks for a usage that the upstream does not know, from its acceptance on.
         /// After that the usage stays accepted, or is set aside if it is a CloudEvent. A change counts for
         /// usages that are accepted from then on.
         timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
-            Kind::time(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
+            Kind::Duration(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
     }
 
     /// The check that spans, totals and the ledger agree.
@@ -119,7 +119,7 @@ sampler_service::settings! {
         /// How many spans a worker checks in a second: whether its totals, its entries in the ledger
         /// and how far it is sampled agree. A span with many entries counts as one more for each
         /// thousand of them. 0 turns it off.
-        rate: usize = "SAMPLER_AUDIT_RATE", Kind::integer(0, 1_000), or("5");
+        rate: usize = "SAMPLER_AUDIT_RATE", Kind::Integer(0, 1_000), or("5");
     }
 
     /// Whether the worker only compares.
@@ -128,7 +128,7 @@ sampler_service::settings! {
         /// its own, writes nothing to the database and posts nothing.
         enabled: bool = "SAMPLER_SHADOW", Kind::Boolean, or("false");
         /// The pause between two comparisons of all spans in shadow mode.
-        interval: Duration = "SAMPLER_SHADOW_INTERVAL", Kind::time(TEN_MILLIS, DAY), or("30s");
+        interval: Duration = "SAMPLER_SHADOW_INTERVAL", Kind::Duration(TEN_MILLIS, DAY), or("30s");
     }
 }
 
@@ -140,6 +140,28 @@ impl AbacusSettings {
             limit: millis(self.retry_limit),
         }
     }
+
+    fn check(&self, reader: &mut Reader) {
+        reader.require(
+            self.retry_first <= self.retry_limit,
+            "abacus.retry_first",
+            "not be longer than",
+            "abacus.retry_limit",
+            "the first wait would be longer than the longest one",
+        );
+    }
+}
+
+impl ConfirmSettings {
+    fn check(&self, reader: &mut Reader) {
+        reader.require(
+            !self.enabled || self.timeout > self.interval,
+            "confirm.timeout",
+            "be longer than",
+            "confirm.interval",
+            "usages would be given up when the upstream is first asked for them",
+        );
+    }
 }
 
 impl LedgerSettings {
@@ -149,23 +171,26 @@ impl LedgerSettings {
     }
 }
 
-pub const TABLE: Table = &[
-    &HttpSettings::table("7071"),
-    &DatabaseSettings::TABLE,
-    &AbacusSettings::TABLE,
-    &MonthSettings::TABLE,
-    &UpstreamSettings::TABLE,
-    &SamplingSettings::TABLE,
-    &SlackSettings::TABLE,
-    &ProcessingSettings::TABLE,
-    &CleanupSettings::TABLE,
-    &LedgerSettings::TABLE,
-    &SuspensionSettings::TABLE,
-    &ConfirmSettings::TABLE,
-    &AuditSettings::TABLE,
-    &DistressSettings::TABLE,
-    &ShadowSettings::TABLE,
-    &SecuritySettings::TABLE,
-    &LogSettings::TABLE,
-    &TraceSettings::TABLE,
-];
+crate::groups::groups! {
+    /// The settings of the worker.
+    pub struct WorkerSettings {
+        http: HttpSettings = HttpSettings::table("7071");
+        database: DatabaseSettings;
+        abacus: AbacusSettings;
+        month: MonthSettings;
+        upstream: UpstreamSettings;
+        sampling: SamplingSettings;
+        slack: SlackSettings;
+        processing: ProcessingSettings;
+        cleanup: CleanupSettings;
+        ledger: LedgerSettings;
+        suspension: SuspensionSettings;
+        confirm: ConfirmSettings;
+        audit: AuditSettings;
+        distress: DistressSettings;
+        shadow: ShadowSettings;
+        security: SecuritySettings;
+        log: LogSettings;
+        traces: TraceSettings;
+    }
+}

@@ -160,7 +160,7 @@ impl Receiver {
                 None => Layout::List,
             },
         };
-        let max = self.options.limits.batch_payload;
+        let max = self.settings.limits.batch_payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let _counted = self.acquire_in_flight(RequestKind::BatchStart)?;
         let items = batch::read(layout, body.as_ref())?;
@@ -188,7 +188,7 @@ impl Receiver {
         form: Form,
     ) -> Result<Response, Problem> {
         let headers = EventHeaders::of(request.headers());
-        let max = self.options.limits.payload;
+        let max = self.settings.limits.payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await;
         let kind = match (&form, &body) {
             (Form::Binary(attributes), _) => attributes.kind(),
@@ -235,7 +235,7 @@ impl BatchInProgress<'_> {
     }
 
     async fn process(&self, item: &Item<'_>) -> Result<Accepted, Problem> {
-        let max = self.receiver.options.limits.payload;
+        let max = self.receiver.settings.limits.payload;
         if item.bytes.len() > max {
             return Err(body::too_large(max));
         }

@@ -126,7 +126,7 @@ impl Receiver {
         grant: &'r Grant,
     ) -> Result<DryRunInProgress<'r>, Problem> {
         self.require_readable()?;
-        if !self.options.knows_granularity {
+        if self.settings.sampling.dimension.is_none() {
             let detail = "The granularity (SAMPLER_DIMENSION) is not set at this receiver, so it \
                           cannot know what would be posted.";
             return Err(Problem::new(&problems::DRY_RUN_UNAVAILABLE, detail));
@@ -145,7 +145,7 @@ impl Receiver {
 
 impl DryRunInProgress<'_> {
     async fn decide(&mut self, body: &[u8], form: EventForm) -> Result<DryRun, Problem> {
-        let max = self.receiver.options.limits.payload;
+        let max = self.receiver.settings.limits.payload;
         if body.len() > max {
             return Err(body::too_large(max));
         }
@@ -171,7 +171,7 @@ impl DryRunInProgress<'_> {
     /// Adds the usages that would be posted for a span. Returns whether there are more than can be
     /// shown.
     fn forecast(&mut self, span: Span, usages: &mut Vec<PostedUsage>) -> bool {
-        let policy = &self.receiver.options.policy;
+        let policy = &self.receiver.policy;
         for usage in Forecast::new(span, self.until, policy) {
             let bytes = serde_json::to_vec(&usage).map_or(0, |written| written.len());
             if usages.len() == USAGES_MAX || bytes > self.bytes {

@@ -35,7 +35,7 @@ impl Receiver {
             StoreError::Unknown(_) => {
                 let detail = "The database gave no final answer. The event may or may not have \
                               been kept: repeat it with the same id.";
-                let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
+                let seconds = whole_seconds(self.unknown_for).max(RETRY_AFTER_OUTAGE);
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
                     .retry_after(self.spread(seconds))
             }
@@ -76,7 +76,7 @@ impl Receiver {
             StoreError::Unknown(_) => {
                 let detail = "The database gave no final answer. The action may or may not be done: read \
                               its subject again before you repeat it.";
-                let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
+                let seconds = whole_seconds(self.unknown_for).max(RETRY_AFTER_OUTAGE);
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
                     .retry_after(self.spread(seconds))
             }

@@ -108,7 +108,7 @@ fn leads_elsewhere(segment: &str) -> bool {
 impl Receiver {
     async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
         grant.require_write()?;
-        if self.options.mappings_full_scope {
+        if self.settings.provisioning.full_scope {
             grant.require_everything()?;
         }
         let body = body::read(request, self, self.sender(grant)).await?;

@@ -73,7 +73,7 @@ impl Receiver {
         Ok(in_pieces(
             compared,
             permit,
-            self.options.limits.body_timeout,
+            self.settings.limits.body_timeout,
         ))
     }
 
@@ -92,7 +92,7 @@ impl Receiver {
         grant: &Grant,
         snapshot: snapshot::Snapshot,
     ) -> Result<Compared, Problem> {
-        let limits = self.options.snapshots.clone();
+        let limits = self.snapshots.clone();
         let deadline = Instant::now() + limits.compare_time;
         let resource = snapshot.resource.clone();
         // The spans that ran at that time, or start later.
@@ -120,7 +120,7 @@ impl Receiver {
     /// Starts that are dated no earlier can still be applied tomorrow.
     fn earliest_start(&self) -> Timestamp {
         let now = self.parts.clock.now();
-        let slack = self.options.slack.past;
+        let slack = self.slack.past;
         now.plus(TIME_TO_APPLY.min(slack / 2) - slack)
     }
 

@@ -54,7 +54,7 @@ impl Receiver {
             SumPage::default()
         };
         let next = page.next.map(|last| next.page(&last));
-        let units = &self.options.units;
+        let units = &self.settings.reading.units();
         let items = page.rows.iter().map(|row| shown(row, &group_by, units));
         let items = items.collect();
         Ok(Paged {

@@ -33,7 +33,7 @@ const ANY: HeaderValue = HeaderValue::from_static("*");
     security(),
 )]
 pub async fn allow(State(receiver): State<Arc<Receiver>>, headers: HeaderMap) -> Response {
-    let origins = receiver.options.events.webhook_origins.as_deref();
+    let origins = receiver.settings.events.webhook_origins.as_deref();
     let origin = headers.get(ASKED_ORIGIN);
     let origin = origin.filter(|origin| !origin.is_empty() && origin.to_str().is_ok());
     let (Some(origins), Some(origin)) = (origins, origin) else {

@@ -61,7 +61,7 @@ pub(crate) async fn take(
     request: Request<Body>,
 ) -> Result<(Snapshot, ServingPermit), Problem> {
     let mut arriving = Arriving::new(receiver, grant, request.headers())?;
-    let mut body = TimedBody::new(request.into_body(), receiver.options.limits.body_timeout);
+    let mut body = TimedBody::new(request.into_body(), receiver.settings.limits.body_timeout);
     let mut permit = None;
     while let Some(data) = body.next(arriving.taking.is_allowed()).await? {
         arriving.check(body.arrived)?;
@@ -152,7 +152,7 @@ struct Arriving<'a> {
 
 impl<'a> Arriving<'a> {
     fn new(receiver: &'a Receiver, grant: &'a Grant, headers: &HeaderMap) -> Result<Self, Problem> {
-        let limits = &receiver.options.limits;
+        let limits = &receiver.settings.limits;
         let (form, max) = match body::media_type(headers, &[body::JSON, body::NDJSON])? {
             body::NDJSON => (Form::Lines, limits.snapshot_payload),
             _ => (Form::Json, limits.snapshot_payload.min(JSON_MAX)),
@@ -350,7 +350,7 @@ impl<'a> Taking<'a> {
         if ago < 0 {
             return Err("It lies in the future.".to_owned());
         }
-        if ago > self.receiver.options.slack.past {
+        if ago > self.receiver.slack.past {
             return Err("No event that lies so far back is accepted any more.".to_owned());
         }
         Ok(at)
@@ -358,7 +358,7 @@ impl<'a> Taking<'a> {
 
     fn take_instance(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let index = self.count;
-        let most = self.receiver.options.snapshots.instances;
+        let most = self.receiver.snapshots.instances;
         if index == most {
             return Err(too_many(most));
         }
@@ -391,7 +391,7 @@ impl<'a> Taking<'a> {
             return self.complain(wrong("since", detail));
         }
         self.gathering.add(index, instance).map_err(not_kept)?;
-        if self.gathering.memory() > self.receiver.options.snapshots.instances_memory {
+        if self.gathering.memory() > self.receiver.snapshots.instances_memory {
             return Err(too_different(self.count));
         }
         Ok(())

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use sampler_domain::ClientId;
 use sampler_oauth::{Algorithm, Pace};
-use sampler_receiver::Options;
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::security::Authenticator;
 use sampler_store_testing::memory::MemoryStore;
@@ -213,10 +212,8 @@ async fn mappings_can_be_kept_to_the_full_scope() {
         format!("Bearer {token}")
     };
     let (own, full) = (bearer("abacus.sampler.postgres.write"), bearer(WRITE));
-    let options = Options {
-        mappings_full_scope: true,
-        ..options()
-    };
+    let mut options = options();
+    options.settings.provisioning.full_scope = true;
     let router = router_with(authenticator, options);
     let refused = ask(&router, "/v1/mappings", &[&own], &mapping()).await;
     assert_eq!(

@@ -10,7 +10,7 @@ use axum::http::{Request, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt;
-use sampler_domain::{Granularities, Granularity, Policy, Slack};
+use sampler_domain::Granularity;
 use sampler_oauth::http::client;
 use sampler_oauth::{
     Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
@@ -20,13 +20,15 @@ use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
-use sampler_settings::DistressSettings;
-use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_settings::ReceiverSettings;
+use sampler_settings::receiver::LimitsSettings;
 use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::build::start_event;
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{SigningKey, StandInUaa};
 use serde_json::{Value, json};
+
+use crate::world::{DAY, settings};
 
 /// The scope that allows everything.
 pub(crate) const WRITE: &str = "abacus.sampler.write";
@@ -49,29 +51,18 @@ pub(crate) fn router_with(authenticator: Authenticator, options: Options) -> Rou
 
 pub(crate) fn options() -> Options {
     Options {
-        limits: LimitsSettings {
-            payload: 100_000,
-            batch_payload: 1_000_000,
-            snapshot_payload: 200 << 20,
-            body_timeout: Duration::from_secs(5),
-            inflight: Some(50),
-        },
-        events: EventsSettings::default(),
-        slack: Slack {
-            past: 86_400_000,
-            future: 86_400_000,
-        },
-        policy: Policy {
-            granularities: Granularities::all(Granularity::Hour),
-            stop_grace: 0,
+        settings: ReceiverSettings {
+            limits: LimitsSettings {
+                payload: 100_000,
+                batch_payload: 1_000_000,
+                snapshot_payload: 200 << 20,
+                body_timeout: Duration::from_secs(5),
+                inflight: Some(50),
+            },
+            ..settings(Granularity::Hour, DAY, DAY)
         },
         unknown_for: Duration::from_secs(16),
-        knows_granularity: true,
-        month_slack: Duration::from_mins(10),
         snapshots: SnapshotLimits::default(),
-        distress: DistressSettings::default(),
-        mappings_full_scope: false,
-        units: sampler_domain::Units::default(),
     }
 }
 

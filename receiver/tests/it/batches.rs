@@ -171,8 +171,8 @@ async fn each_event_is_answered_exactly_as_it_would_be_alone() {
     for lenient in [false, true] {
         let world = || {
             World::with(|options| {
-                options.events.lenient_repeats = lenient;
-                options.limits.batch_payload = 4 << 20;
+                options.settings.events.lenient_repeats = lenient;
+                options.settings.limits.batch_payload = 4 << 20;
             })
         };
         let (one_by_one, events) = (world(), table());

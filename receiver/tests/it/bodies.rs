@@ -217,7 +217,7 @@ async fn refuse_size(world: &World, request: Request<Body>) {
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_and_one_at_it_is_taken() {
-    let small = || World::with(|options| options.limits.payload = SMALL);
+    let small = || World::with(|options| options.settings.limits.payload = SMALL);
     // No length is declared here: it is as if it came in chunks.
     refuse_size(&small(), request(START, start_of(SMALL + 1))).await;
     let declared = |length: &str, body: String| {
@@ -255,7 +255,7 @@ async fn a_body_that_says_itself_that_it_is_too_large_is_not_read() {
 
 #[tokio::test]
 async fn a_gzip_body_that_grows_over_the_limit_is_refused() {
-    let small = || World::with(|options| options.limits.payload = SMALL);
+    let small = || World::with(|options| options.settings.limits.payload = SMALL);
     let over = gzip(start_of(SMALL + 1).as_bytes());
     assert!(over.len() < SMALL);
     refuse_size(&small(), zipped(START, over)).await;
@@ -337,7 +337,7 @@ async fn a_body_that_breaks_off_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stalls_is_given_up_and_its_place_is_free_again() {
-    let world = World::with(|options| options.limits.inflight = Some(1));
+    let world = World::with(|options| options.settings.limits.inflight = Some(1));
     for path in ALL {
         for bytes in ["", &body_of(path)[..20], &body_of(path)] {
             for coding in [&b"identity"[..], b"gzip"] {

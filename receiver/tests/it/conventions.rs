@@ -238,7 +238,7 @@ async fn an_origin_that_is_named_may_send_webhooks() {
             .unwrap()
     };
     let world = World::with(|options| {
-        options.events.webhook_origins = Some("a.example, events.example.com".to_owned());
+        options.settings.events.webhook_origins = Some("a.example, events.example.com".to_owned());
     });
     let answer = world.send(ask(Some("Events.example.com"))).await;
     assert_eq!(answer.status, 200);
@@ -256,7 +256,7 @@ async fn an_origin_that_is_named_may_send_webhooks() {
         .problem(405, "method-not-allowed");
     // An end that is a comma names no origin, so neither does what is no text.
     let world = World::with(|options| {
-        options.events.webhook_origins = Some("a.example,".to_owned());
+        options.settings.events.webhook_origins = Some("a.example,".to_owned());
     });
     for nothing in [&b""[..], b"\xff", b"a.example\xff"] {
         let request = Request::builder().method("OPTIONS").uri(EVENTS);
@@ -264,7 +264,7 @@ async fn an_origin_that_is_named_may_send_webhooks() {
         let answer = world.send(request.body(Body::empty()).unwrap()).await;
         answer.problem(405, "method-not-allowed");
     }
-    let any = World::with(|options| options.events.webhook_origins = Some("*".to_owned()));
+    let any = World::with(|options| options.settings.events.webhook_origins = Some("*".to_owned()));
     assert_eq!(any.send(ask(Some("x.example"))).await.status, 200);
     let closed = World::new();
     let answer = closed.send(ask(Some("a.example"))).await;

@@ -114,7 +114,7 @@ async fn a_database_that_refuses_is_an_error_that_reveals_nothing() {
 
 #[tokio::test]
 async fn a_panic_is_an_error_that_reveals_nothing_and_gives_up_its_place() {
-    let world = World::with(|options| options.limits.inflight = Some(1));
+    let world = World::with(|options| options.settings.limits.inflight = Some(1));
     let event = start(NOW);
     world.store.set_behaviour(Behaviour::Panics);
     for _ in 0..3 {

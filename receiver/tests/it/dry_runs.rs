@@ -38,7 +38,7 @@ fn durations(would: &Value) -> Vec<i64> {
 #[tokio::test]
 async fn what_would_become_of_an_event_is_what_becomes_of_it() {
     for lenient in [false, true] {
-        let world = World::with(|options| options.events.lenient_repeats = lenient);
+        let world = World::with(|options| options.settings.events.lenient_repeats = lenient);
         for (index, (kind, event)) in table().iter().enumerate() {
             let before = world.documents();
             world.store.set_behaviour(Behaviour::ReadOnly);
@@ -151,7 +151,7 @@ async fn an_update_shows_both_spans() {
 #[tokio::test]
 async fn what_is_shown_is_bounded() {
     let world = World::with(|options| {
-        options.policy.granularities = Granularities::all(Granularity::Minute);
+        options.settings.sampling.dimension = Some(Granularity::Minute);
     });
     let event = by("a", &start(NOW - 10 * DAY));
     let shown = would(&world, &dry(START), &event).await;
@@ -216,7 +216,7 @@ async fn what_cannot_be_foreseen_is_answered_as_ever() {
         let answer = world.post(&dry(path), &body).await;
         answer.names(503, "database-unavailable", &[]);
     }
-    let unknowing = World::with(|options| options.knows_granularity = false);
+    let unknowing = World::with(|options| options.settings.sampling.dimension = None);
     let answer = unknowing.post(&dry(START), &start(NOW)).await;
     answer.names(501, "dry-run-unavailable", &[]);
 }

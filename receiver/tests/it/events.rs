@@ -146,7 +146,7 @@ async fn fault_12_a_start_before_the_end_of_the_previous_span_is_refused() {
 
 #[tokio::test]
 async fn a_setting_lets_spans_overlap() {
-    let world = World::with(|options| options.events.allow_overlap = true);
+    let world = World::with(|options| options.settings.events.allow_overlap = true);
     let (first, end, inside) = (start(NOW - HOUR), stop(NOW), start(NOW - 1));
     world.start(&first).await.is_created();
     world.stop(&end).await.is_created();

@@ -40,7 +40,7 @@ fn of(event: &Value, resource: &str, instance: u64) -> Value {
 
 /// A receiver whose store keeps the pace.
 fn paced(inflight: Option<usize>) -> Arc<World> {
-    let world = World::with(|options| options.limits.inflight = inflight);
+    let world = World::with(|options| options.settings.limits.inflight = inflight);
     let store = Arc::clone(&world.store);
     tokio::spawn(async move { store.keep_pace(CALLS_IN_STEP, STEP).await });
     Arc::new(world)

@@ -34,7 +34,9 @@ fn begin(world: &Arc<World>, path: &str, event: &Value) -> JoinHandle<Answer> {
 
 /// A receiver with room for eight, six places of which are taken by starts that wait.
 async fn full_of_starts() -> (Arc<World>, Vec<JoinHandle<Answer>>) {
-    let world = Arc::new(World::with(|options| options.limits.inflight = Some(8)));
+    let world = Arc::new(World::with(|options| {
+        options.settings.limits.inflight = Some(8)
+    }));
     for instance in 10..12 {
         world.start(&of(instance, &start(NOW))).await.is_created();
     }
@@ -107,7 +109,9 @@ async fn a_cloud_event_in_binary_mode_that_is_a_stop_has_the_share_of_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn stops_may_take_all_the_room() {
-    let world = Arc::new(World::with(|options| options.limits.inflight = Some(8)));
+    let world = Arc::new(World::with(|options| {
+        options.settings.limits.inflight = Some(8)
+    }));
     world.store.set_behaviour(Behaviour::Held);
     let stops: Vec<_> = (0..8)
         .map(|instance| begin(&world, STOP, &of(instance, &stop(NOW))))
@@ -131,7 +135,9 @@ async fn requests_are_turned_away_before_their_bodies_are_parsed() {
 /// A request counts once its body is there.
 #[tokio::test(start_paused = true)]
 async fn bodies_that_do_not_arrive_take_no_places() {
-    let world = Arc::new(World::with(|options| options.limits.inflight = Some(8)));
+    let world = Arc::new(World::with(|options| {
+        options.settings.limits.inflight = Some(8)
+    }));
     let mut slow = JoinSet::new();
     for path in [START, STOP, EVENTS, MAPPINGS].repeat(8) {
         let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);

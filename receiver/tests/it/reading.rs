@@ -230,7 +230,7 @@ async fn executed(world: &World, span: &Span, next: Option<i64>) -> Span {
 
 #[tokio::test]
 async fn a_start_says_where_its_span_is_each_time_that_it_is_sent() {
-    let world = World::with(|options| options.events.lenient_repeats = true);
+    let world = World::with(|options| options.settings.events.lenient_repeats = true);
     let event = with(&start(NOW - PAST), "id", "a");
     let first = world.start(&event).await;
     first.is_created();

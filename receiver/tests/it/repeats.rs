@@ -180,7 +180,7 @@ async fn an_id_that_an_index_of_an_original_forbids_is_refused_without_a_field()
 
 #[tokio::test]
 async fn a_setting_takes_other_timestamps_and_measures_of_the_same_target_for_repeats() {
-    let world = World::with(|options| options.events.lenient_repeats = true);
+    let world = World::with(|options| options.settings.events.lenient_repeats = true);
     let (event, end) = (by("a", &start(NOW)), by("z", &stop(NOW + HOUR)));
     world.start(&event).await.is_created();
     for (other, _) in other_starts(&event) {

@@ -408,7 +408,7 @@ async fn what_starts_and_stops_meanwhile_leads_to_no_proposal() {
 /// Many more than fit into one page of spans or one piece of the answer.
 #[tokio::test]
 async fn a_large_snapshot_is_answered_in_full() {
-    let world = World::with(|options| options.limits.snapshot_payload = 64 << 20);
+    let world = World::with(|options| options.settings.limits.snapshot_payload = 64 << 20);
     let all: Vec<Value> = (0..30_000)
         .map(|number| instance(&format!("instance-{number}"), "large"))
         .collect();

@@ -153,7 +153,8 @@ async fn sums_are_shown_by_window_and_group() {
 
 #[tokio::test]
 async fn the_unit_of_a_measure_is_named_where_it_is_set() {
-    let world = World::with(|options| options.units = "memory = \"MB\"".parse().unwrap());
+    let world =
+        World::with(|options| options.settings.reading.units = "memory = \"MB\"".parse().ok());
     world.billed("postgres", "large", 20, json!(512)).await;
     let (items, _) = world.all_sums(SUMS).await;
     let expected = json!([{ "measure": "memory", "amount": 512 * HOUR, "unit": "MB" }]);

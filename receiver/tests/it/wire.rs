@@ -52,7 +52,7 @@ fn chunk(text: &str) -> String {
 }
 
 fn small() -> World {
-    World::with(|options| options.limits.payload = LIMIT)
+    World::with(|options| options.settings.limits.payload = LIMIT)
 }
 
 #[tokio::test]

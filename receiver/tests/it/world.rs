@@ -8,13 +8,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::Response;
-use sampler_domain::{Granularities, Granularity, Policy, Slack, Span, Target, Timestamp};
+use sampler_domain::{Granularity, Span, Target, Timestamp};
 use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
-use sampler_settings::DistressSettings;
-use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_settings::{ReceiverSettings, SamplingSettings, SlackSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_upstream::{ClientOptions, Provisioning};
 use serde_json::{Map, Value, json};
@@ -81,23 +80,24 @@ pub(crate) struct World {
 
 fn options() -> Options {
     Options {
-        limits: LimitsSettings::default(),
-        events: EventsSettings::default(),
-        slack: Slack {
-            past: PAST,
-            future: FUTURE,
-        },
-        policy: Policy {
-            granularities: Granularities::all(Granularity::Day),
-            stop_grace: 0,
-        },
+        settings: settings(Granularity::Day, PAST, FUTURE),
         unknown_for: Duration::from_millis(15_500),
-        knows_granularity: true,
-        month_slack: Duration::from_mins(10),
         snapshots: SnapshotLimits::default(),
-        distress: DistressSettings::default(),
-        mappings_full_scope: false,
-        units: sampler_domain::Units::default(),
+    }
+}
+
+/// The usual settings, with a granularity and a slack, ms.
+pub(crate) fn settings(dimension: Granularity, past: i64, future: i64) -> ReceiverSettings {
+    ReceiverSettings {
+        slack: SlackSettings {
+            past: Duration::from_millis(past.unsigned_abs()),
+            future: Duration::from_millis(future.unsigned_abs()),
+        },
+        sampling: SamplingSettings {
+            dimension: Some(dimension),
+            ..SamplingSettings::default()
+        },
+        ..ReceiverSettings::default()
     }
 }
 

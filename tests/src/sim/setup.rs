@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
-use sampler_domain::{Granularities, Granularity, Memory, Policy, Slack, Timestamp};
+use sampler_domain::{Granularity, Memory, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
-use sampler_settings::{DistressSettings, LedgerRetention, MonthSettings};
+use sampler_settings::{
+    DistressSettings, LedgerRetention, MonthSettings, ReceiverSettings, SamplingSettings,
+    SlackSettings, WorkerSettings,
+};
 
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
@@ -348,8 +351,8 @@ impl Setup {
         15 * self.clock_interval()
     }
 
-    /// The policy of one process; most processes have the same.
-    pub(crate) fn policy(&self, rng: &mut Rng) -> Policy {
+    /// How one process samples; most processes do it in the same way.
+    fn sampling(&self, rng: &mut Rng) -> SamplingSettings {
         let Scale {
             unit,
             coarse,
@@ -362,13 +365,14 @@ impl Setup {
             plan_id: rng.percent(50).then(|| "plan".to_owned()),
             granularity: *rng.pick(&[unit, coarse]),
         };
-        let granularities = Granularities::new(default, vec![exception]);
-        Policy {
-            granularities: granularities.expect("there is only one exception"),
-            stop_grace: match self.closing {
-                Some(_) => *rng.pick(&[0, 0, MINUTE / 2, MINUTE]),
-                None => *rng.pick(&[0, 0, length / 4, length]),
-            },
+        let stop_grace = match self.closing {
+            Some(_) => *rng.pick(&[0, 0, MINUTE / 2, MINUTE]),
+            None => *rng.pick(&[0, 0, length / 4, length]),
+        };
+        SamplingSettings {
+            dimension: Some(default),
+            dimension_overrides: Some(vec![exception]),
+            stop_grace: millis(stop_grace),
         }
     }
 
@@ -388,59 +392,61 @@ impl Setup {
     }
 
     pub(crate) fn worker(&self, name: String, rng: &mut Rng) -> sampler_worker::Options {
-        let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
         let tick = self.scale.tick;
         // What operators resend must still be there, also after the run.
         let is_resent = self.has_operator || self.sets_aside > 0;
         let kept = i64::from(is_resent) * (16 * self.scale.horizon + DAY);
         sampler_worker::Options {
             name,
-            policy: self.policy(rng),
-            month: MonthSettings {
-                month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
-            },
-            abacus: AbacusSettings {
-                retry_first: millis(tick / 8),
-                retry_limit: millis(4 * tick),
-                concurrency: 1 + rng.below(4),
-                ..AbacusSettings::default()
-            },
-            processing: ProcessingSettings {
-                concurrency: 1 + rng.below(6),
-                batch_size: 2 + rng.below(8),
-                interval: millis(tick),
-                adopt_interval: millis(4 * tick),
-                heartbeat_interval: millis(self.heartbeat()),
-                ..ProcessingSettings::default()
-            },
-            cleanup: CleanupSettings {
-                batch_size: 1 + rng.below(4),
-                interval: millis(4 * tick),
-                retention: millis(self.retention),
-                ..CleanupSettings::default()
-            },
-            // Some entries expire while the run goes on, some do not.
-            ledger: LedgerSettings {
-                retention: LedgerRetention {
-                    minute: millis(2 * tick + kept),
-                    hour: millis(8 * tick + kept),
-                    day: millis(400 * DAY + kept),
-                    month: millis(800 * DAY + kept),
+            settings: WorkerSettings {
+                sampling: self.sampling(rng),
+                month: MonthSettings {
+                    month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
                 },
+                abacus: AbacusSettings {
+                    retry_first: millis(tick / 8),
+                    retry_limit: millis(4 * tick),
+                    concurrency: 1 + rng.below(4),
+                    ..AbacusSettings::default()
+                },
+                processing: ProcessingSettings {
+                    concurrency: 1 + rng.below(6),
+                    batch_size: 2 + rng.below(8),
+                    interval: millis(tick),
+                    adopt_interval: millis(4 * tick),
+                    heartbeat_interval: millis(self.heartbeat()),
+                    ..ProcessingSettings::default()
+                },
+                cleanup: CleanupSettings {
+                    batch_size: 1 + rng.below(4),
+                    interval: millis(4 * tick),
+                    retention: millis(self.retention),
+                    ..CleanupSettings::default()
+                },
+                // Some entries expire while the run goes on, some do not.
+                ledger: LedgerSettings {
+                    retention: LedgerRetention {
+                        minute: millis(2 * tick + kept),
+                        hour: millis(8 * tick + kept),
+                        day: millis(400 * DAY + kept),
+                        month: millis(800 * DAY + kept),
+                    },
+                },
+                distress: self.distress(rng),
+                // While a month closes a span must not wait for long because of chance refusals.
+                suspension: SuspensionSettings {
+                    after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
+                    probe_interval: millis(2 * tick),
+                },
+                confirm: ConfirmSettings {
+                    enabled: self.confirms,
+                    interval: millis(tick / 4),
+                    // Later than Abacus decides, whatever the clocks say.
+                    timeout: millis(8 * tick + 4 * self.scale.clock_error),
+                },
+                audit: AuditSettings { rate: 0 },
+                ..WorkerSettings::default()
             },
-            distress: self.distress(rng),
-            // While a month closes a span must not wait for long because of chance refusals.
-            suspension: SuspensionSettings {
-                after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
-                probe_interval: millis(2 * tick),
-            },
-            confirm: ConfirmSettings {
-                enabled: self.confirms,
-                interval: millis(tick / 4),
-                // Later than Abacus decides, whatever the clocks say.
-                timeout: millis(8 * tick + 4 * self.scale.clock_error),
-            },
-            audit: AuditSettings { rate: 0 },
             // Nobody steers here.
             intervals: Intervals {
                 clock: millis(self.clock_interval()),
@@ -471,29 +477,35 @@ impl Setup {
     }
 
     pub(crate) fn receiver(&self, rng: &mut Rng) -> sampler_receiver::Options {
+        let slack = SlackSettings {
+            past: millis(self.slack.past),
+            future: millis(self.slack.future),
+        };
         sampler_receiver::Options {
-            limits: LimitsSettings {
-                payload: 10_000,
-                inflight: self.max_inflight,
-                ..LimitsSettings::default()
+            settings: ReceiverSettings {
+                limits: LimitsSettings {
+                    payload: 10_000,
+                    inflight: self.max_inflight,
+                    ..LimitsSettings::default()
+                },
+                events: EventsSettings {
+                    // It answers 201 to what was not kept, which is its purpose.
+                    lenient_repeats: false,
+                    allow_overlap: self.allow_overlap,
+                    webhook_origins: None,
+                },
+                slack,
+                sampling: self.sampling(rng),
+                ..ReceiverSettings::default()
             },
-            events: EventsSettings {
-                // It answers 201 to what was not kept, which is its purpose.
-                lenient_repeats: false,
-                allow_overlap: self.allow_overlap,
-                webhook_origins: None,
-            },
-            slack: self.slack,
-            policy: self.policy(rng),
             unknown_for: Duration::from_secs(16),
-            knows_granularity: true,
-            month_slack: Duration::from_mins(10),
             snapshots: sampler_receiver::SnapshotLimits::default(),
-            distress: DistressSettings::default(),
-            mappings_full_scope: false,
-            units: sampler_domain::Units::default(),
         }
     }
+}
+
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.unsigned_abs())
 }
 
 /// When a run begins: in the years 2020 to 2030, or so that it crosses one of the dates at which

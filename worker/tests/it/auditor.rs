@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Entry, SpanId};
-use sampler_settings::worker::AuditSettings;
 use sampler_store::StoreError;
 use sampler_store_testing::faulty::{Fault, FaultyStore};
 use sampler_worker::{Options, Parts, Worker};
@@ -15,10 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::world::{DAY, HOUR, MINUTE, World, options, target};
 
 fn audited(name: &str) -> Options {
-    Options {
-        audit: AuditSettings { rate: 50 },
-        ..options(name)
-    }
+    let mut options = options(name);
+    options.settings.audit.rate = 50;
+    options
 }
 
 /// A worker that audits, and what it has found.

@@ -17,14 +17,13 @@ use crate::world::{DAY, HOUR, MINUTE, NOON, Running, World, options, run_with};
 
 /// Asks after a minute, each minute, for two hours.
 pub(crate) fn confirming(name: &str) -> Options {
-    Options {
-        confirm: ConfirmSettings {
-            enabled: true,
-            interval: Duration::from_mins(1),
-            timeout: Duration::from_hours(2),
-        },
-        ..options(name)
-    }
+    let mut options = options(name);
+    options.settings.confirm = ConfirmSettings {
+        enabled: true,
+        interval: Duration::from_mins(1),
+        timeout: Duration::from_hours(2),
+    };
+    options
 }
 
 fn run(world: &World, name: &str) -> Running {
@@ -432,8 +431,8 @@ async fn the_month_that_closes_comes_first() {
             failed(Some(60))
         }
     });
-    let mut settings = confirming("w");
-    settings.month.month_slack = Duration::from_hours(20 * 24);
+    let mut options = confirming("w");
+    options.settings.month.month_slack = Duration::from_hours(20 * 24);
     // The present is the 10th of March. Usages of January wait longest, those of February close.
     for number in 0..30 {
         let (january, february) = (format!("1 {number}"), format!("2 {number}"));
@@ -442,7 +441,7 @@ async fn the_month_that_closes_comes_first() {
         world.start(&february, -13 * DAY).await;
         world.stop(&february, -13 * DAY + 2 * HOUR).await;
     }
-    let worker = run_with(world.parts(), settings);
+    let worker = run_with(world.parts(), options);
     world
         .until("all are posted", || entries(&world).len() == 30 * 10)
         .await;
@@ -477,10 +476,10 @@ async fn no_entry_expires_before_it_is_confirmed() {
         .know(move |_| if known() { Asked::Counts } else { failed(None) });
     world.start("i", -2 * HOUR).await;
     world.stop("i", -HOUR).await;
-    let mut settings = confirming("w");
-    settings.cleanup.retention = Duration::from_hours(2);
-    settings.ledger.retention.hour = Duration::from_hours(1);
-    let worker = run_with(world.parts(), settings);
+    let mut options = confirming("w");
+    options.settings.cleanup.retention = Duration::from_hours(2);
+    options.settings.ledger.retention.hour = Duration::from_hours(1);
+    let worker = run_with(world.parts(), options);
     world
         .until("the span is removed", || world.store.all().is_empty())
         .await;

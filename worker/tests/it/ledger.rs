@@ -89,7 +89,7 @@ async fn the_clean_up_lets_entries_expire_before_their_span_is_gone() {
         fails.then(|| Fault::NotDone(StoreError::Unavailable("it was not reached".into())))
     });
     let mut options = options("w");
-    options.cleanup.retention = Duration::from_hours(2);
+    options.settings.cleanup.retention = Duration::from_hours(2);
     let worker = run_with(parts, options);
     world
         .until("it is complete", || world.is_complete("i"))

@@ -144,7 +144,7 @@ async fn completed_spans_are_removed_after_the_retention_and_no_others() {
     }
     world.start("open", -2 * HOUR).await;
     let mut options = options("w");
-    options.cleanup.retention = Duration::from_hours(3);
+    options.settings.cleanup.retention = Duration::from_hours(3);
     let worker = run_with(world.parts(), options);
     world.pass(2 * HOUR - MINUTE).await;
     assert_eq!(world.store.all().len(), 26);
@@ -165,7 +165,7 @@ async fn spans_are_kept_while_any_receiver_may_take_their_events_again() {
         world.store.announce_slack(slack).await.unwrap();
     }
     let mut options = options("w");
-    options.cleanup.retention = Duration::from_hours(3);
+    options.settings.cleanup.retention = Duration::from_hours(3);
     let worker = run_with(world.parts(), options);
     world.pass(5 * HOUR - MINUTE).await;
     let left: Vec<_> = world.store.all();
@@ -184,7 +184,7 @@ async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
     world.stop("i", -HOUR).await;
     world.store.announce_slack(100 * DAY).await.unwrap();
     let mut options = options("w");
-    options.cleanup.retention = Duration::from_hours(1);
+    options.settings.cleanup.retention = Duration::from_hours(1);
     let worker = run_with(world.parts(), options);
     world.pass(7 * DAY - MINUTE).await;
     assert_eq!(world.store.all().len(), 1);
@@ -202,8 +202,7 @@ async fn a_change_of_granularity_moves_nothing_that_was_billed() {
     worker.stop().await;
     assert_eq!(world.abacus.sum("i"), 90 * MINUTE);
     let mut by_minute = options("w");
-    by_minute.policy.granularities =
-        sampler_domain::Granularities::all(sampler_domain::Granularity::Minute);
+    by_minute.settings.sampling.dimension = Some(sampler_domain::Granularity::Minute);
     let worker = run_with(world.parts(), by_minute);
     world.stop("i", 10 * MINUTE + 1).await;
     world
@@ -221,7 +220,7 @@ async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {
     let world = World::new();
     // Until noon of the tenth, February can still be billed.
     let mut options = options("w");
-    options.month.month_slack = Duration::from_hours(30 * 24);
+    options.settings.month.month_slack = Duration::from_hours(30 * 24);
     world.start("february", -10 * DAY).await;
     for number in 0..400 {
         world.start(&format!("march {number}"), -HOUR).await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sampler_domain::{Granularities, Granularity, Timestamp};
+use sampler_domain::{Granularity, Timestamp};
 use sampler_worker::Options;
 use tokio::time::Instant;
 
@@ -24,9 +24,9 @@ const TURN: i64 = 32;
 /// By minutes, with as many posts in flight as there are permits.
 fn by_minutes() -> Options {
     let mut options = options("w");
-    options.policy.granularities = Granularities::all(Granularity::Minute);
-    options.abacus.concurrency = usize::try_from(SLOTS).unwrap();
-    options.processing.concurrency = usize::try_from(SLOTS).unwrap();
+    options.settings.sampling.dimension = Some(Granularity::Minute);
+    options.settings.abacus.concurrency = usize::try_from(SLOTS).unwrap();
+    options.settings.processing.concurrency = usize::try_from(SLOTS).unwrap();
     options
 }
 

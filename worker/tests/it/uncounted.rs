@@ -350,7 +350,7 @@ async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {
     // A worker that dies after each plan, until the withheld piece is planned.
     let mut driver =
         sampler_domain::Driver::new(span, sampler_domain::Contract::Forever, Timestamp::MIN);
-    let policy = options("w").policy;
+    let policy = options("w").settings.sampling.policy();
     while !driver.span().plans_to_withhold(skipped.interval) {
         match driver.next(world.clock_now(), &policy) {
             sampler_domain::Action::Change(change) => {

@@ -5,15 +5,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use sampler_domain::{
-    Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
-    Timestamp,
+    Granularity, Id, Measures, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
-    ProcessingSettings, SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, ProcessingSettings,
 };
-use sampler_settings::{DistressSettings, MonthSettings};
+use sampler_settings::{SamplingSettings, WorkerSettings};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_testkit::rng::SharedRng;
@@ -100,30 +98,28 @@ impl Running {
 pub(crate) fn options(name: &str) -> Options {
     Options {
         name: name.to_owned(),
-        policy: Policy {
-            granularities: Granularities::all(Granularity::Hour),
-            stop_grace: 0,
+        settings: WorkerSettings {
+            sampling: SamplingSettings {
+                dimension: Some(Granularity::Hour),
+                ..SamplingSettings::default()
+            },
+            abacus: AbacusSettings {
+                concurrency: 4,
+                retry_limit: Duration::from_mins(1),
+                ..AbacusSettings::default()
+            },
+            processing: ProcessingSettings {
+                concurrency: 8,
+                batch_size: 10,
+                ..ProcessingSettings::default()
+            },
+            cleanup: CleanupSettings {
+                batch_size: 10,
+                ..CleanupSettings::default()
+            },
+            audit: AuditSettings { rate: 0 },
+            ..WorkerSettings::default()
         },
-        month: MonthSettings::default(),
-        abacus: AbacusSettings {
-            concurrency: 4,
-            retry_limit: Duration::from_mins(1),
-            ..AbacusSettings::default()
-        },
-        processing: ProcessingSettings {
-            concurrency: 8,
-            batch_size: 10,
-            ..ProcessingSettings::default()
-        },
-        cleanup: CleanupSettings {
-            batch_size: 10,
-            ..CleanupSettings::default()
-        },
-        ledger: LedgerSettings::default(),
-        suspension: SuspensionSettings::default(),
-        confirm: ConfirmSettings::default(),
-        audit: AuditSettings { rate: 0 },
-        distress: DistressSettings::default(),
         intervals: Intervals::default(),
     }
 }

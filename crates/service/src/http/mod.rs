@@ -44,7 +44,7 @@ use crate::problem::{Problem, kinds};
 use connections::{Connection, Connections, Phase};
 use header_timer::HeaderTimer;
 use linger::linger;
-use wire::{Wire, WireLimits};
+use wire::Wire;
 
 pub use measure::HttpMetrics;
 pub(crate) use router::method_not_allowed;
@@ -355,14 +355,7 @@ async fn serve_requests<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let of_wire = WireLimits {
-        header_read: limits.header_read,
-        header_bytes: limits.header_bytes,
-        idle: limits.idle,
-        write: limits.write,
-        answer: limits.answer,
-    };
-    let wire = Wire::new(of_wire, connection);
+    let wire = Wire::new(limits, connection);
     let mut stream = wire.over(stream);
     let mut builder = http1::Builder::new();
     builder

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::Limits;
 use super::chunks::Chunks;
 use super::connections::{Activity, Connection, KeptBytes, Phase};
 use super::heads::Head;
@@ -37,20 +38,10 @@ const KEPT_CAPACITY: usize = 1 << 10;
 /// the parts that serve it.
 const REQUEST_BYTES: usize = 20 << 10;
 
-/// The limits of a client's connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WireLimits {
-    pub(super) header_read: Duration,
-    pub(super) header_bytes: usize,
-    pub(super) idle: Duration,
-    pub(super) write: Duration,
-    pub(super) answer: Duration,
-}
-
 /// The state of one connection. Clones share it.
 #[derive(Clone)]
 pub(super) struct Wire {
-    limits: WireLimits,
+    limits: Limits,
     activity: Arc<Activity>,
     state: Arc<Mutex<WireState>>,
 }
@@ -96,7 +87,7 @@ enum Reading {
 }
 
 impl Wire {
-    pub(super) fn new(limits: WireLimits, connection: &Connection) -> Self {
+    pub(super) fn new(limits: Limits, connection: &Connection) -> Self {
         let state = WireState {
             heads: 1,
             since: Instant::now(),
@@ -233,7 +224,7 @@ impl Wire {
 impl WireState {
     /// Until when the head must be there. A client that has just connected wants something, so it is a
     /// slow one from the start.
-    fn deadline(&self, limits: &WireLimits) -> Instant {
+    fn deadline(&self, limits: &Limits) -> Instant {
         match self.first_byte {
             Some(first_byte) => first_byte + limits.header_read,
             None if self.heads <= 1 => self.since + limits.header_read,
@@ -250,7 +241,7 @@ impl WireState {
 
     /// Scans what has arrived of the head. Once that is there to its end, the library may have it; also
     /// where it is too long, which the library answers.
-    fn scan_head(&mut self, limits: &WireLimits) {
+    fn scan_head(&mut self, limits: &Limits) {
         let Reading::Head(scanned) = self.reading else {
             return;
         };

@@ -65,11 +65,11 @@ crate::settings! {
         token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text => audiences;
         /// The longest time that a token may still be valid. A token with a later exp is refused.
         token_max_lifetime: Duration = "SAMPLER_TOKEN_MAX_LIFETIME",
-            Kind::time(MINUTE, YEAR), or("31d");
+            Kind::Duration(MINUTE, YEAR), or("31d");
         /// How long fetched keys stay in use while the token server is unavailable. After that,
         /// tokens are answered 503 until keys can be fetched.
         keys_max_age: Duration = "SAMPLER_TOKEN_KEYS_MAX_AGE",
-            Kind::time(KEYS_AGE_MIN, YEAR), or("24h");
+            Kind::Duration(KEYS_AGE_MIN, YEAR), or("24h");
         /// Whether JWTKEY may be a shared key that is shorter than RFC 7518 demands: 32 bytes for
         /// HS256, 48 for HS384, 64 for HS512. A short key may be guessed.
         allow_short_key: bool = "SAMPLER_ALLOW_SHORT_KEY", Kind::Boolean, or("false");
@@ -78,7 +78,7 @@ crate::settings! {
         allow_http_token_server: bool = "SAMPLER_ALLOW_HTTP_TOKEN_SERVER", Kind::Boolean,
             or("false");
         /// The tolerated difference between the clocks of this program and the token server.
-        token_leeway: Duration = "SAMPLER_TOKEN_LEEWAY", Kind::time(Duration::ZERO, LEEWAY_MAX),
+        token_leeway: Duration = "SAMPLER_TOKEN_LEEWAY", Kind::Duration(Duration::ZERO, LEEWAY_MAX),
             or("10s");
         /// A PEM file with certificate authorities to trust for HTTPS, in addition to those of the
         /// system. For the database, use tlsCAFile in DB_URI.
@@ -103,7 +103,7 @@ fn authorities(path: &str) -> Result<CaBundle, String> {
 
 impl SecuritySettings {
     /// Refuses a health check that could not be secured, and credentials that others could read.
-    fn check(&self, reader: &mut Reader<'_>) {
+    fn check(&self, reader: &mut Reader) {
         let server = self.token_server();
         let is_private = |server: &TokenServer| is_private(server.address());
         if self.secured && !self.allow_http_token_server && !server.as_ref().is_none_or(is_private)
@@ -134,7 +134,7 @@ impl SecuritySettings {
     /// For a program with an API: refuses `SECURED=true` without a key that could distinguish a good
     /// token from a bad one. A program that is set to be secure but is not must not run: better
     /// no billing than billing that anyone can write to.
-    pub fn require_keys(&self, reader: &mut Reader<'_>) {
+    pub fn require_keys(&self, reader: &mut Reader) {
         if !self.secured {
             return;
         }
@@ -173,7 +173,7 @@ impl SecuritySettings {
     }
 
     /// For a program that calls others: refuses `SECURED=true` where it could not get a token.
-    pub fn require_client(&self, reader: &mut Reader<'_>) {
+    pub fn require_client(&self, reader: &mut Reader) {
         if !self.secured {
             return;
         }
@@ -190,7 +190,7 @@ impl SecuritySettings {
     }
 
     /// For a program with an API: notes whose requests it takes.
-    pub fn note_callers(&self, reader: &mut Reader<'_>) {
+    pub fn note_callers(&self, reader: &mut Reader) {
         let source = reader.source("security.secured");
         let text = match (self.secured, &self.jwt_key, self.token_server()) {
             (false, ..) => format!(
@@ -212,7 +212,7 @@ impl SecuritySettings {
     }
 
     /// For a program that calls others: notes with which credentials.
-    pub fn note_client(&self, reader: &mut Reader<'_>) {
+    pub fn note_client(&self, reader: &mut Reader) {
         let text = match &self.client_id {
             Some(id) if self.secured => format!("as the client {id}, with tokens"),
             _ => "no tokens: SECURED is false".to_owned(),

@@ -9,7 +9,13 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::file;
+use super::layers::{Variables, read_file};
+
+/// Where a platform says what it has bound: in an environment variable, in a file of the same form (if
+/// the variable would be too long), or as a folder of files.
+const SERVICES: &str = "VCAP_SERVICES";
+const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
+const BINDING_ROOT: &str = "SERVICE_BINDING_ROOT";
 
 /// A folder of bindings with more entries than this is some other folder.
 const BINDINGS_MAX: usize = 1000;
@@ -64,8 +70,31 @@ fn is_mongodb(uri: &str) -> bool {
     uri.starts_with("mongodb://") || uri.starts_with("mongodb+srv://")
 }
 
+/// The bound database that is `wanted`, or the only one there is. None where none is bound and none is
+/// wanted.
+pub(super) fn bound(
+    variables: &Variables,
+    wanted: Option<&str>,
+) -> Result<Option<Binding>, String> {
+    let mut bound = Vec::new();
+    if let Some(text) = variables.get(SERVICES) {
+        let text = text.to_str();
+        let text = text.ok_or_else(|| format!("{SERVICES}: expected UTF-8"))?;
+        bound.extend(in_services(text, SERVICES)?);
+    }
+    if let Some(path) = variables.get(SERVICES_FILE).map(Path::new) {
+        let unread = |why| format!("{SERVICES_FILE}: the file {} {why}", path.display());
+        let text = read_file(path).map_err(unread)?;
+        bound.extend(in_services(&text, SERVICES_FILE)?);
+    }
+    if let Some(root) = variables.get(BINDING_ROOT).map(Path::new) {
+        bound.extend(in_folder(root, BINDING_ROOT)?);
+    }
+    choose(bound, wanted)
+}
+
 /// The databases in `text`, which is in the form of `VCAP_SERVICES`.
-pub(super) fn in_services(text: &str, origin: &'static str) -> Result<Vec<Binding>, String> {
+fn in_services(text: &str, origin: &'static str) -> Result<Vec<Binding>, String> {
     let by_label: BTreeMap<String, Vec<Service>> = serde_json::from_str(text).map_err(|error| {
         format!(
             "{origin}: expected services by label as JSON (line {})",
@@ -80,37 +109,27 @@ pub(super) fn in_services(text: &str, origin: &'static str) -> Result<Vec<Bindin
 
 /// The databases in a folder that has a folder for each binding, and in that a file for each of its
 /// entries. Hidden ones are how Kubernetes changes all files at once.
-pub(super) fn in_folder(root: &Path, origin: &'static str) -> Result<Vec<Binding>, String> {
+fn in_folder(root: &Path, origin: &'static str) -> Result<Vec<Binding>, String> {
     let unreadable = |error: std::io::Error| {
         format!(
             "{origin}: the folder {} cannot be read: {error}",
             root.display()
         )
     };
-    let mut folders = Vec::new();
-    for entry in std::fs::read_dir(root).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if !is_hidden(&path) && path.is_dir() {
-            folders.push(path);
-        }
-        if folders.len() > BINDINGS_MAX {
-            return Err(format!(
-                "{origin}: the folder {} holds more than {BINDINGS_MAX} folders",
-                root.display()
-            ));
-        }
+    let entries = std::fs::read_dir(root).map_err(unreadable)?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let paths = paths.take(BINDINGS_MAX + 1).collect::<Result<Vec<_>, _>>();
+    let mut folders = paths.map_err(unreadable)?;
+    if folders.len() > BINDINGS_MAX {
+        return Err(format!(
+            "{origin}: the folder {} holds more than {BINDINGS_MAX} entries",
+            root.display()
+        ));
     }
+    folders.retain(|path| !name_of(path).starts_with('.') && path.is_dir());
     folders.sort();
     let found = folders.iter().map(|folder| in_binding(folder, origin));
-    Ok(found
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .flatten()
-        .collect())
-}
-
-fn is_hidden(path: &Path) -> bool {
-    name_of(path).starts_with('.')
+    found.filter_map(Result::transpose).collect()
 }
 
 fn name_of(path: &Path) -> String {
@@ -144,13 +163,11 @@ fn entry(path: &Path) -> Result<Option<String>, String> {
     if !path.exists() {
         return Ok(None);
     }
-    let text = file::read(path).map_err(|why| format!("the file {} {why}", path.display()))?;
+    let text = read_file(path).map_err(|why| format!("the file {} {why}", path.display()))?;
     Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-/// The one of all bound databases that is `wanted`, or the only one there is. None where none is
-/// bound and none is wanted.
-pub(super) fn choose(bound: Vec<Binding>, wanted: Option<&str>) -> Result<Option<Binding>, String> {
+fn choose(bound: Vec<Binding>, wanted: Option<&str>) -> Result<Option<Binding>, String> {
     let called = |binding: &Binding| wanted.is_none_or(|name| binding.is_called(name));
     let (mut chosen, others): (Vec<_>, Vec<_>) = bound.into_iter().partition(called);
     // A platform may present one binding in several ways.
@@ -173,11 +190,8 @@ fn names(bindings: &[Binding]) -> String {
     if bindings.is_empty() {
         return "none".to_owned();
     }
-    let quoted: Vec<_> = bindings
-        .iter()
-        .map(|binding| format!("'{}'", binding.name))
-        .collect();
-    quoted.join(", ")
+    let quoted = bindings.iter().map(|it| format!("'{}'", it.name));
+    quoted.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

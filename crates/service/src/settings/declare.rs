@@ -7,7 +7,8 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use super::setting::Value;
+use super::parse;
+use super::setting::Kind;
 
 /// Declares groups of settings.
 ///
@@ -19,7 +20,7 @@ use super::setting::Value;
 ///     /// How long things take.
 ///     pub struct TimeSettings("time") {
 ///         /// How long one thing may take.
-///         thing: Duration = "SAMPLER_THING", Kind::time(Duration::ZERO, Duration::MAX), or("5s");
+///         thing: Duration = "SAMPLER_THING", Kind::Duration(Duration::ZERO, Duration::MAX), or("5s");
 ///         /// A thing with an initial.
 ///         initial: Option<char> = "INITIAL", Kind::Text, secret() => initial;
 ///     }
@@ -35,13 +36,13 @@ use super::setting::Value;
 ///
 /// A setting's key is its section and the name of its field; the comment on it is what operators
 /// read about it. Then come its environment variable, its kind, and further methods of [`Setting`]:
-/// `or(default)`, `required()`, `secret()`. If the type does not implement [`FromValue`], the
-/// function after `=>` parses the text.
+/// `or(default)`, `secret()`. If the type does not implement [`FromText`], the function after `=>`
+/// parses the text.
 ///
 /// A group has a `TABLE`, is `read` from a [`Reader`], and its `Default` is that of the table. If
 /// `checked by` follows the section, that function checks the group, and complains to the reader.
 ///
-/// [`FromValue`]: crate::settings::FromValue
+/// [`FromText`]: crate::settings::FromText
 /// [`Reader`]: crate::settings::Reader
 /// [`Setting`]: crate::settings::Setting
 #[macro_export]
@@ -76,7 +77,7 @@ macro_rules! settings {
             )+];
 
             /// Reads the group.
-            pub fn read(reader: &mut $crate::settings::Reader<'_>) -> Self {
+            pub fn read(reader: &mut $crate::settings::Reader) -> Self {
                 let group = Self {$(
                     $field: $crate::settings!(
                         @read reader, concat!($section, ".", stringify!($field)) $(, $parse)?
@@ -89,66 +90,57 @@ macro_rules! settings {
 
         impl Default for $group {
             fn default() -> Self {
-                Self::read(&mut $crate::settings::Reader::of_defaults(const { &Self::TABLE }))
+                Self::read(&mut $crate::settings::Reader::new(const { &Self::TABLE }))
             }
         }
     )+};
 }
 
-/// A type that a setting's value converts to without a parse function.
-pub trait FromValue: Sized {
+/// A type that the text of a setting converts to without a parse function.
+pub trait FromText: Sized {
     /// Whether the settings of this type, and no others, are secret.
     const SECRET: bool = false;
 
-    /// The value as this type; `None` if it is of another kind.
-    fn from_value(value: Value) -> Option<Self>;
+    /// The value that `text` says, which is of `kind`; `None` if no text of this kind is of this type.
+    fn from_text(text: &str, kind: Kind) -> Option<Self>;
 
-    /// The value of a setting that is not set; `None` if it must be set.
+    /// The value of a setting that is not set; `None` if it must have a default.
     fn if_unset() -> Option<Self> {
         None
     }
 }
 
-/// Implements [`FromValue`] for types that one variant of [`Value`] converts to.
-macro_rules! from_value {
-    ($($type:ty: $variant:ident($value:ident) => $converted:expr;)+) => {$(
-        impl FromValue for $type {
-            fn from_value(value: Value) -> Option<Self> {
-                match value {
-                    Value::$variant($value) => $converted,
-                    _ => None,
-                }
+macro_rules! from_text {
+    ($($($type:ty),+: |$text:ident, $kind:ident| $value:expr;)+) => {$($(
+        impl FromText for $type {
+            fn from_text($text: &str, $kind: Kind) -> Option<Self> {
+                $value
             }
         }
-    )+};
+    )+)+};
 }
 
-from_value! {
-    bool: Boolean(value) => Some(value);
-    u8: Number(number) => number.try_into().ok();
-    u16: Number(number) => number.try_into().ok();
-    u32: Number(number) => number.try_into().ok();
-    u64: Number(number) => Some(number);
-    usize: Number(number) => number.try_into().ok();
-    Duration: Duration(length) => Some(length);
-    Url: Url(url) => Some(url);
-    String: Text(text) => Some(text);
-    PathBuf: Text(text) => Some(text.into());
+from_text! {
+    bool: |text, _kind| text.parse().ok();
+    u8, u16, u32, u64, usize: |text, kind| kind.number(text)?.try_into().ok();
+    Duration: |text, kind| kind.duration(text);
+    Url: |text, _kind| parse::url(text);
+    String, PathBuf: |text, _kind| Some(text.into());
 }
 
-impl FromValue for SecretString {
+impl FromText for SecretString {
     const SECRET: bool = true;
 
-    fn from_value(value: Value) -> Option<Self> {
-        String::from_value(value).map(Self::from)
+    fn from_text(text: &str, _: Kind) -> Option<Self> {
+        Some(text.into())
     }
 }
 
-impl<T: FromValue> FromValue for Option<T> {
+impl<T: FromText> FromText for Option<T> {
     const SECRET: bool = T::SECRET;
 
-    fn from_value(value: Value) -> Option<Self> {
-        T::from_value(value).map(Some)
+    fn from_text(text: &str, kind: Kind) -> Option<Self> {
+        T::from_text(text, kind).map(Some)
     }
 
     fn if_unset() -> Option<Self> {

@@ -19,14 +19,14 @@ crate::settings! {
     /// Where a program listens.
     pub struct HttpSettings("http", checked by HttpSettings::check) {
         /// The port to listen on. With 0 the system chooses one.
-        port: u16 = "PORT", Kind::integer(0, 65_535), or("0");
+        port: u16 = "PORT", Kind::Integer(0, 65_535), or("0");
         /// The name or address of the interface to listen on; 0.0.0.0 is all of them. Without it:
         /// 127.0.0.1 if SECURED is false, unless the platform runs the program (VCAP_APPLICATION is
         /// set); otherwise 0.0.0.0.
         host: Option<String> = "HOST", Kind::Text;
         /// A second port, which serves GET /metrics alone, without credentials and without TLS. Only
         /// those who collect metrics should reach it.
-        metrics_port: Option<u16> = "SAMPLER_METRICS_PORT", Kind::integer(1, 65_535);
+        metrics_port: Option<u16> = "SAMPLER_METRICS_PORT", Kind::Integer(1, 65_535);
     }
 
     /// Where traces go.
@@ -52,7 +52,7 @@ crate::settings! {
     /// How long a program may be without progress before it is unhealthy.
     pub struct HealthSettings("health") {
         /// How long a program may be without progress before it is unhealthy.
-        threshold: Duration = "HEALTHCHECK_THRESHOLD", Kind::time(BRIEF, DAY), or("60s");
+        threshold: Duration = "HEALTHCHECK_THRESHOLD", Kind::Duration(BRIEF, DAY), or("60s");
     }
 
     /// The level and the format of the log.
@@ -69,9 +69,8 @@ crate::settings! {
 impl HttpSettings {
     /// The table of a program with another default port.
     pub const fn table(port: &'static str) -> [Setting; 3] {
-        let mut table = Self::TABLE;
-        table[Setting::position(&table, "PORT")].default = Some(port);
-        table
+        let [own, host, metrics_port] = Self::TABLE;
+        [own.or(port), host, metrics_port]
     }
 
     /// The interface to listen on, where `HOST` does not name one: without tokens nobody else should
@@ -86,7 +85,7 @@ impl HttpSettings {
     }
 
     /// Refuses one port for two purposes.
-    fn check(&self, reader: &mut Reader<'_>) {
+    fn check(&self, reader: &mut Reader) {
         if self.metrics_port == Some(self.port) {
             reader.reject("http.metrics_port", "a port other than PORT");
         }
@@ -113,7 +112,7 @@ impl TraceSettings {
 
 impl TlsSettings {
     /// Reads the files. `None` if TLS is not configured, or after a mistake.
-    pub fn tls(self, reader: &mut Reader<'_>) -> Option<Tls> {
+    pub fn tls(self, reader: &mut Reader) -> Option<Tls> {
         let files = match (self.cert_file, self.key_file, self.client_ca_file) {
             (None, None, None) => return None,
             (Some(certificate), Some(key), client_authorities) => TlsFiles {

@@ -1,31 +1,31 @@
-//! The layers that values come from, and which of them counts: the defaults, the file, the
-//! environment, and for the database a service that the platform has bound.
+//! The layers that values come from: the defaults, the file, the environment, and for the database a
+//! service that the platform has bound. The crate `config` merges them and carries the origin of each
+//! value. Its own source for the environment knows no table: it could not distinguish an unknown
+//! variable from that of another program ([ADR 9]).
+//!
+//! [ADR 9]: ../../../../docs/adr/009-a-table-of-settings.md
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::Path;
 
-use config::{Config, ConfigError, File, FileFormat, Map, Source as _, ValueKind};
+use config::builder::DefaultState;
+use config::{Config, ConfigBuilder, ConfigError, File, FileFormat, Map, Source as _, ValueKind};
 
-use super::bindings::{self, Binding};
-use super::file;
-use super::mistake::Mistake;
+use super::bindings::bound;
 use super::program::Program;
-use super::setting::Value;
+use super::reader::{Reader, Resolved};
 use super::similar::question;
 
 /// The environment variable that names the file.
 pub(super) const FILE_VARIABLE: &str = "SAMPLER_CONFIG";
 
-/// Where a platform says what it has bound.
-const SERVICES: &str = "VCAP_SERVICES";
-const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
-const BINDING_ROOT: &str = "SERVICE_BINDING_ROOT";
-
 /// The settings that take part in finding the bound database.
 const DATABASE_URI: &str = "database.uri";
 const DATABASE_SERVICE: &str = "database.service";
+
+/// The largest file that is read at the start, in bytes.
+const FILE_MAX: u64 = 1 << 20;
 
 /// The variables of an environment.
 #[derive(Clone, Default)]
@@ -39,255 +39,164 @@ impl Variables {
             .collect()
     }
 
-    /// The value of a variable; an empty one counts as not set.
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0
-            .get(name)
-            .map(OsString::as_os_str)
-            .filter(|value| !value.is_empty())
-    }
-
-    /// The names that are set.
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.0
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, _)| name.as_str())
+        self.0.get(name).map(OsString::as_os_str)
     }
 }
 
+/// An empty variable counts as not set.
 impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        Self(
-            variables
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        let variables = variables.into_iter();
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let mut variables: BTreeMap<String, OsString> = variables.collect();
+        variables.retain(|_, value| !value.is_empty());
+        Self(variables)
     }
-}
-
-/// A value of the highest layer that has one.
-pub(super) struct Resolved {
-    pub(super) text: String,
-    /// Where it came from, in words.
-    pub(super) origin: String,
-    /// `None` if the text is not of the setting's kind; then there is a mistake, too.
-    pub(super) value: Option<Value>,
-}
-
-/// The values after all layers were merged.
-pub(super) struct Layers {
-    pub(super) resolved: BTreeMap<&'static str, Resolved>,
-    pub(super) mistakes: Vec<Mistake>,
 }
 
 /// Merges the layers of `program`. `file` is the one that the command line names; it counts before
 /// the one that the environment names.
-pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables) -> Layers {
-    let mut mistakes = Vec::new();
-    let mut layers = vec![Layer::of_defaults(program)];
-    let named = variables.get(FILE_VARIABLE).map(Path::new);
-    if let Some(path) = file.or(named) {
-        layers.push(Layer::of_file(program, path, &mut mistakes));
+pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables) -> Reader {
+    let mut layers = Layers {
+        program,
+        values: Config::builder(),
+        mistakes: Vec::new(),
+    };
+    for setting in program.settings() {
+        layers.put(
+            setting.key,
+            setting.default.unwrap_or_default(),
+            "the default",
+        );
     }
-    layers.push(Layer::of_environment(program, variables, &mut mistakes));
+    if let Some(path) = file.or_else(|| variables.get(FILE_VARIABLE).map(Path::new)) {
+        layers.add_file(path);
+    }
+    layers.add_environment(variables);
     if program.setting(DATABASE_URI).is_some() {
-        let merged = merge(&layers);
-        let wanted = merged.get(DATABASE_SERVICE).map(text_and_origin);
-        let wanted = wanted.as_ref().map(|(name, _)| name.as_str());
-        layers.push(Layer::of_bindings(wanted, variables, &mut mistakes));
+        layers.add_bound(variables);
     }
-    let resolved = resolve(program, &merge(&layers), &mut mistakes);
-    Layers { resolved, mistakes }
+    layers.resolve()
 }
 
-/// The values of one layer by key, each with its origin.
-#[derive(Clone, Default)]
-struct Layer(Map<String, config::Value>);
-
-/// Values may be secret, so none is shown.
-impl fmt::Debug for Layer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Layer").finish_non_exhaustive()
-    }
+struct Layers<'a> {
+    program: &'a Program,
+    values: ConfigBuilder<DefaultState>,
+    mistakes: Vec<String>,
 }
 
-/// The crate `config` merges the layers and carries the origin of each value. The layers are sources
-/// of our own because its own sources for the environment know no table: they could not distinguish an
-/// unknown variable from that of another program, and would not skip empty ones ([ADR 9]).
-///
-/// [ADR 9]: ../../../../docs/adr/009-a-table-of-settings.md
-impl config::Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn config::Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Map<String, config::Value>, ConfigError> {
-        Ok(self.0.clone())
-    }
-}
-
-impl Layer {
-    /// Adds a value. An empty text counts as not set.
-    fn put(&mut self, key: &str, text: String, origin: &str) {
+impl Layers<'_> {
+    /// Overrides the value of earlier layers, unless it is empty.
+    fn put(&mut self, key: &str, text: &str, origin: &str) {
         if !text.is_empty() {
             let value = config::Value::new(Some(&origin.to_owned()), text);
-            self.0.insert(key.to_owned(), value);
+            let values = std::mem::take(&mut self.values).set_override(key, value);
+            self.values = values.expect("each key of the table is a path");
         }
     }
 
-    fn of_defaults(program: &Program) -> Self {
-        let mut layer = Self::default();
-        for setting in program.settings() {
-            layer.put(
-                setting.key,
-                setting.default.unwrap_or_default().to_owned(),
-                "the default",
-            );
-        }
-        layer
-    }
-
-    fn of_file(program: &Program, path: &Path, mistakes: &mut Vec<Mistake>) -> Self {
-        let mut layer = Self::default();
+    fn add_file(&mut self, path: &Path) {
         let origin = format!("the file {}", path.display());
-        let values = match file::read(path).and_then(|text| parse(&text)) {
-            Ok(values) => values,
-            Err(why) => {
-                mistakes.push(Mistake::new(format!("{origin} {why}")));
-                return layer;
-            }
-        };
-        for (key, value) in values {
-            match (program.setting(&key), scalar(value)) {
-                (Some(_), Some(text)) => layer.put(&key, text, &origin),
-                (Some(setting), None) => mistakes.push(Mistake::new(format!(
-                    "{key} in {origin} has several values: expected {}",
-                    setting.kind
-                ))),
-                (None, _) if program.is_of_the_other(&key) => {}
-                (None, _) => {
-                    let question = question(&key, program.settings().map(|setting| setting.key));
-                    mistakes.push(Mistake::new(format!(
-                        "{key} in {origin} is an unknown setting{question}"
-                    )));
+        match read_file(path).and_then(|text| parse(&text)) {
+            Ok(values) => {
+                for (key, value) in values {
+                    self.add_value_of_file(&key, value, &origin);
                 }
             }
+            Err(why) => self.mistakes.push(format!("{origin} {why}")),
         }
-        layer
     }
 
-    fn of_environment(
-        program: &Program,
-        variables: &Variables,
-        mistakes: &mut Vec<Mistake>,
-    ) -> Self {
-        let mut layer = Self::default();
-        for setting in program.settings() {
+    fn add_value_of_file(&mut self, key: &str, value: config::Value, origin: &str) {
+        match (self.program.setting(key), scalar(value)) {
+            (Some(_), Some(text)) => self.put(key, &text, origin),
+            (Some(setting), None) => self.mistakes.push(format!(
+                "{key} in {origin} has several values: expected {}",
+                setting.kind
+            )),
+            (None, _) if self.program.known().any(|it| it.key == key) => {}
+            (None, _) => {
+                // Somebody may have written the name that the setting has in the environment.
+                let known = self.program.known();
+                let names = known.flat_map(|it| [(it.key, it.key), (it.env, it.key)]);
+                let question = question(key, names);
+                self.mistakes
+                    .push(format!("{key} in {origin} is an unknown setting{question}"));
+            }
+        }
+    }
+
+    fn add_environment(&mut self, variables: &Variables) {
+        for setting in self.program.settings() {
             let origin = format!("the environment variable {}", setting.env);
             match variables.get(setting.env).map(OsStr::to_str) {
-                Some(Some(text)) => layer.put(setting.key, text.to_owned(), &origin),
-                Some(None) => mistakes.push(Mistake::new(format!("{origin} is not UTF-8"))),
+                Some(Some(text)) => self.put(setting.key, text, &origin),
+                Some(None) => self.mistakes.push(format!("{origin} is not UTF-8")),
                 None => {}
             }
         }
-        for name in variables.names() {
-            let ours = name.starts_with("SAMPLER_") && name != FILE_VARIABLE;
-            let known = program.settings().any(|setting| setting.env == name);
-            if ours && !known && !program.is_of_the_other(name) {
-                let question = question(name, program.settings().map(|setting| setting.env));
-                let text =
-                    format!("the environment variable {name} is an unknown setting{question}");
-                mistakes.push(Mistake::new(text));
+        let ours = |name: &&String| name.starts_with("SAMPLER_") && *name != FILE_VARIABLE;
+        for name in variables.0.keys().filter(ours) {
+            if !self.program.known().any(|it| it.env == name) {
+                let names = self.program.known().map(|it| (it.env, it.env));
+                let question = question(name, names);
+                self.mistakes.push(format!(
+                    "the environment variable {name} is an unknown setting{question}"
+                ));
             }
         }
-        layer
     }
 
     /// A bound database overrides all other layers, because each binding has new credentials.
-    fn of_bindings(
-        wanted: Option<&str>,
-        variables: &Variables,
-        mistakes: &mut Vec<Mistake>,
-    ) -> Self {
-        let mut layer = Self::default();
-        match bound(variables).and_then(|bound| bindings::choose(bound, wanted)) {
+    fn add_bound(&mut self, variables: &Variables) {
+        let merged = self.values.build_cloned();
+        let wanted = merged.and_then(|merged| merged.get_string(DATABASE_SERVICE));
+        match bound(variables, wanted.ok().as_deref()) {
             Ok(Some(binding)) => {
                 let origin = format!("{} (service '{}')", binding.origin, binding.name);
-                layer.put(DATABASE_URI, binding.uri, &origin);
+                self.put(DATABASE_URI, &binding.uri, &origin);
             }
             Ok(None) => {}
-            Err(why) => mistakes.push(Mistake::new(why)),
+            Err(why) => self.mistakes.push(why),
         }
-        layer
     }
-}
 
-/// Merges layers by key. Each overrides the previous ones.
-fn merge(layers: &[Layer]) -> BTreeMap<String, config::Value> {
-    let layers = layers.iter().cloned();
-    let merged = layers.fold(Config::builder(), |builder, layer| {
-        builder.add_source(layer)
-    });
-    let merged = merged.build().and_then(|merged| merged.collect());
-    flatten(merged.expect("layers that are in memory can be read"))
-}
-
-/// Parses the merged value of each setting.
-fn resolve(
-    program: &Program,
-    merged: &BTreeMap<String, config::Value>,
-    mistakes: &mut Vec<Mistake>,
-) -> BTreeMap<&'static str, Resolved> {
-    let mut resolved = BTreeMap::new();
-    for setting in program.settings() {
-        let expected = setting.kind.to_string();
-        let Some((text, origin)) = merged.get(setting.key).map(text_and_origin) else {
-            if setting.required {
-                mistakes.push(Mistake::missing(setting, &expected));
+    /// Checks the merged values, each alone.
+    fn resolve(self) -> Reader {
+        let merged = self.values.build().and_then(|merged| merged.collect());
+        let mut merged = flatten(merged.expect("values in memory can be read"));
+        let mut reader = Reader::new(self.program.settings());
+        reader.mistakes = self.mistakes;
+        for setting in self.program.settings() {
+            let Some(value) = merged.remove(setting.key) else {
+                continue;
+            };
+            let origin = value.origin().unwrap_or_default().to_owned();
+            let text = scalar(value).unwrap_or_default();
+            let is_right = setting.kind.takes(&text);
+            let resolved = Resolved {
+                text,
+                origin,
+                is_right,
+            };
+            reader.resolved.insert(setting.key, resolved);
+            if !is_right {
+                reader.reject(setting.key, &setting.kind.to_string());
             }
-            continue;
-        };
-        let value = setting.kind.parse(&text);
-        if value.is_none() {
-            mistakes.push(Mistake::value(setting, &text, &origin, &expected));
         }
-        let parsed = Resolved {
-            text,
-            origin,
-            value,
-        };
-        resolved.insert(setting.key, parsed);
+        reader
     }
-    resolved
 }
 
-fn text_and_origin(value: &config::Value) -> (String, String) {
-    let origin = value.origin().unwrap_or_default().to_owned();
-    (scalar(value.clone()).unwrap_or_default(), origin)
-}
-
-/// All services that the platform has bound. It names them in an environment variable, in a file of
-/// the same form (if the variable would be too long), or as a folder of files.
-fn bound(variables: &Variables) -> Result<Vec<Binding>, String> {
-    let mut bound = Vec::new();
-    if let Some(text) = variables.get(SERVICES) {
-        let text = text
-            .to_str()
-            .ok_or_else(|| format!("{SERVICES}: expected UTF-8"))?;
-        bound.extend(bindings::in_services(text, SERVICES)?);
+/// The text of a file, or why there is none, without any of it.
+pub(super) fn read_file(path: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let length = std::fs::metadata(path).map_err(unreadable)?.len();
+    if length > FILE_MAX {
+        return Err(format!("has {length} bytes: expected at most {FILE_MAX}"));
     }
-    if let Some(path) = variables.get(SERVICES_FILE).map(Path::new) {
-        let text = file::read(path);
-        let text =
-            text.map_err(|why| format!("{SERVICES_FILE}: the file {} {why}", path.display()))?;
-        bound.extend(bindings::in_services(&text, SERVICES_FILE)?);
-    }
-    if let Some(root) = variables.get(BINDING_ROOT).map(Path::new) {
-        bound.extend(bindings::in_folder(root, BINDING_ROOT)?);
-    }
-    Ok(bound)
+    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 /// The values of a TOML file by their dotted keys. An error names the line and does not repeat it, as

@@ -21,10 +21,8 @@
 
 mod bindings;
 mod declare;
-mod file;
 mod groups;
 mod layers;
-mod mistake;
 mod parse;
 mod print;
 mod program;
@@ -32,16 +30,15 @@ mod reader;
 mod setting;
 mod similar;
 
-pub use declare::{FromParsed, FromValue};
+pub use declare::{FromParsed, FromText};
 pub use groups::{
     HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings, TraceSettings,
 };
 pub use layers::Variables;
-pub use mistake::Mistake;
 pub use parse::duration;
-pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, Table, load, load_from_process};
+pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, Table, load};
 pub use reader::Reader;
-pub use setting::{Kind, Setting, Value};
+pub use setting::{Kind, Setting};
 
 /// The text that is shown instead of a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";

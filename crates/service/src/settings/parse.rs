@@ -6,17 +6,17 @@ use url::Url;
 
 use super::HIDDEN;
 
-/// Milliseconds per unit. `ms` must come before `m` and `s`: `5ms` ends in `s`, too.
+/// Milliseconds per unit, the largest first.
 const DURATION_UNITS: [(&str, u64); 5] = [
-    ("ms", 1),
     ("d", 86_400_000),
     ("h", 3_600_000),
     ("m", 60_000),
     ("s", 1000),
+    ("ms", 1),
 ];
 
-/// Bytes per unit. `b` must come last: `5kb` ends in `b`, too.
-const SIZE_UNITS: [(&str, u128); 4] = [("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)];
+/// Bytes per unit, the largest first.
+const SIZE_UNITS: [(&str, u64); 4] = [("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)];
 
 /// The most decimals that a size may have, so that the calculation does not overflow.
 const DECIMALS_MAX: usize = 9;
@@ -29,11 +29,12 @@ pub(super) fn integer(text: &str) -> Option<u64> {
 
 /// A duration. Without a unit the number is milliseconds, as in the original Sampler.
 pub fn duration(text: &str) -> Option<Duration> {
-    let unit = DURATION_UNITS.iter().find_map(|&(unit, millis)| {
-        let number = text.strip_suffix(unit)?;
-        Some((number, millis))
-    });
-    let (number, millis) = unit.unwrap_or((text, 1));
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let millis = match unit {
+        "" => 1,
+        unit => length_of(unit, &DURATION_UNITS)?,
+    };
     integer(number)?
         .checked_mul(millis)
         .map(Duration::from_millis)
@@ -43,20 +44,23 @@ pub fn duration(text: &str) -> Option<Duration> {
 /// rounded down to whole bytes, as in the original Sampler.
 pub(super) fn size(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
-    let unit = SIZE_UNITS.iter().find_map(|&(unit, bytes)| {
-        let number = text.strip_suffix(unit)?;
-        Some((number.trim_end_matches(' '), bytes))
-    });
-    let Some((number, bytes)) = unit else {
+    let Some(end) = text.find(|c: char| !c.is_ascii_digit() && c != '.') else {
         return integer(&text);
     };
+    let (number, unit) = text.split_at(end);
+    let bytes = length_of(unit.trim_start_matches(' '), &SIZE_UNITS)?;
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
     if decimals.len() > DECIMALS_MAX {
         return None;
     }
     let scale = 10_u128.pow(u32::try_from(decimals.len()).ok()?);
     let scaled = u128::from(integer(whole)?) * scale + u128::from(integer(decimals)?);
-    u64::try_from(scaled * bytes / scale).ok()
+    u64::try_from(scaled * u128::from(bytes) / scale).ok()
+}
+
+fn length_of(unit: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let mut units = units.iter();
+    units.find_map(|(name, length)| (*name == unit).then_some(*length))
 }
 
 /// The address of an HTTP server, to which paths can be added.
@@ -68,11 +72,6 @@ pub(super) fn url(text: &str) -> Option<Url> {
         && url.query().is_none()
         && url.fragment().is_none();
     (web && bare).then_some(url)
-}
-
-/// A placeholder for an address that must be set and is not. No server has it.
-pub(super) fn no_url() -> Url {
-    Url::parse("http://missing.invalid").expect("a plain address")
 }
 
 /// `text` without anything that could be credentials, even if it is not a valid address.
@@ -93,26 +92,23 @@ pub(super) fn without_credentials(text: &str) -> String {
 
 /// A duration in the largest unit that divides it.
 pub(super) fn spell_duration(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    let mut units = DURATION_UNITS;
-    units.sort_by_key(|&(_, length)| std::cmp::Reverse(length));
-    let fits = |length: u64| millis != 0 && millis.is_multiple_of(u128::from(length));
-    let (unit, length) = units
-        .into_iter()
-        .find(|&(_, length)| fits(length))
-        .unwrap_or(("ms", 1));
-    format!("{}{unit}", millis / u128::from(length))
+    spell(duration.as_millis(), &DURATION_UNITS)
 }
 
 /// A size in the largest unit that divides it.
 pub(super) fn spell_size(bytes: u64) -> String {
-    let bytes = u128::from(bytes);
-    let fits = |size: u128| bytes != 0 && bytes.is_multiple_of(size);
-    let (unit, size) = SIZE_UNITS
-        .into_iter()
-        .find(|&(_, size)| fits(size))
-        .unwrap_or(("b", 1));
-    format!("{}{unit}", bytes / size)
+    spell(bytes.into(), &SIZE_UNITS)
+}
+
+fn spell(amount: u128, units: &[(&str, u64)]) -> String {
+    let counts = units.iter().map(|(unit, length)| {
+        let length = u128::from(*length);
+        (unit, amount / length, amount % length)
+    });
+    // The last unit is 1: it divides everything, and is the one of 0.
+    let mut fitting = counts.filter(|(_, count, rest)| *count > 0 && *rest == 0);
+    let (unit, count, _) = fitting.next().unwrap_or((&units[units.len() - 1].0, 0, 0));
+    format!("{count}{unit}")
 }
 
 #[cfg(test)]
@@ -121,47 +117,40 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn integers_are_plain_digits() {
-        assert_eq!(integer("0"), Some(0));
-        assert_eq!(integer("18446744073709551615"), Some(u64::MAX));
-        for text in [
-            "",
-            "-1",
-            "+1",
-            "1.0",
-            "1e3",
-            " 1",
-            "1_000",
-            "18446744073709551616",
-            "٣",
-        ] {
-            assert_eq!(integer(text), None, "{text:?}");
+    /// The texts between bars: also the empty one.
+    fn assert_none<T>(texts: &str, parse: impl Fn(&str) -> Option<T>) {
+        for text in texts.split('|') {
+            assert!(parse(text).is_none(), "{text:?}");
         }
     }
 
     #[test]
+    fn integers_are_plain_digits() {
+        assert_eq!(integer("0"), Some(0));
+        assert_eq!(integer("18446744073709551615"), Some(u64::MAX));
+        assert_none("|-1|+1|1.0|1e3| 1|1_000|18446744073709551616|٣", integer);
+    }
+
+    #[test]
     fn durations_are_milliseconds_or_have_a_unit() {
-        let millis = |text: &str| duration(text).map(|duration| duration.as_millis());
-        assert_eq!(millis("5270400000"), Some(5_270_400_000));
-        assert_eq!(millis("1500ms"), Some(1500));
-        assert_eq!(millis("90s"), Some(90_000));
-        assert_eq!(millis("5m"), Some(300_000));
-        assert_eq!(millis("12h"), Some(43_200_000));
-        assert_eq!(millis("61d"), Some(5_270_400_000));
-        for text in [
-            "",
-            "s",
-            "1.5s",
-            "-1s",
-            "1 s",
-            "1S",
-            "1w",
-            "1e3",
-            "18446744073709551615d",
+        for (text, millis) in [
+            ("5270400000", 5_270_400_000),
+            ("1500ms", 1500),
+            ("90s", 90_000),
+            ("5m", 300_000),
+            ("12h", 43_200_000),
+            ("61d", 5_270_400_000),
         ] {
-            assert_eq!(millis(text), None, "{text:?}");
+            assert_eq!(
+                duration(text),
+                Some(Duration::from_millis(millis)),
+                "{text}"
+            );
         }
+        assert_none(
+            "|s|1.5s|-1s|1 s|1S|1w|1e3|18446744073709551615d|1٣s",
+            duration,
+        );
     }
 
     #[test]
@@ -178,43 +167,22 @@ mod tests {
         ] {
             assert_eq!(size(text), Some(bytes), "{text:?}");
         }
-        for text in [
-            "",
-            "kb",
-            "1.5",
-            ".5kb",
-            "5.kb",
-            "-1kb",
-            "1tb",
-            "1.0.0kb",
-            "1.0000000001kb",
-            "1e3kb",
-        ] {
-            assert_eq!(size(text), None, "{text:?}");
-        }
-        assert_eq!(size("18446744073709551615gb"), None);
+        assert_none(
+            "|kb|1.5|.5kb|5.kb|-1kb|1tb|1.0.0kb|1.0000000001kb|1e3kb|5 ",
+            size,
+        );
+        assert_none("18446744073709551615gb", size);
     }
 
     #[test]
     fn addresses_are_of_http_servers() {
-        assert_eq!(
-            url("https://host:1/path").unwrap().as_str(),
-            "https://host:1/path"
+        let fit = url("https://host:1/path").unwrap();
+        assert_eq!(fit.as_str(), "https://host:1/path");
+        assert_none("|host|host:9080|ftp://host|http://|mailto:a@b", url);
+        assert_none(
+            "http://h/?a|http://h/#a|http://me@host|http://me:secret@host",
+            url,
         );
-        for text in [
-            "host",
-            "host:9080",
-            "ftp://host",
-            "http://",
-            "",
-            "mailto:a@b",
-            "http://h/?a",
-            "http://h/#a",
-            "http://me@host",
-            "http://me:secret@host",
-        ] {
-            assert_eq!(url(text), None, "{text:?}");
-        }
     }
 
     #[test]

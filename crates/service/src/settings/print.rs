@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::layers::Layers;
-use super::parse;
 use super::program::Program;
-use super::reader::Note;
+use super::reader::Reader;
 use super::setting::{Kind, Setting};
 
 /// The longest line of a comment, in characters.
@@ -22,7 +20,6 @@ pub(super) fn defaults(program: &Program) -> String {
         comment(&mut text, &format!("{}: {}.", setting.env, setting.kind));
         let _ = match setting.default {
             Some(default) => writeln!(text, "{} = {}", setting.name(), quoted(setting, default)),
-            None if setting.required => writeln!(text, "# It must be set: {} =", setting.name()),
             None => writeln!(text, "# {} =", setting.name()),
         };
     }
@@ -31,12 +28,12 @@ pub(super) fn defaults(program: &Program) -> String {
 
 /// The values of the settings as a file, each with its origin. A wrong value is printed as it was
 /// written; a secret is not printed.
-pub(super) fn values(program: &Program, layers: &Layers) -> String {
+pub(super) fn values(program: &Program, reader: &Reader) -> String {
     let mut text = String::new();
     let mut section = "";
     for setting in program.settings() {
         open_section(&mut text, &mut section, setting);
-        let _ = match layers.resolved.get(setting.key) {
+        let _ = match reader.resolved.get(setting.key) {
             Some(resolved) => {
                 let shown = quoted(setting, &setting.shown(&resolved.text));
                 writeln!(text, "{} = {shown} # {}", setting.name(), resolved.origin)
@@ -48,11 +45,11 @@ pub(super) fn values(program: &Program, layers: &Layers) -> String {
 }
 
 /// What a program will use: one line for each note.
-pub(super) fn outlook(program: &Program, notes: &[Note]) -> String {
+pub(super) fn outlook(program: &Program, notes: &[(&str, String)]) -> String {
     let mut text = format!("{}: the settings are fine\n", program.name);
-    let topics = notes.iter().map(|note| note.topic.len());
+    let topics = notes.iter().map(|(topic, _)| topic.len());
     let width = topics.max().unwrap_or_default();
-    for Note { topic, text: about } in notes {
+    for (topic, about) in notes {
         let _ = writeln!(text, "  {topic:width$}  {about}");
     }
     text
@@ -65,7 +62,6 @@ pub(super) fn help(program: &Program) -> String {
     for setting in program.settings() {
         let default = match setting.default {
             Some(default) => format!("`{default}`"),
-            None if setting.required => "must be set".to_owned(),
             None => "none".to_owned(),
         };
         let secret = if setting.secret {
@@ -73,7 +69,7 @@ pub(super) fn help(program: &Program) -> String {
         } else {
             ""
         };
-        let what = format!("{}{secret}{}", setting.doc, range(&setting.kind)).replace('|', r"\|");
+        let what = format!("{}{secret}{}", setting.doc, range(setting.kind)).replace('|', r"\|");
         let _ = writeln!(
             text,
             "| `{}` | `{}` | {default} | {what} |",
@@ -85,19 +81,11 @@ pub(super) fn help(program: &Program) -> String {
 
 /// The values that a setting takes. `docs/settings.md` has the units of durations and sizes, and the
 /// longest text.
-fn range(kind: &Kind) -> String {
-    match kind {
-        Kind::Integer { min, max } => format!(" From {min} to {max}."),
-        Kind::Duration { min, max } => {
-            let (min, max) = (parse::spell_duration(*min), parse::spell_duration(*max));
-            format!(" From {min} to {max}.")
-        }
-        Kind::Size { min, max } => {
-            let (min, max) = (parse::spell_size(*min), parse::spell_size(*max));
-            format!(" From {min} to {max}.")
-        }
-        Kind::Text => String::new(),
-        Kind::Boolean | Kind::Choice(_) | Kind::Url => format!(" Takes {kind}."),
+fn range(kind: Kind) -> String {
+    match kind.limits() {
+        Some((min, max)) => format!(" From {min} to {max}."),
+        None if kind == Kind::Text => String::new(),
+        None => format!(" Takes {kind}."),
     }
 }
 
@@ -123,8 +111,8 @@ fn comment(text: &mut String, words: &str) {
 
 /// A value in TOML: valid numbers and booleans as they are, anything else in quotes.
 fn quoted(setting: &Setting, text: &str) -> String {
-    let bare = matches!(setting.kind, Kind::Integer { .. } | Kind::Boolean);
-    if bare && setting.kind.parse(text).is_some() {
+    let bare = matches!(setting.kind, Kind::Integer(..) | Kind::Boolean);
+    if bare && setting.kind.takes(text) {
         return text.to_owned();
     }
     toml::Value::String(text.to_owned()).to_string()

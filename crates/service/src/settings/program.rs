@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
 use super::layers::{FILE_VARIABLE, Variables, lay};
-use super::mistake::Mistake;
 use super::print;
 use super::reader::Reader;
 use super::setting::Setting;
@@ -56,67 +55,19 @@ pub struct Printout {
 impl Program {
     /// All settings in the order of the table.
     pub fn settings(&self) -> impl Iterator<Item = &'static Setting> + use<> {
-        self.settings.iter().flat_map(|group| group.iter())
+        self.settings.iter().copied().flatten()
     }
 
     pub fn setting(&self, key: &str) -> Option<&'static Setting> {
         self.settings().find(|setting| setting.key == key)
     }
 
-    /// Whether the other program has a setting of this key or environment variable.
-    pub(super) fn is_of_the_other(&self, name: &str) -> bool {
-        let mut settings = self.other.iter().flat_map(|group| group.iter());
-        settings.any(|setting| setting.key == name || setting.env == name)
-    }
-
-    /// The errors of the table itself, for the tests of a program.
-    pub fn table_errors(&self) -> Vec<String> {
-        let mut errors = Vec::new();
-        for (place, setting) in self.settings().enumerate() {
-            let name = setting.key;
-            let before = || self.settings().take(place);
-            let mut check = |wrong: bool, what: &str| {
-                if wrong {
-                    errors.push(format!("{name}: {what}"));
-                }
-            };
-            check(
-                before().any(|other| other.key == name),
-                "the key is declared twice",
-            );
-            check(
-                before().any(|other| other.env == setting.env),
-                "the variable is declared twice",
-            );
-            check(name.split('.').count() != 2, "the key is not section.name");
-            let apart = before().any(|other| other.section() == setting.section())
-                && before()
-                    .last()
-                    .is_some_and(|other| other.section() != setting.section());
-            check(apart, "its section is in two places");
-            let invalid = setting
-                .default
-                .is_some_and(|text| setting.kind.parse(text).is_none());
-            check(invalid, "the default is not valid");
-            check(
-                setting.required && setting.default.is_some(),
-                "required, but has a default",
-            );
-            check(
-                !setting.doc.ends_with('.'),
-                "the description is not a sentence",
-            );
-        }
-        errors
+    /// Those of the program and of the other one.
+    pub(super) fn known(&self) -> impl Iterator<Item = &'static Setting> + use<> {
+        self.settings().chain(self.other.iter().copied().flatten())
     }
 
     fn command(&self) -> Command {
-        let flag = |name: &'static str, about: &'static str| {
-            Arg::new(name)
-                .long(name)
-                .help(about)
-                .action(ArgAction::SetTrue)
-        };
         let file = Arg::new("config")
             .long("config")
             .value_name("FILE")
@@ -124,33 +75,32 @@ impl Program {
                 "Reads settings from a TOML file (default: the one that {FILE_VARIABLE} names)"
             ))
             .value_parser(value_parser!(PathBuf));
-        let shared = [
-            flag(
+        let flags = [
+            (
                 PRINT_CONFIG,
                 "Prints each setting with its value and where it comes from",
             ),
-            flag(
+            (
                 CHECK_CONFIG,
                 "Checks the settings, prints every mistake or what will be used, and ends",
             ),
-            flag(
+            (
                 PRINT_DEFAULTS,
                 "Prints a file of settings with all defaults",
             ),
-            flag(HELP_SETTINGS, "Prints all settings as a table in Markdown"),
+            (HELP_SETTINGS, "Prints all settings as a table in Markdown"),
         ];
-        let own = self
-            .printouts
-            .iter()
-            .map(|printout| flag(printout.flag, printout.about));
-        let flags: Vec<_> = shared.into_iter().chain(own).collect();
-        let one_of = ArgGroup::new("print").args(flags.iter().map(|flag| flag.get_id().clone()));
+        let own = self.printouts.iter().map(|own| (own.flag, own.about));
+        let flags = flags.into_iter().chain(own).map(|(name, about)| {
+            let flag = Arg::new(name).long(name).help(about);
+            flag.action(ArgAction::SetTrue).group("print")
+        });
         Command::new(self.name)
             .about(self.about)
             .version(self.version)
             .arg(file)
             .args(flags)
-            .group(one_of)
+            .group(ArgGroup::new("print"))
     }
 
     /// A document that can be printed without reading the settings.
@@ -161,11 +111,9 @@ impl Program {
         if asked.get_flag(HELP_SETTINGS) {
             return Some(print::help(self));
         }
-        let own = self
-            .printouts
-            .iter()
-            .find(|printout| asked.get_flag(printout.flag));
-        own.map(|printout| (printout.text)())
+        let mut own = self.printouts.iter();
+        let own = own.find(|printout| asked.get_flag(printout.flag))?;
+        Some((own.text)())
     }
 }
 
@@ -188,11 +136,31 @@ impl EarlyExit {
         ExitCode::from(self.code)
     }
 
-    fn success(text: String) -> Self {
+    fn success(stdout: String) -> Self {
         Self {
             code: 0,
-            stdout: text,
+            stdout,
             stderr: String::new(),
+        }
+    }
+
+    fn failure(stdout: String, stderr: String) -> Self {
+        Self {
+            code: EXIT_SETTINGS,
+            stdout,
+            stderr,
+        }
+    }
+}
+
+/// Also the help and the version, which clap returns as errors.
+impl From<clap::Error> for EarlyExit {
+    fn from(error: clap::Error) -> Self {
+        let text = error.render().to_string();
+        if error.use_stderr() {
+            Self::failure(String::new(), text)
+        } else {
+            Self::success(text)
         }
     }
 }
@@ -210,80 +178,32 @@ pub fn load<S>(
     program: &Program,
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     variables: &Variables,
-    read: impl FnOnce(&mut Reader<'_>) -> Option<S>,
+    read: impl FnOnce(&mut Reader) -> Option<S>,
 ) -> Result<S, EarlyExit> {
-    let asked = program
-        .command()
-        .try_get_matches_from(arguments)
-        .map_err(|error| exit_of(&error))?;
+    let asked = program.command().try_get_matches_from(arguments)?;
     if let Some(text) = program.printout(&asked) {
         return Err(EarlyExit::success(text));
     }
-    let layers = lay(
-        program,
-        asked.get_one::<PathBuf>("config").map(PathBuf::as_path),
-        variables,
-    );
-    let print_config = asked.get_flag(PRINT_CONFIG);
-    let values = if print_config {
-        print::values(program, &layers)
-    } else {
-        String::new()
-    };
-    let mut reader = Reader::new(program, layers);
+    let file = asked.get_one::<PathBuf>("config").map(PathBuf::as_path);
+    let mut reader = lay(program, file, variables);
     let settings = read(&mut reader);
-    let (mistakes, notes) = reader.into_parts();
-    if !mistakes.is_empty() {
-        let stderr = list(program, &mistakes);
-        return Err(EarlyExit {
-            code: EXIT_SETTINGS,
-            stdout: values,
-            stderr,
-        });
+    let print_config = asked.get_flag(PRINT_CONFIG);
+    let values = print_config.then(|| print::values(program, &reader));
+    if !reader.mistakes.is_empty() {
+        let stderr = list(program, &reader.mistakes);
+        return Err(EarlyExit::failure(values.unwrap_or_default(), stderr));
     }
-    if print_config {
+    if let Some(values) = values {
         return Err(EarlyExit::success(values));
     }
     if asked.get_flag(CHECK_CONFIG) {
-        return Err(EarlyExit::success(print::outlook(program, &notes)));
+        let outlook = print::outlook(program, &reader.notes);
+        return Err(EarlyExit::success(outlook));
     }
     Ok(settings.expect("settings without a mistake can be read"))
 }
 
-/// [`load`] for the arguments and the environment of this process.
-///
-/// # Errors
-/// As [`load`].
-///
-/// # Panics
-/// As [`load`].
-pub fn load_from_process<S>(
-    program: &Program,
-    read: impl FnOnce(&mut Reader<'_>) -> Option<S>,
-) -> Result<S, EarlyExit> {
-    load(
-        program,
-        std::env::args_os(),
-        &Variables::of_this_process(),
-        read,
-    )
-}
-
-/// The plan for an error of clap, which also returns the help and the version as errors.
-fn exit_of(error: &clap::Error) -> EarlyExit {
-    let text = error.render().to_string();
-    if error.use_stderr() {
-        EarlyExit {
-            code: EXIT_SETTINGS,
-            stdout: String::new(),
-            stderr: text,
-        }
-    } else {
-        EarlyExit::success(text)
-    }
-}
-
-fn list(program: &Program, mistakes: &[Mistake]) -> String {
+fn list(program: &Program, mistakes: &[String]) -> String {
     let name = program.name;
     let mut text = format!("{name} does not start. Mistakes in the settings:\n");
     for mistake in mistakes {

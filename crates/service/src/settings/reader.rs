@@ -2,74 +2,55 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::declare::{FromParsed, FromValue};
-use super::layers::{Layers, Resolved};
-use super::mistake::Mistake;
-use super::program::Program;
-use super::setting::{Setting, Value};
+use super::declare::{FromParsed, FromText};
+use super::setting::Setting;
 
-/// What the settings lead to, in one thing.
-pub(super) struct Note {
-    /// The thing, in a word.
-    pub(super) topic: &'static str,
+/// A value of the highest layer that has one.
+pub(super) struct Resolved {
     pub(super) text: String,
+    /// Where it came from, in words.
+    pub(super) origin: String,
+    /// Whether the text is of the setting's kind; if not, there is a mistake, too.
+    pub(super) is_right: bool,
 }
 
 /// Returns the values of settings by their keys, and collects mistakes.
 ///
 /// It always returns a value, so that all settings are read and every mistake is found. For a value
-/// that is wrong or missing it returns the default or a placeholder; [`load`](super::load) discards
-/// all values if there is a mistake. A key that is not in the table, or the wrong type, is an error
-/// of the program: it panics.
-pub struct Reader<'a> {
-    settings: Vec<&'a Setting>,
-    resolved: BTreeMap<&'static str, Resolved>,
-    mistakes: Vec<Mistake>,
-    notes: Vec<Note>,
+/// that is wrong it returns the default; [`load`](super::load) discards all values if there is a
+/// mistake. A key that is not in the table, or the wrong type, is an error of the program: it panics.
+pub struct Reader {
+    settings: Vec<&'static Setting>,
+    pub(super) resolved: BTreeMap<&'static str, Resolved>,
     /// Settings that already have a mistake: one for each is enough.
     wrong: BTreeSet<&'static str>,
+    pub(super) mistakes: Vec<String>,
+    /// What the settings lead to: for each thing, in a word, a sentence.
+    pub(super) notes: Vec<(&'static str, String)>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(program: &Program, layers: Layers) -> Self {
-        let Layers { resolved, mistakes } = layers;
-        let is_wrong =
-            |(key, resolved): (&&'static str, &Resolved)| resolved.value.is_none().then_some(*key);
-        let wrong = resolved.iter().filter_map(is_wrong).collect();
+impl Reader {
+    /// Returns the defaults of settings.
+    pub fn new(settings: impl IntoIterator<Item = &'static Setting>) -> Self {
         Self {
-            settings: program.settings().collect(),
-            resolved,
-            mistakes,
-            notes: Vec::new(),
-            wrong,
-        }
-    }
-
-    /// Returns the defaults of a table.
-    pub fn of_defaults(table: &'a [Setting]) -> Self {
-        Self {
-            settings: table.iter().collect(),
+            settings: settings.into_iter().collect(),
             resolved: BTreeMap::new(),
+            wrong: BTreeSet::new(),
             mistakes: Vec::new(),
             notes: Vec::new(),
-            wrong: BTreeSet::new(),
         }
     }
 
-    pub fn value<T: FromValue>(&self, key: &str) -> T {
+    pub fn value<T: FromText>(&self, key: &str) -> T {
         let setting = self.setting(key);
         if T::SECRET != setting.secret {
             program_error(key, "is secret, or its type is, but not both");
         }
-        let value = self.effective_value(setting);
-        let value = value.or_else(|| setting.required.then(|| setting.kind.placeholder()));
-        let converted = value.map_or_else(T::if_unset, T::from_value);
-        converted.unwrap_or_else(|| {
-            program_error(
-                key,
-                "is of another type, or has no default and is not required",
-            )
-        })
+        let value = match self.text(setting) {
+            Some(text) => T::from_text(text, setting.kind),
+            None => T::if_unset(),
+        };
+        value.unwrap_or_else(|| program_error(key, "is of another type, or has no default"))
     }
 
     /// The value of a setting that is parsed by `parse`, which returns the value, or a description
@@ -80,17 +61,12 @@ impl<'a> Reader<'a> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> F {
         let setting = self.setting(key);
-        let default = setting.default;
-        let parsed = match self.effective_value(setting) {
-            Some(Value::Text(text)) => match parse(&text) {
-                Ok(value) => Some(value),
-                Err(expected) => {
-                    self.reject(key, &expected);
-                    default.and_then(|text| parse(text).ok())
-                }
-            },
-            Some(_) => program_error(key, "is not a text"),
-            None => None,
+        let parsed = match self.text(setting).map(&parse).transpose() {
+            Ok(parsed) => parsed,
+            Err(expected) => {
+                self.reject(key, &expected);
+                setting.default.and_then(|text| parse(text).ok())
+            }
         };
         F::from_parsed(parsed).unwrap_or_else(|| program_error(key, "has no valid default"))
     }
@@ -99,10 +75,7 @@ impl<'a> Reader<'a> {
     /// `MAX_PAYLOAD (limits.payload, 500kb)`.
     pub fn described(&self, key: &str) -> String {
         let setting = self.setting(key);
-        let resolved = self.resolved.get(setting.key);
-        let text = resolved.filter(|resolved| resolved.value.is_some());
-        let text = text.map(|resolved| resolved.text.as_str());
-        match text.or(setting.default) {
+        match self.text(setting) {
             Some(text) => format!("{} ({key}, {})", setting.env, setting.shown(text)),
             None => format!("{} ({key})", setting.env),
         }
@@ -111,42 +84,14 @@ impl<'a> Reader<'a> {
     /// The effective value as it may be shown; empty if it is not set.
     pub fn shown(&self, key: &str) -> String {
         let setting = self.setting(key);
-        let resolved = self.resolved.get(setting.key);
-        let text = resolved.map(|resolved| resolved.text.as_str());
-        text.or(setting.default)
-            .map(|text| setting.shown(text))
-            .unwrap_or_default()
+        let text = self.text(setting);
+        text.map(|text| setting.shown(text)).unwrap_or_default()
     }
 
     /// Where the value came from, in words; `None` if it is not set.
     pub fn origin(&self, key: &str) -> Option<&str> {
         let resolved = self.resolved.get(self.setting(key).key)?;
         Some(&resolved.origin)
-    }
-
-    /// Adds the mistake that the value of `key` is not what is `expected`. Only the first mistake of
-    /// a setting is added.
-    pub fn reject(&mut self, key: &str, expected: &str) {
-        let setting = self.setting(key);
-        if !self.wrong.insert(setting.key) {
-            return;
-        }
-        let mistake = match self.resolved.get(setting.key) {
-            Some(Resolved { text, origin, .. }) => Mistake::value(setting, text, origin, expected),
-            None => Mistake::missing(setting, expected),
-        };
-        self.mistakes.push(mistake);
-    }
-
-    /// Adds a mistake that does not belong to one setting, such as two that do not fit together.
-    pub fn complain(&mut self, mistake: impl Into<String>) {
-        self.mistakes.push(Mistake::new(mistake));
-    }
-
-    /// Adds a sentence about what the settings lead to, for `--check-config`. It must not hold a secret.
-    pub fn note(&mut self, topic: &'static str, text: impl Into<String>) {
-        let text = text.into();
-        self.notes.push(Note { topic, text });
     }
 
     /// The end of a note: where a value came from.
@@ -157,20 +102,50 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Mistake>, Vec<Note>) {
-        (self.mistakes, self.notes)
+    /// Adds the mistake that the value of `key` is not what is `expected`. Only the first mistake of
+    /// a setting is added.
+    pub fn reject(&mut self, key: &str, expected: &str) {
+        let setting = self.setting(key);
+        if self.wrong.insert(setting.key) {
+            let given = match self.resolved.get(setting.key) {
+                Some(Resolved { text, origin, .. }) => setting.given(text, origin),
+                None => "not set".to_owned(),
+            };
+            let env = setting.env;
+            self.complain(format!("{env} ({key}) is {given}: expected {expected}"));
+        }
     }
 
-    fn setting(&self, key: &str) -> &'a Setting {
+    /// Adds the mistake that one setting `must` something of another one, unless they fit together.
+    pub fn require(&mut self, fits: bool, one: &str, must: &str, other: &str, otherwise: &str) {
+        if !fits {
+            let (one, other) = (self.described(one), self.described(other));
+            self.complain(format!("{one} must {must} {other}: otherwise {otherwise}"));
+        }
+    }
+
+    /// Adds a mistake that does not belong to one setting, such as two that do not fit together. It must
+    /// not hold a secret.
+    pub fn complain(&mut self, mistake: impl Into<String>) {
+        self.mistakes.push(mistake.into());
+    }
+
+    /// Adds a sentence about what the settings lead to, for `--check-config`. It must not hold a secret.
+    pub fn note(&mut self, topic: &'static str, text: impl Into<String>) {
+        self.notes.push((topic, text.into()));
+    }
+
+    fn setting(&self, key: &str) -> &'static Setting {
         let setting = self.settings.iter().find(|setting| setting.key == key);
         setting.unwrap_or_else(|| program_error(key, "is not in the table"))
     }
 
-    /// The value, or the default if it is wrong or not set.
-    fn effective_value(&self, setting: &Setting) -> Option<Value> {
-        let resolved = self.resolved.get(setting.key);
-        let value = resolved.and_then(|resolved| resolved.value.clone());
-        value.or_else(|| setting.kind.parse(setting.default?))
+    /// The text of the value, or of the default if that is not of the setting's kind.
+    fn text(&self, setting: &Setting) -> Option<&str> {
+        match self.resolved.get(setting.key) {
+            Some(resolved) if resolved.is_right => Some(&resolved.text),
+            _ => setting.default,
+        }
     }
 }
 

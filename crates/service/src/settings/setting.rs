@@ -3,12 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use url::Url;
-
-use super::parse;
+use super::{HIDDEN, parse};
 
 /// The longest text that any setting takes, in bytes.
 const TEXT_MAX: usize = 16_384;
+
+/// How many characters of a value a mistake shows. A value can be a whole file by accident; its
+/// beginning is enough to recognise it.
+const SHOWN_MAX: usize = 100;
 
 /// One thing an operator can set.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +23,6 @@ pub struct Setting {
     pub kind: Kind,
     /// Its value if nothing else is set.
     pub default: Option<&'static str>,
-    /// Whether it must be set. Only for settings without a default.
-    pub required: bool,
     /// Whether its value must never be shown.
     pub secret: bool,
     /// Its purpose, in sentences.
@@ -30,19 +30,6 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Where a table has the setting of this name in the environment, for a constant table that
-    /// differs from another in one setting.
-    ///
-    /// # Panics
-    /// Where the table has none: in a constant that is an error of the compiler.
-    pub const fn position(table: &[Self], env: &str) -> usize {
-        let mut at = 0;
-        while !is_same(table[at].env.as_bytes(), env.as_bytes()) {
-            at += 1;
-        }
-        at
-    }
-
     /// A setting that may be left out and has no default.
     pub const fn new(key: &'static str, env: &'static str, kind: Kind, doc: &'static str) -> Self {
         Self {
@@ -50,7 +37,6 @@ impl Setting {
             env,
             kind,
             default: None,
-            required: false,
             secret: false,
             doc,
         }
@@ -60,13 +46,6 @@ impl Setting {
     #[must_use]
     pub const fn or(mut self, default: &'static str) -> Self {
         self.default = Some(default);
-        self
-    }
-
-    /// The same, but it must be set.
-    #[must_use]
-    pub const fn required(mut self) -> Self {
-        self.required = true;
         self
     }
 
@@ -90,50 +69,37 @@ impl Setting {
     /// `text` as it may be shown in logs and on terminals.
     pub(super) fn shown(&self, text: &str) -> String {
         if self.secret {
-            return super::HIDDEN.to_owned();
+            return HIDDEN.to_owned();
         }
         match self.kind {
             Kind::Url => parse::without_credentials(text),
             _ => text.to_owned(),
         }
     }
-}
 
-/// Whether two texts are the same; constants cannot compare them with `==`.
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let mut at = 0;
-    while at < one.len() && at < other.len() && one[at] == other[at] {
-        at += 1;
+    /// Its wrong value and where it came from, for a mistake.
+    pub(super) fn given(&self, text: &str, origin: &str) -> String {
+        let shown = self.shown(text);
+        if self.secret {
+            return format!("{shown}, from {origin}");
+        }
+        let rest = shown.char_indices().nth(SHOWN_MAX);
+        let (end, mark) = rest.map_or((shown.len(), ""), |(end, _)| (end, "…"));
+        format!("{:?}, from {origin}", shown[..end].to_owned() + mark)
     }
-    at == one.len() && at == other.len()
 }
 
-/// The values that a setting takes.
+/// The values that a setting takes. Both limits are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number, both limits included.
-    Integer {
-        /// The smallest.
-        min: u64,
-        /// The largest.
-        max: u64,
-    },
+    /// A whole number.
+    Integer(u64, u64),
     /// `true` or `false`.
     Boolean,
     /// A length of time: milliseconds, or a number with one of the units ms, s, m, h, d.
-    Duration {
-        /// The shortest.
-        min: Duration,
-        /// The longest.
-        max: Duration,
-    },
+    Duration(Duration, Duration),
     /// A number of bytes, also with one of the units b, kb, mb, gb, each 1024 of the one before.
-    Size {
-        /// The smallest, in bytes.
-        min: u64,
-        /// The largest, in bytes.
-        max: u64,
-    },
+    Size(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// The address of an HTTP server.
@@ -142,86 +108,64 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whole numbers from `min` to `max`.
-    pub const fn integer(min: u64, max: u64) -> Self {
-        Self::Integer { min, max }
+    /// Whether `text` is of this kind.
+    pub(super) fn takes(self, text: &str) -> bool {
+        match self {
+            Self::Integer(..) | Self::Size(..) => self.number(text).is_some(),
+            Self::Boolean => text.parse::<bool>().is_ok(),
+            Self::Duration(..) => self.duration(text).is_some(),
+            Self::Choice(words) => words.contains(&text),
+            Self::Url => parse::url(text).is_some(),
+            Self::Text => text.len() <= TEXT_MAX,
+        }
     }
 
-    /// Lengths of time from `min` to `max`.
-    pub const fn time(min: Duration, max: Duration) -> Self {
-        Self::Duration { min, max }
-    }
-
-    /// Numbers of bytes from `min` to `max`.
-    pub const fn size(min: u64, max: u64) -> Self {
-        Self::Size { min, max }
+    /// The number that `text` says; none where it is not of this kind.
+    pub(super) fn number(self, text: &str) -> Option<u64> {
+        let (number, limits) = match self {
+            Self::Integer(min, max) => (parse::integer(text)?, min..=max),
+            Self::Size(min, max) => (parse::size(text)?, min..=max),
+            _ => return None,
+        };
+        limits.contains(&number).then_some(number)
     }
 
     /// The length of time that `text` says; none where it is not of this kind.
     pub fn duration(self, text: &str) -> Option<Duration> {
-        match self.parse(text) {
-            Some(Value::Duration(duration)) => Some(duration),
-            _ => None,
-        }
+        let Self::Duration(min, max) = self else {
+            return None;
+        };
+        parse::duration(text).filter(|duration| (min..=max).contains(duration))
     }
 
-    /// A value in the place of one that must be set and is not, so that reading can continue.
-    pub(super) fn placeholder(self) -> Value {
+    /// The smallest and the largest value, where there are such.
+    pub(super) fn limits(self) -> Option<(String, String)> {
         match self {
-            Self::Integer { min, .. } | Self::Size { min, .. } => Value::Number(min),
-            Self::Boolean => Value::Boolean(false),
-            Self::Duration { min, .. } => Value::Duration(min),
-            Self::Url => Value::Url(parse::no_url()),
-            Self::Choice(_) | Self::Text => Value::Text(String::new()),
-        }
-    }
-
-    /// Reads `text`; `None` if it is not of this kind.
-    pub(super) fn parse(self, text: &str) -> Option<Value> {
-        match self {
-            Self::Integer { min, max } => {
-                let number = parse::integer(text)?;
-                (min..=max)
-                    .contains(&number)
-                    .then_some(Value::Number(number))
+            Self::Integer(min, max) => Some((min.to_string(), max.to_string())),
+            Self::Duration(min, max) => {
+                Some((parse::spell_duration(min), parse::spell_duration(max)))
             }
-            Self::Boolean => text.parse().ok().map(Value::Boolean),
-            Self::Duration { min, max } => {
-                let duration = parse::duration(text)?;
-                (min..=max)
-                    .contains(&duration)
-                    .then_some(Value::Duration(duration))
-            }
-            Self::Size { min, max } => {
-                let size = parse::size(text)?;
-                (min..=max).contains(&size).then_some(Value::Number(size))
-            }
-            Self::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
-            Self::Url => parse::url(text).map(Value::Url),
-            Self::Text => (text.len() <= TEXT_MAX).then(|| Value::Text(text.to_owned())),
+            Self::Size(min, max) => Some((parse::spell_size(min), parse::spell_size(max))),
+            Self::Boolean | Self::Choice(_) | Self::Url | Self::Text => None,
         }
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = self.limits();
+        let limits = limits.map_or_else(String::new, |(min, max)| format!("from {min} to {max}"));
         match self {
-            Self::Integer { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Self::Integer(..) => write!(f, "a whole number {limits}"),
             Self::Boolean => f.write_str("true or false"),
-            Self::Duration { min, max } => {
-                let (min, max) = (parse::spell_duration(*min), parse::spell_duration(*max));
-                write!(
-                    f,
-                    "a duration from {min} to {max} (milliseconds, or a number with ms, s, m, h or d)"
-                )
-            }
-            Self::Size { min, max } => {
-                let (min, max) = (parse::spell_size(*min), parse::spell_size(*max));
-                write!(
-                    f,
-                    "a size from {min} to {max} (bytes, or a number with b, kb, mb or gb)"
-                )
-            }
+            Self::Duration(..) => write!(
+                f,
+                "a duration {limits} (milliseconds, or a number with ms, s, m, h or d)"
+            ),
+            Self::Size(..) => write!(
+                f,
+                "a size {limits} (bytes, or a number with b, kb, mb or gb)"
+            ),
             Self::Choice(words) => match words {
                 [] => f.write_str("nothing"),
                 [word] => f.write_str(word),
@@ -235,97 +179,69 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A value of a [`Kind`], which has passed its checks.
-#[derive(Clone)]
-pub enum Value {
-    /// A whole number, or a number of bytes.
-    Number(u64),
-    /// True or false.
-    Boolean(bool),
-    /// A length of time.
-    Duration(Duration),
-    /// The address of an HTTP server.
-    Url(Url),
-    /// Any text, or one of several words.
-    Text(String),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn limits_are_part_of_a_kind() {
-        let kind = Kind::Integer { min: 1, max: 1000 };
-        assert!(kind.parse("1").is_some() && kind.parse("1000").is_some());
-        assert!(kind.parse("0").is_none() && kind.parse("1001").is_none());
-        let kind = Kind::Duration {
-            min: Duration::from_secs(1),
-            max: Duration::from_secs(5),
-        };
-        assert!(kind.parse("1s").is_some() && kind.parse("5000").is_some());
-        assert!(kind.parse("999").is_none() && kind.parse("5001ms").is_none());
-        let kind = Kind::Size {
-            min: 1024,
-            max: 2048,
-        };
-        assert!(kind.parse("1kb").is_some() && kind.parse("2048").is_some());
-        assert!(kind.parse("1023").is_none() && kind.parse("2.1kb").is_none());
-        assert!(Kind::Text.parse(&"x".repeat(TEXT_MAX)).is_some());
-        assert!(Kind::Text.parse(&"x".repeat(TEXT_MAX + 1)).is_none());
-    }
-
-    #[test]
-    fn only_true_and_false_are_booleans() {
-        assert!(matches!(
-            Kind::Boolean.parse("true"),
-            Some(Value::Boolean(true))
-        ));
-        assert!(matches!(
-            Kind::Boolean.parse("false"),
-            Some(Value::Boolean(false))
-        ));
-        for text in ["True", "1", "yes", " true", ""] {
-            assert!(Kind::Boolean.parse(text).is_none(), "{text:?}");
+        let second = Duration::from_secs(1);
+        for (kind, taken, refused) in [
+            (Kind::Integer(1, 1000), ["1", "1000"], ["0", "1001"]),
+            (
+                Kind::Duration(second, 5 * second),
+                ["1s", "5000"],
+                ["999", "5001ms"],
+            ),
+            (Kind::Size(1024, 2048), ["1kb", "2048"], ["1023", "2.1kb"]),
+            (Kind::Boolean, ["true", "false"], ["True", "1"]),
+            (Kind::Boolean, ["true", "false"], [" true", ""]),
+            (Kind::Choice(&["day", "hour"]), ["day", "hour"], ["Day", ""]),
+        ] {
+            assert!(taken.into_iter().all(|text| kind.takes(text)), "{kind}");
+            assert!(!refused.into_iter().any(|text| kind.takes(text)), "{kind}");
         }
+        assert!(Kind::Text.takes(&"x".repeat(TEXT_MAX)));
+        assert!(!Kind::Text.takes(&"x".repeat(TEXT_MAX + 1)));
     }
 
     #[test]
     fn says_what_it_expects() {
-        let expected = |kind: Kind| kind.to_string();
-        assert_eq!(
-            expected(Kind::Integer { min: 1, max: 9 }),
-            "a whole number from 1 to 9"
-        );
-        assert_eq!(
-            expected(Kind::Choice(&["auto", "json", "text"])),
-            "auto, json or text"
-        );
-        assert_eq!(expected(Kind::Boolean), "true or false");
-        let kind = Kind::Duration {
-            min: Duration::ZERO,
-            max: Duration::from_hours(24),
-        };
-        assert!(expected(kind).starts_with("a duration from 0ms to 1d ("));
-        let kind = Kind::Size {
-            min: 1,
-            max: 16 * 1024 * 1024,
-        };
-        assert!(expected(kind).starts_with("a size from 1b to 16mb ("));
+        for (kind, expected) in [
+            (Kind::Integer(1, 9), "a whole number from 1 to 9"),
+            (
+                Kind::Choice(&["auto", "json", "text"]),
+                "auto, json or text",
+            ),
+            (Kind::Boolean, "true or false"),
+            (
+                Kind::Duration(Duration::ZERO, Duration::from_hours(24)),
+                "a duration from 0ms to 1d (milliseconds, or a number with ms, s, m, h or d)",
+            ),
+            (
+                Kind::Size(1, 16 << 20),
+                "a size from 1b to 16mb (bytes, or a number with b, kb, mb or gb)",
+            ),
+        ] {
+            assert_eq!(kind.to_string(), expected);
+        }
     }
 
     #[test]
-    fn a_secret_is_never_shown_and_an_address_only_without_its_credentials() {
-        let secret = Setting::new("a.b", "B", Kind::Text, "It.").secret();
-        assert_eq!(secret.shown("hunter2"), "<hidden>");
-        let address = Setting::new("a.b", "B", Kind::Url, "It.");
-        assert_eq!(
-            address.shown("http://me:hunter2@host/"),
-            "http://<hidden>@host/"
-        );
-        assert_eq!(
-            Setting::new("a.b", "B", Kind::Text, "It.").shown("plain"),
-            "plain"
-        );
+    fn a_wrong_value_is_shown_as_far_as_it_may_and_need_be() {
+        let setting = |kind| Setting::new("a.b", "B", kind, "It.");
+        for (setting, text, shown) in [
+            (setting(Kind::Text), "a\nb", r#""a\nb", from F"#),
+            (setting(Kind::Text).secret(), "hunter2", "<hidden>, from F"),
+            (
+                setting(Kind::Url),
+                "http://me:hunter2@host/",
+                r#""http://<hidden>@host/", from F"#,
+            ),
+        ] {
+            assert_eq!(setting.given(text, "F"), shown);
+        }
+        let shown = setting(Kind::Text).given(&"x".repeat(500), "F");
+        assert_eq!(shown, format!("\"{}…\", from F", "x".repeat(SHOWN_MAX)));
     }
 }

@@ -6,23 +6,19 @@ const PREFIX: &str = "SAMPLER_";
 /// Two names count as similar if at most one character in this many differs.
 const PER_DIFFERENCE: usize = 4;
 
-/// The question whether one of `known` was meant by `name`, for the end of a mistake.
-pub(super) fn question<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    match closest(name, known) {
-        Some(meant) => format!("; did you mean {meant}?"),
-        None => String::new(),
+/// The question whether one of `known` was meant by `name`, for the end of a mistake. Each has a name
+/// that is compared, and one that is shown.
+pub(super) fn question<'a>(name: &str, known: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let bare = |name: &'a str| name.strip_prefix(PREFIX).unwrap_or(name);
+    let compared = name.strip_prefix(PREFIX).unwrap_or(name);
+    let distances =
+        known.map(|(other, shown)| (strsim::osa_distance(compared, bare(other)), shown));
+    match distances.min_by_key(|(distance, _)| *distance) {
+        Some((distance, meant)) if distance * PER_DIFFERENCE <= name.len() => {
+            format!("; did you mean {meant}?")
+        }
+        _ => String::new(),
     }
-}
-
-/// The one of `known` that differs least from `name`.
-fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let bare = name.strip_prefix(PREFIX).unwrap_or(name);
-    let distances = known.map(|known| {
-        let other = known.strip_prefix(PREFIX).unwrap_or(known);
-        (strsim::osa_distance(bare, other), known)
-    });
-    let (distance, closest) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance * PER_DIFFERENCE <= name.len()).then_some(closest)
 }
 
 #[cfg(test)]
@@ -49,7 +45,9 @@ mod tests {
             ("SAMPLER_OF_NOBODY", None),
             ("SAMPLER_X", None),
         ] {
-            assert_eq!(closest(name, KNOWN.into_iter()), meant, "{name}");
+            let known = KNOWN.into_iter().map(|known| (known, known));
+            let asked = meant.map(|meant| format!("; did you mean {meant}?"));
+            assert_eq!(question(name, known), asked.unwrap_or_default(), "{name}");
         }
     }
 }

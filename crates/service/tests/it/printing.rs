@@ -74,7 +74,7 @@ fn the_printed_defaults_are_a_file_that_changes_nothing() {
         text.contains("\n# PORT: a whole number from 0 to 65535.\nport = 7070\n"),
         "{text}"
     );
-    assert!(text.contains("\n# It must be set: url =\n"), "{text}");
+    assert!(text.contains("\n# url =\n"), "{text}");
     assert!(text.lines().all(|line| line.len() <= 100), "{text}");
     let (_file, path) = file(&text);
     let (with, without) = (
@@ -108,7 +108,7 @@ fn the_table_of_settings_has_a_row_for_each() {
         text.contains(r"| `true` | Whether \| or not. Takes true or false. |"),
         "{text}"
     );
-    assert!(text.contains("| `own.url` | must be set |"), "{text}");
+    assert!(text.contains("| `own.url` | none |"), "{text}");
     assert!(
         text.contains("| none | The secret of the client. Secret: never shown."),
         "{text}"

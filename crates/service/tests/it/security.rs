@@ -13,7 +13,7 @@ use crate::settings::{PROGRAM, URL, file};
 /// What is said to a program that has an API, and to one that calls others.
 fn refused(variables: &[(&str, &str)]) -> (String, String) {
     let variables = || [URL].iter().chain(variables).copied().collect();
-    let said = |check: fn(&SecuritySettings, &mut Reader<'_>)| {
+    let said = |check: fn(&SecuritySettings, &mut Reader)| {
         let loaded = load(&PROGRAM, ["example"], &variables(), |reader| {
             let security = SecuritySettings::read(reader);
             check(&security, reader);

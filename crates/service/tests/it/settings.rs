@@ -7,7 +7,7 @@ use std::time::Duration;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     EXIT_SETTINGS, EarlyExit, HealthSettings, HttpSettings, Kind, LogFormat, LogSettings, Printout,
-    Program, Reader, Setting, Variables, load,
+    Program, Reader, Variables, load,
 };
 use secrecy::SecretString;
 use tempfile::NamedTempFile;
@@ -21,23 +21,23 @@ sampler_service::settings! {
         /// Which of several it is.
         service: Option<String> = "SAMPLER_DB_SERVICE", Kind::Text;
         /// How large the pool is.
-        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
+        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::Integer(1, 1000), or("64");
     }
 
     /// Settings of this program alone.
     pub(crate) struct OwnSettings("own", checked by OwnSettings::check) {
         /// Where usages go.
-        url: Url = "COLLECTOR_URL", Kind::Url, required();
+        url: Option<Url> = "COLLECTOR_URL", Kind::Url;
         /// The most.
-        size: usize = "MAX_PAYLOAD", Kind::size(1, 1 << 30), or("500kb");
+        size: usize = "MAX_PAYLOAD", Kind::Size(1, 1 << 30), or("500kb");
         /// How long it takes.
-        past: Duration = "SAMPLER_PAST", Kind::time(Duration::ZERO, Duration::from_hours(24)), or("1h");
+        past: Duration = "SAMPLER_PAST", Kind::Duration(Duration::ZERO, Duration::from_hours(24)), or("1h");
         /// Whether | or not.
         flag: bool = "SAMPLER_FLAG", Kind::Boolean, or("true");
         /// The lower.
-        low: u8 = "SAMPLER_LOW", Kind::integer(0, 9), or("2");
+        low: u8 = "SAMPLER_LOW", Kind::Integer(0, 9), or("2");
         /// The upper.
-        high: u8 = "SAMPLER_HIGH", Kind::integer(0, 9), or("5");
+        high: u8 = "SAMPLER_HIGH", Kind::Integer(0, 9), or("5");
         /// What begins
         /// with a letter.
         initial: char = "SAMPLER_WORD", Kind::Choice(&["day", "hour"]), or("day") => initial;
@@ -46,14 +46,17 @@ sampler_service::settings! {
     /// A setting of another program.
     struct OtherSettings("other") {
         /// It is.
-        setting: u8 = "SAMPLER_OF_THE_OTHER", Kind::integer(0, 9), or("1");
+        setting: u8 = "SAMPLER_OF_THE_OTHER", Kind::Integer(0, 9), or("1");
     }
 }
 
 impl OwnSettings {
-    fn check(&self, reader: &mut Reader<'_>) {
+    fn check(&self, reader: &mut Reader) {
         if self.low > self.high {
             reader.reject("own.low", "no more than SAMPLER_HIGH");
+        }
+        if self.url.is_none() {
+            reader.reject("own.url", &Kind::Url.to_string());
         }
     }
 }
@@ -93,7 +96,7 @@ pub(crate) struct Settings {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is what load asks for")]
-fn read(reader: &mut Reader<'_>) -> Option<Settings> {
+fn read(reader: &mut Reader) -> Option<Settings> {
     Some(Settings {
         http: HttpSettings::read(reader),
         database: DatabaseSettings::read(reader),
@@ -133,44 +136,6 @@ pub(crate) fn file(text: &str) -> (NamedTempFile, String) {
 }
 
 #[test]
-fn the_table_has_no_errors() {
-    assert_eq!(PROGRAM.table_errors(), Vec::<String>::new());
-}
-
-#[test]
-fn errors_of_a_table_are_found() {
-    static BAD: [Setting; 4] = [
-        Setting::new("a.b", "ONE", Kind::Boolean, "It is.").or("yes"),
-        Setting::new("b.c", "TWO", Kind::Boolean, "No sentence")
-            .or("true")
-            .required(),
-        Setting::new("a.b", "TWO", Kind::Boolean, "It is.").or("true"),
-        Setting::new("none", "OTHER", Kind::Text, "It is."),
-    ];
-    static BAD_TABLE: &[&[Setting]] = &[&BAD];
-    let program = Program {
-        settings: BAD_TABLE,
-        ..PROGRAM
-    };
-    let errors = program.table_errors();
-    for error in [
-        "a.b: the default is not valid",
-        "b.c: required, but has a default",
-        "b.c: the description is not a sentence",
-        "a.b: the key is declared twice",
-        "a.b: the variable is declared twice",
-        "a.b: its section is in two places",
-        "none: the key is not section.name",
-    ] {
-        assert!(
-            errors.iter().any(|found| found == error),
-            "{error} is not in {errors:?}"
-        );
-    }
-    assert_eq!(errors.len(), 7);
-}
-
-#[test]
 fn defaults_are_those_of_the_table() {
     let settings = run(&[], &[]).unwrap();
     assert_eq!(
@@ -191,11 +156,11 @@ fn defaults_are_those_of_the_table() {
     );
     assert_eq!((settings.own.size, settings.own.initial), (512_000, 'd'));
     assert_eq!(settings.security.jwt_algorithm, None);
-    let group = OwnSettings::default();
-    assert_eq!(
-        format!("{group:?}").replace("missing.invalid", "collector"),
-        format!("{:?}", settings.own)
-    );
+    let own = OwnSettings {
+        url: settings.own.url.clone(),
+        ..OwnSettings::default()
+    };
+    assert_eq!(format!("{own:?}"), format!("{:?}", settings.own));
 }
 
 #[test]
@@ -206,7 +171,7 @@ fn a_declaration_makes_the_row_of_the_table() {
         ("own.initial", "SAMPLER_WORD", Some("day"))
     );
     assert_eq!(row.doc, "What begins with a letter.");
-    assert!(DatabaseSettings::TABLE[0].secret && OwnSettings::TABLE[0].required);
+    assert!(DatabaseSettings::TABLE[0].secret && !row.secret);
 }
 
 #[test]
@@ -221,7 +186,7 @@ fn the_environment_counts_before_the_file_and_the_file_before_the_defaults() {
         (settings.http.host.as_deref().unwrap(), settings.http.port),
         ("::1", 2222)
     );
-    assert_eq!(settings.own.url.as_str(), "http://collector/");
+    assert_eq!(settings.own.url.unwrap().as_str(), "http://collector/");
     assert_eq!(settings.own.size, 7, "an empty variable is not set");
     assert!(!settings.own.flag);
     assert_eq!(settings.own.past, Duration::from_hours(2));
@@ -321,26 +286,48 @@ fn settings_of_the_other_program_may_stand_beside_ours() {
 #[test]
 fn a_file_that_is_none_is_a_mistake_that_repeats_nothing_of_it() {
     let text = mistakes(&["--config", "nowhere.toml"], &[]);
-    assert!(
-        text.contains("the file nowhere.toml cannot be read: No such file"),
-        "{text}"
-    );
-    let (_file, path) = file("[database]\n\nuri = s3cr3t\n");
-    let text = mistakes(&["--config", &path], &[]);
-    assert!(text.contains("is not valid TOML: line 3: "), "{text}");
-    assert!(!text.contains("s3cr3t"), "{text}");
-    let (_file, path) = file("own.size = 99999999999999999999");
-    let text = mistakes(&["--config", &path], &[]);
-    assert!(
-        text.contains("is not valid TOML: number too large"),
-        "{text}"
-    );
-    let (_file, path) = file(&"#".repeat((1 << 20) + 1));
-    let text = mistakes(&["--config", &path], &[]);
-    assert!(
-        text.contains("has 1048577 bytes: expected at most 1048576"),
-        "{text}"
-    );
+    let expected = "the file nowhere.toml cannot be read: No such file";
+    assert!(text.contains(expected), "{text}");
+    let large = "#".repeat((1 << 20) + 1);
+    for (content, expected) in [
+        (
+            "[database]\n\nuri = s3cr3t\n",
+            "is not valid TOML: line 3: ",
+        ),
+        (
+            "own.size = 99999999999999999999",
+            "is not valid TOML: number too large",
+        ),
+        (&large, "has 1048577 bytes: expected at most 1048576"),
+    ] {
+        let (_file, path) = file(content);
+        let text = mistakes(&["--config", &path], &[]);
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("s3cr3t"), "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_name_leads_to_the_one_that_was_meant() {
+    for (line, meant) in [
+        ("PORT = 1", "; did you mean http.port?"),
+        ("COLECTOR_URL = 'http://host'", "; did you mean own.url?"),
+        ("SAMPLER_OF_THE_OTHER = 1", "; did you mean other.setting?"),
+        ("own.intial = 'day'", "; did you mean own.initial?"),
+        (
+            "[security]\nclient_ids = 'me'",
+            "; did you mean security.client_id?",
+        ),
+        ("DIMENSION = 'day'", ""),
+    ] {
+        let (_file, path) = file(line);
+        let text = mistakes(&["--config", &path], &[]);
+        let expected = format!(" is an unknown setting{meant}\n");
+        assert!(text.contains(&expected), "{text}");
+    }
+    let text = mistakes(&[], &[("SAMPLER_DB_URI", "1")]);
+    let expected = "SAMPLER_DB_URI is an unknown setting; did you mean DB_URI?";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sampler_domain::{Granularity, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::{Algorithm, SecuritySettings};
-use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, load};
+use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, Setting, load};
 use sampler_settings::receiver::{self, LimitsSettings};
 use sampler_settings::worker::{self, AbacusSettings, CleanupSettings, ProcessingSettings};
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis};
@@ -27,7 +28,7 @@ const WORKER: Program = Program {
 fn read<S>(
     program: &Program,
     variables: &[(&str, &str)],
-    read: impl FnOnce(&mut Reader<'_>) -> S,
+    read: impl FnOnce(&mut Reader) -> S,
 ) -> Result<S, EarlyExit> {
     let variables = variables.iter().copied().collect();
     load(program, ["it"], &variables, |reader| Some(read(reader)))
@@ -35,18 +36,31 @@ fn read<S>(
 
 #[test]
 fn the_tables_have_no_errors() {
-    assert_eq!(RECEIVER.table_errors(), Vec::<String>::new());
-    assert_eq!(WORKER.table_errors(), Vec::<String>::new());
+    for program in [RECEIVER, WORKER] {
+        let (mut names, mut sections) = (BTreeSet::new(), Vec::new());
+        for setting in program.settings() {
+            let Setting { key, env, doc, .. } = setting;
+            assert!(
+                names.insert(key) && names.insert(env),
+                "{key} is there twice"
+            );
+            let section = key.split_once('.').unwrap().0;
+            if sections.last() != Some(&section) {
+                assert!(!sections.contains(&section), "{section} is in two places");
+                sections.push(section);
+            }
+            assert!(doc.ends_with('.'), "{key} is not described in sentences");
+        }
+        // Also each default is one that the setting takes.
+        read(&program, &[("COLLECTOR_URL", "http://collector")], |_| ()).unwrap();
+    }
 }
 
 /// What both have is the same setting, but for its default and its words.
 #[test]
 fn no_name_means_two_things() {
     for setting in RECEIVER.settings() {
-        let is_it = |other: &&_| -> bool {
-            let other: &sampler_service::settings::Setting = other;
-            other.key == setting.key || other.env == setting.env
-        };
+        let is_it = |it: &&'static Setting| it.key == setting.key || it.env == setting.env;
         if let Some(other) = WORKER.settings().find(is_it) {
             assert_eq!((other.key, other.env), (setting.key, setting.env));
             assert_eq!((other.kind, other.secret), (setting.kind, setting.secret));
@@ -163,11 +177,11 @@ fn the_longest_post_has_ended_when_its_usage_can_be_skipped() {
 #[test]
 fn overrides_are_read_and_none_may_be_there_twice() {
     let read = |text: &str| {
-        read(
-            &RECEIVER,
-            &[("SAMPLER_DIMENSION_OVERRIDES", text)],
-            SamplingSettings::read,
-        )
+        let variables = [
+            ("SAMPLER_DIMENSION", "day"),
+            ("SAMPLER_DIMENSION_OVERRIDES", text),
+        ];
+        read(&RECEIVER, &variables, SamplingSettings::read)
     };
     let one = r#"{"resource_id":"postgres","granularity":"hour"}"#;
     let sampling = read(&format!("[{one}]")).unwrap();

@@ -71,9 +71,9 @@ impl Receiver {
     /// Which events are kept.
     pub(super) fn rules(&self) -> IntakeRules {
         IntakeRules {
-            slack: self.options.slack,
-            lenient_repeats: self.options.events.lenient_repeats,
-            may_overlap: self.options.events.allow_overlap,
+            slack: self.slack,
+            lenient_repeats: self.settings.events.lenient_repeats,
+            may_overlap: self.settings.events.allow_overlap,
         }
     }
 
@@ -125,7 +125,7 @@ impl Receiver {
         let id = span.id.clone();
         // A lenient repeat differs from the event that was kept. `Location` needs the span of the
         // kept event, so it is read by its id.
-        let lenient = self.options.events.lenient_repeats;
+        let lenient = self.settings.events.lenient_repeats;
         let lenient = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
         let opening = self.open(span, now, arrival);
         async move {
@@ -155,12 +155,12 @@ impl Receiver {
         now: Timestamp,
         arrival: Arrival,
     ) -> impl Future<Output = Result<StartOutcome, StoreError>> + Send {
-        let due_at = self.options.policy.open_due_at(&span.target, span.start);
+        let due_at = self.policy.open_due_at(&span.target, span.start);
         self.parts.events.start(NewSpan {
             span,
             due_at,
             now,
-            may_overlap: self.options.events.allow_overlap,
+            may_overlap: self.settings.events.allow_overlap,
             arrival,
         })
     }

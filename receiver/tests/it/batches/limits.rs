@@ -33,7 +33,7 @@ async fn a_thousand_events_are_taken_and_of_more_none_is() {
 
 #[tokio::test]
 async fn a_batch_of_too_many_bytes_is_refused_and_one_at_the_limit_is_taken() {
-    let world = World::with(|options| options.limits.batch_payload = 4_096);
+    let world = World::with(|options| options.settings.limits.batch_payload = 4_096);
     let body = list(&many(5));
     let padded = |length: usize| format!("{body}{}", " ".repeat(length - body.len()));
     let answer = world.send(request(EVENTS, padded(4_097))).await;

@@ -176,7 +176,7 @@ async fn the_number_of_instances_has_a_limit() {
 #[tokio::test]
 #[ignore = "it measures, and takes its time"]
 async fn measure_what_a_snapshot_takes_of_memory() {
-    let world = World::with(|options| options.limits.snapshot_payload = 200 << 20);
+    let world = World::with(|options| options.settings.limits.snapshot_payload = 200 << 20);
     let guid = |kind: u64, number: u64| {
         let name = format!("{kind}-{number}");
         uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).to_string()

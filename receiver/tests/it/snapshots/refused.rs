@@ -107,7 +107,7 @@ async fn wrong_fields_of_a_snapshot_are_named() {
 
 #[tokio::test]
 async fn what_is_no_snapshot_is_refused() {
-    let world = World::with(|options| options.limits.snapshot_payload = 10_000);
+    let world = World::with(|options| options.settings.limits.snapshot_payload = 10_000);
     for body in [
         "",
         "[]x",
@@ -188,7 +188,7 @@ async fn what_is_no_snapshot_is_refused() {
 /// An object is read whole, so it may not be as long as lines may.
 #[tokio::test]
 async fn json_has_a_limit_of_its_own_and_is_told_what_to_send_instead() {
-    let world = World::with(|options| options.limits.snapshot_payload = 64 << 20);
+    let world = World::with(|options| options.settings.limits.snapshot_payload = 64 << 20);
     let one = instance("i", "large").to_string();
     let body = |length: usize| {
         let (begin, end) = (format!("{{\"instances\":[{one}"), ']');

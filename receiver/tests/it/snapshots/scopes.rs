@@ -85,7 +85,7 @@ fn megabyte(kind: &str, number: usize) -> Bytes {
 #[tokio::test(start_paused = true)]
 async fn a_resource_must_be_named_within_the_time_for_a_body() {
     let receiver = OfRedis::new();
-    let most = options().limits.body_timeout;
+    let most = options().settings.limits.body_timeout;
     let rest = |kind: &'static str, count: usize| {
         stream::iter(0..count).then(async move |number| {
             sleep(Duration::from_secs(1)).await;

@@ -83,7 +83,7 @@ async fn a_client_that_goes_away_leaves_room_for_the_next() {
 /// A client that reads little by little keeps others waiting, but not for ever.
 #[tokio::test]
 async fn the_time_to_read_an_answer_has_a_limit() {
-    let world = World::with(|options| options.limits.body_timeout = Duration::ZERO);
+    let world = World::with(|options| options.settings.limits.body_timeout = Duration::ZERO);
     let answer = world.respond(posted(lines(3_000).into())).await;
     assert_eq!(answer.status(), 200);
     // A client must see that it is not whole.
@@ -108,7 +108,7 @@ async fn takes_all(world: &World, instances: usize, period: Duration) -> bool {
 #[tokio::test]
 async fn a_client_that_takes_its_answer_slowly_is_cut_off() {
     let world = World::with(|options| {
-        options.limits.body_timeout = Duration::from_millis(500);
+        options.settings.limits.body_timeout = Duration::from_millis(500);
     });
     let (quick, slow) = (Duration::from_millis(20), Duration::from_millis(250));
     assert!(!takes_all(&world, 4_000, slow).await, "250 KB a second");
@@ -122,7 +122,7 @@ async fn a_client_that_takes_its_answer_slowly_is_cut_off() {
 #[tokio::test]
 async fn a_client_that_stops_reading_its_answer_leaves_room_for_the_next() {
     let world = World::with(|options| {
-        options.limits.body_timeout = Duration::from_millis(500);
+        options.settings.limits.body_timeout = Duration::from_millis(500);
     });
     let unread = world.respond(posted(lines(3_000).into())).await;
     assert_eq!(unread.status(), 200);

@@ -112,16 +112,17 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         Err(exit) => bail!("unusable settings: {exit:?}"),
     };
     let store =
-        Arc::new(MongoStore::connect(settings.common.database.options(PROGRAM.name)).await?);
+        Arc::new(MongoStore::connect(settings.groups.database.options(PROGRAM.name)).await?);
+    let groups = settings.groups;
     let Destination::Abacus(url) = settings.upstream else {
         bail!("it posts to Abacus alone");
     };
     let abacus = ClientOptions {
         url,
-        timeout: settings.abacus.timeout,
-        skip_ssl_validation: settings.common.security.skip_ssl_validation,
-        authorities: settings.common.security.authorities(),
-        tokens: settings.common.security.tokens(COLLECTOR_SCOPE)?,
+        timeout: groups.abacus.timeout,
+        skip_ssl_validation: groups.security.skip_ssl_validation,
+        authorities: groups.security.authorities(),
+        tokens: groups.security.tokens(COLLECTOR_SCOPE)?,
     };
     let upstream = Abacus {
         collector: HttpCollector::new(&abacus)?,
@@ -130,16 +131,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
-        policy: settings.policy,
-        month: settings.month,
-        abacus: settings.abacus,
-        processing: settings.processing,
-        cleanup: settings.cleanup,
-        ledger: settings.ledger,
-        suspension: settings.suspension,
-        distress: settings.distress,
-        confirm: settings.confirm,
-        audit: settings.audit,
+        settings: groups,
         intervals: Intervals::default(),
     };
     let ledger: Arc<dyn Ledger> = if has_ledger {

@@ -66,23 +66,23 @@ async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_resume_within_a_m
 }
 
 fn large(name: &str) -> Options {
-    Options {
-        abacus: AbacusSettings {
-            concurrency: 1_000,
-            ..AbacusSettings::default()
-        },
-        processing: ProcessingSettings {
-            concurrency: 10_000,
-            batch_size: 10_000,
-            // The store in memory reads all spans for each search.
-            interval: Duration::from_mins(5),
-            adopt_interval: Duration::from_mins(30),
-            ..ProcessingSettings::default()
-        },
-        cleanup: CleanupSettings {
-            interval: Duration::from_mins(30),
-            ..CleanupSettings::default()
-        },
-        ..options(name)
-    }
+    let mut options = options(name);
+    let settings = &mut options.settings;
+    settings.abacus = AbacusSettings {
+        concurrency: 1_000,
+        ..AbacusSettings::default()
+    };
+    settings.processing = ProcessingSettings {
+        concurrency: 10_000,
+        batch_size: 10_000,
+        // The store in memory reads all spans for each search.
+        interval: Duration::from_mins(5),
+        adopt_interval: Duration::from_mins(30),
+        ..ProcessingSettings::default()
+    };
+    settings.cleanup = CleanupSettings {
+        interval: Duration::from_mins(30),
+        ..CleanupSettings::default()
+    };
+    options
 }

@@ -3,14 +3,6 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use super::*;
 use crate::http::connections::Connections;
 
-const LIMITS: WireLimits = WireLimits {
-    header_read: Duration::from_secs(10),
-    header_bytes: 16 << 10,
-    idle: Duration::from_mins(2),
-    write: Duration::from_secs(30),
-    answer: Duration::from_mins(10),
-};
-
 /// As TLS: it takes all that is written, keeps it, and sends it when it is flushed.
 struct Keeping {
     stream: DuplexStream,
@@ -56,7 +48,8 @@ impl AsyncWrite for Keeping {
 #[tokio::test(start_paused = true)]
 async fn what_the_stream_keeps_of_an_answer_has_a_limit_as_well() {
     let connection = Connections::new(1, 0).open().await;
-    let wire = Wire::new(LIMITS, &connection);
+    let limits = Limits::default();
+    let wire = Wire::new(limits, &connection);
     let (_client, stream) = tokio::io::duplex(1);
     let mut stream = wire.over(Keeping {
         stream,
@@ -68,11 +61,11 @@ async fn what_the_stream_keeps_of_an_answer_has_a_limit_as_well() {
         std::future::poll_fn(|context| wire.poll_waited(began, context)).await;
         unreachable!("it is parked");
     };
-    let flushed = tokio::time::timeout(LIMITS.write * 2, async {
+    let flushed = tokio::time::timeout(limits.write * 2, async {
         tokio::select! { biased; flushed = stream.flush() => flushed, () = parked => Ok(()) }
     });
     let error = flushed.await.expect("a limit").unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert_eq!(began.elapsed(), LIMITS.write);
+    assert_eq!(began.elapsed(), limits.write);
     assert_eq!(connection.activity.phase(), Phase::Writing);
 }
