@@ -1,6 +1,7 @@
 //! Drives one span through its due intervals: carries out the actions of the
 //! [`Driver`](sampler_domain::Driver), which is the protocol.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sampler_domain::partition::partition_of;
@@ -251,7 +252,9 @@ impl Worker {
         }
         Ok(match yielded.filter(|_| changed == Changed::Made) {
             Some(yielded) => {
-                self.waiting.note_yield(yielded);
+                if yielded.is_urgent {
+                    self.urgent_has_yielded.store(true, Ordering::Relaxed);
+                }
                 TurnState::Yielded
             }
             None => TurnState::Continues,
