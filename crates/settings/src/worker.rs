@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_domain::{Backoff, Granularity, READ_VALID_FOR, SKIP_DELAY};
+use sampler_domain::{Backoff, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSettings};
 use url::Url;
@@ -139,13 +139,6 @@ impl AbacusSettings {
             first: millis(self.retry_first),
             limit: millis(self.retry_limit),
         }
-    }
-}
-
-impl LedgerSettings {
-    /// How long the entry of a usage is kept whose target is sampled so.
-    pub fn retention(&self, granularity: Granularity) -> Duration {
-        self.retention.of(granularity)
     }
 }
 
