@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use sampler_domain::{ConservationCheck, Difference, Key, SpanId};
 use sampler_service::Limiter;
-use sampler_settings::millis;
 use sampler_store::{SpanKey, StoreError};
 use tracing::{error, warn};
 
@@ -168,9 +167,7 @@ impl Worker {
             }
             self.pace().await;
         }
-        let granularity = self.policy.granularities.of(&span.target);
-        let lifetime = millis(self.settings.ledger.retention(granularity));
-        Ok(check.difference(self.now(), lifetime))
+        Ok(check.difference(self.now(), self.entry_lifetime(&span.target)))
     }
 
     /// Waits for the next span's turn, and while the database cannot keep up.

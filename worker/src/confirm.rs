@@ -17,7 +17,7 @@ use sampler_metrics::Counters;
 use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
-use sampler_upstream::{Asked, Finds, Found, Load, Sought};
+use sampler_upstream::{FindAnswer, Finds, Found, Load, Sought};
 use tracing::{error, info, warn};
 
 use crate::upstream_limit::UpstreamLimit;
@@ -62,7 +62,7 @@ impl Asking {
 }
 
 /// A usage, and the upstream's answer about it.
-type Answered = (Unconfirmed, Asked);
+type Answered = (Unconfirmed, FindAnswer);
 
 impl Worker {
     /// The entry of a usage that was accepted, to be confirmed where that is on. Without a `Location`
@@ -200,22 +200,22 @@ impl Worker {
             location: &usage.location,
         };
         let sent_at = self.now();
-        let Found { mut asked, .. } = self.parts.upstream.find(sought, sent_at).await;
-        limit.release(permit, load(&asked));
+        let Found { mut answer, .. } = self.parts.upstream.find(sought, sent_at).await;
+        limit.release(permit, load(&answer));
         let is_over = usage.ask.until <= sent_at;
-        if asked == Asked::Unknown && is_over && self.promises.finds.is_by_id() {
-            asked = not_found();
+        if answer == FindAnswer::Unknown && is_over && self.promises.finds.is_by_id() {
+            answer = not_found();
         }
-        match &asked {
-            Asked::Wait { after } => {
+        match &answer {
+            FindAnswer::Wait { after } => {
                 limit.pause_for(*after);
                 self.asking.outcomes.inc(&["throttled"]);
                 return None;
             }
-            Asked::Failed { after, .. } => after.iter().for_each(|it| limit.pause_for(*it)),
+            FindAnswer::Failed { after, .. } => after.iter().for_each(|it| limit.pause_for(*it)),
             _ => {}
         }
-        Some((usage, asked))
+        Some((usage, answer))
     }
 
     /// Notes the answers in the ledger. What was set aside is noted on its span first, so that a late stop
@@ -226,8 +226,8 @@ impl Worker {
             return Ok(false);
         }
         let mut confirmed: Vec<(Unconfirmed, Confirmation)> = Vec::with_capacity(answered.len());
-        for (usage, asked) in &answered {
-            confirmed.push(self.noted_on_span(usage.clone(), asked).await?);
+        for (usage, answer) in &answered {
+            confirmed.push(self.noted_on_span(usage.clone(), answer).await?);
         }
         let now = self.now();
         let mut causes: BTreeMap<CauseId, Cause> = BTreeMap::new();
@@ -250,9 +250,9 @@ impl Worker {
     async fn noted_on_span(
         &self,
         mut usage: Unconfirmed,
-        asked: &Asked,
+        answer: &FindAnswer,
     ) -> Result<(Unconfirmed, Confirmation), StoreError> {
-        let confirmation = self.confirmation(&usage, asked);
+        let confirmation = self.confirmation(&usage, answer);
         if !matches!(confirmation, Confirmation::SetAside { .. }) {
             return Ok((usage, confirmation));
         }
@@ -328,17 +328,19 @@ impl Worker {
     }
 
     /// The change of the entry that follows from an answer.
-    fn confirmation(&self, usage: &Unconfirmed, asked: &Asked) -> Confirmation {
+    fn confirmation(&self, usage: &Unconfirmed, answer: &FindAnswer) -> Confirmation {
         let at = self.now();
         let is_clear = self.promises.finds.is_by_id();
-        match asked {
-            Asked::Counts => Confirmation::Counted { at },
-            Asked::SetAside { error } => Confirmation::SetAside {
+        match answer {
+            FindAnswer::Counts => Confirmation::Counted { at },
+            FindAnswer::SetAside { error } => Confirmation::SetAside {
                 at,
                 error: error.clone(),
                 cause: set_aside_cause(usage, error).id(),
             },
-            Asked::Unknown | Asked::Mismatch { .. } if usage.ask.until <= at && !is_clear => {
+            FindAnswer::Unknown | FindAnswer::Mismatch { .. }
+                if usage.ask.until <= at && !is_clear =>
+            {
                 Confirmation::GivenUp
             }
             // While the upstream is away nothing is known, so nothing is given up. Where it knows each
@@ -354,8 +356,8 @@ impl Worker {
         confirmed: &[(Unconfirmed, Confirmation)],
         causes: &BTreeMap<CauseId, Cause>,
     ) {
-        for ((_, asked), (_, confirmation)) in answered.iter().zip(confirmed) {
-            self.asking.outcomes.inc(&[outcome(asked, confirmation)]);
+        for ((_, answer), (_, confirmation)) in answered.iter().zip(confirmed) {
+            self.asking.outcomes.inc(&[outcome(answer, confirmation)]);
         }
         for (id, cause) in causes {
             let is_of_cause = |it: &&(Unconfirmed, Confirmation)| matches!(&it.1, Confirmation::SetAside { cause, .. } if cause == id);
@@ -375,8 +377,8 @@ impl Worker {
                 span.id = %first.span, usage = first.usage_guid,
                 "the upstream does not know usages that it had accepted; the worker no longer asks for them");
         }
-        let mut failures = answered.iter().filter_map(|(_, asked)| match asked {
-            Asked::Failed { error, .. } | Asked::Mismatch { error } => Some(error),
+        let mut failures = answered.iter().filter_map(|(_, answer)| match answer {
+            FindAnswer::Failed { error, .. } | FindAnswer::Mismatch { error } => Some(error),
             _ => None,
         });
         if let Some(error) = failures.next() {
@@ -431,28 +433,32 @@ fn set_aside_cause(usage: &Unconfirmed, error: &str) -> Cause {
 }
 
 /// What the upstream says of a usage that is not there, once that proves something.
-fn not_found() -> Asked {
-    Asked::SetAside {
+fn not_found() -> FindAnswer {
+    FindAnswer::SetAside {
         error: NOT_FOUND.to_owned(),
     }
 }
 
 /// The load that an answer shows.
-pub(crate) fn load(asked: &Asked) -> Load {
-    match asked {
-        Asked::Counts | Asked::SetAside { .. } | Asked::Unknown | Asked::Mismatch { .. } => {
-            Load::Sustained
-        }
-        Asked::Wait { .. } | Asked::Failed { .. } => Load::Overload,
+pub(crate) fn load(answer: &FindAnswer) -> Load {
+    match answer {
+        FindAnswer::Counts
+        | FindAnswer::SetAside { .. }
+        | FindAnswer::Unknown
+        | FindAnswer::Mismatch { .. } => Load::Sustained,
+        FindAnswer::Wait { .. } | FindAnswer::Failed { .. } => Load::Overload,
     }
 }
 
-fn outcome(asked: &Asked, confirmation: &Confirmation) -> &'static str {
-    match (asked, confirmation) {
+fn outcome(answer: &FindAnswer, confirmation: &Confirmation) -> &'static str {
+    match (answer, confirmation) {
         (_, Confirmation::Counted { .. }) => "counted",
         (_, Confirmation::SetAside { .. }) => "set_aside",
         (_, Confirmation::GivenUp) => "given_up",
-        (Asked::Failed { .. } | Asked::Mismatch { .. }, Confirmation::AskAgain { .. }) => "failed",
+        (
+            FindAnswer::Failed { .. } | FindAnswer::Mismatch { .. },
+            Confirmation::AskAgain { .. },
+        ) => "failed",
         (_, Confirmation::AskAgain { .. } | Confirmation::Lost { .. }) => "not_yet",
     }
 }

@@ -1,12 +1,13 @@
 //! Drives one span through its due intervals: carries out the actions of the
 //! [`Driver`](sampler_domain::Driver), which is the protocol.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
     Acceptance, Action, Change, Changed, Driver, Entry, EntryState, Failure, Key, Next, Planned,
-    READ_VALID_FOR, Span, Timestamp, Usage,
+    READ_VALID_FOR, Span, Target, Timestamp, Usage,
 };
 use sampler_settings::millis;
 use sampler_store::{EntryKey, Finished, StoreError};
@@ -177,8 +178,7 @@ impl Worker {
     /// Where an operator has skipped the usage meanwhile, the ledger says so first, and the span notes
     /// that. The entry is marked, so that both come to say that the upstream has it ([`Self::keep_resending`]).
     async fn write_entry(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
-        let granularity = self.policy.granularities.of(&entry.target);
-        let lifetime = millis(self.settings.ledger.retention(granularity));
+        let lifetime = self.entry_lifetime(&entry.target);
         let usage_guid = entry.usage_guid.clone();
         let acceptance = entry.accepted_at.map(|at| Acceptance {
             at,
@@ -202,6 +202,12 @@ impl Worker {
             self.note_accepted(&key, kept, acceptance).await?;
         }
         Ok(kept)
+    }
+
+    /// How long the ledger keeps the entries of a target, ms.
+    pub(crate) fn entry_lifetime(&self, target: &Target) -> i64 {
+        let granularity = self.policy.granularities.of(target);
+        millis(self.settings.ledger.retention.of(granularity))
     }
 
     /// Whether an acceptance overrides an entry that says the usage does not count. Where usages are found by
@@ -251,7 +257,9 @@ impl Worker {
         }
         Ok(match yielded.filter(|_| changed == Changed::Made) {
             Some(yielded) => {
-                self.waiting.note_yield(yielded);
+                if yielded.is_urgent {
+                    self.urgent_has_yielded.store(true, Ordering::Relaxed);
+                }
                 TurnState::Yielded
             }
             None => TurnState::Continues,

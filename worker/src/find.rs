@@ -5,7 +5,7 @@
 
 use sampler_domain::{Acceptance, Driver, Failure, Planned, Span, Timestamp};
 use sampler_settings::millis;
-use sampler_upstream::{Asked, Details, Found, Sought};
+use sampler_upstream::{Details, FindAnswer, Found, Sought};
 use tracing::{info, warn};
 
 use crate::Worker;
@@ -114,24 +114,24 @@ impl Worker {
             usage_guid,
             location: "",
         };
-        let Found { asked, status } = self.parts.upstream.find(sought, sent_at).await;
-        self.find_limit.release(permit, load(&asked));
+        let Found { answer, status } = self.parts.upstream.find(sought, sent_at).await;
+        self.find_limit.release(permit, load(&answer));
         self.parts.processing_progress.report();
-        let (error, wait) = match asked {
-            Asked::Counts => {
+        let (error, wait) = match answer {
+            FindAnswer::Counts => {
                 return LookUp::There(Acceptance {
                     at: self.now(),
                     status,
                     location: None,
                 });
             }
-            Asked::Unknown => return LookUp::NotThere { sent_at, status },
-            Asked::Wait { after } => {
+            FindAnswer::Unknown => return LookUp::NotThere { sent_at, status },
+            FindAnswer::Wait { after } => {
                 self.find_limit.pause_for(after);
                 ("the upstream asks to wait".to_owned(), millis(after))
             }
-            Asked::Failed { after, error } => (error, after.map_or(0, millis)),
-            Asked::Mismatch { error } | Asked::SetAside { error } => (error, 0),
+            FindAnswer::Failed { after, error } => (error, after.map_or(0, millis)),
+            FindAnswer::Mismatch { error } | FindAnswer::SetAside { error } => (error, 0),
         };
         LookUp::Unclear(Unclear {
             error: format!("find: {error}"),

@@ -33,7 +33,7 @@ pub mod settings;
 pub mod shadow;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use sampler_domain::{Policy, Timestamp};
@@ -56,7 +56,6 @@ use rate::RateMeter;
 use store_failures::StoreFailures;
 use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
-use turn::WaitingCounts;
 use upstream_limit::UpstreamLimit;
 pub use upstream_time::UpstreamTime;
 
@@ -108,8 +107,11 @@ pub struct Worker {
     ownership: OwnedPartitions,
     /// The time by which everything is decided.
     time: Arc<UpstreamTime>,
-    /// Counts of the due spans that wait for a permit.
-    waiting: WaitingCounts,
+    /// Whether a due span that was found waits for a permit.
+    spans_wait: AtomicBool,
+    /// Whether an urgent span has yielded its permit since the last search began. Only another search
+    /// finds it.
+    urgent_has_yielded: AtomicBool,
     /// The control and the backlog, as this worker has read them last.
     steering: Arc<Steering>,
     /// Whether the database keeps up.
@@ -152,7 +154,8 @@ impl Worker {
             asking: Asking::default(),
             ownership: OwnedPartitions::default(),
             time,
-            waiting: WaitingCounts::default(),
+            spans_wait: AtomicBool::default(),
+            urgent_has_yielded: AtomicBool::default(),
             steering,
             distress: Distress::default(),
             rate: RateMeter::default(),

@@ -62,6 +62,8 @@ impl Worker {
             let Some(charge) = self.charge(&memory, &span).await else {
                 break;
             };
+            // Until then this span waits, too, so spans in progress yield to it.
+            self.note_waiting(&due);
             let worker = Arc::clone(self);
             self.rate.begin();
             tasks.spawn(async move {
@@ -111,8 +113,6 @@ impl Worker {
         if let Ok(charge) = Arc::clone(memory).try_acquire_many_owned(bytes) {
             return Some(charge);
         }
-        // The span counts as a waiting one, so that spans in progress yield to it.
-        self.waiting.add(self.is_urgent(span, self.now()));
         let charge = Arc::clone(memory).acquire_many_owned(bytes);
         self.stop.run_until_cancelled(charge).await?.ok()
     }

@@ -2,6 +2,7 @@
 //! be driven.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -100,10 +101,9 @@ impl DueQueue {
         self.queue.iter().map(|queued| bytes_of(&queued.span)).sum()
     }
 
-    /// How many urgent spans wait, or how many others.
-    fn count(&self, is_urgent: bool) -> usize {
-        let is_counted = |queued: &&QueuedSpan| queued.is_urgent == is_urgent;
-        self.queue.iter().filter(is_counted).count()
+    /// The position of the first urgent span.
+    fn first_urgent(&self) -> Option<usize> {
+        self.queue.iter().position(|queued| queued.is_urgent)
     }
 }
 
@@ -113,9 +113,11 @@ impl Worker {
     /// may find an urgent span.
     pub(crate) fn drop_less_urgent(&self, due: &mut DueQueue) {
         let closing = self.closing(self.now());
-        let is_old = |began: Instant| began.elapsed() >= SEARCH_LENGTH;
-        let may_be_more = || due.began.is_some_and(is_old) && due.count(true) == 0;
-        if closing.is_some() && (closing != due.closing || may_be_more()) {
+        let is_old = due
+            .began
+            .is_some_and(|began| began.elapsed() >= SEARCH_LENGTH);
+        let may_be_more = is_old && due.first_urgent().is_none();
+        if closing.is_some() && (closing != due.closing || may_be_more) {
             self.clear_queue(due);
         }
         due.closing = closing;
@@ -126,13 +128,12 @@ impl Worker {
     pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, ReadAt, Claim)> {
         // A month may have begun to close while all permits were in use.
         self.drop_less_urgent(due);
-        let urgent = due.queue.iter().position(|queued| queued.is_urgent);
-        if due.closing.is_some() && urgent.is_none() && self.waiting.has_yielded_urgent() {
+        let urgent = due.first_urgent();
+        let has_yielded = self.urgent_has_yielded.load(Ordering::Relaxed);
+        if due.closing.is_some() && urgent.is_none() && has_yielded {
             self.clear_queue(due);
         }
         let queued = due.queue.remove(urgent.unwrap_or(0))?;
-        self.waiting
-            .lower_to(queued.is_urgent, due.count(queued.is_urgent));
         Some((queued.span, queued.read_at, queued.claim))
     }
 
@@ -141,7 +142,12 @@ impl Worker {
         due.queue.clear();
         due.search = None;
         due.began = None;
-        self.waiting.clear();
+        self.note_waiting(due);
+    }
+
+    /// Tells the spans that are being driven whether others wait.
+    pub(crate) fn note_waiting(&self, due: &DueQueue) {
+        self.spans_wait.store(!due.is_empty(), Ordering::Relaxed);
     }
 
     /// Whether the last search has ended, and began less than a schedule interval ago. A new search
@@ -157,16 +163,15 @@ impl Worker {
         let now = self.now();
         for span in spans {
             if let Some(claim) = due.claimed.take(&span.id) {
-                let is_urgent = self.is_urgent(&span, now);
-                self.waiting.add(is_urgent);
                 due.queue.push_back(QueuedSpan {
+                    is_urgent: self.is_urgent(&span, now),
                     span,
                     read_at,
                     claim,
-                    is_urgent,
                 });
             }
         }
+        self.note_waiting(due);
     }
 
     /// Queues the next page that has unclaimed spans, if there is one. If the search is exhausted and
@@ -175,9 +180,9 @@ impl Worker {
         let before = due.queue.len();
         let mut is_new = false;
         while !self.stop.is_cancelled() && due.queue.len() == before {
-            let going_on = due.search.take().filter(|search| self.is_current(search));
-            is_new |= going_on.is_none();
-            let mut search = going_on.unwrap_or_else(|| self.begin_search());
+            let current = due.search.take().filter(|search| self.is_current(search));
+            is_new |= current.is_none();
+            let mut search = current.unwrap_or_else(|| self.begin_search());
             due.began = Some(search.began);
             let read_at = ReadAt::now(self);
             match search.pages.next().await {
@@ -208,6 +213,7 @@ impl Worker {
     }
 
     fn begin_search(&self) -> Search {
+        self.urgent_has_yielded.store(false, Ordering::Relaxed);
         let partitions = self.ownership.partitions();
         let now = self.now();
         let closing = self.closing(now);

@@ -130,8 +130,8 @@ impl Worker {
                 None => self.probe(&cause).await?,
             }
         }
-        let is_old = |at: Instant| at.elapsed() >= self.settings.suspension.probe_interval;
-        if searched.is_none_or(is_old) {
+        let interval = self.settings.suspension.probe_interval;
+        if searched.is_none_or(|at| at.elapsed() >= interval) {
             if self.search_unprobed().await? {
                 return Ok(true);
             }

@@ -89,8 +89,8 @@ impl UpstreamLimit {
     ) -> Option<UpstreamPermit> {
         let permit = stop
             .run_until_cancelled(Arc::clone(&self.permits).acquire_owned())
-            .await?;
-        let permit = permit.expect("the semaphore is never closed");
+            .await?
+            .expect("the semaphore is never closed");
         while let Some(remaining) = self.remaining_pause() {
             let wait = tokio::time::sleep(remaining.min(progress.interval()));
             stop.run_until_cancelled(wait).await?;

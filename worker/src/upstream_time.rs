@@ -96,8 +96,10 @@ impl UpstreamTime {
     /// Whether the clocks differ by more than the tolerance.
     pub fn disagrees(&self) -> bool {
         let is_far_ahead = self.state().is_far_ahead;
-        let apart = |ahead: i64| ahead.saturating_abs() >= TOLERANCE;
-        is_far_ahead || self.ahead().is_some_and(apart)
+        is_far_ahead
+            || self
+                .ahead()
+                .is_some_and(|ahead| ahead.saturating_abs() >= TOLERANCE)
     }
 
     /// Whether the worker goes by its own clock, because the upstream's answers have no date.

@@ -149,8 +149,8 @@ impl Failure {
 
     /// The cause under which the span is to be suspended, if it is.
     pub fn cause(&self, span: &Span) -> Option<Cause> {
-        let cause = || Cause::of(&span.target, &self.to_last_error());
-        self.suspends.then(cause)
+        self.suspends
+            .then(|| Cause::of(&span.target, &self.to_last_error()))
     }
 }
 

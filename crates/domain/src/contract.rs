@@ -44,6 +44,22 @@ impl Memory {
         let safe = self.horizon - self.margin();
         (safe > 0).then(|| earliest.plus(safe))
     }
+
+    /// From when on a find that is sent proves that a usage is not there: no post of it can have ended
+    /// later than one settling time before. It was posted at `earliest` for the first time, and posts
+    /// after a find have ended at `ended`.
+    fn settled_at(
+        self,
+        earliest: Timestamp,
+        ended: Option<Timestamp>,
+        owned_since: Timestamp,
+    ) -> Timestamp {
+        let unasked = self.unasked_until(earliest);
+        let unasked_ended = unasked.map(|begun| begun.plus(self.post_timeout));
+        let ended = unasked_ended.max(ended);
+        let ended = ended.map_or(owned_since, |ended| ended.max(owned_since));
+        ended.plus(self.settles)
+    }
 }
 
 impl Contract {
@@ -56,18 +72,15 @@ impl Contract {
         }
     }
 
-    /// From when on a find that is sent proves that the usage of a planned interval is not there: no post of
-    /// it can have ended later than one settling time before. `owned_since` is when this worker took the
-    /// span over.
+    /// From when on a find that is sent proves that the usage of a planned interval is not there.
+    /// `owned_since` is when this worker took the span over.
     pub fn settled_at(&self, planned: &Planned, owned_since: Timestamp) -> Timestamp {
-        let Self::Forgets(memory) = self else {
-            return Timestamp::MIN;
-        };
-        let unasked = memory.unasked_until(earliest_post(planned));
-        let unasked_ended = unasked.map(|begun| begun.plus(memory.post_timeout));
-        let ended = unasked_ended.max(planned.posts_end_by);
-        let ended = ended.map_or(owned_since, |ended| ended.max(owned_since));
-        ended.plus(memory.settles)
+        match self {
+            Self::Forever => Timestamp::MIN,
+            Self::Forgets(memory) => {
+                memory.settled_at(earliest_post(planned), planned.posts_end_by, owned_since)
+            }
+        }
     }
 
     /// Until when the usage of an entry may be sent again without asking; none where it must be looked up
@@ -82,15 +95,14 @@ impl Contract {
     /// The same as [`settled_at`](Self::settled_at) for the usage of an entry. A worker that sends it again
     /// sets when it is due next so that the post before has settled.
     pub fn resend_settled_at(&self, entry: &Entry, owned_since: Timestamp) -> Timestamp {
-        let Self::Forgets(memory) = self else {
-            return Timestamp::MIN;
-        };
-        let unasked = memory.unasked_until(earliest_post_of(entry));
-        let unasked_ended = unasked.map(|begun| begun.plus(memory.post_timeout));
-        let answered = [entry.accepted_at, entry.skipped_at, entry.resent_at];
-        let ended = answered.into_iter().max().flatten().max(unasked_ended);
-        let ended = ended.map_or(owned_since, |ended| ended.max(owned_since));
-        ended.plus(memory.settles)
+        match self {
+            Self::Forever => Timestamp::MIN,
+            Self::Forgets(memory) => {
+                let answered = [entry.accepted_at, entry.skipped_at, entry.resent_at];
+                let ended = answered.into_iter().flatten().max();
+                memory.settled_at(earliest_post_of(entry), ended, owned_since)
+            }
+        }
     }
 
     /// By when the post has ended that follows a "not there" which is noted at `now`.

@@ -106,8 +106,10 @@ impl Entry {
     /// the span does. An interval of no length has no usage, and no entry.
     pub fn of_planned(span: &Span) -> Option<Self> {
         let processing = &span.processing;
-        let planned = processing.planned.as_ref();
-        let planned = planned.filter(|planned| !planned.interval.is_empty())?;
+        let planned = processing
+            .planned
+            .as_ref()
+            .filter(|planned| !planned.interval.is_empty())?;
         let last_error = processing.last_error.as_ref();
         Some(Self {
             usage_guid: planned.usage_guid.clone(),
@@ -224,8 +226,8 @@ impl Entry {
             (self.refused_at, EntryState::Refused),
             (Some(self.planned_at), EntryState::Planned),
         ];
-        let all = [(self.counted_at, EntryState::Counted)].into_iter();
-        let all = all.chain(round).chain(earlier).chain(before);
+        let counted = [(self.counted_at, EntryState::Counted)].into_iter();
+        let all = counted.chain(round).chain(earlier).chain(before);
         all.filter_map(|(moment, state)| Some((moment?, state)))
     }
 

@@ -102,8 +102,9 @@ fn month_start(moment: Timestamp, months: i32) -> i64 {
 impl FromStr for Granularity {
     type Err = GranularityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let named = |granularity: &Self| granularity.to_string() == text;
-        Self::ALL.into_iter().find(named).ok_or(GranularityError)
+        let mut all = Self::ALL.into_iter();
+        all.find(|granularity| granularity.to_string() == text)
+            .ok_or(GranularityError)
     }
 }
 

@@ -98,10 +98,10 @@ fn weight_of(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(weight_of).sum(),
-        Value::Object(members) => {
-            let weight = |(name, member): (&String, &Value)| name.len() + weight_of(member);
-            members.iter().map(weight).sum()
-        }
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| name.len() + weight_of(member))
+            .sum(),
     };
     VALUE_WEIGHT + inside
 }
@@ -203,8 +203,10 @@ impl Measures {
 
     /// About how many bytes of memory the list takes.
     pub fn weight(&self) -> usize {
-        let weight = |it: &Measure| it.measure.as_str().len() + weight_of(it.quantity.as_json());
-        self.0.iter().map(weight).sum()
+        self.0
+            .iter()
+            .map(|it| it.measure.as_str().len() + weight_of(it.quantity.as_json()))
+            .sum()
     }
 
     /// The measures in the order given.
@@ -214,10 +216,11 @@ impl Measures {
 
     /// Whether both lists hold the same measures in the same order (see [`Quantity::same_as`]).
     pub fn same_as(&self, other: &Self) -> bool {
-        let equal = |(left, right): (&Measure, &Measure)| {
-            left.measure == right.measure && left.quantity.same_as(&right.quantity)
-        };
-        self.0.len() == other.0.len() && self.0.iter().zip(&*other.0).all(equal)
+        let mut pairs = self.0.iter().zip(&*other.0);
+        self.0.len() == other.0.len()
+            && pairs.all(|(left, right)| {
+                left.measure == right.measure && left.quantity.same_as(&right.quantity)
+            })
     }
 }
 

@@ -55,15 +55,17 @@ pub const fn is_safe(magnitude: u64) -> bool {
 }
 
 fn integer(text: &str) -> Result<Option<Number>, NumberError> {
-    let small = text.parse::<i64>().ok();
     // An integer knows no -0, a double does.
-    let small = small.filter(|integer| is_safe(integer.unsigned_abs()) && text != "-0");
-    if let Some(integer) = small {
-        return Ok(Some(Number::from(integer)));
+    if let Ok(small) = text.parse::<i64>()
+        && is_safe(small.unsigned_abs())
+        && text != "-0"
+    {
+        return Ok(Some(Number::from(small)));
     }
-    let double = parsed(text).filter(|double| format!("{double:.0}") == text);
-    let double = double.ok_or_else(|| NumberError::Integer(shown(text)))?;
-    Ok(Number::from_f64(double))
+    match parsed(text) {
+        Some(double) if format!("{double:.0}") == text => Ok(Number::from_f64(double)),
+        _ => Err(NumberError::Integer(shown(text))),
+    }
 }
 
 /// The nearest double of a number with a fraction or an exponent.

@@ -48,9 +48,9 @@ impl Span {
     /// Whether the span has some time in common with `[from, to)`. `None` means no bound. A span of no
     /// length counts if it is within.
     pub fn overlaps(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
-        let is_after =
-            |from: Timestamp| self.start >= from || self.end.is_none_or(|end| end > from);
-        from.is_none_or(is_after) && to.is_none_or(|to| self.start < to)
+        let ends_after = |from| self.end.is_none_or(|end| end > from);
+        from.is_none_or(|from| self.start >= from || ends_after(from))
+            && to.is_none_or(|to| self.start < to)
     }
 }
 

@@ -81,8 +81,9 @@ impl Uncounted {
             start: interval.end,
             end: self.interval.end,
         };
-        let parts = [before, behind].into_iter();
-        let parts = parts.filter(|part| part.start < part.end);
+        let parts = [before, behind]
+            .into_iter()
+            .filter(|part| part.start < part.end);
         parts.map(move |interval| Self { interval, ..self })
     }
 }

@@ -46,9 +46,9 @@ impl LedgerRetention {
         Ok(retention)
     }
 
-    pub(crate) fn of(&self, granularity: Granularity) -> Duration {
-        let mut copy = *self;
-        *copy.place(granularity)
+    /// How long the entry of a usage is kept whose target is sampled so.
+    pub fn of(mut self, granularity: Granularity) -> Duration {
+        *self.place(granularity)
     }
 
     fn place(&mut self, granularity: Granularity) -> &mut Duration {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_domain::{Backoff, Granularity, READ_VALID_FOR, SKIP_DELAY};
+use sampler_domain::{Backoff, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, Kind, LogSettings, Reader, TraceSettings};
 use url::Url;
@@ -161,13 +161,6 @@ impl ConfirmSettings {
             "confirm.interval",
             "usages would be given up when the upstream is first asked for them",
         );
-    }
-}
-
-impl LedgerSettings {
-    /// How long the entry of a usage is kept whose target is sampled so.
-    pub fn retention(&self, granularity: Granularity) -> Duration {
-        self.retention.of(granularity)
     }
 }
 

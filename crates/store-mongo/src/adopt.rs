@@ -46,17 +46,17 @@ impl MongoStore {
             doc! { "processing.complete": complete, "processing.partition": Bson::Null }
         };
         let open = |raw: &RawDocument| adoption(raw, policy, now);
-        let adopted = self.change_found(STARTS, (without(false), index::DUE), limit, open);
-        let adopted = adopted.await?;
+        let found = (without(false), index::DUE);
+        let adopted = self.change_found(STARTS, found, limit, open).await?;
         // Spans that the original has completed need only their key: the ids of their events count
         // within the target, which is found by its key.
         let missing = limit - usize::try_from(adopted).unwrap_or(limit).min(limit);
         if missing == 0 {
             return Ok(adopted);
         }
-        let complete = |raw: &RawDocument| complete_adoption(raw);
         let found = (without(true), index::COMPLETE);
-        Ok(adopted + self.change_found(STARTS, found, missing, complete).await?)
+        let complete = self.change_found(STARTS, found, missing, complete_adoption);
+        Ok(adopted + complete.await?)
     }
 
     /// Makes spans due that the original receiver stopped: it sets the end, but does not know that

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::MongoStore;
 use crate::call::hint;
-use crate::document::{Unreadable, moment, read_moment, unreadable};
+use crate::document::{Unreadable, moment, read_moment, read_text, unreadable};
 use crate::index;
 use crate::unreadable::{decoded, name_of};
 
@@ -128,14 +128,7 @@ fn filter(query: &AuditQuery) -> Document {
 
 fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
     let document = decoded(raw)?;
-    let text = |name: &str| {
-        let text = document.get_str(name).map(str::to_owned);
-        text.map_err(|_| unreadable(name, "is not a string"))
-    };
-    let value = |name: &str| -> Result<Value, Unreadable> {
-        let value = serde_json::from_str(&text(name)?);
-        value.map_err(|_| unreadable(name, "is not JSON"))
-    };
+    let text = |name: &str| read_text(&document, name).map(str::to_owned);
     let outcome = ActOutcome::from_name(&text("outcome")?);
     let AuditPosition { at, id } =
         position(raw).ok_or_else(|| unreadable("at", "is not a time"))?;
@@ -147,10 +140,14 @@ fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
         subject: text("subject")?,
         span: text("span").ok(),
         reason: text("reason")?,
-        before: value("before")?,
-        after: value("after")?,
+        before: json(&document, "before")?,
+        after: json(&document, "after")?,
         outcome: outcome.ok_or_else(|| unreadable("outcome", "is not the outcome of an action"))?,
     })
+}
+
+fn json(document: &Document, name: &str) -> Result<Value, Unreadable> {
+    serde_json::from_str(read_text(document, name)?).map_err(|_| unreadable(name, "is not JSON"))
 }
 
 /// The position of a record in the trail, even if the record cannot be read.

@@ -173,10 +173,8 @@ impl MongoStore {
         let suspended = doc! { "$match": { "processing.suspended.cause": { "$gt": "" } } };
         let count = doc! { "$count": "spans" };
         let found = self.aggregate_spans(vec![suspended, count], index::SUSPENDED);
-        let found = found.await?;
-        Ok(found
-            .first()
-            .map_or(0, |found| whole(number(found, "spans"))))
+        let counted = found.await?.first().map(|found| number(found, "spans"));
+        Ok(counted.map_or(0, whole))
     }
 
     /// Intervals that all workers that are alive do in a second.
@@ -276,8 +274,6 @@ fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document
     let millis = doc! { "$subtract": [&to, &from] };
     let length = length(&query.granularities);
     let intervals = |millis: &Document| doc! { "$ceil": { "$divide": [millis, &length] } };
-    let sum_if =
-        |condition: &Bson, value: Bson| doc! { "$sum": { "$cond": [condition, value, 0] } };
     let at_least_one = doc! { "$max": [1, intervals(&millis)] };
     let mut group = doc! {
         "_id": Bson::Null,
@@ -300,6 +296,10 @@ fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document
     doc! { "$group": group }
 }
 
+fn sum_if(condition: &Bson, value: Bson) -> Document {
+    doc! { "$sum": { "$cond": [condition, value, 0] } }
+}
+
 /// When a span fell due whose usage failed.
 fn fell_due() -> Document {
     let planned = |field: &str| format!("$processing.planned_interval.{field}");
@@ -309,22 +309,25 @@ fn fell_due() -> Document {
 
 /// How long an interval of a span is, ms.
 fn length(granularities: &Granularities) -> Bson {
-    let is = |field: &str, text: &str| doc! { "$eq": [field, { "$literal": text }] };
     let mut overrides: Vec<_> = granularities.overrides().collect();
     // That of a plan comes before that of its resource.
     overrides.sort_by_key(|(_, plan, _)| plan.is_none());
-    let branch = |(resource, plan, granularity): (&str, Option<&str>, _)| {
+    let branches = overrides.into_iter().map(|(resource, plan, granularity)| {
         let mut conditions = vec![is("$target.resource_id", resource)];
         conditions.extend(plan.map(|plan| is("$target.plan_id", plan)));
-        let granularity: sampler_domain::Granularity = granularity;
         doc! { "case": { "$and": conditions }, "then": granularity.usual_length() }
-    };
-    let branches: Vec<Document> = overrides.into_iter().map(branch).collect();
+    });
+    let branches: Vec<Document> = branches.collect();
     let default = Bson::Int64(granularities.default_of_all().usual_length());
     if branches.is_empty() {
         return default;
     }
     doc! { "$switch": { "branches": branches, "default": default } }.into()
+}
+
+/// The condition that a field has this text.
+fn is(field: &str, text: &str) -> Document {
+    doc! { "$eq": [field, { "$literal": text }] }
 }
 
 fn read_sums(found: &Document) -> Sums {
@@ -365,32 +368,33 @@ fn backlog_document(backlog: &Backlog) -> Document {
 }
 
 fn read_backlog(document: &Document) -> Result<Backlog, Unreadable> {
-    let count = |document: &Document, name: &str| {
-        let number = read_integer(document, name)?;
-        u64::try_from(number).map_err(|_| unreadable(name, "is negative"))
-    };
     let closing = match document.get("closing") {
         Some(_) => {
             let closing = member(document, "closing")?;
             Some(ClosingBacklog {
                 start: read_moment(closing, "start")?,
                 end: read_moment(closing, "end")?,
-                spans: count(closing, "spans")?,
-                intervals: count(closing, "intervals")?,
+                spans: read_count(closing, "spans")?,
+                intervals: read_count(closing, "intervals")?,
             })
         }
         None => None,
     };
     Ok(Backlog {
-        due: count(document, "due")?,
+        due: read_count(document, "due")?,
         oldest: read_optional_moment(document, "oldest")?,
         span_millis: read_integer(document, "span_millis")?,
-        intervals: count(document, "intervals")?,
-        suspended: count(document, "suspended")?,
+        intervals: read_count(document, "intervals")?,
+        suspended: read_count(document, "suspended")?,
         rate: number(document, "rate"),
         closing,
         cost: read_integer(document, "cost").unwrap_or(0),
     })
+}
+
+fn read_count(document: &Document, name: &str) -> Result<u64, Unreadable> {
+    let number = read_integer(document, name)?;
+    u64::try_from(number).map_err(|_| unreadable(name, "is negative"))
 }
 
 /// A number of any type; 0 where there is none.

@@ -128,8 +128,8 @@ impl MongoStore {
                 more: (count - share) as u64,
             }))
         });
-        let folded = folded.buffered(AT_ONCE);
-        folded.try_filter_map(future::ok).try_collect().await
+        let folded = folded.buffered(AT_ONCE).try_filter_map(future::ok);
+        folded.try_collect().await
     }
 
     /// The numbers of all these causes by two commands; none if there is more to count than an
@@ -229,9 +229,11 @@ impl MongoStore {
         let limit = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
         let time_limit = self.link.time_limit;
         let count = async move {
-            let count = spans.count_documents(filter);
-            let count = count.limit(limit).hint(hint(index::SUSPENDED));
-            count.max_time(time_limit).await
+            let count = spans.count_documents(filter).limit(limit);
+            count
+                .hint(hint(index::SUSPENDED))
+                .max_time(time_limit)
+                .await
         };
         self.link.run(count).await
     }

@@ -15,7 +15,8 @@ use tracing::error;
 
 use crate::call::CallError;
 use crate::document::{
-    Unreadable, key_to_bson, moment, read_integer, read_moment, read_optional_moment, unreadable,
+    Unreadable, key_to_bson, moment, read_integer, read_moment, read_optional_moment, read_text,
+    unreadable,
 };
 use crate::entry_document::{ERROR_LEN_MAX, status_in};
 use crate::suspension_document::{read_probe, refusals, under};
@@ -122,8 +123,10 @@ impl Causes for MongoStore {
             "processing.suspended.since": { "$lte": moment(until) },
         };
         let found = self.find_suspended(filter, limit).await?;
-        let statement = |raw: &RawDocumentBuf| resume_statement(raw, cause, resumption, false);
-        let statements: Vec<Statement> = found.iter().filter_map(statement).collect();
+        let statements = found
+            .iter()
+            .filter_map(|raw| resume_statement(raw, cause, resumption, false));
+        let statements: Vec<Statement> = statements.collect();
         if statements.is_empty() {
             return Ok(0);
         }
@@ -334,10 +337,9 @@ fn version_of(raw: &RawDocument) -> Option<i64> {
 
 /// The probe as it is noted with the cause: the span, its key, and when it began.
 fn probed(raw: &RawDocument, now: Timestamp) -> Document {
-    let id = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
-    let id = id.and_then(|id| id.get("_id").cloned());
+    let filter = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
     doc! {
-        "span": id,
+        "span": filter.and_then(|filter| filter.get("_id").cloned()),
         "at": moment(now),
         "key": key_of(raw).map(key_to_bson),
     }
@@ -385,18 +387,14 @@ fn shortened(error: &str) -> String {
 }
 
 fn read_cause(document: &Document) -> Result<KeptCause, Unreadable> {
-    let text = |name: &str| {
-        let text = document.get_str(name);
-        text.map_err(|_| unreadable(name, "is not a string"))
-    };
-    let id = text("_id")?.parse();
+    let id = read_text(document, "_id")?.parse();
     Ok(KeptCause {
         id: id.map_err(|_| unreadable("_id", "is not the id of a cause"))?,
         cause: Cause {
             status: status_in(document),
-            error: text("error")?.to_owned(),
-            resource_id: Id::from_store(text("resource_id")?),
-            plan_id: Id::from_store(text("plan_id")?),
+            error: read_text(document, "error")?.to_owned(),
+            resource_id: Id::from_store(read_text(document, "resource_id")?),
+            plan_id: Id::from_store(read_text(document, "plan_id")?),
         },
         since: read_moment(document, "since")?,
         probe_at: read_moment(document, "probe_at")?,

@@ -104,9 +104,8 @@ impl ChangeWrite {
             update.insert("$push", doc! { ACTS: last });
         }
         let statement = doc! { "q": condition, "u": update, "hint": "_id_" };
-        let statement = RawDocumentBuf::try_from(&statement);
         Ok(Self {
-            statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
+            statement: RawDocumentBuf::try_from(&statement).map_err(StoreError::refused)?,
             id,
             act,
             before: before.clone(),

@@ -55,8 +55,10 @@ pub(crate) async fn completed_before(
 
 /// Removes each span by a statement of its own, with its shard key.
 pub(crate) async fn remove(store: &MongoStore, finished: &[Finished]) -> Result<u64, StoreError> {
-    let statements: Result<Vec<RawDocumentBuf>, _> = finished.iter().map(removal).collect();
-    let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
+    let statements = finished.iter().map(removal);
+    let statements: Vec<RawDocumentBuf> = statements
+        .collect::<Result<_, _>>()
+        .map_err(StoreError::refused)?;
     let link = store.link.clone();
     let send_by = Instant::now() + link.call_limit();
     let removal = async move { link.delete(&statements, send_by).await };

@@ -10,7 +10,8 @@ use tracing::error;
 use crate::MongoStore;
 use crate::call::{CallError, hint};
 use crate::document::{
-    Unreadable, id_from_bson, id_to_bson, member, moment, read_interval, read_target, unreadable,
+    Unreadable, id_from_bson, id_to_bson, member, moment, read_interval, read_target, read_text,
+    unreadable,
 };
 use crate::entry_document::{ERROR_LEN_MAX, ask_again_in};
 use crate::index;
@@ -42,8 +43,10 @@ pub(crate) async fn confirm(
     store: &MongoStore,
     confirmed: &[(Unconfirmed, Confirmation)],
 ) -> Result<u64, StoreError> {
-    let statements: Result<Vec<Statement>, _> = confirmed.iter().map(statement).collect();
-    let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
+    let statements = confirmed.iter().map(statement);
+    let statements: Vec<Statement> = statements
+        .collect::<Result<_, _>>()
+        .map_err(StoreError::refused)?;
     if statements.is_empty() {
         return Ok(0);
     }
@@ -102,8 +105,10 @@ impl MongoStore {
         let (usages, time_limit) = (self.usages.collection.clone(), self.usages.time_limit);
         let count = async move {
             let count = usages.count_documents(filter).limit(limit);
-            let count = count.hint(hint(index::SET_ASIDE));
-            count.max_time(time_limit).await
+            count
+                .hint(hint(index::SET_ASIDE))
+                .max_time(time_limit)
+                .await
         };
         self.usages.run(count).await
     }
@@ -128,13 +133,10 @@ fn filter(query: &UnconfirmedQuery) -> Document {
 
 fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
     let document = decoded(raw)?;
-    let usage_guid = document.get_str("_id");
-    let usage_guid = usage_guid.map_err(|_| unreadable("_id", "is not a string"))?;
-    let target = document.get_document("target");
-    let target = target.map_err(|_| unreadable("target", "is not a document"))?;
+    let target = member(&document, "target")?;
     let ask = ask_again_in(&document);
     Ok(Unconfirmed {
-        usage_guid: usage_guid.to_owned(),
+        usage_guid: read_text(&document, "_id")?.to_owned(),
         span: id_from_bson(document.get("span"))?,
         target: read_target(target)?,
         interval: read_interval(member(&document, "interval")?)?,
@@ -196,11 +198,10 @@ fn condition(read: &Unconfirmed) -> Document {
 fn ending(set: Option<Document>) -> Vec<Document> {
     let is_expiring = doc! { "$eq": ["$ask_again.expires", true] };
     let expiry = doc! { "$cond": [is_expiring, expires_at(), "$expires_at"] };
-    let set = set.map(|set| doc! { "$set": set });
-    set.into_iter()
-        .chain([
-            doc! { "$set": { "expires_at": expiry } },
-            doc! { "$unset": "ask_again" },
-        ])
-        .collect()
+    let end = [
+        doc! { "$set": { "expires_at": expiry } },
+        doc! { "$unset": "ask_again" },
+    ];
+    let set = set.into_iter().map(|set| doc! { "$set": set });
+    set.chain(end).collect()
 }

@@ -15,7 +15,7 @@ use crate::MongoStore;
 use crate::backlog::number;
 use crate::call::CallError;
 use crate::codes::DUPLICATE_KEY;
-use crate::document::{Unreadable, member, read_integer, unreadable};
+use crate::document::{Unreadable, member, read_integer, read_text, unreadable};
 
 /// The control that operators have set.
 const CONTROL: &str = "control";
@@ -32,7 +32,7 @@ pub(crate) async fn control(store: &MongoStore) -> Result<KeptControl, StoreErro
     let Some(found) = store.link.run(call).await? else {
         return Ok(KeptControl::default());
     };
-    read_control(&found).map_err(|problem| StoreError::Refused(Box::new(problem)))
+    read_control(&found).map_err(StoreError::refused)
 }
 
 pub(crate) async fn set_control(
@@ -131,11 +131,11 @@ fn read_control(document: &Document) -> Result<KeptControl, Unreadable> {
     let mut resources = BTreeMap::new();
     let list = starts.get_array("resources");
     for item in list.map_err(|_| unreadable("resources", "is not a list"))? {
-        let item = item.as_document();
-        let item = item.ok_or_else(|| unreadable("resources", "holds what is not a document"))?;
-        let resource = item.get_str("resource_id");
-        let resource = resource.map_err(|_| unreadable("resource_id", "is not a string"))?;
-        resources.insert(resource.to_owned(), percent(item, "rate")?);
+        let Some(item) = item.as_document() else {
+            return Err(unreadable("resources", "holds what is not a document"));
+        };
+        let resource = read_text(item, "resource_id")?.to_owned();
+        resources.insert(resource, percent(item, "rate")?);
     }
     let flag = |document: &Document, name: &str| {
         let flag = document.get_bool(name);

@@ -374,6 +374,12 @@ pub(crate) fn member<'a>(document: &'a Document, name: &str) -> Result<&'a Docum
         .map_err(|_| unreadable(name, "is not an object"))
 }
 
+pub(crate) fn read_text<'a>(document: &'a Document, name: &str) -> Result<&'a str, Unreadable> {
+    document
+        .get_str(name)
+        .map_err(|_| unreadable(name, "is not a string"))
+}
+
 pub(crate) fn read_target(target: &Document) -> Result<Target, Unreadable> {
     let field = |name: &str| match target.get(name) {
         Some(Bson::String(text)) => Ok(Id::from_store(text.clone())),
@@ -447,8 +453,8 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
         .map_err(|_| unreadable("planned_interval.usage_guid", "is not a string"))?;
     let interval = read_interval(document)?;
     // The original, or an earlier release, does not say when: with the last change it made.
-    let planned_at = read_moment(document, "planned_at");
-    let planned_at = planned_at.or_else(|_| read_moment(processing, "last_change_at"));
+    let planned_at =
+        read_moment(document, "planned_at").or_else(|_| read_moment(processing, "last_change_at"));
     Ok(Some(Planned {
         interval,
         usage_guid: usage_guid.to_owned(),

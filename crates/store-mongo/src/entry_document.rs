@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::document::{
     OpenInterval, OpenMeasure, Unreadable, id_from_bson, id_to_bson, member, open_measure,
     partition_number, read_integer, read_interval, read_measures, read_moment,
-    read_optional_moment, read_target, unreadable,
+    read_optional_moment, read_target, read_text, unreadable,
 };
 use crate::resends::read_resend;
 use crate::rounds;
@@ -148,9 +148,8 @@ fn is_false(flag: &bool) -> bool {
 
 pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     let document = decoded(raw)?;
-    let usage_guid = text(&document, "_id").ok_or_else(|| unreadable("_id", "is not a string"))?;
     Ok(Entry {
-        usage_guid,
+        usage_guid: read_text(&document, "_id")?.to_owned(),
         span: id_from_bson(document.get("span"))?,
         target: read_target(member(&document, "target")?)?,
         measures: read_measures(&document)?,

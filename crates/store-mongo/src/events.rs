@@ -53,12 +53,8 @@ impl Events for MongoStore {
         target: &Target,
         id: &EventId,
     ) -> Result<bool, StoreError> {
-        let field = match kind {
-            IdKind::Start => "start_dedup_id",
-            IdKind::Stop => "end_dedup_id",
-        };
         let (link, target, id) = (self.link.clone(), target.clone(), id.clone());
-        let read = async move { is_taken_elsewhere(&link, field, &target, &id).await };
+        let read = async move { is_taken_elsewhere(&link, kind, &target, &id).await };
         Ok(self.link.run(read).await?)
     }
 

@@ -11,59 +11,60 @@ use crate::reading::listed_span;
 use crate::unreadable::name_of;
 use crate::{MongoStore, index};
 
-impl MongoStore {
-    /// Up to `limit` ids of a field that begin so. Each is one search in an index, which passes over
-    /// all that has the same id.
-    pub(crate) async fn ids_of(
-        &self,
-        field: &str,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<Id>, StoreError> {
-        // The index of spans by their instance is hashed. Each usage names its instance.
-        let (link, index) = match field {
-            "organization_id" => (&self.link, index::LIST_ORGANIZATION),
-            "resource_id" => (&self.link, index::LIST_RESOURCE),
-            "resource_instance_id" => (&self.usages, index::SUM_INSTANCE),
-            _ => {
-                return Err(StoreError::Refused(
-                    "no index begins with this field".into(),
-                ));
-            }
-        };
-        let path = format!("target.{field}");
-        let mut ids: Vec<String> = Vec::new();
-        let mut bound = doc! { "$gte": prefix };
-        while ids.len() < limit {
-            let Some(id) = link.first_id(&path, field, bound, index).await? else {
-                break;
-            };
-            if !id.starts_with(prefix) {
-                break;
-            }
-            bound = doc! { "$gt": &id };
-            ids.push(id);
+/// Up to `limit` ids of a field that begin so. Each is one search in an index, which passes over
+/// all that has the same id.
+pub(crate) async fn ids(
+    store: &MongoStore,
+    field: &str,
+    prefix: &str,
+    limit: usize,
+) -> Result<Vec<Id>, StoreError> {
+    // The index of spans by their instance is hashed. Each usage names its instance.
+    let (link, index) = match field {
+        "organization_id" => (&store.link, index::LIST_ORGANIZATION),
+        "resource_id" => (&store.link, index::LIST_RESOURCE),
+        "resource_instance_id" => (&store.usages, index::SUM_INSTANCE),
+        _ => {
+            return Err(StoreError::Refused(
+                "no index begins with this field".into(),
+            ));
         }
-        Ok(ids.into_iter().map(Id::from_store).collect())
+    };
+    let path = format!("target.{field}");
+    let mut ids: Vec<String> = Vec::new();
+    let mut bound = doc! { "$gte": prefix };
+    while ids.len() < limit {
+        let Some(id) = link.first_id(&path, field, bound, index).await? else {
+            break;
+        };
+        if !id.starts_with(prefix) {
+            break;
+        }
+        bound = doc! { "$gt": &id };
+        ids.push(id);
     }
+    Ok(ids.into_iter().map(Id::from_store).collect())
+}
 
-    /// The spans that were kept last: their ids begin with the time of the insert.
-    pub(crate) async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
-        let options = self.link.find_options(limit, doc! { "_id": -1 }, "_id_");
-        let of_spans = doc! { "_id": { "$type": "objectId" } };
-        let found = self.link.found(of_spans, options, limit).await?;
-        let read = found.documents.iter().filter_map(|raw| {
+/// The spans that were kept last: their ids begin with the time of the insert.
+pub(crate) async fn newest_spans(
+    store: &MongoStore,
+    limit: usize,
+) -> Result<Vec<ListedSpan>, StoreError> {
+    let options = store.link.find_options(limit, doc! { "_id": -1 }, "_id_");
+    let of_spans = doc! { "_id": { "$type": "objectId" } };
+    let found = store.link.found(of_spans, options, limit).await?;
+    let read = found.documents.iter().filter_map(|raw| {
             let listed = listed_span(raw);
             if let Err(problem) = &listed
-                && self.is_news("list", raw)
+                && store.is_news("list", raw)
             {
                 let name = name_of(raw);
                 error!(code = "list.unreadable", span.id = %name, error = %problem, "a span cannot be read and is not listed");
             }
             listed.ok()
         });
-        Ok(read.collect())
-    }
+    Ok(read.collect())
 }
 
 impl Link {

@@ -10,7 +10,7 @@ use sampler_store::{
 use tracing::warn;
 
 use crate::MongoStore;
-use crate::document::{Unreadable, member, read_integer, unreadable};
+use crate::document::{Unreadable, member, read_integer, read_text, unreadable};
 use crate::workers::is_alive;
 
 /// The condition that an instance is shown, or with `$lte` that it is no longer shown.
@@ -146,8 +146,9 @@ fn instance_document(instance: &Instance) -> Document {
 fn read_instance(found: &Document) -> Result<SeenInstance, Unreadable> {
     let document = member(found, "document")?;
     let program = document.get_str("program").unwrap_or_default();
-    let program = program.parse::<InstanceProgram>();
-    let program = program.map_err(|_| unreadable("program", "is not a program"))?;
+    let Ok(program) = program.parse::<InstanceProgram>() else {
+        return Err(unreadable("program", "is not a program"));
+    };
     let instance = Instance {
         index: optional_text(document, "index")?,
         version: optional_text(document, "version")?,
@@ -206,8 +207,9 @@ fn dated(
     document: &Document,
     instance: Instance,
 ) -> Result<SeenInstance, Unreadable> {
-    let seen_at = document.get_datetime("seen_at");
-    let seen_at = seen_at.map_err(|_| unreadable("seen_at", "is not a date"))?;
+    let Ok(seen_at) = document.get_datetime("seen_at") else {
+        return Err(unreadable("seen_at", "is not a date"));
+    };
     Ok(SeenInstance {
         instance,
         seen_at: Timestamp::clamped(seen_at.timestamp_millis()),
@@ -216,10 +218,7 @@ fn dated(
 }
 
 fn name_of(document: &Document) -> Result<String, Unreadable> {
-    let name = document.get_str("_id");
-    Ok(name
-        .map_err(|_| unreadable("_id", "is not a string"))?
-        .to_owned())
+    read_text(document, "_id").map(str::to_owned)
 }
 
 fn optional_text(document: &Document, name: &'static str) -> Result<Option<String>, Unreadable> {
@@ -242,7 +241,7 @@ fn texts(document: &Document, name: &'static str) -> Result<Vec<String>, Unreada
     let Some(list) = document.get(name) else {
         return Ok(Vec::new());
     };
-    let list = list.as_array().ok_or_else(wrong)?;
-    let texts = list.iter().map(|item| item.as_str().map(str::to_owned));
+    let items = list.as_array().ok_or_else(wrong)?.iter();
+    let texts = items.map(|item| item.as_str().map(str::to_owned));
     texts.collect::<Option<Vec<_>>>().ok_or_else(wrong)
 }

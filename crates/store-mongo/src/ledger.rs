@@ -48,7 +48,7 @@ impl EntryWrite {
     fn new(entry: &Entry, lifetime: i64) -> Result<Self, StoreError> {
         let document = written(entry, lifetime);
         Ok(Self {
-            document: document.map_err(|error| StoreError::Refused(Box::new(error)))?,
+            document: document.map_err(StoreError::refused)?,
             usage_guid: entry.usage_guid.clone(),
             partition: i64::from(partition_of(&entry.target)),
             span: id_to_bson(&entry.span),
@@ -160,7 +160,7 @@ impl GroupWriter for EntryWriter {
                 state,
                 is_older: true,
             });
-            Some(kept.map_err(|error| StoreError::Refused(Box::new(error))))
+            Some(kept.map_err(StoreError::refused))
         };
         Ok(batch.iter().map(&mut seen).collect())
     }
@@ -237,9 +237,8 @@ impl Ledger for MongoStore {
                 let range = range_of(*partition, self.expiries.count());
                 let statement = expiry(*partition, span);
                 async move {
-                    let statement =
-                        statement.map_err(|error| StoreError::Refused(Box::new(error)))?;
-                    self.expiries.submit(range, Arc::new(statement)).await
+                    let statement = Arc::new(statement.map_err(StoreError::refused)?);
+                    self.expiries.submit(range, statement).await
                 }
             };
             let expired = join_all(some.iter().map(submit)).await;

@@ -165,8 +165,7 @@ impl MongoStore {
     async fn require_deployment(&self) -> Result<(), MigrationError> {
         let database = self.link.database.clone();
         let hello = async move { database.run_command(doc! { "hello": 1 }).await };
-        let hello = self.link.run(hello).await;
-        let hello = hello.map_err(unreachable)?;
+        let hello = self.link.run(hello).await.map_err(unreachable)?;
         let is_router = hello.get_str("msg").is_ok_and(|text| text == "isdbgrid");
         let is_member = hello.contains_key("setName");
         if self.shards.is_some() && !is_router {

@@ -68,9 +68,8 @@ impl MongoStore {
     async fn cause_by_spans(&self, name: &str) -> Result<Option<Cause>, CallError> {
         let filter = doc! { "processing.suspended.cause": name };
         let found = self.suspended(filter, ASKED_MAX).await?;
-        let told: Vec<Cause> = found.iter().filter_map(|raw| cause_in(raw)).collect();
+        let told = found.iter().filter_map(|raw| cause_in(raw));
         // A refusal has a status; a span that could not be read for a while says that instead.
-        let told = told.into_iter();
         Ok(told.max_by_key(|cause| (cause.status.is_some(), cause.error != UNKNOWN)))
     }
 }

@@ -16,8 +16,8 @@ use crate::document::{Unreadable, member, read, read_optional_moment};
 use crate::entry_document::entry_in;
 use crate::unreadable::decoded;
 use crate::{
-    ConnectError, MongoOptions, MongoStore, audit, cause_list, index, instances, span_list, spans,
-    sums,
+    ConnectError, MongoOptions, MongoStore, audit, cause_list, id_list, index, instances,
+    span_list, spans, sums,
 };
 
 /// The most bytes of documents on one page; a single document may have more.
@@ -103,11 +103,11 @@ impl Reading for MongoStore {
     }
 
     async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
-        self.newest_spans(limit).await
+        id_list::newest_spans(self, limit).await
     }
 
     async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
-        self.ids_of(field, prefix, limit).await
+        id_list::ids(self, field, prefix, limit).await
     }
 
     /// The span with this id, as it is written in an address. The resources are a condition of the
@@ -129,8 +129,7 @@ impl Reading for MongoStore {
         }
         let found = self.link.found(filter, options, 1).await?;
         let listed = found.documents.first().map(|raw| listed_span(raw));
-        let listed = listed.transpose();
-        listed.map_err(|problem| StoreError::Refused(Box::new(problem)))
+        listed.transpose().map_err(StoreError::refused)
     }
 
     async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError> {
@@ -165,8 +164,8 @@ impl Reading for MongoStore {
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
         let options = self.usages.find_options(1, doc! {}, "_id_");
         let found = self.usages.found(doc! { "_id": id }, options, 1).await?;
-        let entry = found.documents.first().map(|raw| entry_in(raw)).transpose();
-        entry.map_err(|problem| StoreError::Refused(Box::new(problem)))
+        let entry = found.documents.first().map(|raw| entry_in(raw));
+        entry.transpose().map_err(StoreError::refused)
     }
 
     async fn is_refused(&self, usage: &str) -> Result<bool, StoreError> {

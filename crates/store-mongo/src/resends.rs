@@ -11,7 +11,7 @@ use tracing::error;
 use uuid::Uuid;
 
 use crate::MongoStore;
-use crate::document::{Unreadable, id_to_bson, moment, read_moment, read_optional_moment};
+use crate::document::{id_to_bson, moment, read_moment, read_optional_moment};
 use crate::entry_document::{ERROR_LEN_MAX, ask_again_document, entry_in, status_in};
 use crate::index;
 use crate::unreadable::name_of;
@@ -64,7 +64,7 @@ pub(crate) async fn withheld_of(
         };
         let found = store.usages.found(filter, options, WITHHELD_PAGE).await?;
         for raw in &found.documents {
-            let read = entry_in(raw).map_err(|problem| StoreError::Refused(Box::new(problem)))?;
+            let read = entry_in(raw).map_err(StoreError::refused)?;
             after = read.version;
             entries.push(read);
         }
@@ -306,28 +306,20 @@ fn acceptance_of(resend: &Resend) -> Document {
 
 /// The mark of an entry, if it has one that can be read.
 pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
-    let read = |document: &Document| -> Result<Option<Resend>, Unreadable> {
-        let acceptance = read_optional_moment(document, "accepted_at")?;
-        let text = |name: &str| document.get_str(name).ok();
-        let Some(act) = text("act").and_then(|act| act.parse().ok()) else {
-            return Ok(None);
-        };
-        let Some(from) = text("from").and_then(EntryState::from_name) else {
-            return Ok(None);
-        };
-        Ok(Some(Resend {
-            act,
-            from,
-            at: read_moment(document, "at")?,
-            due_at: read_moment(document, "due_at")?,
-            acceptance: acceptance.map(|at| Acceptance {
-                at,
-                status: status_in(document),
-                location: text("location").map(str::to_owned),
-            }),
-        }))
-    };
-    read(entry.get_document("resend").ok()?).ok().flatten()
+    let document = entry.get_document("resend").ok()?;
+    let text = |name: &str| document.get_str(name).ok();
+    let accepted_at = read_optional_moment(document, "accepted_at").ok()?;
+    Some(Resend {
+        act: text("act")?.parse().ok()?,
+        from: EntryState::from_name(text("from")?)?,
+        at: read_moment(document, "at").ok()?,
+        due_at: read_moment(document, "due_at").ok()?,
+        acceptance: accepted_at.map(|at| Acceptance {
+            at,
+            status: status_in(document),
+            location: text("location").map(str::to_owned),
+        }),
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Key, Span, SpanId, Target, Timestamp};
-use sampler_store::{Lookup, ReadConcern, StoreError};
+use sampler_store::{IdKind, Lookup, ReadConcern, StoreError};
 use tracing::error;
 
 use crate::call::{CallError, Link};
@@ -20,8 +20,11 @@ use crate::{document, index};
 /// Documents by the target and the `correlation_id` of their spans.
 pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
 
-/// Documents by their targets and the event id that they were found by.
-pub(crate) type ByEvent = HashMap<(Target, String), RawDocumentBuf>;
+/// An event, by its target and its id.
+pub(crate) type EventKey = (Target, EventId);
+
+/// Documents by the events that they were found by.
+pub(crate) type ByEvent = HashMap<EventKey, RawDocumentBuf>;
 
 impl Link {
     /// The condition that a span has the shard key of this target.
@@ -101,14 +104,14 @@ pub(crate) async fn look_up(
     concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     link.key_originals(std::iter::once(target), concern).await?;
-    let (field, id) = match by {
-        Lookup::StartedBy(id) => ("start_dedup_id", id),
-        Lookup::StoppedBy(id) => ("end_dedup_id", id),
+    let (kind, id) = match by {
+        Lookup::StartedBy(id) => (IdKind::Start, id),
+        Lookup::StoppedBy(id) => (IdKind::Stop, id),
         Lookup::NotEndedBy(moment) => return not_ended(link, target, *moment, concern).await,
     };
     let event = std::iter::once((target, id));
-    let mut found = by_event_id(link, field, event, concern).await?;
-    let key = (target.clone(), id.as_str().to_owned());
+    let mut found = by_event_id(link, kind, event, concern).await?;
+    let key = (target.clone(), id.clone());
     Ok(found.remove(&key).into_iter().collect())
 }
 
@@ -141,14 +144,31 @@ fn by_key<K: Eq + std::hash::Hash>(
     by_key
 }
 
-/// The documents that have one of these event ids of a target in `field`, as a text or as the UUID
-/// binary that some drivers store for it. Binaries come first, so that a text overrides them.
+/// The field of the ids of these events.
+fn field_of(kind: IdKind) -> &'static str {
+    match kind {
+        IdKind::Start => "start_dedup_id",
+        IdKind::Stop => "end_dedup_id",
+    }
+}
+
+/// The index in which the original Sampler lets in each of these ids once, whatever its target.
+fn index_of_original(kind: IdKind) -> &'static str {
+    match kind {
+        IdKind::Start => index::ORIGINAL_START,
+        IdKind::Stop => index::ORIGINAL_STOP,
+    }
+}
+
+/// The documents that have one of these event ids of a target, as a text or as the UUID binary that some
+/// drivers store for it. Binaries come first, so that a text overrides them.
 pub(crate) async fn by_event_id<'a>(
     link: &Link,
-    field: &'static str,
+    kind: IdKind,
     events: impl Iterator<Item = (&'a Target, &'a EventId)>,
     concern: ReadConcern,
 ) -> Result<ByEvent, CallError> {
+    let field = field_of(kind);
     let branch = |(target, id): (&Target, &EventId)| {
         let text = Some(Bson::from(id.as_str()));
         let binary = as_uuid(id.as_str()).filter(|_| link.has_uuids());
@@ -161,40 +181,31 @@ pub(crate) async fn by_event_id<'a>(
     if branches.is_empty() {
         return Ok(HashMap::new());
     }
-    let index = match field {
-        "start_dedup_id" => index::START,
-        _ => index::STOP,
+    let index = match kind {
+        IdKind::Start => index::START,
+        IdKind::Stop => index::STOP,
     };
     let mut found = link.find_with(any_of(branches), index, concern).await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
 }
 
-/// The target of a document, and the event id that it has in `field`, in either of its forms.
-fn event_of(raw: &RawDocument, field: &str) -> Option<(Target, String)> {
+/// The event whose id a document has in `field`, in either of its forms.
+fn event_of(raw: &RawDocument, field: &str) -> Option<EventKey> {
     let target = decoded(raw.get_document("target").ok()?).ok()?;
     let value = raw.get(field).ok()??;
     let id = doc! { field: Bson::try_from(value).ok()? };
-    let id = read_event_id(&id, field).map(String::from)?;
-    Some((read_target(&target).ok()?, id))
+    Some((read_target(&target).ok()?, read_event_id(&id, field)?))
 }
 
-/// The index in which an original lets in each event id once, whatever its target.
-fn index_of_original(field: &str) -> &'static str {
-    match field {
-        "start_dedup_id" => index::ORIGINAL_START,
-        _ => index::ORIGINAL_STOP,
-    }
-}
-
-/// The events among these whose ids are stored as UUID binaries in `field`. The unique indexes do not
-/// see that binary and text are the same id. There are binaries only while the indexes of an original
+/// The events whose ids are among these and stored as UUID binaries. The unique indexes do not see that
+/// binary and text are the same id. There are binaries only while the indexes of the original Sampler
 /// exist.
 pub(crate) async fn kept_as_uuids<'a>(
     link: &Link,
-    field: &'static str,
+    kind: IdKind,
     ids: impl Iterator<Item = &'a EventId>,
-) -> Result<HashSet<(Target, String)>, CallError> {
+) -> Result<HashSet<EventKey>, CallError> {
     if !link.has_uuids() {
         return Ok(HashSet::new());
     }
@@ -202,39 +213,43 @@ pub(crate) async fn kept_as_uuids<'a>(
     if ids.is_empty() {
         return Ok(HashSet::new());
     }
-    let mut options = link.find_options(ids.len(), doc! {}, index_of_original(field));
-    options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
-    let found = match link.find(doc! { field: { "$in": ids } }, options).await {
-        // The index was removed and this program has not noticed yet. The binaries went before it.
-        Err(error) if error.is_no_hint() => Vec::new(),
-        found => found?,
-    };
-    Ok(found
-        .iter()
-        .filter_map(|raw| event_of(raw, field))
-        .collect())
+    let limit = ids.len();
+    let found = in_index_of_original(link, kind, doc! { "$in": ids }.into(), limit).await?;
+    let events = found.iter().filter_map(|raw| event_of(raw, field_of(kind)));
+    Ok(events.collect())
 }
 
-/// Whether a span of another target has this event id in `field`, and the index of an original that
-/// lets in each id once is there.
+/// The targets and ids in the index of the original Sampler. None if the index was removed and this
+/// program has not noticed yet; the binaries went before it.
+async fn in_index_of_original(
+    link: &Link,
+    kind: IdKind,
+    ids: Bson,
+    limit: usize,
+) -> Result<Vec<RawDocumentBuf>, CallError> {
+    let field = field_of(kind);
+    let mut options = link.find_options(limit, doc! {}, index_of_original(kind));
+    options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
+    match link.find(doc! { field: ids }, options).await {
+        Err(error) if error.is_no_hint() => Ok(Vec::new()),
+        found => found,
+    }
+}
+
+/// Whether a span of another target has this event id, and the index of the original Sampler that lets
+/// in each id once is there.
 pub(crate) async fn is_taken_elsewhere(
     link: &Link,
-    field: &'static str,
+    kind: IdKind,
     target: &Target,
     id: &EventId,
 ) -> Result<bool, CallError> {
     if !link.is_beside_original() {
         return Ok(false);
     }
-    let mut options = link.find_options(1, doc! {}, index_of_original(field));
-    options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
-    let found = match link.find(doc! { field: id.as_str() }, options).await {
-        // The index was removed and this program has not noticed yet.
-        Err(error) if error.is_no_hint() => Vec::new(),
-        found => found?,
-    };
-    let is_other = |raw: &RawDocumentBuf| event_of(raw, field).is_none_or(|it| it.0 != *target);
-    Ok(found.iter().any(is_other))
+    let found = in_index_of_original(link, kind, id.as_str().into(), 1).await?;
+    let mut events = found.iter().map(|raw| event_of(raw, field_of(kind)));
+    Ok(events.any(|event| event.is_none_or(|it| it.0 != *target)))
 }
 
 /// Documents by the ids of their spans.
@@ -261,5 +276,5 @@ pub(crate) async fn by_span_id<'a>(
 /// # Errors
 /// If the document is not a valid span.
 pub(crate) fn readable(raw: &RawDocumentBuf) -> Result<Span, StoreError> {
-    span_in(raw).map_err(|error| StoreError::Refused(Box::new(error)))
+    span_in(raw).map_err(StoreError::refused)
 }

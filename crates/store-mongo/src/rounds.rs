@@ -25,11 +25,11 @@ pub(crate) fn written(round: &Round) -> Document {
 pub(crate) fn read(entry: &Document) -> Vec<Round> {
     let rounds = entry.get_array("earlier_rounds").map(Vec::as_slice);
     let rounds = rounds.unwrap_or_default().iter();
-    let read = |round: &Document| Round {
+    let rounds = rounds.filter_map(Bson::as_document).map(|round| Round {
         set_aside_at: read_moment(round.get("set_aside_at")),
         resent_at: read_moment(round.get("resent_at")),
-    };
-    rounds.filter_map(Bson::as_document).map(read).collect()
+    });
+    rounds.collect()
 }
 
 fn read_moment(bson: Option<&Bson>) -> Option<Timestamp> {

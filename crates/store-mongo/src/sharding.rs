@@ -34,10 +34,11 @@ impl MongoStore {
         }
         let shards = self.shards().await.map_err(failed)?;
         if shards.len() != usize::try_from(ranges).unwrap_or(usize::MAX) {
-            let shards = shards.len();
             warn!(
                 code = "sharding.count",
-                shards, ranges, "SAMPLER_SHARDS is not the number of shards"
+                shards = shards.len(),
+                ranges,
+                "SAMPLER_SHARDS is not the number of shards"
             );
         }
         make_index(&self.link, index::shard_key_index()).await?;
@@ -109,10 +110,10 @@ impl MongoStore {
             // Another program may have been faster; and where a part stays in the wrong place, the
             // balancer moves it. Nothing but speed depends on it.
             if let Err(error) = self.admin(command).await {
-                let error = error.to_string();
                 warn!(
                     code = "sharding.uneven",
-                    error, "a part of the collection was not divided"
+                    error = error.to_string(),
+                    "a part of the collection was not divided"
                 );
             }
         }

@@ -39,7 +39,7 @@ pub(crate) async fn largest_slack(store: &MongoStore) -> Result<Option<i64>, Sto
         let numbers = doc! { "_id": { "$type": "number" } };
         receivers.find_one(numbers).with_options(options).await
     };
-    let largest = store.link.run(call).await?;
-    let largest = largest.map(|found| read_integer(&found, "_id")).transpose();
-    largest.map_err(|error| StoreError::Refused(Box::new(error)))
+    let found = store.link.run(call).await?;
+    let largest = found.map(|found| read_integer(&found, "_id"));
+    largest.transpose().map_err(StoreError::refused)
 }

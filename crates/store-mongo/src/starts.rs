@@ -1,7 +1,7 @@
 //! Starting spans (section 6.1 of the paper), many with one command.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use bson::raw::{RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
-use sampler_domain::{EventId, Key, NotEnded, Refusal, Span, Target, Timestamp, decide_start};
+use sampler_domain::{EventId, Key, NotEnded, Refusal, Span, Timestamp, decide_start};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{NewSpan, ReadConcern, StartOutcome, StoreError};
+use sampler_store::{IdKind, NewSpan, ReadConcern, StartOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, Unreadable, key_to_bson, moment, open_span_document, read_moment};
 use crate::index;
 use crate::resolve::{
-    ByTarget, SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable,
+    ByTarget, EventKey, SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable,
 };
 use crate::unreadable::{decoded, key_of};
 
@@ -51,8 +51,7 @@ impl StartWrite {
     /// If the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let key = Key::of(&new.span.target);
-        let document =
-            open_span_document(&new, key).map_err(|error| StoreError::Refused(Box::new(error)))?;
+        let document = open_span_document(&new, key).map_err(StoreError::refused)?;
         Ok(Self { new, key, document })
     }
 
@@ -60,10 +59,12 @@ impl StartWrite {
         self.new.span.start_id.as_ref()
     }
 
-    /// The target and the id by which the event is found.
-    fn event(&self) -> Option<(Target, String)> {
-        let id = self.id()?.as_str().to_owned();
-        Some((self.new.span.target.clone(), id))
+    fn event(&self) -> Option<EventKey> {
+        Some((self.new.span.target.clone(), self.id()?.clone()))
+    }
+
+    fn is_among(&self, events: &HashSet<EventKey>) -> bool {
+        !events.is_empty() && self.event().is_some_and(|event| events.contains(&event))
     }
 }
 
@@ -99,7 +100,7 @@ impl GroupWriter for StartWriter {
             .key_originals(targets, ReadConcern::Majority)
             .await?;
         let ids = batch.iter().filter_map(|write| write.id());
-        let kept_as_uuids = kept_as_uuids(&self.link, "start_dedup_id", ids).await?;
+        let kept_as_uuids = kept_as_uuids(&self.link, IdKind::Start, ids).await?;
         if let [write] = batch
             && !write.new.may_overlap
             && kept_as_uuids.is_empty()
@@ -110,11 +111,8 @@ impl GroupWriter for StartWriter {
         let others = self.find_not_ended(batch).await?;
         let (mut results, mut free) = (Vec::with_capacity(batch.len()), Vec::new());
         for (index, (write, others)) in batch.iter().zip(others).enumerate() {
-            let is_kept = write
-                .event()
-                .is_some_and(|event| kept_as_uuids.contains(&event));
             results.push(match others.require_room(write.new.may_overlap) {
-                _ if is_kept => WriteResult::Unresolved,
+                _ if write.is_among(&kept_as_uuids) => WriteResult::Unresolved,
                 // It may be stopped by now, so only a later read can refuse the start.
                 Err(Refusal::AlreadyOpen) => WriteResult::Unresolved,
                 Err(refusal) => WriteResult::Provisional(StartOutcome::Refused(refusal)),
@@ -156,13 +154,8 @@ impl GroupWriter for StartWriter {
             let id = write.id()?;
             Some((&write.new.span.target, id))
         });
-        let earlier = by_event_id(
-            &self.link,
-            "start_dedup_id",
-            events,
-            ReadConcern::Linearizable,
-        )
-        .await?;
+        let earlier =
+            by_event_id(&self.link, IdKind::Start, events, ReadConcern::Linearizable).await?;
         let own = by_span_id(&self.link, spans()).await?;
         let resolution = |write: &Arc<StartWrite>| {
             if own.contains_key(&write.new.span.id) {
@@ -227,8 +220,9 @@ impl StartWriter {
         Ok(results.pop())
     }
 
-    /// The spans of the target of each start that have not ended by it, as far as they matter to it. One
-    /// search serves all starts, unless it finds too many spans: then each start gets its own.
+    /// The spans of the target of each start that have not ended by it. They are searched for where they
+    /// matter, which is not where spans may overlap. One search serves all starts, unless it finds too many
+    /// spans: then each start gets its own.
     async fn find_not_ended(&self, batch: &[Arc<StartWrite>]) -> Result<Vec<NotEnded>, CallError> {
         let careful = batch.iter().filter(|write| !write.new.may_overlap);
         let starts: Vec<&StartWrite> = careful.map(Arc::as_ref).collect();
@@ -254,13 +248,11 @@ impl StartWriter {
         for ends in by_key.values_mut() {
             ends.sort_by_key(|end| Reverse(*end));
         }
-        let others = |write: &Arc<StartWrite>| match by_key.get(&write.key) {
-            Some(ends) if !write.new.may_overlap => {
-                NotEnded::by(write.new.span.start, ends.iter().copied())
-            }
-            _ => NotEnded::default(),
-        };
-        Ok(batch.iter().map(others).collect())
+        let others = batch.iter().map(|write| {
+            let ends = by_key.get(&write.key).into_iter().flatten();
+            NotEnded::by(write.new.span.start, ends.copied())
+        });
+        Ok(others.collect())
     }
 
     /// The keys and ends of spans of these targets that are open, or end after the earliest of the

@@ -1,20 +1,21 @@
 //! Ending spans (section 6.2 of the paper), many with one command.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use sampler_domain::{Key, Refusal, StopEvent, Target, decide_stop};
+use sampler_domain::{Key, Refusal, StopEvent, decide_stop};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{NewStop, ReadConcern, StopOutcome, StoreError};
+use sampler_store::{IdKind, NewStop, ReadConcern, StopOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
-use crate::resolve::{ByTarget, SpanOf, by_event_id, by_target, kept_as_uuids, readable};
+use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, kept_as_uuids, readable};
 
 /// Sets the ends of open spans.
 #[derive(Debug)]
@@ -41,10 +42,12 @@ impl StopWrite {
         }
     }
 
-    /// The target and the id by which the event is found.
-    fn event(&self) -> Option<(Target, String)> {
-        let id = self.event.id.as_ref()?.as_str().to_owned();
-        Some((self.event.target.clone(), id))
+    fn event(&self) -> Option<EventKey> {
+        Some((self.event.target.clone(), self.event.id.clone()?))
+    }
+
+    fn is_among(&self, events: &HashSet<EventKey>) -> bool {
+        !events.is_empty() && self.event().is_some_and(|event| events.contains(&event))
     }
 }
 
@@ -121,13 +124,8 @@ impl GroupWriter for StopWriter {
             .key_originals(targets, ReadConcern::Majority)
             .await?;
         let ids = batch.iter().filter_map(|write| write.event.id.as_ref());
-        let kept_as_uuids = kept_as_uuids(&self.link, "end_dedup_id", ids).await?;
-        let is_free = |write: &&Arc<StopWrite>| {
-            kept_as_uuids.is_empty()
-                || !write
-                    .event()
-                    .is_some_and(|event| kept_as_uuids.contains(&event))
-        };
+        let kept_as_uuids = kept_as_uuids(&self.link, IdKind::Stop, ids).await?;
+        let is_free = |write: &&Arc<StopWrite>| !write.is_among(&kept_as_uuids);
         let free = batch.iter().filter(is_free);
         let free: Vec<&RawDocumentBuf> = free.map(|write| &write.statement).collect();
         if free.is_empty() {
@@ -169,13 +167,8 @@ impl GroupWriter for StopWriter {
             let id = write.event.id.as_ref()?;
             Some((&write.event.target, id))
         });
-        let earlier = by_event_id(
-            &self.link,
-            "end_dedup_id",
-            events,
-            ReadConcern::Linearizable,
-        )
-        .await?;
+        let earlier =
+            by_event_id(&self.link, IdKind::Stop, events, ReadConcern::Linearizable).await?;
         let resolution = |write: &Arc<StopWrite>| {
             let by_id = write.event().and_then(|event| earlier.get(&event));
             resolve_one(write, by_id, &spans).transpose()

@@ -259,14 +259,7 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
 /// The state of an entry at a time, as an expression
 /// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is not a time counts as absent.
 fn state_at(at: Timestamp) -> Document {
-    let past = |name: &str| {
-        // NaN is before all numbers.
-        doc! { "$and": [
-            { "$isNumber": name },
-            { "$gte": [name, moment(Timestamp::MIN)] },
-            { "$lte": [name, moment(at)] },
-        ] }
-    };
+    let past = |name: &str| is_past(name, at);
     // Abacus can set a usage aside and accept it again more than once. The state says which came last.
     let is_now = doc! { "$eq": ["$state", EntryState::SetAside.name()] };
     let is_set_aside = past("$set_aside_at");
@@ -290,12 +283,18 @@ fn state_at(at: Timestamp) -> Document {
     } }
 }
 
+/// The condition that a field is a time up to this one.
+fn is_past(name: &str, at: Timestamp) -> Document {
+    // NaN is before all numbers.
+    doc! { "$and": [
+        { "$isNumber": name },
+        { "$gte": [name, moment(Timestamp::MIN)] },
+        { "$lte": [name, moment(at)] },
+    ] }
+}
+
 /// The boundary of the calendar before a timestamp.
 fn window_of(length: WindowLength) -> Bson {
-    let every = |millis: i64| {
-        let behind = doc! { "$mod": ["$timestamp", millis] };
-        doc! { "$subtract": ["$timestamp", behind] }.into()
-    };
     match length {
         WindowLength::Hour => every(3_600_000),
         WindowLength::Day => every(86_400_000),
@@ -306,6 +305,12 @@ fn window_of(length: WindowLength) -> Bson {
         }
         WindowLength::All => doc! { "$literal": 0_i64 }.into(),
     }
+}
+
+/// The multiple of so many ms before a timestamp.
+fn every(millis: i64) -> Bson {
+    let behind = doc! { "$mod": ["$timestamp", millis] };
+    doc! { "$subtract": ["$timestamp", behind] }.into()
 }
 
 /// A document with these values, which are compared one after the other.
@@ -351,27 +356,29 @@ impl Part {
         let id = document.get_document("_id").ok()?;
         let key = id.get_document("key").ok()?;
         let values = key.get_document("group").ok()?;
-        let value = |number| values.get_str(number_name(number)).ok();
-        let group = (0..fields).map(|number| value(number).map(Id::from_store));
-        let measure = |measure: &Bson| {
-            let measure = measure.as_document()?;
-            let name = Id::from_store(measure.get_str("measure").ok()?);
-            Some((name, measure.get("quantity").map_or(Value::Null, to_json)))
-        };
+        let group = (0..fields).map(|number| values.get_str(number_name(number)).ok());
         let measures = id.get_array("measures").map(Vec::as_slice);
         let integer = |bson: Option<&Bson>| to_json(bson.unwrap_or(&Bson::Null));
         Some(Self {
             window: integer(key.get("window")).as_f64().map(whole)?,
-            group: group.collect::<Option<_>>()?,
+            group: group
+                .map(|id| id.map(Id::from_store))
+                .collect::<Option<_>>()?,
             measures: measures
                 .unwrap_or_default()
                 .iter()
-                .filter_map(measure)
+                .filter_map(read_measure)
                 .collect(),
             usages: integer(document.get("usages")).as_u64()?,
             duration: integer(document.get("duration")).as_number()?.clone(),
         })
     }
+}
+
+fn read_measure(bson: &Bson) -> Option<(Id, Value)> {
+    let measure = bson.as_document()?;
+    let name = Id::from_store(measure.get_str("measure").ok()?);
+    Some((name, measure.get("quantity").map_or(Value::Null, to_json)))
 }
 
 /// Moments are exact as doubles.

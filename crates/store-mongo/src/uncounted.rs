@@ -41,16 +41,17 @@ pub(crate) fn read(processing: &Document) -> Result<Vec<Uncounted>, Unreadable> 
     let list = processing
         .get_array("uncounted")
         .map_or(&[][..], Vec::as_slice);
-    let read = |bson: &Bson| {
-        let document = bson.as_document();
-        let document =
-            document.ok_or_else(|| unreadable("uncounted", "is not a list of objects"))?;
-        Ok(Uncounted {
-            interval: read_interval(document)?,
-            reason: read_reason(document)?,
-        })
+    list.iter().map(read_one).collect()
+}
+
+fn read_one(bson: &Bson) -> Result<Uncounted, Unreadable> {
+    let Some(document) = bson.as_document() else {
+        return Err(unreadable("uncounted", "is not a list of objects"));
     };
-    list.iter().map(read).collect()
+    Ok(Uncounted {
+        interval: read_interval(document)?,
+        reason: read_reason(document)?,
+    })
 }
 
 /// The condition that the list is as it was read. One is added at its end, or removed by a resend, which

@@ -17,3 +17,10 @@ pub enum StoreError {
     #[error("the store refused")]
     Refused(#[source] Box<dyn Error + Send + Sync>),
 }
+
+impl StoreError {
+    /// [`StoreError::Refused`] for this reason.
+    pub fn refused(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Refused(reason.into())
+    }
+}

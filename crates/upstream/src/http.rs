@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::answer::{Answer, parse_date};
-use crate::port::{AnswerDate, Asked, Details, Found, Posted};
+use crate::port::{AnswerDate, Details, FindAnswer, Found, Posted};
 
 /// All characters but those that RFC 3986 calls unreserved.
 pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -175,7 +175,7 @@ impl SendError {
     /// What it means for a find.
     pub(crate) fn into_found(self) -> Found {
         Found {
-            asked: Asked::Failed {
+            answer: FindAnswer::Failed {
                 after: None,
                 error: self.text,
             },

@@ -23,5 +23,5 @@ pub use cloudevents::{CloudEvents, EventAttributes, FindUrl, FindUrlError};
 pub use error_name::ErrorName;
 pub use http::{ClientError, ClientOptions};
 pub use limiter::{ConcurrencyLimit, Load};
-pub use port::{AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream};
+pub use port::{AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream};
 pub use provisioning::{Mapped, Mapping, Provisioning};

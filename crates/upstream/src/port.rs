@@ -119,13 +119,13 @@ pub struct Sought<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The meaning of the answer.
-    pub asked: Asked,
+    pub answer: FindAnswer,
     pub status: Option<u16>,
 }
 
-/// An upstream's answer about a usage.
+/// The meaning of an upstream's answer to a find.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum FindAnswer {
     /// It is there, and counts.
     Counts,
     SetAside {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use sampler_domain::{Contract, Timestamp, Usage};
 use sampler_testkit::rng::Rng;
 use sampler_upstream::{
-    Answer, AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream,
+    Answer, AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream,
 };
 
 use super::conditions::{PostOutcome, Transfer};
@@ -203,7 +203,7 @@ impl Upstream for SimUpstream {
         let transfer = self.world.abacus_conditions().post(&mut rng, slow);
         pause(transfer.request_delay).await;
         let error = format!("{:?}", transfer.outcome);
-        let asked = match transfer.outcome {
+        let answer = match transfer.outcome {
             // What refuses usages knows those that it has.
             PostOutcome::Accepted | PostOutcome::Sent | PostOutcome::Refused => {
                 let now = self.world.now();
@@ -219,19 +219,19 @@ impl Upstream for SimUpstream {
             PostOutcome::Late if self.world.setup.memory.is_some() => {
                 let is_believed = self.world.setup.mutant == Mutant::BelievesNoAnswer;
                 if is_believed {
-                    Asked::Unknown
+                    FindAnswer::Unknown
                 } else {
-                    Asked::Mismatch { error }
+                    FindAnswer::Mismatch { error }
                 }
             }
             PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
-                Asked::Failed { after: None, error }
+                FindAnswer::Failed { after: None, error }
             }
-            PostOutcome::Overloaded => Asked::Failed {
+            PostOutcome::Overloaded => FindAnswer::Failed {
                 after: Some(Duration::from_secs(1)),
                 error,
             },
-            PostOutcome::Busy => Asked::Wait {
+            PostOutcome::Busy => FindAnswer::Wait {
                 after: Duration::from_secs(1),
             },
         };
@@ -239,10 +239,10 @@ impl Upstream for SimUpstream {
         self.life.checkpoint().await;
         Tally::add(&self.world.tally.finds);
         self.world.log(&self.name, || {
-            format!("asks for {}: {asked:?}", sought.usage_guid)
+            format!("asks for {}: {answer:?}", sought.usage_guid)
         });
         Found {
-            asked,
+            answer,
             status: None,
         }
     }

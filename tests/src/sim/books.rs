@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use sampler_domain::{Id, Interval, Timestamp, Usage};
 use sampler_testkit::rng::{Rng, mix};
-use sampler_upstream::Asked;
+use sampler_upstream::FindAnswer;
 
 use super::op::Kind;
 use super::setup::Closing;
@@ -79,30 +79,30 @@ impl StandIn {
     }
 
     /// The answer to a find for a usage, of an upstream that knows what it had then, by its id.
-    pub(crate) fn find(&self, usage_guid: &str, then: Timestamp) -> Asked {
+    pub(crate) fn find(&self, usage_guid: &str, then: Timestamp) -> FindAnswer {
         let books = self.books();
         let is_there = |taken: &&Taken| {
             taken.usage.dedup_id == usage_guid && taken.at <= then && taken.set_aside.is_none()
         };
         match books.taken.values().find(is_there) {
-            Some(_) => Asked::Counts,
-            None => Asked::Unknown,
+            Some(_) => FindAnswer::Counts,
+            None => FindAnswer::Unknown,
         }
     }
 
     /// The answer to a question for a usage.
-    pub(crate) fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Asked {
+    pub(crate) fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> FindAnswer {
         match self.books().documents.get(location) {
-            Some(document) if document.usage_guid != usage_guid => Asked::Mismatch {
+            Some(document) if document.usage_guid != usage_guid => FindAnswer::Mismatch {
                 error: "another usage".to_owned(),
             },
             Some(document) if document.decided_at <= now => match document.set_aside {
-                Some(error) => Asked::SetAside {
+                Some(error) => FindAnswer::SetAside {
                     error: error.to_owned(),
                 },
-                None => Asked::Counts,
+                None => FindAnswer::Counts,
             },
-            _ => Asked::Unknown,
+            _ => FindAnswer::Unknown,
         }
     }
 }

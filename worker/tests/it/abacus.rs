@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_domain::{Timestamp, Usage};
 use sampler_upstream::{
-    Answer, AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream,
+    Answer, AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream,
 };
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ type Dates = Box<dyn FnMut(Timestamp) -> Option<Timestamp> + Send>;
 type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
 
 /// What is known of the usage with this id.
-type Documents = Box<dyn FnMut(&str) -> Asked + Send>;
+type Documents = Box<dyn FnMut(&str) -> FindAnswer + Send>;
 
 /// An Abacus that counts each usage once, and answers as configured.
 pub(crate) struct Abacus {
@@ -100,7 +100,7 @@ impl Abacus {
     }
 
     /// Answers so where it is asked whether a usage counts. Without this no answer has a `Location`.
-    pub(crate) fn know(&self, documents: impl FnMut(&str) -> Asked + Send + 'static) {
+    pub(crate) fn know(&self, documents: impl FnMut(&str) -> FindAnswer + Send + 'static) {
         *self.documents.lock().unwrap() = Some(Box::new(documents));
     }
 
@@ -205,7 +205,7 @@ impl Upstream for Abacus {
         tokio::time::sleep(latency).await;
         let mut documents = self.documents.lock().unwrap();
         Found {
-            asked: documents.as_mut().unwrap()(usage_guid),
+            answer: documents.as_mut().unwrap()(usage_guid),
             status: None,
         }
     }

@@ -9,7 +9,7 @@ use sampler_domain::{Acceptance, AskAgain, Change, Changed, Entry, EntryState, I
 use sampler_settings::worker::ConfirmSettings;
 use sampler_store::{Confirmation, KeptCause, Ledger, Unconfirmed, Work};
 use sampler_store_testing::memory::StoredEntry;
-use sampler_upstream::Asked;
+use sampler_upstream::FindAnswer;
 use sampler_worker::Options;
 use tokio::time::Instant;
 
@@ -30,14 +30,14 @@ fn run(world: &World, name: &str) -> Running {
     run_with(world.parts(), confirming(name))
 }
 
-fn aside(error: &str) -> Asked {
-    Asked::SetAside {
+fn aside(error: &str) -> FindAnswer {
+    FindAnswer::SetAside {
         error: error.to_owned(),
     }
 }
 
-fn failed(after: Option<u64>) -> Asked {
-    Asked::Failed {
+fn failed(after: Option<u64>) -> FindAnswer {
+    FindAnswer::Failed {
         after: after.map(Duration::from_secs),
         error: "Abacus answered 503".to_owned(),
     }
@@ -82,9 +82,9 @@ async fn a_usage_is_asked_for_until_abacus_knows_it() {
     let (is_known, known) = switch();
     world.abacus.know(move |_| {
         if known() {
-            Asked::Counts
+            FindAnswer::Counts
         } else {
-            Asked::Unknown
+            FindAnswer::Unknown
         }
     });
     world.start("i", -3 * HOUR).await;
@@ -127,7 +127,7 @@ async fn a_usage_that_was_put_aside_is_kept_with_its_cause() {
         if is_first {
             aside("the month is closed")
         } else {
-            Asked::Counts
+            FindAnswer::Counts
         }
     });
     world.start("i", -4 * HOUR).await;
@@ -163,8 +163,8 @@ async fn a_usage_that_was_put_aside_is_kept_with_its_cause() {
 async fn a_usage_that_is_not_known_in_time_stays_accepted() {
     let world = World::new();
     world.abacus.know(|usage| match usage.as_bytes()[0] % 2 {
-        0 => Asked::Unknown,
-        _ => Asked::Mismatch {
+        0 => FindAnswer::Unknown,
+        _ => FindAnswer::Mismatch {
             error: "the answer is the document of another usage".to_owned(),
         },
     });
@@ -202,9 +202,13 @@ async fn a_usage_that_is_not_known_in_time_stays_accepted() {
 async fn while_abacus_is_away_nothing_is_given_up_and_little_is_asked() {
     let world = World::new();
     let (is_back, back) = switch();
-    world
-        .abacus
-        .know(move |_| if back() { Asked::Counts } else { failed(None) });
+    world.abacus.know(move |_| {
+        if back() {
+            FindAnswer::Counts
+        } else {
+            failed(None)
+        }
+    });
     for number in 0..40 {
         world.start(&format!("{number}"), -HOUR).await;
     }
@@ -225,7 +229,7 @@ async fn while_abacus_is_away_nothing_is_given_up_and_little_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_respected_for_questions_alone() {
     for answer in [
-        Asked::Wait {
+        FindAnswer::Wait {
             after: Duration::from_mins(20),
         },
         failed(Some(20 * 60)),
@@ -242,7 +246,7 @@ async fn retry_after_is_respected_for_questions_alone() {
         world.pass(19 * MINUTE).await;
         let asked = world.abacus.asked_count();
         assert!(asked <= 16, "{asked} questions");
-        world.abacus.know(|_| Asked::Counts);
+        world.abacus.know(|_| FindAnswer::Counts);
         world.start("new", -HOUR).await;
         world
             .until("posts go on", || world.abacus.sum("new") == HOUR)
@@ -256,7 +260,7 @@ async fn retry_after_is_respected_for_questions_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_starts_goes_on_where_another_one_died() {
     let world = World::new();
-    world.abacus.know(|_| Asked::Unknown);
+    world.abacus.know(|_| FindAnswer::Unknown);
     for number in 0..5 {
         world.start(&format!("{number}"), -2 * HOUR).await;
         world.stop(&format!("{number}"), -HOUR).await;
@@ -264,7 +268,7 @@ async fn a_worker_that_starts_goes_on_where_another_one_died() {
     let worker = run(&world, "first");
     world.pass(5 * MINUTE).await;
     worker.kill();
-    world.abacus.know(|_| Asked::Counts);
+    world.abacus.know(|_| FindAnswer::Counts);
     world.pass(MINUTE).await;
     let worker = run(&world, "second");
     let done = || count(&world, EntryState::Counted) == 5;
@@ -277,7 +281,7 @@ async fn a_worker_that_starts_goes_on_where_another_one_died() {
 async fn lost_and_still_planned() -> World {
     let world = World::new();
     world.abacus.find_by_id();
-    world.abacus.know(|_| Asked::Unknown);
+    world.abacus.know(|_| FindAnswer::Unknown);
     world.start("i", -2 * HOUR).await;
     world.stop("i", -90 * MINUTE).await;
     let span = world.kept("i").span;
@@ -319,8 +323,8 @@ async fn what_is_not_there_and_still_planned_is_not_set_aside() {
     assert_eq!(count(&world, EntryState::Accepted), 1);
     let counts = world.abacus.usage_windows();
     world.abacus.know(move |usage| match counts(usage) {
-        Some(_) => Asked::Counts,
-        None => Asked::Unknown,
+        Some(_) => FindAnswer::Counts,
+        None => FindAnswer::Unknown,
     });
     let done = || world.is_complete("i") && count(&world, EntryState::Counted) == 2;
     world.until("all count", done).await;
@@ -337,13 +341,13 @@ async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
     let mut seen: BTreeMap<String, Instant> = BTreeMap::new();
     world.abacus.know(move |usage| {
         if counts(usage).is_none() {
-            return Asked::Unknown;
+            return FindAnswer::Unknown;
         }
         let since = seen.entry(usage.to_owned()).or_insert_with(Instant::now);
         if since.elapsed() < Duration::from_mins(30) {
-            Asked::Unknown
+            FindAnswer::Unknown
         } else {
-            Asked::Counts
+            FindAnswer::Counts
         }
     });
     let worker = run(&world, "w");
@@ -364,7 +368,7 @@ async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
 async fn what_was_lost_when_a_worker_died_is_set_aside_and_can_be_sent_again() {
     let world = World::new();
     world.abacus.find_by_id();
-    world.abacus.know(|_| Asked::Unknown);
+    world.abacus.know(|_| FindAnswer::Unknown);
     world.start("i", -HOUR).await;
     let worker = run(&world, "w");
     let is_billed = || count(&world, EntryState::Accepted) == 1;
@@ -377,7 +381,7 @@ async fn what_was_lost_when_a_worker_died_is_set_aside_and_can_be_sent_again() {
     };
     assert_eq!(world.store.confirm(&[(read, lost)]).await.unwrap(), 1);
     let asked = world.abacus.asked_count();
-    world.abacus.know(|_| Asked::Counts);
+    world.abacus.know(|_| FindAnswer::Counts);
     let worker = run(&world, "w");
     let is_aside = || count(&world, EntryState::SetAside) == 1;
     world.until("it is set aside", is_aside).await;
@@ -394,7 +398,7 @@ async fn two_workers_at_once_do_no_harm() {
     *world.abacus.latency.lock().unwrap() = Duration::from_millis(300);
     world.abacus.know(|usage| match usage.as_bytes()[0] % 2 {
         0 => aside("no plan"),
-        _ => Asked::Counts,
+        _ => FindAnswer::Counts,
     });
     for number in 0..20 {
         world.start(&format!("{number}"), -HOUR).await;
@@ -426,7 +430,7 @@ async fn the_month_that_closes_comes_first() {
     let (is_there, there) = switch();
     world.abacus.know(move |_| {
         if there() {
-            Asked::Counts
+            FindAnswer::Counts
         } else {
             failed(Some(60))
         }
@@ -471,9 +475,13 @@ async fn the_month_that_closes_comes_first() {
 async fn no_entry_expires_before_it_is_confirmed() {
     let world = World::new();
     let (is_known, known) = switch();
-    world
-        .abacus
-        .know(move |_| if known() { Asked::Counts } else { failed(None) });
+    world.abacus.know(move |_| {
+        if known() {
+            FindAnswer::Counts
+        } else {
+            failed(None)
+        }
+    });
     world.start("i", -2 * HOUR).await;
     world.stop("i", -HOUR).await;
     let mut options = confirming("w");
@@ -505,7 +513,7 @@ async fn nothing_is_asked_where_it_is_off_or_there_is_no_location() {
         .until("it is posted", || world.abacus.sum("a") == HOUR)
         .await;
     worker.stop().await;
-    world.abacus.know(|_| Asked::Counts);
+    world.abacus.know(|_| FindAnswer::Counts);
     world.start("b", -HOUR).await;
     let worker = world.run("off");
     world
@@ -525,7 +533,7 @@ async fn nothing_is_asked_where_it_is_off_or_there_is_no_location() {
 #[tokio::test(start_paused = true)]
 async fn what_was_to_be_confirmed_is_released_once_it_is_off() {
     let world = World::new();
-    world.abacus.know(|_| Asked::Unknown);
+    world.abacus.know(|_| FindAnswer::Unknown);
     for number in 0..150 {
         world.start(&format!("{number}"), -HOUR).await;
         world.stop(&format!("{number}"), 0).await;

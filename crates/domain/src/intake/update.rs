@@ -291,8 +291,8 @@ impl UpdateIntake {
         };
         if let Some(span) = &self.ended {
             let differences = self.event.stop().differences(span);
-            let same = require_own(span.stop_update);
-            let same = same.and_then(|()| self.rules.require_same(differences));
+            let same =
+                require_own(span.stop_update).and_then(|()| self.rules.require_same(differences));
             if same.is_err() {
                 self.stop = Progress::Missing;
             }

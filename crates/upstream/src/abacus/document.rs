@@ -9,7 +9,7 @@ use url::Url;
 use crate::answer::{ABACUS, Answer, AnswerParts, interpret};
 use crate::error_name::ErrorName;
 use crate::http::{ClientError, ClientOptions, UpstreamClient, header, read_body};
-use crate::port::{Asked, Found};
+use crate::port::{FindAnswer, Found};
 
 /// The largest document that is read, in bytes. A usage of ours has half a megabyte at the most.
 const DOCUMENT_LEN_MAX: usize = 2 << 20;
@@ -42,7 +42,7 @@ impl HttpConfirmer {
     pub async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Found {
         let Some(url) = at_collector(&self.base, location) else {
             return Found {
-                asked: mismatch("the Location is not a valid address"),
+                answer: mismatch("the Location is not a valid address"),
                 status: None,
             };
         };
@@ -52,24 +52,24 @@ impl HttpConfirmer {
         };
         let status = response.status().as_u16();
         let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
-        let asked = match status {
+        let answer = match status {
             200 => match read_body(response, DOCUMENT_LEN_MAX).await {
                 Ok(Some(body)) => meaning(&body, usage_guid),
                 Ok(None) => mismatch("the answer is too large for the document of a usage"),
-                Err(error) => Asked::Failed { after: None, error },
+                Err(error) => FindAnswer::Failed { after: None, error },
             },
-            404 | 410 => Asked::Unknown,
+            404 | 410 => FindAnswer::Unknown,
             _ => otherwise(status, retry_after.as_deref(), now),
         };
         Found {
-            asked,
+            answer,
             status: Some(status),
         }
     }
 }
 
 /// Any other status. 401, 403 and 5xx say nothing about the usage.
-fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
+fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> FindAnswer {
     let parts = AnswerParts {
         status,
         retry_after,
@@ -77,16 +77,16 @@ fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
         is_page: false,
     };
     match (status, interpret(&ABACUS, parts, now, false)) {
-        (_, Answer::Wait { after }) => Asked::Wait { after },
+        (_, Answer::Wait { after }) => FindAnswer::Wait { after },
         (401 | 403 | 500..=599, Answer::TryAgain { after, error }) => {
-            Asked::Failed { after, error }
+            FindAnswer::Failed { after, error }
         }
         _ => mismatch(&format!("Abacus answered {status}")),
     }
 }
 
 /// The answer that a document gives. A document of another kind, such as a login page, gives none.
-fn meaning(body: &[u8], usage_guid: &str) -> Asked {
+fn meaning(body: &[u8], usage_guid: &str) -> FindAnswer {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let Some(dedup_id) = document.get("dedup_id") else {
         return mismatch("the answer is not the document of a usage");
@@ -95,16 +95,16 @@ fn meaning(body: &[u8], usage_guid: &str) -> Asked {
         return mismatch("the answer is the document of another usage");
     }
     match document.get("error") {
-        None | Some(Value::Null | Value::Bool(false)) => Asked::Counts,
-        Some(error) => Asked::SetAside {
+        None | Some(Value::Null | Value::Bool(false)) => FindAnswer::Counts,
+        Some(error) => FindAnswer::SetAside {
             error: ErrorName::of_value(error)
                 .map_or_else(|| UNNAMED.to_owned(), |it| it.to_string()),
         },
     }
 }
 
-fn mismatch(error: &str) -> Asked {
-    Asked::Mismatch {
+fn mismatch(error: &str) -> FindAnswer {
+    FindAnswer::Mismatch {
         error: error.to_owned(),
     }
 }
@@ -130,13 +130,13 @@ mod tests {
     #[test]
     fn a_document_says_what_became_of_the_usage() {
         let meaning = |text: &str| meaning(text.as_bytes(), "guid");
-        let aside = |error: &str| Asked::SetAside {
+        let aside = |error: &str| FindAnswer::SetAside {
             error: error.to_owned(),
         };
-        assert_eq!(meaning(r#"{"dedup_id":"guid","x":1}"#), Asked::Counts);
+        assert_eq!(meaning(r#"{"dedup_id":"guid","x":1}"#), FindAnswer::Counts);
         assert_eq!(
             meaning(r#"{"dedup_id":"guid","error":null}"#),
-            Asked::Counts
+            FindAnswer::Counts
         );
         for (error, name) in [
             (r#""the month is closed""#, "the month is closed"),
@@ -156,7 +156,10 @@ mod tests {
             assert_eq!(meaning(&document), aside(name), "{error}");
         }
         for other in ["", "<html>", "[]", "{}", r#"{"dedup_id":"other"}"#, "null"] {
-            assert!(matches!(meaning(other), Asked::Mismatch { .. }), "{other}");
+            assert!(
+                matches!(meaning(other), FindAnswer::Mismatch { .. }),
+                "{other}"
+            );
         }
     }
 
@@ -164,9 +167,9 @@ mod tests {
     fn what_says_nothing_about_the_usage_is_not_held_against_it() {
         let now = Timestamp::clamped(0);
         let kind = |status| match otherwise(status, Some("7"), now) {
-            Asked::Wait { after } => ("wait", Some(after.as_secs())),
-            Asked::Failed { after, .. } => ("failed", after.map(|after| after.as_secs())),
-            Asked::Mismatch { .. } => ("mismatch", None),
+            FindAnswer::Wait { after } => ("wait", Some(after.as_secs())),
+            FindAnswer::Failed { after, .. } => ("failed", after.map(|after| after.as_secs())),
+            FindAnswer::Mismatch { .. } => ("mismatch", None),
             other => panic!("{other:?}"),
         };
         assert_eq!(kind(429), ("wait", Some(7)));

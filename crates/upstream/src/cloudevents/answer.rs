@@ -4,39 +4,39 @@ use sampler_domain::Timestamp;
 
 use super::found::FoundEvents;
 use crate::answer::{Answer, AnswerParts, CLOUD_EVENTS, interpret};
-use crate::port::Asked;
+use crate::port::FindAnswer;
 
 /// The meaning of an answer to a find for the event of this id and source; none where it is not clear.
-pub(super) fn meaning(status: u16, body: &[u8], sought: (&str, &str)) -> Option<Asked> {
+pub(super) fn meaning(status: u16, body: &[u8], sought: (&str, &str)) -> Option<FindAnswer> {
     let body = FoundEvents::in_body(body, sought)?;
     match status {
         200 => {
             let elements = body.elements()?;
             if elements.has_it {
-                return Some(Asked::Counts);
+                return Some(FindAnswer::Counts);
             }
-            elements.are_events.then_some(Asked::Unknown)
+            elements.are_events.then_some(FindAnswer::Unknown)
         }
         // A gateway's 404 for a wrong path is a page or plain text, which may be a number.
-        404 if body.is_object || body.list.is_some() => Some(Asked::Unknown),
+        404 if body.is_object || body.list.is_some() => Some(FindAnswer::Unknown),
         _ => None,
     }
 }
 
 /// An answer that is not clear: nothing follows from it.
-pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
+pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> FindAnswer {
     let parts = AnswerParts {
         status,
         retry_after,
         ..AnswerParts::default()
     };
     match interpret(&CLOUD_EVENTS, parts, now, false) {
-        Answer::Wait { after } => Asked::Wait { after },
-        Answer::TryAgain { after, .. } => Asked::Failed {
+        Answer::Wait { after } => FindAnswer::Wait { after },
+        Answer::TryAgain { after, .. } => FindAnswer::Failed {
             after,
             error: CLOUD_EVENTS.describe(status, None),
         },
-        Answer::Accepted | Answer::Refused { .. } => Asked::Mismatch {
+        Answer::Accepted | Answer::Refused { .. } => FindAnswer::Mismatch {
             error: format!(
                 "{}, which is not a clear answer: SAMPLER_UPSTREAM_FIND_URL may be wrong",
                 CLOUD_EVENTS.describe(status, None)
@@ -57,7 +57,7 @@ pub(super) fn is_page(media_type: Option<&str>, body: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(status: u16, body: &str) -> Option<Asked> {
+    fn of(status: u16, body: &str) -> Option<FindAnswer> {
         meaning(status, body.as_bytes(), ("u-1", "sampler"))
     }
 
@@ -72,7 +72,7 @@ mod tests {
             format!(r#"{{"items":[{{"event":{event}}}]}}"#),
             format!(r#"{{"data":[{event}],"meta":{{}}}}"#),
         ] {
-            assert_eq!(of(200, &body), Some(Asked::Counts), "{body}");
+            assert_eq!(of(200, &body), Some(FindAnswer::Counts), "{body}");
         }
     }
 
@@ -91,10 +91,10 @@ mod tests {
             r#"[{"id":1,"source":{}},{"id":null}]"#,
             r#"{"event":{"id":"u-1"}}"#,
         ] {
-            assert_eq!(of(200, body), Some(Asked::Unknown), "{body}");
+            assert_eq!(of(200, body), Some(FindAnswer::Unknown), "{body}");
         }
         for body in ["{}", r#"{"title":"not found"}"#, "[]"] {
-            assert_eq!(of(404, body), Some(Asked::Unknown), "{body}");
+            assert_eq!(of(404, body), Some(FindAnswer::Unknown), "{body}");
         }
     }
 

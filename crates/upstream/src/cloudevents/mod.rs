@@ -27,7 +27,9 @@ use crate::error_name::ErrorName;
 use crate::http::{
     ClientError, ClientOptions, UpstreamClient, dated, header, read_body, read_start,
 };
-use crate::port::{AnswerDate, Asked, Details, Finds, Found, Posted, Promises, Sought, Upstream};
+use crate::port::{
+    AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream,
+};
 use answer::{is_page, meaning};
 
 /// The media type of an event. Nothing may follow it: OpenMeter compares it byte by byte.
@@ -152,7 +154,7 @@ impl Upstream for CloudEvents {
         let Some(url) = url.and_then(|url| url.of(sought.usage_guid, source)) else {
             let error = "SAMPLER_UPSTREAM_FIND_URL is not set".to_owned();
             return Found {
-                asked: Asked::Mismatch { error },
+                answer: FindAnswer::Mismatch { error },
                 status: None,
             };
         };
@@ -163,16 +165,16 @@ impl Upstream for CloudEvents {
         let status = response.status().as_u16();
         let now = dated(&response).or(now);
         let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
-        let asked = match read_body(response, ANSWER_LEN_MAX).await {
+        let answer = match read_body(response, ANSWER_LEN_MAX).await {
             Ok(Some(body)) => meaning(status, &body, (sought.usage_guid, source))
                 .unwrap_or_else(|| answer::otherwise(status, retry_after.as_deref(), now)),
-            Ok(None) => Asked::Mismatch {
+            Ok(None) => FindAnswer::Mismatch {
                 error: "the answer is too long".to_owned(),
             },
-            Err(error) => Asked::Failed { after: None, error },
+            Err(error) => FindAnswer::Failed { after: None, error },
         };
         Found {
-            asked,
+            answer,
             status: Some(status),
         }
     }

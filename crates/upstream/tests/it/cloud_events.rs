@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use sampler_domain::Contract;
 use sampler_upstream::{
-    Answer, Asked, CloudEvents, EventAttributes, FindUrl, Found, Sought, Upstream,
+    Answer, CloudEvents, EventAttributes, FindAnswer, FindUrl, Found, Sought, Upstream,
 };
 use secrecy::SecretString;
 
@@ -64,25 +64,29 @@ async fn only_the_same_id_and_source_is_there() {
         (
             200,
             r#"{"items":[{"event":{"id":"u/1","source":"urn:a b"}}]}"#,
-            Asked::Counts,
+            FindAnswer::Counts,
         ),
-        (200, r#"[{"id":"u/1","source":"urn:a b"}]"#, Asked::Counts),
+        (
+            200,
+            r#"[{"id":"u/1","source":"urn:a b"}]"#,
+            FindAnswer::Counts,
+        ),
         (
             200,
             r#"{"items":[{"event":{"id":"u/11","source":"urn:a b"}}]}"#,
-            Asked::Unknown,
+            FindAnswer::Unknown,
         ),
         (
             200,
             r#"{"items":[{"event":{"id":"u/1","source":"other"}}]}"#,
-            Asked::Unknown,
+            FindAnswer::Unknown,
         ),
-        (200, r#"{"data":[]}"#, Asked::Unknown),
-        (404, r#"{"title":"not found"}"#, Asked::Unknown),
+        (200, r#"{"data":[]}"#, FindAnswer::Unknown),
+        (404, r#"{"title":"not found"}"#, FindAnswer::Unknown),
     ] {
         let found = find((status, JSON, body)).await;
         assert_eq!(
-            (found.asked, found.status),
+            (found.answer, found.status),
             (expected, Some(status)),
             "{body}"
         );
@@ -105,7 +109,7 @@ async fn anything_else_is_no_answer() {
         (503, JSON, "[]"),
     ] {
         let found = find(answer).await;
-        let is_clear = matches!(found.asked, Asked::Counts | Asked::Unknown);
+        let is_clear = matches!(found.answer, FindAnswer::Counts | FindAnswer::Unknown);
         assert!(!is_clear, "{answer:?}: {found:?}");
         assert_eq!(found.status, Some(answer.0));
     }
@@ -127,7 +131,10 @@ async fn a_find_that_hangs_or_breaks_off_is_no_answer() {
             location: "",
         };
         let found = events.find(sought, NOW).await;
-        assert!(matches!(found.asked, Asked::Failed { .. }), "{found:?}");
+        assert!(
+            matches!(found.answer, FindAnswer::Failed { .. }),
+            "{found:?}"
+        );
         assert_eq!(found.status, None);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether usages count, asked of a stand-in that answers as the collector does.
+//! Whether usages count, answer of a stand-in that answers as the collector does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use sampler_testkit::abacus::{Fault, Options, StandInAbacus};
-use sampler_upstream::{Answer, Asked, HttpCollector, HttpConfirmer};
+use sampler_upstream::{Answer, FindAnswer, HttpCollector, HttpConfirmer};
 
 use crate::{ClientOptions, NOW, options, serve, usage};
 
@@ -32,22 +32,22 @@ async fn accepted(options: &ClientOptions) -> String {
     posted.details.location.unwrap()
 }
 
-async fn ask(options: &ClientOptions, location: &str) -> Asked {
+async fn ask(options: &ClientOptions, location: &str) -> FindAnswer {
     let confirmer = HttpConfirmer::new(options).unwrap();
-    confirmer.ask(location, &usage().dedup_id, NOW).await.asked
+    confirmer.ask(location, &usage().dedup_id, NOW).await.answer
 }
 
 #[tokio::test]
 async fn a_usage_is_not_there_for_a_while_and_then_counts() {
     let (_abacus, clock, options) = stand_in(1_000).await;
     let location = accepted(&options).await;
-    assert_eq!(ask(&options, &location).await, Asked::Unknown);
+    assert_eq!(ask(&options, &location).await, FindAnswer::Unknown);
     clock.fetch_add(1_000, Ordering::Relaxed);
-    assert_eq!(ask(&options, &location).await, Asked::Counts);
+    assert_eq!(ask(&options, &location).await, FindAnswer::Counts);
     // Nobody knows the Location of a repeat.
     let repeat = accepted(&options).await;
     assert_ne!(repeat, location);
-    assert_eq!(ask(&options, &repeat).await, Asked::Unknown);
+    assert_eq!(ask(&options, &repeat).await, FindAnswer::Unknown);
 }
 
 #[tokio::test]
@@ -56,7 +56,10 @@ async fn a_usage_that_was_put_aside_says_why() {
     abacus.fault(Fault::put_aside("plan not found"));
     let location = accepted(&options).await;
     let error = "plan not found".to_owned();
-    assert_eq!(ask(&options, &location).await, Asked::SetAside { error });
+    assert_eq!(
+        ask(&options, &location).await,
+        FindAnswer::SetAside { error }
+    );
 }
 
 #[tokio::test]
@@ -64,8 +67,8 @@ async fn the_document_of_another_usage_says_nothing() {
     let (_abacus, _, options) = stand_in(0).await;
     let location = accepted(&options).await;
     let confirmer = HttpConfirmer::new(&options).unwrap();
-    let asked = confirmer.ask(&location, "another", NOW).await.asked;
-    assert!(matches!(asked, Asked::Mismatch { .. }), "{asked:?}");
+    let answer = confirmer.ask(&location, "another", NOW).await.answer;
+    assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
 }
 
 #[tokio::test]
@@ -73,12 +76,12 @@ async fn what_is_no_document_says_nothing() {
     let large = format!("{{\"dedup_id\":\"{}\"}}", "x".repeat(3 << 20));
     for body in ["<html>Log in</html>".to_owned(), large, String::new()] {
         let router = Router::new().fallback(move || async move { body });
-        let asked = ask(&serve(router).await, "/v1/usage/1").await;
-        assert!(matches!(asked, Asked::Mismatch { .. }), "{asked:?}");
+        let answer = ask(&serve(router).await, "/v1/usage/1").await;
+        assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
     }
     let router = Router::new().fallback(|| async { (StatusCode::FOUND, [("location", "/login")]) });
-    let asked = ask(&serve(router).await, "/v1/usage/1").await;
-    assert!(matches!(asked, Asked::Mismatch { .. }), "{asked:?}");
+    let answer = ask(&serve(router).await, "/v1/usage/1").await;
+    assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
 }
 
 /// Another server never sees a question, and so never our token.
@@ -89,7 +92,7 @@ async fn only_the_collector_is_asked() {
     let location = accepted(&options).await;
     let elsewhere = location.replace(&abacus.base_url(), &foreign.base_url());
     assert_ne!(elsewhere, location);
-    assert_eq!(ask(&options, &elsewhere).await, Asked::Counts);
+    assert_eq!(ask(&options, &elsewhere).await, FindAnswer::Counts);
     assert_eq!(foreign.questions().len(), 0);
     assert_eq!(abacus.questions().len(), 1);
 }
@@ -100,11 +103,11 @@ async fn an_abacus_that_does_not_answer_says_nothing() {
     let location = accepted(&options).await;
     abacus.fault(Fault::status_retry_after(429, "17").on_documents().times(1));
     let after = Duration::from_secs(17);
-    assert_eq!(ask(&options, &location).await, Asked::Wait { after });
+    assert_eq!(ask(&options, &location).await, FindAnswer::Wait { after });
     abacus.fault(Fault::status_retry_after(503, "9").on_documents().times(1));
-    let asked = ask(&options, &location).await;
+    let answer = ask(&options, &location).await;
     let nine = Some(Duration::from_secs(9));
-    assert!(matches!(asked, Asked::Failed { after, .. } if after == nine));
+    assert!(matches!(answer, FindAnswer::Failed { after, .. } if after == nine));
     for fault in [
         Fault::status(401),
         Fault::status(500),
@@ -112,11 +115,11 @@ async fn an_abacus_that_does_not_answer_says_nothing() {
         Fault::close_before(),
     ] {
         abacus.fault(fault.on_documents().times(1));
-        let asked = ask(&options, &location).await;
-        let is_failed = matches!(asked, Asked::Failed { after: None, .. });
-        assert!(is_failed, "{asked:?}");
+        let answer = ask(&options, &location).await;
+        let is_failed = matches!(answer, FindAnswer::Failed { after: None, .. });
+        assert!(is_failed, "{answer:?}");
     }
     abacus.go_away().await;
-    let asked = ask(&options, &location).await;
-    assert!(matches!(asked, Asked::Failed { after: None, .. }));
+    let answer = ask(&options, &location).await;
+    assert!(matches!(answer, FindAnswer::Failed { after: None, .. }));
 }

@@ -11,8 +11,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sampler_domain::Contract;
 use sampler_upstream::{
-    Answer, Asked, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector, Posted,
-    Sought, Upstream,
+    Answer, ClientOptions, CloudEvents, EventAttributes, FindAnswer, FindUrl, HttpCollector,
+    Posted, Sought, Upstream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,13 +32,13 @@ fn cloud_events(options: &ClientOptions) -> CloudEvents {
         .with_token(Some(&TOKEN.into()))
 }
 
-async fn find(upstream: &CloudEvents) -> Asked {
+async fn find(upstream: &CloudEvents) -> FindAnswer {
     let usage = usage();
     let sought = Sought {
         usage_guid: &usage.dedup_id,
         location: "",
     };
-    upstream.find(sought, NOW).await.asked
+    upstream.find(sought, NOW).await.answer
 }
 
 /// The answers of both kinds of upstream to a post.
@@ -81,10 +81,13 @@ async fn an_upstream_that_redirects_to_another_host_gets_no_token_sent_there() {
         for posted in post_to_both(&options).await {
             assert_tries_again(&posted);
         }
-        let asked = find(&cloud_events(&options)).await;
+        let answer = find(&cloud_events(&options)).await;
         assert!(
-            matches!(asked, Asked::Mismatch { .. } | Asked::Failed { .. }),
-            "{asked:?}"
+            matches!(
+                answer,
+                FindAnswer::Mismatch { .. } | FindAnswer::Failed { .. }
+            ),
+            "{answer:?}"
         );
     }
     assert_eq!(asked.load(Ordering::Relaxed), 0);
@@ -107,8 +110,8 @@ async fn what_is_compressed_is_not_unpacked() {
         ([("content-encoding", "gzip")], bomb).into_response()
     });
     let options = serve(bomb).await;
-    let asked = find(&cloud_events(&options)).await;
-    assert!(matches!(asked, Asked::Mismatch { .. }), "{asked:?}");
+    let answer = find(&cloud_events(&options)).await;
+    assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
 }
 
 /// Sends this, and then the same again and again, as long as anybody listens.
@@ -160,9 +163,12 @@ async fn answers_without_end_end_in_time() {
         if !begin.starts_with("HTTP/1.1 200") {
             assert_tries_again(&event);
         }
-        let asked = find(&cloud_events(&options)).await;
-        let is_none = matches!(asked, Asked::Mismatch { .. } | Asked::Failed { .. });
-        assert!(is_none, "{begin:?}: {asked:?}");
+        let answer = find(&cloud_events(&options)).await;
+        let is_none = matches!(
+            answer,
+            FindAnswer::Mismatch { .. } | FindAnswer::Failed { .. }
+        );
+        assert!(is_none, "{begin:?}: {answer:?}");
         // Half a second each.
         let took = began.elapsed();
         assert!(took < Duration::from_secs(5), "{begin:?}: {took:?}");
@@ -174,7 +180,7 @@ async fn an_answer_to_a_find_has_a_limit() {
     for (length, is_read) in [(2 << 20, true), ((2 << 20) + 1, false)] {
         let answer = format!("[{}]", " ".repeat(length - 2));
         let router = Router::new().fallback(async move || answer);
-        let asked = find(&cloud_events(&serve(router).await)).await;
-        assert_eq!(asked == Asked::Unknown, is_read, "{asked:?}");
+        let answer = find(&cloud_events(&serve(router).await)).await;
+        assert_eq!(answer == FindAnswer::Unknown, is_read, "{answer:?}");
     }
 }
