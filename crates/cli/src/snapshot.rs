@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use sampler_api::Event;
 use sampler_verify::moment::{InWords, Millis};
+use sampler_verify::words::{counted, form};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -148,7 +149,9 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
     let (count, most) = (difference.count(), arguments.most);
     if count > most {
         warn(&format!(
-            "nothing is sent: {count} events are more than --most {most}; `sampler snapshot diff` shows them"
+            "nothing is sent: {} {} more than --most {most}; see `sampler snapshot diff`",
+            counted(count, "event"),
+            form(count, "is", "are"),
         ));
         return Ok(ExitCode::FAILURE);
     }
@@ -223,7 +226,10 @@ impl<'a> Difference<'a> {
         let at = InWords(self.at);
         let (count, checked) = (self.count(), self.checked);
         if count == 0 {
-            return format!("Nothing differs: {checked} instances at {at}.\n");
+            return format!(
+                "Nothing differs: {} at {at}.\n",
+                counted(checked, "instance")
+            );
         }
         let rows = self.items().zip(1..).take(ROWS_SHOWN);
         let rows = rows.map(|((meaning, item), line)| item.row(meaning, line));
@@ -233,7 +239,11 @@ impl<'a> Difference<'a> {
             0 => String::new(),
             rest => format!("\n... and {rest} more; --json shows all"),
         };
-        format!("{table}{rest}\n\n{count} differences among {checked} instances at {at}.\n")
+        format!(
+            "{table}{rest}\n\n{} among {} at {at}.\n",
+            counted(count, "difference"),
+            counted(checked, "instance"),
+        )
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sampler_api::{BatchResult, Problem};
+use sampler_verify::words::{counted, form};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -78,8 +79,12 @@ pub(super) fn given_up(unsettled: &[Unsettled], done: u64) -> Failure {
         None => String::new(),
     };
     let words = format!(
-        "{count} events have no final answer, the first in line {line}: {status}{why}; {done} events \
-         before are done; the same command continues from there"
+        "{} {} no final answer, the first in line {line}: {status}{why}; {} before {} done; the same \
+         command continues from there",
+        counted(count, "event"),
+        form(count, "has", "have"),
+        counted(done, "event"),
+        form(done, "is", "are"),
     );
     let answer = json!({ "status": status, "problem": outcome.problem });
     Failure::Unsettled(words, answer)

@@ -7,6 +7,7 @@ use futures_util::stream::{self, StreamExt};
 use sampler_verify::api::Span;
 use sampler_verify::check::Amounts;
 use sampler_verify::moment::Millis;
+use sampler_verify::words::counted;
 use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, Used, Verdict};
 
 use super::Scope;
@@ -200,7 +201,7 @@ impl<'a> Run<'a> {
                     self.checked.0 += 1;
                     self.checked.1 += verdict.amounts.usages;
                     let (spans, usages) = self.checked;
-                    let usages = format!(", {usages} usages");
+                    let usages = format!(", {}", counted(usages, "usage"));
                     self.progress.show(spans, spans, "spans", &usages);
                     let used = place.map(|place| matcher.used(place));
                     self.report.add(&span, used, verdict);

@@ -158,6 +158,7 @@ fn marks(span: &Span, now: Timestamp, scale: Scale) -> Vec<Mark> {
 fn description(span: &Span, usages: &[Usage], windows: &Windows) -> String {
     let backward = usages.iter().filter(|usage| usage.is_backward()).count();
     let forward = usages.len() - backward;
+    let noun = if forward == 1 { "usage" } else { "usages" };
     let of = windows
         .granularity
         .map_or(String::new(), |it| format!(" by the {it}"));
@@ -165,7 +166,7 @@ fn description(span: &Span, usages: &[Usage], windows: &Windows) -> String {
         format!("stopped at {end}")
     });
     format!(
-        "A span that started at {} and is {end}, sampled to {}{of}: {forward} usages forwards and \
+        "A span that started at {} and is {end}, sampled to {}{of}: {forward} {noun} forwards and \
          {backward} backwards.",
         span.start, span.sampled_to
     )
