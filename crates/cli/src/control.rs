@@ -176,23 +176,32 @@ fn resource_rate(text: &str) -> Result<(String, Option<f64>), String> {
     }
 }
 
+fn either(condition: bool, yes: &str, no: &str) -> String {
+    if condition { yes } else { no }.to_owned()
+}
+
 fn show(common: &Common, answer: &Answer) -> Result<ExitCode, Failure> {
     if common.json {
         print_json(&answer.read::<Value>(&PATH)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let control: Control = answer.read(&PATH)?;
-    let resources = control.starts.resources.iter();
-    let resources = resources.map(|(resource, rate)| format!("{} {rate} %", printable(resource)));
-    let resources: Vec<String> = resources.collect();
-    let is = |is: bool, yes: &str, no: &str| if is { yes } else { no }.to_owned();
+    let resources: Vec<String> = control
+        .starts
+        .resources
+        .iter()
+        .map(|(resource, rate)| format!("{} {rate} %", printable(resource)))
+        .collect();
     let mut lines = vec![("starts admitted", format!("{} %", control.starts.rate))];
     if !resources.is_empty() {
         lines.push(("  by resource", resources.join(", ")));
     }
-    lines.push(("sampling", is(control.sampling.paused, "paused", "runs")));
+    lines.push((
+        "sampling",
+        either(control.sampling.paused, "paused", "runs"),
+    ));
     let controller = control.controller;
-    lines.push(("controller", is(controller.enabled, "on", "off")));
+    lines.push(("controller", either(controller.enabled, "on", "off")));
     let (seconds, kp, ki, kd) = (
         controller.target_seconds,
         controller.kp,

@@ -213,8 +213,8 @@ impl<'a> Difference<'a> {
             ("no longer runs", &self.open_without_instance),
             ("was not started", &self.instance_without_span),
             ("has changed", &self.differs),
-        ];
-        let lists = lists.into_iter();
+        ]
+        .into_iter();
         lists.flat_map(|(meaning, items)| items.iter().map(move |item| (meaning, item)))
     }
 
@@ -231,8 +231,11 @@ impl<'a> Difference<'a> {
                 counted(checked, "instance")
             );
         }
-        let rows = self.items().zip(1..).take(ROWS_SHOWN);
-        let rows = rows.map(|((meaning, item), line)| item.row(meaning, line));
+        let rows = self
+            .items()
+            .zip(1..)
+            .take(ROWS_SHOWN)
+            .map(|((meaning, item), line)| item.row(meaning, line));
         let header = ["line", "target", "", "event", "span"];
         let table = table(header, rows, &[1, 2, 3, 4]);
         let rest = match count.saturating_sub(ROWS_SHOWN) {
@@ -252,8 +255,9 @@ impl Item<'_> {
         // Only for people: the event is sent as it is written.
         let event: Option<Event> = serde_json::from_str(self.proposal.get()).ok();
         let (subject, what) = event.map_or_else(Default::default, |event| {
-            let ids = [event.resource_id, event.plan_id, event.resource_instance_id];
-            let ids = ids.map(|id| printable(&id)).join("/");
+            let ids = [event.resource_id, event.plan_id, event.resource_instance_id]
+                .map(|id| printable(&id))
+                .join("/");
             (
                 ids,
                 format!("{} at {}", event.r#type.name(), event.timestamp),

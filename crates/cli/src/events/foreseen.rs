@@ -81,11 +81,10 @@ impl Foreseen {
 
 impl Sum {
     fn of<'a>(usages: impl Iterator<Item = &'a PostedUsage>) -> Self {
-        let add = |sum: Self, usage: &PostedUsage| Self {
+        usages.fold(Self::default(), |sum, usage| Self {
             usages: sum.usages + 1,
             duration: sum.duration.saturating_add(duration_of(usage)),
-        };
-        usages.fold(Self::default(), add)
+        })
     }
 }
 

@@ -62,8 +62,9 @@ fn hangs_on_others(status: u16) -> bool {
 pub(super) fn pause(own: Duration, unsettled: &[Unsettled]) -> Duration {
     let asked = unsettled
         .iter()
-        .filter_map(|(_, outcome)| outcome.retry_after);
-    let asked = asked.max().map_or(Duration::ZERO, Duration::from_secs);
+        .filter_map(|(_, outcome)| outcome.retry_after)
+        .max()
+        .map_or(Duration::ZERO, Duration::from_secs);
     own.max(asked.min(PAUSE_ASKED_MAX))
 }
 

@@ -179,8 +179,10 @@ impl<'a> Sender<'a> {
 
     async fn item(&mut self, item: Item) -> Result<(), Failure> {
         if let Ok(event) = &item.event {
-            let is_other = self.batch.first().map(|first| first.is_cloud_event);
-            let is_other = is_other.is_some_and(|is_it| is_it != event.is_cloud_event);
+            let is_other = self
+                .batch
+                .first()
+                .is_some_and(|first| first.is_cloud_event != event.is_cloud_event);
             let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
             if is_other || is_full {
                 self.flush().await?;

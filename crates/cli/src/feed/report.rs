@@ -83,7 +83,6 @@ impl Report {
 
     /// For people, at the end, with the first and the number of what no table has shown yet.
     pub(super) fn words(&self, unknown: &[Unknown], unknown_count: u64) -> String {
-        let count = |name: &str, count: u64| [name.to_owned(), count.to_string()];
         let mut rows = vec![
             count("events read", self.read()),
             count("started", self.started),
@@ -128,6 +127,10 @@ impl Report {
             self.unknown,
         )
     }
+}
+
+fn count(name: &str, count: u64) -> [String; 2] {
+    [name.to_owned(), count.to_string()]
 }
 
 fn row(unknown: &Unknown) -> [String; 4] {

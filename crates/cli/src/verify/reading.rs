@@ -77,11 +77,13 @@ impl<'a> Run<'a> {
             let known = self.instances();
             unexplained.retain(|span| known.contains(&instance_of(&span.target)));
         }
-        let similar = unexplained.into_iter().map(|span| {
-            let place = self.matcher.take_similar(&span);
-            (span, place)
-        });
-        let similar = similar.collect();
+        let similar = unexplained
+            .into_iter()
+            .map(|span| {
+                let place = self.matcher.take_similar(&span);
+                (span, place)
+            })
+            .collect();
         self.check(similar).await?;
         self.settle().await?;
         for place in self.matcher.left() {

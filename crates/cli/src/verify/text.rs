@@ -221,8 +221,11 @@ fn totals(report: &Report, width: usize) -> String {
         let [used, billed, skipped, difference] = numbers.map(|number| number.to_string());
         [printable(name), used, billed, skipped, difference]
     };
-    let measures = report.totals.measures.iter();
-    let measures = measures.map(|(name, total)| (name.as_str(), total));
+    let measures = report
+        .totals
+        .measures
+        .iter()
+        .map(|(name, total)| (name.as_str(), total));
     let all = [("duration (ms)", &report.totals.duration)]
         .into_iter()
         .chain(measures);

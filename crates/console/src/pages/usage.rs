@@ -219,9 +219,10 @@ fn text(rows: &[Sum]) -> String {
         let (usages, duration) = (row.usages.to_string(), row.duration());
         let amounts: Vec<String> = measures.iter().flat_map(|it| it.cells(row)).collect();
         let ids: Vec<String> = groups.iter().map(|group| plain(row.field(group))).collect();
-        let cells = [start.as_str(), end.as_str()].into_iter();
-        let cells = cells.chain(ids.iter().map(String::as_str));
-        let cells = cells.chain([usages.as_str(), duration.as_str()]);
+        let cells = [start.as_str(), end.as_str()]
+            .into_iter()
+            .chain(ids.iter().map(String::as_str))
+            .chain([usages.as_str(), duration.as_str()]);
         text += &line(cells.chain(amounts.iter().map(String::as_str)));
     }
     text

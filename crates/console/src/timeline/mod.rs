@@ -122,11 +122,11 @@ fn scale(span: &Span, usages: &[Usage], view: &View) -> Scale {
     let ends = usages
         .iter()
         .flat_map(|it| [it.interval.start, it.interval.end]);
-    let last = ends
+    let mut last = ends
         .chain([span.sampled_to, span.start])
         .chain(span.end)
-        .max();
-    let mut last = last.unwrap_or(span.start);
+        .max()
+        .unwrap_or(span.start);
     if span.end.is_none() {
         last = last.max(view.now);
     }

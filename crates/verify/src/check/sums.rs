@@ -233,8 +233,10 @@ impl SpanCheck<'_> {
         let reached = self.reached.unwrap_or(span.proof.since);
         let is_complete = span.state == "complete";
         let used = self.used.map_or(0, |used| {
-            let in_effect = |end: &Millis| is_complete || (is_overdue && *end <= now);
-            let until = used.end.filter(in_effect).unwrap_or(reached);
+            let until = used
+                .end
+                .filter(|end| is_complete || (is_overdue && *end <= now))
+                .unwrap_or(reached);
             i128::from(until) - i128::from(used.start) - taken_over
         });
         let mut sums = self.before;
