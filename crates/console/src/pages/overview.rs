@@ -15,7 +15,6 @@ use sampler_domain::Timestamp;
 use super::suspended;
 use crate::api::Refusal;
 use crate::chart::Trend;
-use crate::estimate::counted;
 use crate::page::{Frame, render};
 use crate::session::Session;
 use crate::{Console, show};
@@ -126,11 +125,6 @@ fn hidden(causes: &[Cause]) -> u64 {
     let listed = causes.len().saturating_sub(CAUSES) as u64;
     let more = causes.iter().map(|cause| cause.more);
     more.fold(listed, u64::saturating_add)
-}
-
-/// How many partitions a worker has.
-fn share(partitions: &u32) -> String {
-    counted(i64::from(*partitions), "partition")
 }
 
 /// Why an instance is not as it should be, or pauses; empty where there is nothing to say.

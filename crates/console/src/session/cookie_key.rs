@@ -51,3 +51,27 @@ impl CookieKey {
         String::from_utf8(content.to_vec()).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a receiver with the crate `cookie` 0.18.2 sent, whose key was derived from this material.
+    const MATERIAL: &str = "32:kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk0:0:0:";
+    const NAME: &str = "sampler_console";
+    const SEALED: &str = "bK6bqQVqzD8Wu7mbRYsxVbvDlcneZknQ128t5/+U/JBzoESy8d8//MpLbu+zqWkcvZ0jOrNzvnuAfoB7ne1N5UtZLEDnN/ULU34Ut3tyn3A1cme6YhaQg1SSzYRBzunFeS7XLJ5PWUteHmJQ8tIkYaU8olzdNQ==";
+    const CONTENT: &str = r#"{"csrf":"TFmI8cV6LrDYED8-OXgyKbQjioashgyUcMwvhhWt6lw","until":1796268007302,"person":null}"#;
+
+    #[test]
+    fn what_an_earlier_release_sealed_is_opened() {
+        let key = CookieKey::derived_from(MATERIAL.as_bytes());
+        assert_eq!(key.open(NAME, SEALED).as_deref(), Some(CONTENT));
+        assert_eq!(key.open("another", SEALED), None);
+        let sealed = key.seal(NAME, CONTENT).unwrap();
+        assert_eq!(sealed.len(), SEALED.len());
+        assert_ne!(sealed, key.seal(NAME, CONTENT).unwrap());
+        for short in ["", "AAAA", "not base64"] {
+            assert_eq!(key.open(NAME, short), None);
+        }
+    }
+}
