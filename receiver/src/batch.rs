@@ -44,15 +44,17 @@ pub(crate) fn read(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem
         let next = numbers.len();
         *numbers.entry(target).or_insert(next)
     };
-    let item = |bytes| {
-        let (kind, targets) = kind_and_targets(layout, bytes);
-        Item {
-            bytes,
-            kind,
-            targets: targets.into_iter().map(&mut number).collect(),
-        }
-    };
-    Ok(events.into_iter().map(item).collect())
+    Ok(events
+        .into_iter()
+        .map(|bytes| {
+            let (kind, targets) = kind_and_targets(layout, bytes);
+            Item {
+                bytes,
+                kind,
+                targets: targets.into_iter().map(&mut number).collect(),
+            }
+        })
+        .collect())
 }
 
 /// The events that have to follow each other: all that are about one target, or about targets that an
@@ -118,9 +120,11 @@ fn split_list(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
 
 /// The lines that are not blank. Whether they are JSON is for the events.
 fn split_lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
-    let lines = body.split(|byte| *byte == b'\n');
-    let lines = lines.filter(|line| !line.iter().all(u8::is_ascii_whitespace));
-    let lines: Vec<_> = lines.take(EVENTS_MAX + 1).collect();
+    let lines: Vec<_> = body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.iter().all(u8::is_ascii_whitespace))
+        .take(EVENTS_MAX + 1)
+        .collect();
     if lines.len() > EVENTS_MAX {
         return Err(too_many());
     }
@@ -214,12 +218,16 @@ pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
 fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
     if layout == Layout::CloudEvents {
         let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event).ok();
-        let kind = seen.as_ref().and_then(|seen| seen.kind.as_ref());
-        let kind = kind.and_then(|text| cloud_event::kind_of(&text.0));
+        let kind = seen
+            .as_ref()
+            .and_then(|seen| seen.kind.as_ref())
+            .and_then(|text| cloud_event::kind_of(&text.0));
         return (kind, seen.map_or_else(Vec::new, |seen| seen.data.targets()));
     }
     let seen = serde_json::from_slice::<Seen<'_>>(event).ok();
-    let kind = seen.as_ref().and_then(|seen| seen.kind.as_ref());
-    let kind = kind.and_then(|text| EventKind::of_name(&text.0));
+    let kind = seen
+        .as_ref()
+        .and_then(|seen| seen.kind.as_ref())
+        .and_then(|text| EventKind::of_name(&text.0));
     (kind, seen.map_or_else(Vec::new, |seen| seen.targets()))
 }

@@ -120,10 +120,11 @@ pub(crate) fn media_type(
         return Ok(exact);
     }
     let given = media_type_of(value).ok_or_else(refused)?;
-    let is_utf8 = |charset: mime::Name<'_>| charset == mime::UTF_8;
-    let is_given = |accepted: &&&str| given.essence_str().eq_ignore_ascii_case(accepted);
-    let found = accepted.iter().find(is_given);
-    let found = found.filter(|_| given.get_param(mime::CHARSET).is_none_or(is_utf8));
+    let charset = given.get_param(mime::CHARSET);
+    let found = accepted
+        .iter()
+        .find(|accepted| given.essence_str().eq_ignore_ascii_case(accepted))
+        .filter(|_| charset.is_none_or(|charset| charset == mime::UTF_8));
     found.copied().ok_or_else(refused)
 }
 

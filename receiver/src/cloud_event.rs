@@ -247,12 +247,13 @@ fn id_of(name: &str, text: String, wrong: &mut impl FnMut(&str, &str)) -> Option
 /// Two sources may give the same id to different events.
 fn join(source: &Id, id: &Id, wrong: &mut impl FnMut(&str, &str)) -> Option<EventId> {
     let joined = Id::joined(source, id);
-    let too_long = |_| {
-        let detail = format!(
-            "Together with source it must be at most {} bytes long.",
-            Id::LEN_MAX - 1
-        );
-        wrong("id", &detail);
-    };
-    joined.map_err(too_long).ok()
+    joined
+        .map_err(|_| {
+            let detail = format!(
+                "Together with source it must be at most {} bytes long.",
+                Id::LEN_MAX - 1
+            );
+            wrong("id", &detail);
+        })
+        .ok()
 }

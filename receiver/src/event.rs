@@ -77,8 +77,10 @@ pub(crate) fn typed(mut body: Json<'_>) -> Result<Event, Problem> {
     let Json::Object(members) = &mut body else {
         return Err(invalid(no_object()));
     };
-    let named = members.iter().position(|member| member.0 == "type");
-    let named = named.map(|position| members.remove(position).1);
+    let named = members
+        .iter()
+        .position(|member| member.0 == "type")
+        .map(|position| members.remove(position).1);
     let detail = match named {
         None => "It is missing.",
         Some(named) => match named.as_str().and_then(EventKind::of_name) {
@@ -218,8 +220,10 @@ fn measure(fields: &mut Fields<'_>) -> Option<Measure> {
 }
 
 fn quantity(value: Json<'_>) -> Result<Quantity, String> {
-    let quantity = value.into_value().map_err(QuantityError::from);
-    let quantity = quantity.and_then(Quantity::new);
+    let quantity = value
+        .into_value()
+        .map_err(QuantityError::from)
+        .and_then(Quantity::new);
     quantity.map_err(|error| format!("It {error}."))
 }
 

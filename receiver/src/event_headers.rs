@@ -132,8 +132,10 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     if values.next().is_some() {
         return Err("It must be given once.");
     }
-    let text = value.to_str().map_err(|_| "It must be plain ASCII.")?;
-    let text = text.trim();
+    let text = value
+        .to_str()
+        .map_err(|_| "It must be plain ASCII.")?
+        .trim();
     let key = match text.strip_prefix('"') {
         Some(rest) => quoted(rest).ok_or("It must be a string of structured fields (RFC 9651).")?,
         None => text.to_owned(),

@@ -94,8 +94,10 @@ impl<'b> Fields<'b> {
         name: &str,
         read: impl FnOnce(Json<'b>) -> Result<T, String>,
     ) -> Option<T> {
-        let value = self.take(name).ok_or_else(|| "It is missing.".to_owned());
-        let value = value.and_then(read);
+        let value = self
+            .take(name)
+            .ok_or_else(|| "It is missing.".to_owned())
+            .and_then(read);
         value.map_err(|detail| self.wrong(name, detail)).ok()
     }
 

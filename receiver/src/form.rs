@@ -45,8 +45,9 @@ impl Readable for Form {
             let resource = fields.and_then(|fields| fields.get("resource_id"));
             resource.and_then(Json::as_str)
         };
-        let previous = fields.and_then(|fields| fields.get("previous"));
-        let previous = previous.filter(|_| self.is_update(body));
+        let previous = fields
+            .and_then(|fields| fields.get("previous"))
+            .filter(|_| self.is_update(body));
         let previous = resource(previous).map(Some);
         [resource(fields)].into_iter().chain(previous).collect()
     }

@@ -197,8 +197,7 @@ impl<'b> Values<'b> {
     /// The next byte that is not white space.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         let rest = &self.body[self.at..];
-        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        self.at += rest.iter().take_while(|byte| is_space(byte)).count();
+        self.at += rest.iter().take_while(|byte| is_space(**byte)).count();
         self.body.get(self.at).copied()
     }
 
@@ -242,8 +241,8 @@ impl<'b> Values<'b> {
             return Err(self.malformed());
         }
         let before = &self.body[..self.at];
-        let name = serde_json::from_slice(self.value()?);
-        let name = name.map_err(|error| malformed(&error, before))?;
+        let name =
+            serde_json::from_slice(self.value()?).map_err(|error| malformed(&error, before))?;
         if self.passes(b':') {
             return Ok(name);
         }
@@ -317,8 +316,15 @@ fn next_number(body: &[u8], from: usize) -> Range<usize> {
         }
     }
     let rest = body.get(at..).unwrap_or_default();
-    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-    at..at + rest.iter().take_while(|byte| is_part(byte)).count()
+    at..at + rest.iter().take_while(|byte| is_of_number(**byte)).count()
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn is_of_number(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
 }
 
 fn behind_string(body: &[u8], from: usize) -> usize {

@@ -131,8 +131,9 @@ async fn prepare_and_watch(
     threshold: Duration,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    let migrated = program::migrate(store, shutdown).await;
-    let migrated = migrated.inspect_err(|_| shutdown.begin());
+    let migrated = program::migrate(store, shutdown)
+        .await
+        .inspect_err(|_| shutdown.begin());
     if migrated? && receiver.prepare(shutdown.soft().cancelled()).await {
         let steering = receiver.stay_steered(shutdown.soft());
         let announcing = shutdown
@@ -150,8 +151,11 @@ async fn keep_keys_fresh(
     shutdown: &Shutdown,
 ) -> Result<(), UnusableSettings> {
     let refreshing = authenticator.keep_fresh();
-    let refreshed = shutdown.soft().run_until_cancelled(refreshing).await;
-    let refreshed = refreshed.unwrap_or(Ok(()));
+    let refreshed = shutdown
+        .soft()
+        .run_until_cancelled(refreshing)
+        .await
+        .unwrap_or(Ok(()));
     if refreshed.is_err() {
         shutdown.begin();
     }

@@ -46,14 +46,13 @@ impl Minutes {
     fn add(&self, minute: u32) {
         let slot = &self.0[usize::from(!minute.is_multiple_of(2))];
         let begun = u64::from(minute) << 32;
-        let counted = |kept: u64| {
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| {
             Some(if kept >> 32 == u64::from(minute) {
                 kept + 1
             } else {
                 begun | 1
             })
-        };
-        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted);
+        });
     }
 
     fn of(&self, minute: u32) -> u32 {

@@ -30,8 +30,9 @@ pub(crate) fn names(document: &OpenApi) -> BTreeSet<String> {
     let document = serde_json::to_value(document).unwrap_or_default();
     let schemas = document["components"]["schemas"].as_object();
     let schemas = schemas.into_iter().flat_map(|schemas| schemas.values());
-    let properties = schemas.filter_map(|schema| schema["properties"].as_object());
-    let properties = properties.flatten();
+    let properties = schemas
+        .filter_map(|schema| schema["properties"].as_object())
+        .flatten();
     let moments = properties.filter(|(_, schema)| is_moment(schema));
     moments.map(|(name, _)| name.clone()).collect()
 }
@@ -49,14 +50,17 @@ pub(crate) async fn render(
 ) -> Response {
     let is_asked = request.method() == Method::GET && asks(request.headers());
     let answer = next.run(request).await;
-    let is_json = answer.headers().get(CONTENT_TYPE);
-    let is_json = is_json.is_some_and(|media_type| media_type == "application/json");
+    let is_json = answer
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|media_type| media_type == "application/json");
     if !is_asked || !is_json {
         return answer;
     }
     let (mut parts, body) = answer.into_parts();
-    let bytes = to_bytes(body, usize::MAX).await;
-    let bytes = bytes.expect("an answer that is in memory as a whole");
+    let bytes = to_bytes(body, usize::MAX)
+        .await
+        .expect("an answer that is in memory as a whole");
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.insert(CONTENT_TYPE, RFC_3339);
     parts
@@ -66,8 +70,10 @@ pub(crate) async fn render(
 }
 
 fn asks(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(ACCEPT).iter();
-    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    let accepted = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut ranges = accepted.flat_map(|text| text.split(','));
     ranges.any(|range| {
         let range: String = range.chars().filter(|char| !char.is_whitespace()).collect();

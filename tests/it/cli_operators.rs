@@ -77,7 +77,7 @@ async fn an_operator_ends_what_abacus_refuses() {
     let of_cause = cli.json(0, &["spans", "--cause", cause]).await;
     assert_eq!(of_cause["items"].as_array().unwrap().len(), 3);
     let backlog = cli.run(0, &["backlog"]).await;
-    for part in ["spans due", "span-seconds", "suspended", "usages/s"] {
+    for part in ["spans due", "to sample", "suspended", "usages/s"] {
         assert!(backlog.contains(part), "{part:?} in {backlog}");
     }
     let backlog = cli.json(0, &["backlog"]).await;
@@ -394,7 +394,7 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     for part in [
         "no longer runs",
         "was not started",
-        "2 differences among 1 instances",
+        "2 differences among 1 instance",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
@@ -413,7 +413,7 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     );
     let text = cli.run(0, &diff).await;
     assert!(
-        text.starts_with("Nothing differs: 1 instances at "),
+        text.starts_with("Nothing differs: 1 instance at "),
         "{text}"
     );
     let again = cli.json(0, &apply).await;

@@ -197,8 +197,10 @@ impl Api {
 
     /// The error of a refused request, with its problem document if it has one.
     async fn refusal(&self, response: Response, status: StatusCode, path: &[&str]) -> ApiError {
-        let body = self.body(response, path, ANSWER_LEN_MAX).await;
-        let body = body.unwrap_or_default();
+        let body = self
+            .body(response, path, ANSWER_LEN_MAX)
+            .await
+            .unwrap_or_default();
         ApiError::Status {
             path: path_of(path),
             status,

@@ -66,8 +66,7 @@ impl Config {
         }
         // The error does not quote the file: it holds a token.
         let document: Result<Document, _> = serde_json::from_reader(file);
-        let config = document.ok().and_then(Self::of);
-        let config = config.ok_or_else(|| {
+        let config = document.ok().and_then(Self::of).ok_or_else(|| {
             Failure::Input(format!(
                 "{shown} is not what `sampler target` or `sampler login` writes; remove the file"
             ))

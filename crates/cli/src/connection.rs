@@ -142,8 +142,8 @@ impl ClientArguments {
             timeout: TOKEN_LIMIT,
             skip_ssl_validation: false,
             authorities: CaBundle::default(),
-        });
-        let http = http.map_err(|error| Failure::Input(error.to_string()))?;
+        })
+        .map_err(|error| Failure::Input(error.to_string()))?;
         Ok(Discoverer::new(server, http))
     }
 
@@ -177,8 +177,8 @@ fn address(given: Option<&Url>, variable: &str) -> Result<Option<Url>, Failure> 
     let Some(text) = told else {
         return Ok(given.cloned());
     };
-    let url = Url::parse(&text);
-    let url = url.map_err(|error| Failure::Input(format!("{variable} is {text:?}: {error}")));
+    let url = Url::parse(&text)
+        .map_err(|error| Failure::Input(format!("{variable} is {text:?}: {error}")));
     url.map(Some)
 }
 

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use sampler_api::{Backlog, Control};
+use sampler_verify::moment::Millis;
 use serde_json::Value;
 
 use crate::api::{Answer, Api, Request};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::{print, printable};
-use crate::show::{pairs, print_json, text};
+use crate::show::{length_in_words, pairs, print_json, text};
 use crate::suspended::Act;
 
 const PATH: [&str; 2] = ["v1", "control"];
@@ -19,6 +20,8 @@ const PATH: [&str; 2] = ["v1", "control"];
 /// Shows how much sampling is behind
 #[derive(Debug, Args)]
 #[command(after_help = "\
+\"to sample\" is the time of all due spans that is not sampled yet, in hours:minutes:seconds.
+
 Examples:
   sampler backlog
   sampler backlog --json")]
@@ -94,9 +97,9 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
     let mut lines = vec![
         ("spans due", backlog.due.to_string()),
         ("oldest since", text(backlog.oldest)),
-        ("span-seconds", backlog.span_seconds.to_string()),
+        ("to sample", length_in_words(millis(backlog.span_seconds))),
         ("suspended", backlog.suspended.to_string()),
-        ("usages/s", backlog.rate.to_string()),
+        ("usages/s", format!("{:.2}", backlog.rate)),
     ];
     if let Some(closing) = &backlog.closing {
         lines.push(("closing month", printable(&closing.month)));
@@ -106,6 +109,15 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
     }
     print(&pairs(&lines))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn millis(seconds: f64) -> Millis {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a cast of a double to an integer is held at the limits of the integer"
+    )]
+    let millis = (seconds * 1_000.0).round() as Millis;
+    millis
 }
 
 pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Failure> {
@@ -164,23 +176,32 @@ fn resource_rate(text: &str) -> Result<(String, Option<f64>), String> {
     }
 }
 
+fn either(condition: bool, yes: &str, no: &str) -> String {
+    if condition { yes } else { no }.to_owned()
+}
+
 fn show(common: &Common, answer: &Answer) -> Result<ExitCode, Failure> {
     if common.json {
         print_json(&answer.read::<Value>(&PATH)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let control: Control = answer.read(&PATH)?;
-    let resources = control.starts.resources.iter();
-    let resources = resources.map(|(resource, rate)| format!("{} {rate} %", printable(resource)));
-    let resources: Vec<String> = resources.collect();
-    let is = |is: bool, yes: &str, no: &str| if is { yes } else { no }.to_owned();
+    let resources: Vec<String> = control
+        .starts
+        .resources
+        .iter()
+        .map(|(resource, rate)| format!("{} {rate} %", printable(resource)))
+        .collect();
     let mut lines = vec![("starts admitted", format!("{} %", control.starts.rate))];
     if !resources.is_empty() {
         lines.push(("  by resource", resources.join(", ")));
     }
-    lines.push(("sampling", is(control.sampling.paused, "paused", "runs")));
+    lines.push((
+        "sampling",
+        either(control.sampling.paused, "paused", "runs"),
+    ));
     let controller = control.controller;
-    lines.push(("controller", is(controller.enabled, "on", "off")));
+    lines.push(("controller", either(controller.enabled, "on", "off")));
     let (seconds, kp, ki, kd) = (
         controller.target_seconds,
         controller.kp,

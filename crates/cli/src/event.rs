@@ -192,12 +192,14 @@ async fn open_span(api: &Api, given: &str) -> Result<Span, Failure> {
 }
 
 fn kept(measures: &[sampler_api::Measure]) -> Result<Vec<Measured>, Failure> {
-    let kept = measures.iter().map(|it| {
-        let quantity = to_raw_value(&it.quantity)?;
-        let measure = it.measure.clone();
-        Ok(Measured { measure, quantity })
-    });
-    let kept: Result<_, serde_json::Error> = kept.collect();
+    let kept: Result<_, serde_json::Error> = measures
+        .iter()
+        .map(|it| {
+            let quantity = to_raw_value(&it.quantity)?;
+            let measure = it.measure.clone();
+            Ok(Measured { measure, quantity })
+        })
+        .collect();
     kept.map_err(|error| Failure::Input(error.to_string()))
 }
 

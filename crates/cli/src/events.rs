@@ -17,6 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::HumanCount;
 use sampler_verify::events;
 use sampler_verify::moment::{Millis, parse_length};
+use sampler_verify::words::counted;
 
 use crate::api::Api;
 use crate::clock;
@@ -153,10 +154,8 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
     input.count_from(journal.now());
     let done = journal.done.events;
     if done > 0 {
-        let (name, done) = (input.name(), HumanCount(done));
-        note(&format!(
-            "{name} continues behind its first {done} events, which were sent before"
-        ));
+        let (name, done) = (input.name(), counted(HumanCount(done), "event"));
+        note(&format!("{name} continues behind the {done} sent before"));
     }
     let mut sender = Sender::new(&api, journal, usize::from(arguments.batch), input.length());
     sender.is_now_given = file.now.is_some();

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use sampler_verify::moment::{Millis, parse_length};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::api::Api;
 use crate::failure::Failure;
@@ -144,8 +144,10 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
         let what = "--min-age is not negative";
         return Err(Failure::Input(what.to_owned()));
     }
-    let cf_api = arguments.common.connection.platform()?;
-    let cf_api = cf_api
+    let cf_api = arguments
+        .common
+        .connection
+        .platform()?
         .ok_or_else(|| Failure::Input("--cf-api is the address of the platform".to_owned()))?;
     let api = Api::new(&arguments.common.connection)?;
     let (client, secret) = (arguments.cf_client_id, arguments.cf_client_secret_file);
@@ -182,12 +184,15 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
 
 /// Returns whether it ended by itself. It can be stopped anywhere, as it can be killed anywhere.
 async fn run_until_stopped(feed: &mut Feed) -> Result<bool, Failure> {
-    let of = |kind| signal(kind).map_err(|error| Failure::Input(error.to_string()));
-    let mut terminate = of(SignalKind::terminate())?;
-    let mut interrupt = of(SignalKind::interrupt())?;
+    let mut terminate = signals(SignalKind::terminate())?;
+    let mut interrupt = signals(SignalKind::interrupt())?;
     tokio::select! {
         result = feed.run() => result.map(|()| true),
         _ = terminate.recv() => Ok(false),
         _ = interrupt.recv() => Ok(false),
     }
+}
+
+fn signals(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::Input(error.to_string()))
 }

@@ -73,7 +73,9 @@ fn remarks(instance: &Instance) -> String {
         ("warns", &instance.warnings),
         ("paused by", &instance.paused_by),
     ];
-    let remarks = named.into_iter().filter(|(_, names)| !names.is_empty());
-    let remarks = remarks.map(|(what, names)| format!("{what} {}", printable(&names.join(", "))));
+    let remarks = named
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{what} {}", printable(&names.join(", "))));
     remarks.collect::<Vec<_>>().join("; ")
 }

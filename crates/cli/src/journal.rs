@@ -59,8 +59,10 @@ pub(crate) fn write_line(mut file: &File, line: &impl Serialize) -> io::Result<u
 
 /// Makes sure that a new file is found after a crash.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| *folder != Path::new(""))
+        .unwrap_or(Path::new("."));
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;
     }

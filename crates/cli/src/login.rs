@@ -112,7 +112,6 @@ fn show(config: &Config, shape: &Shape) -> Result<ExitCode, Failure> {
 
 pub(crate) async fn login(arguments: LoginArguments) -> Result<ExitCode, Failure> {
     let mut config = Config::read()?;
-    let missing = |what: &str| Failure::Input(format!("{what} is missing"));
     let Connection { client, .. } = &arguments.connection;
     let target = arguments
         .connection
@@ -128,11 +127,14 @@ pub(crate) async fn login(arguments: LoginArguments) -> Result<ExitCode, Failure
     };
     let token = ClientCredentials::new(client_of(id, secret), discoverer)
         .token()
-        .await;
-    let token = token.map_err(|error| Failure::Input(error.to_string()))?;
+        .await
+        .map_err(|error| Failure::Input(error.to_string()))?;
     let header = token.header();
-    let value = header.to_str().unwrap_or_default();
-    let value = value.strip_prefix("Bearer ").unwrap_or_default();
+    let value = header
+        .to_str()
+        .unwrap_or_default()
+        .strip_prefix("Bearer ")
+        .unwrap_or_default();
     config.login = Some(Login {
         target: target.clone(),
         client_id: id.clone(),
@@ -141,6 +143,10 @@ pub(crate) async fn login(arguments: LoginArguments) -> Result<ExitCode, Failure
     config.target = Some(target);
     config.write()?;
     show(&config, &arguments.shape)
+}
+
+fn missing(what: &str) -> Failure {
+    Failure::Input(format!("{what} is missing"))
 }
 
 /// Reads a secret, which a terminal does not show.
@@ -153,8 +159,8 @@ fn read_secret(id: &str) -> Result<SecretString, Failure> {
         let mut limited = io::Read::take(input.lock(), SECRET_LEN_MAX);
         limited.read_line(&mut line).map(|_| line)
     };
-    let secret = secret.map_err(|error| Failure::Input(format!("the secret: {error}")))?;
-    let secret = secret.trim_end_matches(['\r', '\n']);
+    let line = secret.map_err(|error| Failure::Input(format!("the secret: {error}")))?;
+    let secret = line.trim_end_matches(['\r', '\n']);
     if secret.is_empty() {
         let what = format!("{SECRET_VARIABLE} or standard input must hold the secret of {id}");
         return Err(Failure::Input(what));

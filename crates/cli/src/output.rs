@@ -106,11 +106,12 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// The same for a text of several lines.
 fn printable_lines(text: &str) -> String {
-    let shown = |character| match character {
-        '\n' => character,
-        _ => visible(character),
-    };
-    text.chars().map(shown).collect()
+    text.chars()
+        .map(|character| match character {
+            '\n' => character,
+            _ => visible(character),
+        })
+        .collect()
 }
 
 fn visible(character: char) -> char {

@@ -14,8 +14,8 @@ const NOTHING: &str = "-";
 
 /// Prints a document as JSON, for machines.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document);
-    let text = text.map_err(|error| Failure::Input(error.to_string()))?;
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::Input(error.to_string()))?;
     print_json_text(&text)
 }
 
@@ -64,8 +64,9 @@ pub(crate) fn measures(measures: &[Measure]) -> String {
 
 /// Names, each with its value.
 pub(crate) fn named<'a>(pairs: impl Iterator<Item = (&'a str, String)>) -> String {
-    let all = pairs.map(|(name, value)| format!("{} {}", printable(name), printable(&value)));
-    let all: Vec<String> = all.collect();
+    let all: Vec<String> = pairs
+        .map(|(name, value)| format!("{} {}", printable(name), printable(&value)))
+        .collect();
     if all.is_empty() {
         return NOTHING.to_owned();
     }

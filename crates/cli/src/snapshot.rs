@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use sampler_api::Event;
 use sampler_verify::moment::{InWords, Millis};
+use sampler_verify::words::{counted, form};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -148,7 +149,9 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
     let (count, most) = (difference.count(), arguments.most);
     if count > most {
         warn(&format!(
-            "nothing is sent: {count} events are more than --most {most}; `sampler snapshot diff` shows them"
+            "nothing is sent: {} {} more than --most {most}; see `sampler snapshot diff`",
+            counted(count, "event"),
+            form(count, "is", "are"),
         ));
         return Ok(ExitCode::FAILURE);
     }
@@ -210,8 +213,8 @@ impl<'a> Difference<'a> {
             ("no longer runs", &self.open_without_instance),
             ("was not started", &self.instance_without_span),
             ("has changed", &self.differs),
-        ];
-        let lists = lists.into_iter();
+        ]
+        .into_iter();
         lists.flat_map(|(meaning, items)| items.iter().map(move |item| (meaning, item)))
     }
 
@@ -223,17 +226,27 @@ impl<'a> Difference<'a> {
         let at = InWords(self.at);
         let (count, checked) = (self.count(), self.checked);
         if count == 0 {
-            return format!("Nothing differs: {checked} instances at {at}.\n");
+            return format!(
+                "Nothing differs: {} at {at}.\n",
+                counted(checked, "instance")
+            );
         }
-        let rows = self.items().zip(1..).take(ROWS_SHOWN);
-        let rows = rows.map(|((meaning, item), line)| item.row(meaning, line));
+        let rows = self
+            .items()
+            .zip(1..)
+            .take(ROWS_SHOWN)
+            .map(|((meaning, item), line)| item.row(meaning, line));
         let header = ["line", "target", "", "event", "span"];
         let table = table(header, rows, &[1, 2, 3, 4]);
         let rest = match count.saturating_sub(ROWS_SHOWN) {
             0 => String::new(),
             rest => format!("\n... and {rest} more; --json shows all"),
         };
-        format!("{table}{rest}\n\n{count} differences among {checked} instances at {at}.\n")
+        format!(
+            "{table}{rest}\n\n{} among {} at {at}.\n",
+            counted(count, "difference"),
+            counted(checked, "instance"),
+        )
     }
 }
 
@@ -242,8 +255,9 @@ impl Item<'_> {
         // Only for people: the event is sent as it is written.
         let event: Option<Event> = serde_json::from_str(self.proposal.get()).ok();
         let (subject, what) = event.map_or_else(Default::default, |event| {
-            let ids = [event.resource_id, event.plan_id, event.resource_instance_id];
-            let ids = ids.map(|id| printable(&id)).join("/");
+            let ids = [event.resource_id, event.plan_id, event.resource_instance_id]
+                .map(|id| printable(&id))
+                .join("/");
             (
                 ids,
                 format!("{} at {}", event.r#type.name(), event.timestamp),

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use sampler_api::{Plan, Proof, Span, Timestamp, Usage};
 use sampler_verify::moment::Millis;
+use sampler_verify::words::counted;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
@@ -152,12 +153,12 @@ fn proof(proof: &Proof, start: Timestamp) -> String {
         left => format!("; to be taken back {}", length_in_words(-left)),
     };
     format!(
-        "proof: used {}{since} {relation} billed {} + skipped {}{unanswered}{unsampled}; difference {} ms, {} usages",
+        "proof: used {}{since} {relation} billed {} + skipped {}{unanswered}{unsampled}; difference {} ms, {}",
         length_in_words(proof.used),
         length_in_words(proof.billed),
         length_in_words(proof.skipped),
         proof.difference,
-        proof.usages,
+        counted(proof.usages, "usage"),
     )
 }
 

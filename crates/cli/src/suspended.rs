@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use reqwest::Method;
 use sampler_api::{Cause, List, Reason, Resumed, SkipRequest, Span, Usage};
+use sampler_verify::words::counted;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -179,7 +180,7 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
         let path = ["v1", "suspended", cause, "resume"];
         let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
         return done(&act.common, &answer, &path, |answer: &Resumed| {
-            format!("Workers resume {} spans.", answer.resumed)
+            format!("Workers resume {}.", counted(answer.resumed, "span"))
         });
     }
     let span = arguments.span.as_deref().unwrap_or_default();

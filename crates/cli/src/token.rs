@@ -64,8 +64,10 @@ impl Token {
             Self::None | Self::Fixed(..) => false,
             Self::File(_) => true,
             Self::Credentials(credentials) => {
-                let last = credentials.last.lock();
-                let last = last.unwrap_or_else(PoisonError::into_inner);
+                let last = credentials
+                    .last
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 last.as_ref()
                     .is_some_and(|token| credentials.source.refused(token))
             }
@@ -75,8 +77,11 @@ impl Token {
 
 impl Credentials {
     async fn header(&self) -> Result<HeaderValue, Failure> {
-        let token = self.source.token().await;
-        let token = token.map_err(|error| Failure::Input(error.to_string()))?;
+        let token = self
+            .source
+            .token()
+            .await
+            .map_err(|error| Failure::Input(error.to_string()))?;
         let header = token.header();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
         Ok(header)
@@ -90,8 +95,9 @@ fn fixed(token: &SecretString, holder: &str) -> Result<HeaderValue, Failure> {
 
 fn from_file(path: &Path) -> Result<HeaderValue, Failure> {
     let shown = path.display();
-    let text = fs::read_to_string(path).map(SecretString::from);
-    let text = text.map_err(|error| Failure::Input(format!("{shown}: {error}")))?;
+    let text = fs::read_to_string(path)
+        .map(SecretString::from)
+        .map_err(|error| Failure::Input(format!("{shown}: {error}")))?;
     let header = bearer(text.expose_secret());
     header.ok_or_else(|| Failure::Input(format!("{shown} holds no token")))
 }

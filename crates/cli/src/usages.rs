@@ -140,13 +140,17 @@ fn amount(amount: &Amount) -> String {
 /// How the amounts by the hour follow from the exact ones, each once.
 fn formulas(sums: &[Sum]) -> String {
     let amounts = sums.iter().flat_map(|sum| &sum.measures);
-    let all = amounts.filter_map(Amount::hourly);
-    let all: BTreeSet<String> = all.map(|hourly| printable(&hourly.formula)).collect();
+    let all: BTreeSet<String> = amounts
+        .filter_map(Amount::hourly)
+        .map(|hourly| printable(&hourly.formula))
+        .collect();
     all.into_iter().map(|formula| formula + "\n").collect()
 }
 
 fn group(sum: &Sum) -> String {
-    let ids = sum.group.values();
-    let ids = ids.map(|id| printable(id.as_str().unwrap_or("-")));
+    let ids = sum
+        .group
+        .values()
+        .map(|id| printable(id.as_str().unwrap_or("-")));
     ids.collect::<Vec<_>>().join("/")
 }

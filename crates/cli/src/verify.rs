@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use sampler_verify::events::{self, Event, Reading};
 use sampler_verify::moment::{Millis, parse_length};
+use sampler_verify::words::counted;
 use sampler_verify::{History, Policy, Report};
 
 use crate::api::Api;
@@ -175,7 +176,7 @@ impl Arguments {
             .filter(|event| self.scope.holds(&event.target))
             .collect();
         if events.is_empty() {
-            let reason = format!("none of the {all} events in the file is in scope");
+            let reason = format!("of {} in the file none is in scope", counted(all, "event"));
             return Err(Failure::Input(reason));
         }
         Ok(History::of(events))

@@ -120,8 +120,11 @@ impl Api {
         let answered = self.router.clone().oneshot(request).await;
         let Ok(response) = answered;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_MAX).collect().await;
-        let body = body.map_err(|_| Refusal::internal())?.to_bytes();
+        let body = Limited::new(body, ANSWER_MAX)
+            .collect()
+            .await
+            .map_err(|_| Refusal::internal())?
+            .to_bytes();
         if !head.status.is_success() {
             return Err(Refusal {
                 status: head.status,

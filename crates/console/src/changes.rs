@@ -17,8 +17,9 @@ pub(crate) fn of(before: &Value, after: &Value) -> Vec<String> {
     let differs = names
         .into_iter()
         .filter(|name| before.get(*name) != after.get(*name));
-    let change = |name: &String| in_words(name, before.get(name), after.get(name));
-    differs.map(change).collect()
+    differs
+        .map(|name| in_words(name, before.get(name), after.get(name)))
+        .collect()
 }
 
 fn in_words(name: &str, before: Option<&String>, after: Option<&String>) -> String {
@@ -29,8 +30,11 @@ fn in_words(name: &str, before: Option<&String>, after: Option<&String>) -> Stri
         ("controller enabled", Some("false")) => return "Controller off".to_owned(),
         _ => {}
     }
-    let or_none = |text: Option<&String>| text.map_or("none", String::as_str).to_owned();
     format!("{name}: {} \u{2192} {}", or_none(before), or_none(after))
+}
+
+fn or_none(text: Option<&String>) -> &str {
+    text.map_or("none", String::as_str)
 }
 
 /// The values of a document by the names that lead to them.

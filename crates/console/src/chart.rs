@@ -8,6 +8,7 @@ use askama::filters::HtmlSafe;
 use sampler_api::Sum;
 use sampler_domain::{Granularity, Timestamp};
 
+use crate::estimate::counted;
 use crate::show::{self, in_words};
 
 /// Pixels of the longest bar.
@@ -196,13 +197,14 @@ impl Trend {
 /// The labels of a trend: where it began, its highest bar where that is neither end, and where it is now.
 fn in_a_sentence(first: &(Timestamp, i64), most: i64, last: &(Timestamp, i64)) -> String {
     let ago = in_words(last.0.since(first.0) / 1_000 * 1_000);
-    let [begun, now, highest] = [first.1, last.1, most].map(show::grouped);
+    let begun = counted(first.1, "span");
+    let [now, highest] = [last.1, most].map(show::grouped);
     let between = if most > first.1.max(last.1).max(1) {
         format!(", {highest} at most")
     } else {
         String::new()
     };
-    format!("{begun} spans due {ago} ago{between}, {now} now")
+    format!("{begun} due {ago} ago{between}, {now} now")
 }
 
 impl HtmlSafe for Trend {}

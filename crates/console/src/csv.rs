@@ -36,8 +36,10 @@ pub(crate) async fn all<T: DeserializeOwned>(
     let mut asked = parameters::with(&parameters::for_api(&query), "limit", Some(ROWS_AT_A_TIME));
     let mut rows = Vec::new();
     for _ in 0..READS_MAX {
-        let page = console.api.get::<List<T>>(session.grant(), path, &asked);
-        let page = page.await?;
+        let page = console
+            .api
+            .get::<List<T>>(session.grant(), path, &asked)
+            .await?;
         rows.extend(page.body.items);
         let Some(cursor) = page.cursor else {
             return Ok(rows);

@@ -128,15 +128,16 @@ fn granularity(spans: &[Span]) -> Granularity {
     if plans().next().is_none() {
         return Granularity::Hour;
     }
-    let agrees = |granularity: &Granularity| {
-        plans().all(|(span, plan)| is_plan_of(*granularity, span, plan))
-    };
-    let coarsest = Granularity::ALL.into_iter().rev().find(agrees);
+    let coarsest = Granularity::ALL
+        .into_iter()
+        .rev()
+        .find(|granularity| plans().all(|(span, plan)| is_plan_of(*granularity, span, plan)));
     coarsest.unwrap_or_else(|| {
         let lengths = plans().map(|(_, (start, end))| end.since(start).abs());
         let longest = lengths.max().unwrap_or(HOUR);
-        let mut fitting = Granularity::ALL.into_iter();
-        let fitting = fitting.find(|granularity| longest <= shortest_window(*granularity));
+        let fitting = Granularity::ALL
+            .into_iter()
+            .find(|granularity| longest <= shortest_window(*granularity));
         fitting.unwrap_or(Granularity::Month)
     })
 }

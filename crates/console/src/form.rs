@@ -115,7 +115,6 @@ fn is_from_elsewhere(headers: &HeaderMap) -> bool {
         return true;
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let host_of = |origin: &str| Some(Url::parse(origin).ok()?.authority().to_owned());
     match (text(ORIGIN), text(HOST)) {
         (Some(origin), Some(host)) => {
             // The scheme may have been another one in front of a router; a port that is usual is left out.
@@ -125,6 +124,10 @@ fn is_from_elsewhere(headers: &HeaderMap) -> bool {
         (Some(_), None) => true,
         (None, _) => headers.contains_key(ORIGIN),
     }
+}
+
+fn host_of(origin: &str) -> Option<String> {
+    Some(Url::parse(origin).ok()?.authority().to_owned())
 }
 
 #[cfg(test)]

@@ -127,10 +127,12 @@ impl Frame {
     /// The pages that the session may see.
     pub(crate) fn places(&self) -> Vec<&'static NavigationItem> {
         let session = self.session.as_ref();
-        let may_see = |place: &&NavigationItem| {
-            session.is_some_and(|session| !place.is_for_admins || session.is_admin())
-        };
-        PLACES.iter().filter(may_see).collect()
+        PLACES
+            .iter()
+            .filter(|place| {
+                session.is_some_and(|session| !place.is_for_admins || session.is_admin())
+            })
+            .collect()
     }
 
     pub(crate) fn is_here(&self, place: &NavigationItem) -> bool {

@@ -23,8 +23,11 @@ pub(crate) fn without_empty(uri: &Uri, query: &Query) -> Option<String> {
     if query.iter().all(|(_, value)| !value.is_empty()) {
         return None;
     }
-    let given = query.iter().filter(|(_, value)| !value.is_empty());
-    let given: Query = given.cloned().collect();
+    let given: Query = query
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .cloned()
+        .collect();
     Some(address(uri.path(), &given))
 }
 
@@ -88,8 +91,10 @@ pub(crate) fn local(query: &Query, name: &str) -> String {
         // It can be mended there.
         return value(query, name).to_owned();
     };
-    let text = given.as_str();
-    let text = text.trim_end_matches('Z').trim_end_matches(".000");
+    let text = given
+        .as_str()
+        .trim_end_matches('Z')
+        .trim_end_matches(".000");
     text.strip_suffix(":00").unwrap_or(text).to_owned()
 }
 

@@ -83,6 +83,16 @@ pub(crate) fn count(value: &u64) -> Number {
     Number { value }
 }
 
+/// The ending of a noun after a count, as templates write it.
+pub(crate) fn plural(count: &u64) -> &'static str {
+    if *count == 1 { "" } else { "s" }
+}
+
+/// How many partitions a worker has.
+pub(crate) fn share(partitions: &u32) -> String {
+    crate::estimate::counted(i64::from(*partitions), "partition")
+}
+
 /// A number of seconds, roughly; the exact number is at hand.
 pub(crate) fn seconds(seconds: &f64) -> Rough {
     #[expect(

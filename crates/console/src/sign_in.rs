@@ -145,8 +145,10 @@ impl Console {
     ) -> Response {
         let query = parameters::read(uri);
         let value = |name: &str| parameters::value(&query, name);
-        let pending = self.keys.open(ATTEMPT, headers, self.is_secure(headers));
-        let pending = pending.and_then(|text| serde_json::from_str::<Pending>(&text).ok());
+        let pending = self
+            .keys
+            .open(ATTEMPT, headers, self.is_secure(headers))
+            .and_then(|text| serde_json::from_str::<Pending>(&text).ok());
         let is_own = |it: &Pending| it.state == value("state") && self.is_before(it.until);
         let Some(pending) = pending.filter(is_own) else {
             let detail = "This does not belong to an attempt to sign in with this browser, or the \

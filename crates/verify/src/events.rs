@@ -206,8 +206,10 @@ fn read_lines(mut input: impl BufRead, reading: Reading) -> Result<Vec<Event>, E
         if length as u64 == LINE_LEN_MAX && bytes.last() != Some(&b'\n') {
             return Err(Wrong::other("the line is too long").in_line(number));
         }
-        let line = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
-        let line = line.trim_ascii();
+        let line = bytes
+            .strip_prefix(BYTE_ORDER_MARK)
+            .unwrap_or(&bytes)
+            .trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }

@@ -16,6 +16,7 @@ pub mod moment;
 pub mod quantity;
 pub mod report;
 pub mod target;
+pub mod words;
 
 pub use check::{Policy, SpanCheck, Verdict};
 pub use finding::{Finding, Kind};

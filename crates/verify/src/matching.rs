@@ -70,8 +70,9 @@ impl Matcher {
             left
         });
         let places = left.get(&span.target.resource_instance_id)?.iter().copied();
-        let ranked = places.filter(|place| !self.is_taken[*place]);
-        let ranked = ranked.filter_map(|place| Some((likeness(&self.used[place], span)?, place)));
+        let ranked = places
+            .filter(|place| !self.is_taken[*place])
+            .filter_map(|place| Some((likeness(&self.used[place], span)?, place)));
         let (_, place) = ranked.min()?;
         self.is_taken[place] = true;
         Some(place)

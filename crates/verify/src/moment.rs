@@ -40,8 +40,8 @@ pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
     if let Ok(millis) = text.parse() {
         return Ok(millis);
     }
-    let moment = DateTime::parse_from_rfc3339(text);
-    let moment = moment.map_err(|_| MomentError::Moment(text.to_owned()))?;
+    let moment =
+        DateTime::parse_from_rfc3339(text).map_err(|_| MomentError::Moment(text.to_owned()))?;
     Ok(moment.timestamp_millis())
 }
 
@@ -54,8 +54,8 @@ pub fn parse_length(text: &str) -> Result<Millis, MomentError> {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
-    let length = humantime::parse_duration(digits);
-    let length = length.map_err(|_| MomentError::Length(text.to_owned()))?;
+    let length =
+        humantime::parse_duration(digits).map_err(|_| MomentError::Length(text.to_owned()))?;
     let millis = i64::try_from(length.as_millis()).map_err(|_| MomentError::TooFar)?;
     Ok(sign * millis)
 }

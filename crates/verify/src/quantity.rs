@@ -136,16 +136,17 @@ impl<'de> Deserialize<'de> for Measure {
 
 /// The first measure in which two lists differ; their order means nothing.
 pub fn difference<'a>(ours: &'a [Measure], theirs: &'a [Measure]) -> Option<&'a str> {
-    let sorted = |measures: &'a [Measure]| {
-        let mut measures: Vec<&Measure> = measures.iter().collect();
-        measures.sort_by_key(|measure| &measure.measure);
-        measures
-    };
     let (ours, theirs) = (sorted(ours), sorted(theirs));
     let count = ours.len().max(theirs.len());
     let differs = (0..count).find(|place| ours.get(*place) != theirs.get(*place))?;
     let first = ours.get(differs).into_iter().chain(theirs.get(differs));
     first.map(|measure| measure.measure.as_str()).min()
+}
+
+fn sorted(measures: &[Measure]) -> Vec<&Measure> {
+    let mut sorted: Vec<&Measure> = measures.iter().collect();
+    sorted.sort_by_key(|measure| &measure.measure);
+    sorted
 }
 
 #[cfg(test)]

@@ -101,12 +101,13 @@ pub struct Report {
 impl Report {
     /// Begins with the events that contradict others.
     pub fn new(contradictions: Vec<(u64, Target, Finding)>) -> Self {
-        let events = contradictions.into_iter();
-        let events = events.map(|(line, target, finding)| Contradiction {
-            line,
-            target,
-            finding,
-        });
+        let events = contradictions
+            .into_iter()
+            .map(|(line, target, finding)| Contradiction {
+                line,
+                target,
+                finding,
+            });
         Self {
             events: events.collect(),
             ..Self::default()
@@ -182,8 +183,11 @@ impl Report {
         }
         totals.spans = self.spans.len();
         totals.wrong = self.spans.iter().filter(|row| !row.fits()).count();
-        let noted = |row: &&Row| row.fits() && !row.findings.is_empty();
-        totals.noted = self.spans.iter().filter(noted).count();
+        totals.noted = self
+            .spans
+            .iter()
+            .filter(|row| row.fits() && !row.findings.is_empty())
+            .count();
         let is_enough = !strict || totals.noted == 0;
         self.fits = totals.wrong == 0 && self.events.is_empty() && is_enough;
         self

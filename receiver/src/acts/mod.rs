@@ -80,8 +80,11 @@ impl Receiver {
             return Err(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail));
         }
         let weight = admission::weight(body.as_ref());
-        let permit = self.admission.act(sender, weight).await;
-        let permit = permit.map_err(|reason| self.turned_away(reason))?;
+        let permit = self
+            .admission
+            .act(sender, weight)
+            .await
+            .map_err(|reason| self.turned_away(reason))?;
         let mut fields = Fields::of(json::parse(body.as_ref())?).map_err(invalid)?;
         let reason = fields.required("reason", reason);
         let others = read(&mut fields);

@@ -14,11 +14,12 @@ impl IfMatch {
     /// 428 where the header is missing.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         let values = headers.get_all(IF_MATCH).iter();
-        let tags = values
+        let tags: Vec<String> = values
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .map(|tag| tag.trim().to_owned());
-        let tags: Vec<String> = tags.filter(|tag| !tag.is_empty()).collect();
+            .map(|tag| tag.trim().to_owned())
+            .filter(|tag| !tag.is_empty())
+            .collect();
         if tags.is_empty() {
             let detail = "The request needs If-Match with the ETag of what it is about, as it was \
                           read last. Nothing was done.";

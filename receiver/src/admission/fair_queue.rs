@@ -169,8 +169,9 @@ impl<T> FairQueue<T> {
     /// Removes an entry at any position.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let queue = self.clients.get_mut(&ticket.client)?;
-        let number = |entry: &Entry<T>| entry.number;
-        let position = queue.entries.binary_search_by_key(&ticket.number, number);
+        let position = queue
+            .entries
+            .binary_search_by_key(&ticket.number, |entry| entry.number);
         let entry = queue.entries.remove(position.ok()?)?;
         self.taken(ticket.client, entry.weight);
         Some(entry.item)

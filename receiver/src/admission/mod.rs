@@ -251,8 +251,7 @@ impl Admission {
 
     /// How many events wait for their turn. A large body counts, too, whatever it is.
     pub fn waiting_events(&self) -> usize {
-        let events = self.ranges.iter();
-        let events = events.map(|range| {
+        let events = self.ranges.iter().map(|range| {
             let large = range.large.as_ref().map_or(0, |large| large.waiting());
             let batches = range.batch_stops.waiting() + range.batch_starts.waiting();
             range.stops.waiting() + range.starts.waiting() + batches + large
@@ -283,13 +282,16 @@ pub(crate) fn weight(body: &[u8]) -> usize {
     // Each value but the first follows a comma, or is the first of a container that is not
     // empty. Texts may hold these, too: the weight is no less than it should be.
     let next = body.iter().skip(1).chain([&0]);
-    let is_value = |&(byte, next): &(&u8, &u8)| match byte {
-        b',' => true,
-        b'[' => *next != b']',
-        b'{' => *next != b'}',
-        _ => false,
-    };
-    let values = body.iter().zip(next).filter(is_value).count();
+    let values = body
+        .iter()
+        .zip(next)
+        .filter(|&(byte, next)| match byte {
+            b',' => true,
+            b'[' => *next != b']',
+            b'{' => *next != b'}',
+            _ => false,
+        })
+        .count();
     REQUEST_WEIGHT + body.len() + VALUE_WEIGHT * values
 }
 

@@ -143,11 +143,10 @@ impl PermitsState {
             return (None, None);
         }
         if limits.charges_time {
-            let spent = |client| {
+            self.queue.prefer_least(|client| {
                 let spent = self.spent.of(client, now).as_millis();
                 u64::try_from(spent).unwrap_or(u64::MAX)
-            };
-            self.queue.prefer_least(spent);
+            });
         }
         let (held, free) = (self.held, limits.weight.saturating_sub(self.held_weight));
         let (next, shed) = self.queue.pop(now, |weight| held == 0 || weight <= free);

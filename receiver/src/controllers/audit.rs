@@ -53,8 +53,9 @@ impl Receiver {
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
-        let page = self.read_store(grant, |store| async move { store.audit(&query).await });
-        let page = page.await?;
+        let page = self
+            .read_store(grant, |store| async move { store.audit(&query).await })
+            .await?;
         let next = page.next.map(|last| next.page(&last));
         let items = page.records.into_iter().map(shown).collect();
         Ok(Paged {

@@ -39,8 +39,10 @@ pub async fn get(
         grant.require_read_everything()?;
         Parameters::of(&uri).finish()?;
         let _permit = receiver.admit_reading(&grant).await?;
-        let backlog = receiver.backlog().await;
-        let backlog = backlog.map_err(|failure| receiver.not_read(&failure))?;
+        let backlog = receiver
+            .backlog()
+            .await
+            .map_err(|failure| receiver.not_read(&failure))?;
         let now = receiver.parts.clock.now();
         Ok(Single::new(
             &shown(&backlog, now, receiver.month()),

@@ -206,10 +206,13 @@ impl Receiver {
 impl BatchInProgress<'_> {
     /// Events of different targets do not wait for each other, so they share commands.
     async fn process_all(&self) -> Vec<BatchResult> {
-        let chains = batch::chains(self.items);
-        let chains = chains.into_iter().map(|chain| self.process_chain(chain));
-        let results = stream::iter(chains).buffer_unordered(AT_ONCE);
-        let results: Vec<Vec<BatchResult>> = results.collect().await;
+        let chains = batch::chains(self.items)
+            .into_iter()
+            .map(|chain| self.process_chain(chain));
+        let results: Vec<Vec<BatchResult>> = stream::iter(chains)
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
         results.into_iter().flatten().collect()
     }
 

@@ -52,8 +52,11 @@ impl DryRunQuery {
 }
 
 fn is_misspelt_dry_run(name: &str) -> bool {
-    let letters = name.chars().filter(char::is_ascii_alphabetic);
-    let letters: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    let letters: String = name
+        .chars()
+        .filter(char::is_ascii_alphabetic)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect();
     letters == "dryrun"
 }
 

@@ -206,8 +206,10 @@ impl Receiver {
 
     async fn span_of(&self, id: &SpanId, grant: &Grant) -> Option<api::Span> {
         let id = id.to_string();
-        let listed = self.read_store(grant, |store| async move { store.span(&id, None).await });
-        let listed = listed.await.ok()?;
+        let listed = self
+            .read_store(grant, |store| async move { store.span(&id, None).await })
+            .await
+            .ok()?;
         let now = self.parts.clock.now();
         listed.map(|listed| spans::shown(&listed, now))
     }

@@ -47,8 +47,12 @@ impl Receiver {
         } else {
             let _permit = self.admit_reading(grant).await?;
             for field in SpanQuery::NARROWING {
-                let ids = self.parts.reading.ids(field, prefix.as_str(), EACH).await;
-                let ids = ids.map_err(|failure| self.not_read(&failure))?;
+                let ids = self
+                    .parts
+                    .reading
+                    .ids(field, prefix.as_str(), EACH)
+                    .await
+                    .map_err(|failure| self.not_read(&failure))?;
                 items.extend(ids.iter().map(|id| shown(field, id)));
             }
         }

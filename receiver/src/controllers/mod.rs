@@ -86,8 +86,11 @@ impl Receiver {
     ) -> Result<Admitted<F::Read>, Problem> {
         let sender = self.sender(grant);
         let weight = admission::weight(body.as_ref());
-        let large = self.admission.acquire_large(sender, weight).await;
-        let large = large.map_err(|reason| self.turned_away(reason))?;
+        let large = self
+            .admission
+            .acquire_large(sender, weight)
+            .await
+            .map_err(|reason| self.turned_away(reason))?;
         let (event, client) = self.read(grant, body.as_ref(), form)?;
         drop(body);
         let permits = self

@@ -102,8 +102,9 @@ impl Receiver {
         let time = (from, to);
         self.each_span(grant, &resource, time, deadline, add)
             .await?;
-        let compared = comparison.finish(self.earliest_start());
-        let mut compared = compared.map_err(not_written)?;
+        let mut compared = comparison
+            .finish(self.earliest_start())
+            .map_err(not_written)?;
         if let Some(before) = compared.before() {
             let add = |span| {
                 compared.add_before(&span);
@@ -144,8 +145,9 @@ impl Receiver {
         while Instant::now() < deadline {
             let permits = self.turn_to_compare(grant).await?;
             let (store, asked) = (Arc::clone(&self.parts.reading), query.clone());
-            let page = to_its_end(permits, async move { store.spans(&asked).await });
-            let page = page.await.map_err(|failure| self.not_read(&failure))?;
+            let page = to_its_end(permits, async move { store.spans(&asked).await })
+                .await
+                .map_err(|failure| self.not_read(&failure))?;
             for record in page.spans {
                 add(record.span)?;
             }

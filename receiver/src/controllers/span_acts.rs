@@ -100,8 +100,8 @@ impl Receiver {
         };
         // A time of the workers' clock that has passed. The clock of this machine may be ahead.
         let due_at = suspension.since;
-        let change = |_| Change::Resume { suspension, due_at };
-        self.change_by_operator(grant, asked, change).await
+        self.change_by_operator(grant, asked, |_| Change::Resume { suspension, due_at })
+            .await
     }
 
     async fn skip_usage(

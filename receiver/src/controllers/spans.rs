@@ -106,8 +106,7 @@ impl Receiver {
         };
         let next = page.next.map(|last| next.page(&last));
         let now = self.parts.clock.now();
-        let items = page.spans.iter().map(|listed| shown(listed, now));
-        let items = items.collect();
+        let items = page.spans.iter().map(|listed| shown(listed, now)).collect();
         Ok(Paged {
             items,
             next,

@@ -55,8 +55,11 @@ impl Receiver {
         };
         let next = page.next.map(|last| next.page(&last));
         let units = &self.settings.reading.units();
-        let items = page.rows.iter().map(|row| shown(row, &group_by, units));
-        let items = items.collect();
+        let items = page
+            .rows
+            .iter()
+            .map(|row| shown(row, &group_by, units))
+            .collect();
         Ok(Paged {
             items,
             next,
@@ -97,15 +100,17 @@ impl SumParameters {
         }
         let names = WindowLength::ALL.map(WindowLength::name).join(", ");
         let expected = format!("It must be one of {names}.");
-        let length = parameters.parsed("window", &expected, WindowLength::from_name);
-        let length = length.unwrap_or_default();
+        let length = parameters
+            .parsed("window", &expected, WindowLength::from_name)
+            .unwrap_or_default();
         let (from, to) = parameters.time();
         let (from, to) = (from.unwrap_or(Timestamp::MIN), to.unwrap_or(Timestamp::MAX));
         let windows = length.windows(from, to, WINDOWS_MAX);
         let names = Target::FIELDS.join(", ");
         let expected = format!("It must name one or more of {names}, each once.");
-        let group_by = parameters.parsed("group_by", &expected, read_group_by);
-        let group_by = group_by.unwrap_or_default();
+        let group_by = parameters
+            .parsed("group_by", &expected, read_group_by)
+            .unwrap_or_default();
         let after = parameters.cursor_if(|after: &SumPosition| {
             let fits = |group: &Vec<_>| group.len() == group_by.len();
             let starts =
@@ -152,11 +157,12 @@ impl SumParameters {
 }
 
 fn read_states(text: &str) -> Option<Vec<EntryState>> {
-    let state = |name: &str| {
-        let state = EntryState::from_name(name)?;
-        SumQuery::STATES.contains(&state).then_some(state)
-    };
-    text.split(',').map(state).collect()
+    text.split(',')
+        .map(|name| {
+            let state = EntryState::from_name(name)?;
+            SumQuery::STATES.contains(&state).then_some(state)
+        })
+        .collect()
 }
 
 fn read_group_by(text: &str) -> Option<Vec<&'static str>> {

@@ -144,8 +144,10 @@ impl Receiver {
     }
 
     async fn cause(&self, grant: &Grant, cause: IdPath) -> Result<SuspendedCause, Problem> {
-        let id = cause.ok().and_then(|Path(id)| id.parse::<CauseId>().ok());
-        let id = id.ok_or_else(no_such_cause)?;
+        let id = cause
+            .ok()
+            .and_then(|Path(id)| id.parse::<CauseId>().ok())
+            .ok_or_else(no_such_cause)?;
         let found = self.read_store(grant, |store| async move { store.cause(id).await });
         found.await?.ok_or_else(no_such_cause)
     }

@@ -263,10 +263,9 @@ impl UsageQuery {
 
     fn matches(&self, entry: &Entry) -> bool {
         let timestamp = entry.interval.midpoint();
-        let was_there = |at| entry.as_of(at).is_some();
         self.from.is_none_or(|from| timestamp >= from)
             && self.to.is_none_or(|to| timestamp < to)
-            && self.as_of.is_none_or(was_there)
+            && self.as_of.is_none_or(|at| entry.as_of(at).is_some())
     }
 }
 

@@ -176,8 +176,9 @@ impl Beside {
             };
             answer = answer.content(*media_type, content.build());
         }
-        let responses = ResponsesBuilder::new().response("200", answer.build());
-        let mut responses = responses.build();
+        let mut responses = ResponsesBuilder::new()
+            .response("200", answer.build())
+            .build();
         let refusals = problem_answers::responses(self.refusals.to_vec());
         responses.responses.extend(refusals);
         let mut operation = OperationBuilder::new()

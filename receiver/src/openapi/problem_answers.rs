@@ -103,8 +103,9 @@ pub(crate) fn responses(kinds: Vec<&ProblemType>) -> BTreeMap<String, RefOr<Resp
             .or_default()
             .push(kind);
     }
-    let responses = by_status.into_iter();
-    let responses = responses.map(|(status, kinds)| (status, RefOr::T(response(&kinds))));
+    let responses = by_status
+        .into_iter()
+        .map(|(status, kinds)| (status, RefOr::T(response(&kinds))));
     responses.collect()
 }
 

@@ -24,8 +24,9 @@ impl<T: Serialize> IntoResponse for Paged<T> {
         let pages = [("next", self.next), ("prev", self.previous)];
         let links = pages
             .into_iter()
-            .filter_map(|(name, page)| Some(format!("<{}>; rel=\"{name}\"", page?)));
-        let links = links.collect::<Vec<_>>().join(", ");
+            .filter_map(|(name, page)| Some(format!("<{}>; rel=\"{name}\"", page?)))
+            .collect::<Vec<_>>()
+            .join(", ");
         // A percent-encoded text is plain ASCII.
         let link = HeaderValue::try_from(links).ok();
         if let Some(link) = link.filter(|link| !link.is_empty()) {

@@ -33,8 +33,12 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     pub(crate) fn of(uri: &Uri) -> Self {
-        let pairs = uri.query().unwrap_or_default().split('&');
-        let pairs = pairs.filter(|pair| !pair.is_empty()).enumerate();
+        let pairs = uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .enumerate();
         let (mut given, mut undecoded) = (Vec::new(), BTreeSet::new());
         for (index, pair) in pairs {
             given.extend(form_urlencoded::parse(pair.as_bytes()).into_owned());
@@ -77,8 +81,12 @@ impl Parameters {
 
     /// Says of each parameter that was not taken, and whose name `is_meant` as another, what that is.
     pub(crate) fn complain_of(&mut self, other: &str, is_meant: impl Fn(&str) -> bool) {
-        let names = self.rest.iter().map(|index| self.given[*index].0.clone());
-        let names: BTreeSet<String> = names.filter(|name| is_meant(name)).collect();
+        let names: BTreeSet<String> = self
+            .rest
+            .iter()
+            .map(|index| self.given[*index].0.clone())
+            .filter(|name| is_meant(name))
+            .collect();
         for name in names {
             self.complain(&name, &format!("The parameter is called {other}."));
         }

@@ -91,8 +91,12 @@ impl Seen {
     const WEIGHT: usize = 384;
 
     fn weight(&self) -> usize {
-        let ids = self.target.fields().into_iter();
-        let ids: usize = ids.map(|(_, id)| id.as_str().len()).sum();
+        let ids: usize = self
+            .target
+            .fields()
+            .into_iter()
+            .map(|(_, id)| id.as_str().len())
+            .sum();
         Self::WEIGHT + ids + self.measures.weight()
     }
 }
@@ -223,9 +227,13 @@ impl Comparison {
 
     /// Takes the spans of an instance with plans that the snapshot does not know.
     fn add_other_plans(&mut self, group: usize, mut spans: Vec<Seen>) -> io::Result<()> {
-        let left = self.snapshot.instances.of_group(group);
-        let left = left.filter(|index| state(&self.states, *index) == Some(State::Alone));
-        let left: Vec<u32> = left.take(2).collect();
+        let left: Vec<u32> = self
+            .snapshot
+            .instances
+            .of_group(group)
+            .filter(|index| state(&self.states, *index) == Some(State::Alone))
+            .take(2)
+            .collect();
         let has_stopped = spans.iter().any(|span| span.has_stopped);
         let may_go_on = self.groups[group] == Group::Ran && !has_stopped;
         if let ([index], 1, true) = (left.as_slice(), spans.len(), may_go_on) {

@@ -31,8 +31,7 @@ pub(super) fn of_plan(target: &Target) -> u64 {
 pub(super) fn of_measures(measures: &Measures) -> NonZeroU64 {
     let mut all: Vec<_> = measures.as_slice().iter().collect();
     all.sort_by_key(|it| &it.measure);
-    let all = all.into_iter();
-    let all = all.map(|it| {
+    let all = all.into_iter().map(|it| {
         Value::from(vec![
             it.measure.as_str().into(),
             plain(it.quantity.as_json()),
@@ -51,9 +50,11 @@ fn plain(value: &Value) -> Value {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_by_key(|(name, _)| *name);
             let members = members.into_iter();
-            let plain = |(name, value): (&String, &Value)| vec![name.as_str().into(), plain(value)];
             // As no list is written.
-            let members = members.map(plain).map(Value::from).collect();
+            let members = members
+                .map(|(name, value)| vec![name.as_str().into(), plain(value)])
+                .map(Value::from)
+                .collect();
             vec![Value::Null, Value::Array(members)].into()
         }
         _ => value.clone(),

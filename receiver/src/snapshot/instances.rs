@@ -92,8 +92,13 @@ impl Gathering {
         self.records.sort_unstable();
         let is_twice =
             |pair: &[Record]| pair[0].instance == pair[1].instance && pair[0].plan == pair[1].plan;
-        let twice = self.records.windows(2).filter(|pair| is_twice(pair));
-        let mut twice: Vec<u32> = twice.map(|pair| pair[1].index).take(max).collect();
+        let mut twice: Vec<u32> = self
+            .records
+            .windows(2)
+            .filter(|pair| is_twice(pair))
+            .map(|pair| pair[1].index)
+            .take(max)
+            .collect();
         twice.sort_unstable();
         if !twice.is_empty() {
             return Ok(Err(twice.into_iter().map(Twice).collect()));
@@ -143,8 +148,10 @@ impl Instances {
     /// The one of a target with its plan.
     pub(super) fn find(&self, key: u128, target: &Target) -> Option<Found> {
         let wanted = (key, digest::of_plan(target));
-        let of = |record: &Record| (record.instance, record.plan);
-        let place = self.records.binary_search_by_key(&wanted, of).ok()?;
+        let place = self
+            .records
+            .binary_search_by_key(&wanted, |record| (record.instance, record.plan))
+            .ok()?;
         let Record {
             index, measures, ..
         } = *self.records.get(place)?;

@@ -167,8 +167,9 @@ impl<'a> Arriving<'a> {
             max,
             part_max: limits.payload,
         };
-        let length = headers.get(header::CONTENT_LENGTH);
-        let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         arriving.check(length.unwrap_or(0))?;
         Ok(arriving)
     }

@@ -7,6 +7,7 @@ mod checks;
 mod docs;
 mod images;
 mod kubernetes;
+mod newest;
 mod package;
 mod release;
 mod shell;
@@ -61,6 +62,8 @@ enum Command {
     Pictures,
     /// Looks at what is built in: licences, sources, bans and known weaknesses.
     Audit,
+    /// Runs the tests of serving connections with the newest hyper, where `Cargo.lock` has an older one.
+    Newest,
     /// Builds what `cf push` takes, for each app of the manifest.
     Package {
         /// Also where the list of known weaknesses cannot be fetched. Not for a release.
@@ -90,6 +93,7 @@ async fn main() -> ExitCode {
         Command::Chaos { arguments } => chaos::run_chaos(&arguments),
         Command::Pictures => up::pictures::run().await,
         Command::Audit => audit::run_audit(Unreachable::Passes),
+        Command::Newest => newest::run_newest(),
         Command::Package { unchecked } => package::run(unchecked),
         Command::Release(arguments) => release::run(&arguments),
         Command::Images => images::run().await,

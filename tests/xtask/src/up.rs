@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use sampler_testkit::{now_millis, workspace_dir};
+use sampler_verify::words::{counted, form};
 
 use cli::Cli;
 use events::Events;
@@ -200,7 +201,9 @@ async fn wait_for_completion(system: &System) -> Result<()> {
             (before, moved_at) = (now, Instant::now());
         }
         if moved_at.elapsed() > STALL_LIMIT {
-            eprintln!("{incomplete} stopped spans are not complete, and nothing moves any more");
+            let spans = counted(incomplete, "stopped span");
+            let are = form(incomplete, "is", "are");
+            eprintln!("{spans} {are} not complete, and nothing moves any more");
             return Ok(());
         }
         system.check_alive()?;

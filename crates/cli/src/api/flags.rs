@@ -18,8 +18,7 @@ const SHORT: [&str; 9] = [
 
 /// A sentence about a query, with options in place of parameters: `state=suspended` is `--state suspended`.
 pub(super) fn in_flags(text: &str) -> String {
-    let words = text.split(' ');
-    let words: Vec<String> = words.map(word_in_flags).collect();
+    let words: Vec<String> = text.split(' ').map(word_in_flags).collect();
     words.join(" ")
 }
 

@@ -57,8 +57,10 @@ impl Api {
     /// One span, if it is still there.
     pub(crate) async fn span(&self, id: &str) -> Result<Option<Span>, ApiError> {
         let path = ["v1", "spans", id];
-        let found = self.call(&Request::get(&path)).await;
-        let found = found.and_then(|answer| answer.read(&path));
+        let found = self
+            .call(&Request::get(&path))
+            .await
+            .and_then(|answer| answer.read(&path));
         if_there(found)
     }
 

@@ -85,11 +85,14 @@ impl Members {
     }
 
     fn body(&self) -> String {
-        let members = self.0.iter().map(|(name, value)| {
-            let name = Value::from(name.as_str());
-            format!("{name}:{}", value.get())
-        });
-        let members: Vec<String> = members.collect();
+        let members: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, value)| {
+                let name = Value::from(name.as_str());
+                format!("{name}:{}", value.get())
+            })
+            .collect();
         format!("{{{}}}", members.join(","))
     }
 }

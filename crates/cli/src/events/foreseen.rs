@@ -7,6 +7,7 @@ use sampler_api::{DryRun, PostedUsage};
 use sampler_verify::Target;
 use sampler_verify::events::{self, Columns, Event, Format, Kind, Reading};
 use sampler_verify::moment::Millis;
+use sampler_verify::words::counted;
 
 use super::file_event::FileEvent;
 use crate::show::length_in_words;
@@ -67,9 +68,12 @@ impl Foreseen {
         let durations = self.spans.iter().map(|sum| sum.duration);
         let duration = length_in_words(durations.fold(0, Millis::saturating_add));
         let (replayed, at_least) = (self.replayed, if self.is_cut { "at least " } else { "" });
-        let usages = HumanCount(usages);
+        let (events, usages) = (
+            counted(events, "event"),
+            counted(HumanCount(usages), "usage"),
+        );
         format!(
-            "{events} events: {kept} would be kept ({replayed} replayed), {refused} refused; {at_least}{usages} usages of \
+            "{events}: {kept} would be kept ({replayed} replayed), {refused} refused; {at_least}{usages} of \
              {duration} together. Nothing was kept.\n"
         )
     }
@@ -77,11 +81,10 @@ impl Foreseen {
 
 impl Sum {
     fn of<'a>(usages: impl Iterator<Item = &'a PostedUsage>) -> Self {
-        let add = |sum: Self, usage: &PostedUsage| Self {
+        usages.fold(Self::default(), |sum, usage| Self {
             usages: sum.usages + 1,
             duration: sum.duration.saturating_add(duration_of(usage)),
-        };
-        usages.fold(Self::default(), add)
+        })
     }
 }
 

@@ -63,17 +63,18 @@ impl FileArguments {
     fn format(&self) -> Result<Format, Failure> {
         let name = self.file.display();
         let extension = self.file.extension().and_then(|it| it.to_str());
-        let by_name = || match extension?.to_ascii_lowercase().as_str() {
-            "ndjson" | "jsonl" => Some(Format::Ndjson),
-            "csv" => Some(Format::Csv),
-            "json" => Some(Format::Json),
-            _ => None,
-        };
-        self.format.or_else(by_name).ok_or_else(|| {
-            Failure::Input(format!(
-                "{name}: the name does not show the format; use --format ndjson, csv or json"
-            ))
-        })
+        self.format
+            .or_else(|| match extension?.to_ascii_lowercase().as_str() {
+                "ndjson" | "jsonl" => Some(Format::Ndjson),
+                "csv" => Some(Format::Csv),
+                "json" => Some(Format::Json),
+                _ => None,
+            })
+            .ok_or_else(|| {
+                Failure::Input(format!(
+                    "{name}: the name does not show the format; use --format ndjson, csv or json"
+                ))
+            })
     }
 }
 
@@ -103,8 +104,8 @@ impl Input {
             }
             Format::Csv => {
                 let reading = Reading { now, offset: 0 };
-                let rows = events::read(reader, events::Format::Csv, &columns, reading);
-                let rows = rows.map_err(|error| wrong(&error))?;
+                let rows = events::read(reader, events::Format::Csv, &columns, reading)
+                    .map_err(|error| wrong(&error))?;
                 measures = Some(measures_of(&rows));
                 length = Some(rows.len() as u64);
                 Source::Rows(rows.into_iter())
@@ -159,8 +160,7 @@ impl Input {
         let importer = &mut self.importer;
         let (line, event) = match &mut self.source {
             Source::Lines(reader, number) => {
-                let next = next_line(reader, number, &mut self.position);
-                let next = next.map_err(|error| {
+                let next = next_line(reader, number, &mut self.position).map_err(|error| {
                     let (name, line) = (&self.name, *number);
                     Failure::Input(format!("{name}: line {line}: {error}"))
                 })?;
@@ -188,11 +188,14 @@ impl Input {
 
 /// The measures of a table: each of its rows has the same.
 fn measures_of(rows: &[events::Event]) -> Vec<String> {
-    let measures = rows.iter().find_map(|row| match &row.kind {
-        Kind::Start(measures) => Some(measures),
-        Kind::Stop => None,
-    });
-    let measures = measures.into_iter().flatten();
+    let measures = rows
+        .iter()
+        .find_map(|row| match &row.kind {
+            Kind::Start(measures) => Some(measures),
+            Kind::Stop => None,
+        })
+        .into_iter()
+        .flatten();
     measures.map(|measure| measure.measure.clone()).collect()
 }
 
@@ -213,8 +216,8 @@ fn next_line(
         if length as u64 > LINE_LEN_MAX {
             return Err(io::Error::other("the line is too long"));
         }
-        let text = String::from_utf8(line).map_err(|_| io::Error::other("it is not UTF-8"))?;
-        let text = text.trim_start_matches('\u{feff}').trim();
+        let line = String::from_utf8(line).map_err(|_| io::Error::other("it is not UTF-8"))?;
+        let text = line.trim_start_matches('\u{feff}').trim();
         if !text.is_empty() && !text.starts_with('#') {
             return Ok(Some(text.to_owned()));
         }

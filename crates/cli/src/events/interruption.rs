@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use indicatif::HumanCount;
+use sampler_verify::words::{counted, form};
 use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -59,12 +60,14 @@ async fn interrupted(ready: &mpsc::Sender<()>) -> Option<i32> {
 
 impl Done {
     fn words(&self, name: &str) -> String {
-        let events = HumanCount(self.events.load(Ordering::SeqCst));
+        let events = self.events.load(Ordering::SeqCst);
+        let is_done = form(events, "is done", "are done");
+        let events = counted(HumanCount(events), "event");
         let how = if self.is_noted {
             "the same command continues from there"
         } else {
             "sent again, they change nothing if their times do not count from now"
         };
-        format!("interrupted: {events} events of {name} are done; {how}")
+        format!("interrupted: {events} of {name} {is_done}; {how}")
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sampler_api::{BatchResult, Problem};
+use sampler_verify::words::{counted, form};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -61,8 +62,9 @@ fn hangs_on_others(status: u16) -> bool {
 pub(super) fn pause(own: Duration, unsettled: &[Unsettled]) -> Duration {
     let asked = unsettled
         .iter()
-        .filter_map(|(_, outcome)| outcome.retry_after);
-    let asked = asked.max().map_or(Duration::ZERO, Duration::from_secs);
+        .filter_map(|(_, outcome)| outcome.retry_after)
+        .max()
+        .map_or(Duration::ZERO, Duration::from_secs);
     own.max(asked.min(PAUSE_ASKED_MAX))
 }
 
@@ -78,8 +80,12 @@ pub(super) fn given_up(unsettled: &[Unsettled], done: u64) -> Failure {
         None => String::new(),
     };
     let words = format!(
-        "{count} events have no final answer, the first in line {line}: {status}{why}; {done} events \
-         before are done; the same command continues from there"
+        "{} {} no final answer, the first in line {line}: {status}{why}; {} before {} done; the same \
+         command continues from there",
+        counted(count, "event"),
+        form(count, "has", "have"),
+        counted(done, "event"),
+        form(done, "is", "are"),
     );
     let answer = json!({ "status": status, "problem": outcome.problem });
     Failure::Unsettled(words, answer)

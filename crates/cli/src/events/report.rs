@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use sampler_api::Problem;
+use sampler_verify::words::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -91,10 +92,10 @@ impl Report {
         if self.refused > shown {
             let _ = writeln!(words, "... and {} more", self.refused - shown);
         }
-        let events = self.events();
+        let events = counted(self.events(), "event");
         let _ = writeln!(
             words,
-            "{events} events: {} accepted, {} replayed, {} refused.",
+            "{events}: {} accepted, {} replayed, {} refused.",
             self.accepted, self.replayed, self.refused
         );
         words

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::HumanCount;
 use sampler_api::{Batch, BatchResult};
+use sampler_verify::words::{counted, form};
 
 use super::file_event::FileEvent;
 use super::input::{Input, Item};
@@ -122,10 +123,10 @@ impl<'a> Sender<'a> {
         if (self.taken, passed) == (done, sent) {
             return Ok(again);
         }
-        let (name, sent) = (input.name(), sent.events);
+        let (name, sent) = (input.name(), counted(sent.events, "event"));
         Err(Failure::Input(format!(
-            "{name}: one of the first {sent} events has changed, which were sent: restore it, or \
-             --restart sends all from the beginning"
+            "{name}: of the {sent} sent before one has changed: restore it, or --restart sends all from \
+             the beginning"
         )))
     }
 
@@ -148,7 +149,9 @@ impl<'a> Sender<'a> {
             Failure::Input(why) if self.has_sent => {
                 let done = self.journal.done.events;
                 Failure::Interrupted(format!(
-                    "{why}; {done} events before are done; the same command continues from there"
+                    "{why}; {} before {} done; the same command continues from there",
+                    counted(done, "event"),
+                    form(done, "is", "are"),
                 ))
             }
             failure => failure,
@@ -176,8 +179,10 @@ impl<'a> Sender<'a> {
 
     async fn item(&mut self, item: Item) -> Result<(), Failure> {
         if let Ok(event) = &item.event {
-            let is_other = self.batch.first().map(|first| first.is_cloud_event);
-            let is_other = is_other.is_some_and(|is_it| is_it != event.is_cloud_event);
+            let is_other = self
+                .batch
+                .first()
+                .is_some_and(|first| first.is_cloud_event != event.is_cloud_event);
             let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
             if is_other || is_full {
                 self.flush().await?;

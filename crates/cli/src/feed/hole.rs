@@ -87,9 +87,11 @@ impl Hole<'_> {
         let expected = self.expected();
         let all = self.listed.running.iter();
         let listed = all.map(|(running, _)| self.mapping.names(running).0);
-        let known = self.state.tracked();
-        let known = known.filter(|(_, tracked)| tracked.of.record() == self.record);
-        let known = known.map(|(_, tracked)| tracked.target.resource_id.clone());
+        let known = self
+            .state
+            .tracked()
+            .filter(|(_, tracked)| tracked.of.record() == self.record)
+            .map(|(_, tracked)| tracked.target.resource_id.clone());
         let expected_resources = expected
             .values()
             .map(|(it, _)| it.target.resource_id.clone());
@@ -262,8 +264,10 @@ impl Hole<'_> {
         if let Some(tracked) = before {
             return tracked.of.record() == self.record && tracked.target == *target;
         }
-        let known = self.state.tracked();
-        let mut known = known.map(|(_, tracked)| &tracked.target.organization_id);
+        let mut known = self
+            .state
+            .tracked()
+            .map(|(_, tracked)| &tracked.target.organization_id);
         let organization = &target.organization_id;
         self.is_of_feed(target)
             && (self.listed.organizations.contains(organization)

@@ -352,8 +352,9 @@ impl Platform {
             let query = [("guids", part.join(","))];
             self.all("/v3/tasks", &query, |row| {
                 let (guid, state) = (text(row, "/guid"), text(row, "/state"));
-                let updated_at = text(row, "/updated_at").or_else(|| text(row, "/created_at"));
-                let updated_at = updated_at.and_then(|time| parse_moment(time).ok());
+                let updated_at = text(row, "/updated_at")
+                    .or_else(|| text(row, "/created_at"))
+                    .and_then(|time| parse_moment(time).ok());
                 if let (Some(guid), Some(updated_at)) = (guid, updated_at) {
                     let has_ended = matches!(state, Some("SUCCEEDED" | "FAILED"));
                     let state = TaskState {

@@ -112,8 +112,10 @@ impl Mapping {
             Record::Apps => (&self.processes, &[CONTAINER, TASK]),
         };
         let tasks = (record == Record::Apps).then_some(&self.tasks);
-        let given = entries.iter().chain(tasks);
-        let given = given.filter_map(|entry| entry.resource_id.clone());
+        let given = entries
+            .iter()
+            .chain(tasks)
+            .filter_map(|entry| entry.resource_id.clone());
         given
             .chain(own.iter().map(|name| (*name).to_owned()))
             .collect()

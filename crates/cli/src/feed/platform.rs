@@ -161,8 +161,8 @@ impl Platform {
             timeout: ANSWER_LIMIT,
             skip_ssl_validation: false,
             authorities: CaBundle::default(),
-        });
-        let http = http.map_err(|error| Failure::Input(error.to_string()))?;
+        })
+        .map_err(|error| Failure::Input(error.to_string()))?;
         let discoverer = Discoverer::new(TokenServer::CloudFoundry(api.clone()), http.clone());
         Ok(Self {
             token: ClientCredentials::new(client_of(&id, secret), discoverer),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use sampler_verify::moment::InWords;
+use sampler_verify::words::{counted, form};
 use serde_json::{Value, json};
 
 use super::hole::Filled;
@@ -82,7 +83,6 @@ impl Report {
 
     /// For people, at the end, with the first and the number of what no table has shown yet.
     pub(super) fn words(&self, unknown: &[Unknown], unknown_count: u64) -> String {
-        let count = |name: &str, count: u64| [name.to_owned(), count.to_string()];
         let mut rows = vec![
             count("events read", self.read()),
             count("started", self.started),
@@ -117,9 +117,9 @@ impl Report {
     pub(super) fn line(&self, lag_seconds: i64) -> String {
         let ignored: u64 = self.ignored.values().sum();
         format!(
-            "{} events read: {} started, {} stopped, {} updated, {ignored} ignored, {} refused, {} unknown; \
+            "{} read: {} started, {} stopped, {} updated, {ignored} ignored, {} refused, {} unknown; \
              {lag_seconds} s behind",
-            self.read(),
+            counted(self.read(), "event"),
             self.started,
             self.stopped,
             self.updated,
@@ -127,6 +127,10 @@ impl Report {
             self.unknown,
         )
     }
+}
+
+fn count(name: &str, count: u64) -> [String; 2] {
+    [name.to_owned(), count.to_string()]
 }
 
 fn row(unknown: &Unknown) -> [String; 4] {
@@ -169,7 +173,10 @@ pub(super) fn tell_unknown<'a>(first: impl ExactSizeIterator<Item = &'a Unknown>
         warn(&sentence(unknown));
     }
     if rest > 0 {
-        warn(&format!("{rest} more starts or ends are not recorded"));
+        warn(&format!(
+            "{rest} more {} not recorded",
+            form(rest, "start or end is", "starts or ends are")
+        ));
     }
 }
 
@@ -183,7 +190,11 @@ pub(super) fn tell_unfilled(filled: &Filled, unplaced: &HashSet<String>) {
         ));
     }
     if let Some(rest) = filled.others.len().checked_sub(TOLD_MAX + 1) {
-        warn(&format!("{} more spans like this stay open", rest + 1));
+        warn(&format!(
+            "{} like this {} open",
+            counted(rest + 1, "more span"),
+            form(rest + 1, "stays", "stay")
+        ));
     }
     for guid in unplaced.iter().take(TOLD_MAX) {
         let guid = printable(guid);

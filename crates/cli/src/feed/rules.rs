@@ -166,8 +166,11 @@ impl Step {
     /// Everything that nobody recorded, unless its event is refused.
     pub(super) fn unknown<'a>(&'a self, refused: &[Refused]) -> Vec<&'a Unknown> {
         let refused: HashSet<usize> = refused.iter().map(|one| one.index).collect();
-        let events = self.events.iter().enumerate();
-        let events = events.filter(|(index, _)| !refused.contains(index));
+        let events = self
+            .events
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !refused.contains(index));
         let of_events = events.flat_map(|(_, event)| &event.unknown);
         of_events.chain(&self.unknown).collect()
     }

@@ -59,19 +59,18 @@ impl Quantities {
 
     /// Those of a span, if a feed has started it.
     pub(super) fn of_span(measures: &[Measure]) -> Option<Self> {
-        let number = |measure: &Measure| i64::try_from(measure.quantity.whole()?).ok();
         match measures {
             [memory, instances]
                 if memory.measure == "memory_mb" && instances.measure == "instances" =>
             {
                 Some(Self {
-                    memory_mb: Some(number(memory)?),
-                    instances: number(instances)?,
+                    memory_mb: Some(whole(memory)?),
+                    instances: whole(instances)?,
                 })
             }
             [instances] if instances.measure == "instances" => Some(Self {
                 memory_mb: None,
-                instances: number(instances)?,
+                instances: whole(instances)?,
             }),
             _ => None,
         }
@@ -323,6 +322,11 @@ impl RawApp {
 
 fn guid_of(named: Option<&Named>) -> Option<String> {
     named?.guid.clone()
+}
+
+/// The quantity of a measure, if it is a whole number.
+fn whole(measure: &Measure) -> Option<i64> {
+    i64::try_from(measure.quantity.whole()?).ok()
 }
 
 #[cfg(test)]

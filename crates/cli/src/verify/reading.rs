@@ -7,6 +7,7 @@ use futures_util::stream::{self, StreamExt};
 use sampler_verify::api::Span;
 use sampler_verify::check::Amounts;
 use sampler_verify::moment::Millis;
+use sampler_verify::words::counted;
 use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, Used, Verdict};
 
 use super::Scope;
@@ -76,11 +77,13 @@ impl<'a> Run<'a> {
             let known = self.instances();
             unexplained.retain(|span| known.contains(&instance_of(&span.target)));
         }
-        let similar = unexplained.into_iter().map(|span| {
-            let place = self.matcher.take_similar(&span);
-            (span, place)
-        });
-        let similar = similar.collect();
+        let similar = unexplained
+            .into_iter()
+            .map(|span| {
+                let place = self.matcher.take_similar(&span);
+                (span, place)
+            })
+            .collect();
         self.check(similar).await?;
         self.settle().await?;
         for place in self.matcher.left() {
@@ -200,7 +203,7 @@ impl<'a> Run<'a> {
                     self.checked.0 += 1;
                     self.checked.1 += verdict.amounts.usages;
                     let (spans, usages) = self.checked;
-                    let usages = format!(", {usages} usages");
+                    let usages = format!(", {}", counted(usages, "usage"));
                     self.progress.show(spans, spans, "spans", &usages);
                     let used = place.map(|place| matcher.used(place));
                     self.report.add(&span, used, verdict);

@@ -4,6 +4,7 @@ use sampler_verify::Report;
 use sampler_verify::finding::{Finding, Kind};
 use sampler_verify::moment::{InWords, Millis};
 use sampler_verify::report::{Contradiction, Row, Total};
+use sampler_verify::words::{counted, form};
 use textwrap::{Options, WordSplitter};
 
 use crate::output::printable;
@@ -28,13 +29,18 @@ pub(super) fn of(report: &Report, all: bool, width: usize) -> String {
         lines: Vec::new(),
     };
     let title = format!(
-        "{} of {} spans do not fit:",
+        "{} of {} {} not fit:",
         wrong.len(),
-        report.spans.len()
+        counted(report.spans.len(), "span"),
+        form(wrong.len(), "does", "do"),
     );
     text.rows(&title, &wrong, WRONG_SHOWN);
     text.events(&report.events);
-    let title = format!("{} spans fit, with something worth knowing:", noted.len());
+    let title = format!(
+        "{} {}, with something worth knowing:",
+        counted(noted.len(), "span"),
+        form(noted.len(), "fits", "fit"),
+    );
     text.rows(&title, &noted, if all { usize::MAX } else { NOTED_SHOWN });
     if all && !plain.is_empty() {
         text.lines.push(fitting_table(&plain, width));
@@ -48,8 +54,9 @@ pub(super) fn of(report: &Report, all: bool, width: usize) -> String {
     }
     let unknown = wrong.iter().filter(|row| is_unknown(row)).count();
     if unknown > 0 {
+        let has = form(unknown, "has", "have");
         let what = format!(
-            "{unknown} of the spans have no event in the file. If it has only some of the instances, add \
+            "{unknown} of the spans {has} no event in the file. If it has only some of the instances, add \
              --known-only, or narrow the scope, as with --organization-id."
         );
         text.paragraph("", &what);
@@ -106,7 +113,11 @@ impl Text {
         if more > 0 {
             self.paragraph(
                 "  ",
-                &format!("... and {more} more findings; --json has them"),
+                &format!(
+                    "... and {}; --json has {}",
+                    counted(more, "more finding"),
+                    form(more, "it", "them"),
+                ),
             );
         }
         self.lines.push(String::new());
@@ -116,7 +127,8 @@ impl Text {
         if events.is_empty() {
             return;
         }
-        self.paragraph("", &format!("{} events contradict others:", events.len()));
+        let title = contradictions(events.len());
+        self.paragraph("", &format!("{title}:"));
         self.lines.push(String::new());
         for event in events.iter().take(WRONG_SHOWN) {
             let target = printable(&event.target.to_string());
@@ -177,7 +189,10 @@ fn facts(row: &Row) -> [String; 3] {
     [
         format!("{span} of the organization {organization}{line}"),
         format!("{start} to {end}"),
-        format!("used {used}, billed {billed}{skipped}{unanswered}, {difference}; {usages} usages"),
+        format!(
+            "used {used}, billed {billed}{skipped}{unanswered}, {difference}; {}",
+            counted(usages, "usage")
+        ),
     ]
 }
 
@@ -206,31 +221,43 @@ fn totals(report: &Report, width: usize) -> String {
         let [used, billed, skipped, difference] = numbers.map(|number| number.to_string());
         [printable(name), used, billed, skipped, difference]
     };
-    let measures = report.totals.measures.iter();
-    let measures = measures.map(|(name, total)| (name.as_str(), total));
+    let measures = report
+        .totals
+        .measures
+        .iter()
+        .map(|(name, total)| (name.as_str(), total));
     let all = [("duration (ms)", &report.totals.duration)]
         .into_iter()
         .chain(measures);
     table_of_width(header, all.map(row), &[0], Some(width))
 }
 
+fn contradictions(count: usize) -> String {
+    let what = form(count, "contradicts others", "contradict others");
+    format!("{} {what}", counted(count, "event"))
+}
+
 fn judgement(report: &Report) -> String {
     let totals = &report.totals;
-    let (spans, usages) = (totals.spans, totals.usages);
+    let (spans, usages) = (
+        counted(totals.spans, "span"),
+        counted(totals.usages, "usage"),
+    );
     let mut text = if report.fits {
-        format!("Everything fits: {spans} spans, {usages} usages.")
+        format!("Everything fits: {spans}, {usages}.")
     } else {
         let (wrong, events) = (totals.wrong, report.events.len());
         let events = match events {
             0 => String::new(),
-            _ => format!(", and {events} events contradict others"),
+            _ => format!(", and {}", contradictions(events)),
         };
-        format!("Something does not fit: {wrong} of {spans} spans{events}.")
+        format!("Something does not fit: {wrong} of {spans}{events}.")
     };
     if totals.noted > 0 {
         text = format!(
-            "{text} {} spans have something worth knowing.",
-            totals.noted
+            "{text} {} {} something worth knowing.",
+            counted(totals.noted, "span"),
+            form(totals.noted, "has", "have"),
         );
     }
     let unanswered = totals.duration.unanswered;

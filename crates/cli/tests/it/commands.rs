@@ -437,7 +437,8 @@ fn the_backlog_is_shown() {
     let text = done(&stub.url(), &["backlog"]);
     for line in [
         "spans due      1200",
-        "span-seconds   86400.5",
+        "to sample      24:00:00.500",
+        "usages/s       5012.30",
         "  done at      -",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} in {text}");

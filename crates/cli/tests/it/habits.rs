@@ -269,8 +269,7 @@ fn an_interruption_says_how_to_go_on() {
     );
     let ended = send(&url, &path, &["--batch", "2"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let note =
-        format!("note: {path} continues behind its first 2 events, which were sent before\n");
+    let note = format!("note: {path} continues behind the 2 events sent before\n");
     assert_eq!(ended.errors, note);
     assert_eq!(
         ended.output,

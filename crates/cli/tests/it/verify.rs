@@ -128,7 +128,7 @@ fn what_does_not_fit_is_named() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let text = &ended.output;
     assert!(
-        text.starts_with("1 of 3 spans do not fit:\n\npostgres/large/orders\n"),
+        text.starts_with("1 of 3 spans does not fit:\n\npostgres/large/orders\n"),
         "{text}"
     );
     let amounts = "  used 20:00:00.000, billed 19:00:00.000, DIFFERENCE 1:00:00.000 (3600000 ms); 19 usages\n";
@@ -207,7 +207,7 @@ fn events_that_contradict_each_other_do_not_fit() {
     let text = words.join(" ");
     assert!(text.contains("line 7 was not stopped"), "{text}");
     assert!(
-        ended.output.contains("1 events contradict others"),
+        ended.output.contains("1 event contradicts others"),
         "{}",
         ended.output
     );
@@ -270,9 +270,7 @@ fn what_is_worth_knowing_counts_with_strict() {
         ended.output
     );
     assert!(
-        ended
-            .output
-            .contains("1 spans have something worth knowing"),
+        ended.output.contains("1 span has something worth knowing"),
         "{}",
         ended.output
     );
@@ -309,7 +307,10 @@ fn the_scope_is_what_is_asked_for_and_compared() {
     );
     let ended = verify_with(&api, &text, &["--organization-id", "x"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.errors.contains("none of the 7 events"), "{ended:?}");
+    assert!(
+        ended.errors.contains("of 7 events in the file none"),
+        "{ended:?}"
+    );
 }
 
 #[test]

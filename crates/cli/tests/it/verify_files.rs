@@ -105,7 +105,7 @@ fn what_does_not_fit_is_read_on_any_terminal() {
             .into();
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let lines: Vec<&str> = ended.output.lines().collect();
-        assert_eq!(lines[0], "1 of 3 spans do not fit:");
+        assert_eq!(lines[0], "1 of 3 spans does not fit:");
         assert_eq!(lines[2], "postgres/large/shop", "{}", ended.output);
         let longest = lines.iter().map(|line| line.chars().count()).max();
         assert!(longest <= Some(width), "{longest:?}: {}", ended.output);

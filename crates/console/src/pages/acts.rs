@@ -207,8 +207,8 @@ async fn of_cause(
         ("state", "suspended"),
         ("cause", cause.cause.as_str()),
         ("limit", ESTIMATED),
-    ];
-    let asked = asked.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let read = api.get::<List<Span>>(grant, "/v1/spans", &asked).await?;
     let now = console.clock.now();
     let estimate = Estimate::of(&read.body.items, cause.spans, now);

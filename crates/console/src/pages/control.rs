@@ -54,12 +54,29 @@ struct Fields {
     reason: String,
 }
 
+/// The lines of a text in one.
+fn tidy(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn or_none(text: &str) -> String {
+    if text.is_empty() {
+        "none".to_owned()
+    } else {
+        tidy(text)
+    }
+}
+
 impl Fields {
     fn of(control: &Control) -> Self {
-        let line = |(id, rate): (&String, &f64)| format!("{id} = {rate}\n");
         Self {
             rate: control.starts.rate.to_string(),
-            resources: control.starts.resources.iter().map(line).collect(),
+            resources: control
+                .starts
+                .resources
+                .iter()
+                .map(|(id, rate)| format!("{id} = {rate}\n"))
+                .collect(),
             is_paused: control.sampling.paused,
             is_controlled: control.controller.enabled,
             target_seconds: control.controller.target_seconds.to_string(),
@@ -125,16 +142,8 @@ impl Fields {
             .filter(|(_, before, after)| before != after)
             .map(|(name, before, after)| format!("{name}: {before} \u{2192} {after}"))
             .collect();
-        let tidy = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         if tidy(&self.resources) != tidy(&before.resources) {
-            let shown = |text: &str| {
-                if text.is_empty() {
-                    "none".to_owned()
-                } else {
-                    tidy(text)
-                }
-            };
-            let (old, new) = (shown(&before.resources), shown(&self.resources));
+            let (old, new) = (or_none(&before.resources), or_none(&self.resources));
             changes.push(format!("Rates of resources: {old} \u{2192} {new}"));
         }
         let flips = [

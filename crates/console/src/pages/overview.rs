@@ -133,9 +133,10 @@ fn troubles(instance: &Instance) -> String {
         ("fails", &instance.failing),
         ("warns", &instance.warnings),
         ("pauses", &instance.paused_by),
-    ];
-    let all = all.into_iter().filter(|(_, names)| !names.is_empty());
-    let all = all.map(|(what, names)| format!("{what}: {}", names.join(", ")));
+    ]
+    .into_iter()
+    .filter(|(_, names)| !names.is_empty())
+    .map(|(what, names)| format!("{what}: {}", names.join(", ")));
     all.collect::<Vec<_>>().join("; ")
 }
 
@@ -154,8 +155,8 @@ pub(crate) async fn show(
     let instances = console
         .api
         .get::<List<Instance>>(grant, "/v1/instances", &[])
-        .await;
-    let instances = instances.map(|answer| answer.body.items);
+        .await
+        .map(|answer| answer.body.items);
     let now = console.clock.now();
     let due = backlog.as_ref().ok().map(|backlog| backlog.due);
     let trend = due.and_then(|due| trend(&console, now, due));

@@ -156,19 +156,20 @@ fn text(usages: &[Usage]) -> String {
     ];
     let mut text = line(head);
     for usage in usages {
-        let or_nothing = |text: Option<String>| text.unwrap_or_default();
         text += &line([
             plain(&usage.id),
             usage.interval.start.to_string(),
             usage.interval.end.to_string(),
             usage.duration.to_string(),
             usage.state.clone(),
-            or_nothing(usage.status.map(|status| status.to_string())),
+            usage.status.map_or_else(String::new, |it| it.to_string()),
             usage.attempts.to_string(),
             usage.planned_at.to_string(),
-            or_nothing(usage.accepted_at.map(|at| at.to_string())),
-            plain(&or_nothing(usage.location.clone())),
-            plain(&or_nothing(usage.error.clone())),
+            usage
+                .accepted_at
+                .map_or_else(String::new, |it| it.to_string()),
+            plain(usage.location.as_deref().unwrap_or_default()),
+            plain(usage.error.as_deref().unwrap_or_default()),
         ]);
     }
     text
@@ -206,18 +207,17 @@ async fn page(
     };
     let turned = format!("{}#ledger", address(uri.path(), &turned));
     let file = address(uri.path(), &parameters::with(&base, FORMAT, Some(CSV)));
-    let address_of = move |from: Timestamp, to: Timestamp| {
-        let query = parameters::with(&base, "from", Some(&from.as_millis().to_string()));
-        address(
-            &path,
-            &parameters::with(&query, "to", Some(&to.as_millis().to_string())),
-        )
-    };
     let view = View {
         from,
         to,
         now: console.clock.now(),
-        address: Box::new(address_of),
+        address: Box::new(move |from: Timestamp, to: Timestamp| {
+            let query = parameters::with(&base, "from", Some(&from.as_millis().to_string()));
+            address(
+                &path,
+                &parameters::with(&query, "to", Some(&to.as_millis().to_string())),
+            )
+        }),
     };
     let timeline = Timeline::draw(&span, &drawn.usages, &view);
     let last = drawn.usages.last().map(|usage| usage.timestamp);

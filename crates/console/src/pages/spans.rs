@@ -191,8 +191,8 @@ pub(crate) async fn list(
         .iter()
         .all(|(name, _)| matches!(name.as_str(), "from" | "to"))
     {
-        let asked = [("order", "received"), ("limit", LATEST)];
-        let asked = asked.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let asked = [("order", "received"), ("limit", LATEST)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let latest = console.api.get::<List<Span>>(grant, "/v1/spans", &asked);
         // The search is there in any case.
         page.spans = latest.await.ok().map(|answer| answer.body.items);

@@ -104,8 +104,9 @@ async fn page(
     let given = |name: &str| Some(parameters::value(&query, name)).filter(|it| !it.is_empty());
     let resource = given(RESOURCE).map(str::to_owned);
     let causes = by_resource(causes(console, grant, resource.as_deref()).await?);
-    let first = || causes.first().map(|cause| cause.cause.clone());
-    let chosen = given("cause").map(str::to_owned).or_else(first);
+    let chosen = given("cause")
+        .map(str::to_owned)
+        .or_else(|| causes.first().map(|cause| cause.cause.clone()));
     let chosen_cause = match &chosen {
         Some(chosen) => cause(console, grant, &causes, chosen).await,
         None => None,
@@ -196,8 +197,11 @@ async fn history(console: &Console, session: &Session) -> Vec<Act> {
         return Vec::new();
     };
     let names = ["cause.resume", "span.resume", "span.skip", "usage.resend"];
-    let of_page = acts.body.items.into_iter();
-    let of_page = of_page.filter(|act| names.contains(&act.act.as_str()));
+    let of_page = acts
+        .body
+        .items
+        .into_iter()
+        .filter(|act| names.contains(&act.act.as_str()));
     of_page.take(HISTORY).collect()
 }
 

@@ -158,6 +158,14 @@ struct Column {
 }
 
 impl Column {
+    /// The head of the exact amounts in a file, with their unit.
+    fn head(&self) -> String {
+        match &self.unit {
+            Some(unit) => format!("amount {} {unit} × ms", self.name),
+            None => format!("amount {} × ms", self.name),
+        }
+    }
+
     /// The exact amount, and the one by the hour where there is one.
     fn cells(&self, row: &Sum) -> Vec<String> {
         let mut cells = vec![row.amount(&self.name)];
@@ -201,7 +209,7 @@ fn text(rows: &[Sum]) -> String {
     head.extend(groups.iter().cloned());
     head.extend(["usages", "duration_ms"].map(str::to_owned));
     for measure in &measures {
-        head.push(plain(&format!("amount {}", measure.name)));
+        head.push(plain(&measure.head()));
         let hourly = measure.hourly.as_ref();
         head.extend(hourly.map(|it| plain(&format!("{} {}", measure.name, it.name))));
     }
@@ -211,9 +219,10 @@ fn text(rows: &[Sum]) -> String {
         let (usages, duration) = (row.usages.to_string(), row.duration());
         let amounts: Vec<String> = measures.iter().flat_map(|it| it.cells(row)).collect();
         let ids: Vec<String> = groups.iter().map(|group| plain(row.field(group))).collect();
-        let cells = [start.as_str(), end.as_str()].into_iter();
-        let cells = cells.chain(ids.iter().map(String::as_str));
-        let cells = cells.chain([usages.as_str(), duration.as_str()]);
+        let cells = [start.as_str(), end.as_str()]
+            .into_iter()
+            .chain(ids.iter().map(String::as_str))
+            .chain([usages.as_str(), duration.as_str()]);
         text += &line(cells.chain(amounts.iter().map(String::as_str)));
     }
     text

@@ -91,8 +91,8 @@ fn parameter(described: &Value) -> Parameter {
     let example = described
         .get("example")
         .or_else(|| described["schema"].get("example"))
-        .or_else(|| described["schema"]["examples"].get(0));
-    let example = example.map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned));
+        .or_else(|| described["schema"]["examples"].get(0))
+        .map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned));
     Parameter {
         name: text(described, "name").to_owned(),
         place: text(described, "in").to_owned(),

@@ -94,26 +94,29 @@ impl Kind {
 }
 
 pub(super) fn schemas(document: &Value) -> Vec<Schema> {
-    let all = document["components"]["schemas"].as_object();
-    let all = all.into_iter().flatten();
-    let schema = |(name, schema): (&String, &Value)| Schema {
+    let all = document["components"]["schemas"]
+        .as_object()
+        .into_iter()
+        .flatten();
+    all.map(|(name, schema)| Schema {
         name: name.clone(),
         description: text(schema, "description").to_owned(),
         fields: fields(schema),
         kind: Kind::of(schema),
-    };
-    all.map(schema).collect()
+    })
+    .collect()
 }
 
 fn fields(schema: &Value) -> Vec<Field> {
     let required = schema["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
     let fields = schema["properties"].as_object().into_iter().flatten();
-    let field = |(name, field): (&String, &Value)| Field {
-        name: name.clone(),
-        kind: Kind::of(field),
-        is_required: is_required(name),
-        description: text(field, "description").to_owned(),
-    };
-    fields.map(field).collect()
+    fields
+        .map(|(name, field)| Field {
+            name: name.clone(),
+            kind: Kind::of(field),
+            is_required: is_required(name),
+            description: text(field, "description").to_owned(),
+        })
+        .collect()
 }

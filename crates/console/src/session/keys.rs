@@ -1,12 +1,15 @@
 //! Encrypted cookies: without the key, they cannot be read or made.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use cookie::time::Duration;
-use cookie::{Cookie, CookieJar, Key, SameSite};
+use cookie::{Cookie, SameSite};
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
+
+use super::cookie_key::{CookieKey, KEY_LEN};
 
 /// The shortest key, in bytes.
 pub const KEY_LEN_MIN: usize = 32;
@@ -22,7 +25,7 @@ const OF_THE_HOST: &str = "__Host-";
 /// Keys of cookies. The first encrypts, all of them decrypt, so that keys can be replaced while
 /// people are signed in.
 #[derive(Clone)]
-pub struct Keys(Vec<Key>);
+pub struct Keys(Arc<[CookieKey]>);
 
 /// Which cookie, and to which addresses browsers send it over plain HTTP.
 #[derive(Clone, Copy)]
@@ -49,16 +52,16 @@ impl Keys {
                 // With its length before each text, so that no two lists are alike.
                 let _ = write!(material, "{}:{text}", text.len());
             }
-            (part.len() >= KEY_LEN_MIN).then(|| Key::derive_from(material.as_bytes()))
+            (part.len() >= KEY_LEN_MIN).then(|| CookieKey::derived_from(material.as_bytes()))
         };
         parts.map(key).collect::<Option<_>>().map(Self)
     }
 
     /// A key that nobody else has: sessions end with this process.
     pub fn random(random: &dyn sampler_service::environment::Random) -> Self {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; KEY_LEN];
         random.fill(&mut bytes);
-        Self(vec![Key::from(&bytes)])
+        Self(Arc::new([CookieKey::of_bytes(&bytes)]))
     }
 
     /// The header that sets a cookie for a number of seconds.
@@ -69,15 +72,11 @@ impl Keys {
         seconds: i64,
         is_secure: bool,
     ) -> String {
-        let cookie = made(place, content.to_owned(), is_secure);
-        let cookie = cookie.max_age(Duration::seconds(seconds)).build();
-        let mut jar = CookieJar::new();
-        if let Some(key) = self.0.first() {
-            jar.private_mut(key).add(cookie);
-        }
-        jar.get(&place.name(is_secure))
-            .map(ToString::to_string)
-            .unwrap_or_default()
+        let key = self.0.first();
+        let sealed = key.and_then(|key| key.seal(&place.name(is_secure), content));
+        let cookie =
+            made(place, sealed.unwrap_or_default(), is_secure).max_age(Duration::seconds(seconds));
+        cookie.build().to_string()
     }
 
     /// The content of a request's cookie, if one of the keys decrypts it. What does not decrypt is
@@ -96,18 +95,13 @@ impl Keys {
         let sealed = cookies.filter(|cookie| cookie.name() == name);
         let mut opened = sealed
             .take(COOKIES_MAX)
-            .filter_map(|cookie| self.decrypt(cookie.into_owned()));
+            .filter_map(|cookie| self.decrypt(&name, cookie.value()));
         let first = opened.next()?;
         opened.all(|other| other == first).then_some(first)
     }
 
-    fn decrypt(&self, cookie: Cookie<'static>) -> Option<String> {
-        let name = cookie.name().to_owned();
-        let mut jar = CookieJar::new();
-        jar.add_original(cookie);
-        let mut opened = self.0.iter().map(|key| jar.private(key).get(&name));
-        let opened = opened.find_map(|cookie| cookie)?;
-        Some(opened.value().to_owned())
+    fn decrypt(&self, name: &str, value: &str) -> Option<String> {
+        self.0.iter().find_map(|key| key.open(name, value))
     }
 }
 

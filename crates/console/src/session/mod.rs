@@ -3,6 +3,7 @@
 //! The cookie holds a name, scopes and a secret for forms, and no token. It cannot be read or made
 //! without a key of `SAMPLER_CONSOLE_KEY`, nor at another installation.
 
+mod cookie_key;
 mod keys;
 
 use std::sync::Arc;
@@ -176,12 +177,10 @@ impl Console {
         }
         let read = self.api.get::<List<Act>>(session.grant(), "/v1/audit", &[]);
         let acts = read.await.map(|answer| answer.body.items);
-        let is_paused = |control: &Value| control["sampling"]["paused"] == true;
-        let paused = |act: &Act| {
-            act.act == "control.set" && is_paused(&act.after) && !is_paused(&act.before)
-        };
         Some(Pause {
-            act: acts.unwrap_or_default().into_iter().find(paused),
+            act: acts.unwrap_or_default().into_iter().find(|act| {
+                act.act == "control.set" && is_paused(&act.after) && !is_paused(&act.before)
+            }),
         })
     }
 
@@ -189,6 +188,11 @@ impl Console {
     pub(crate) fn forget(&self, headers: &HeaderMap) -> HeaderValue {
         forget(SESSION, self.is_secure(headers))
     }
+}
+
+/// Whether a document of the control pauses sampling.
+fn is_paused(control: &Value) -> bool {
+    control["sampling"]["paused"] == true
 }
 
 /// Lets a request through that has a session. One that reads is led to the sign-in without it.

@@ -93,8 +93,11 @@ impl Bars {
         let is_sliced = usages.len() <= DRAWN_MAX;
         let mut bars = Self::default();
         for is_backward in [false, true] {
-            let lane = usages.iter().filter(|it| it.is_backward() == is_backward);
-            let mut lane: Vec<Placed<'_>> = lane.filter_map(|it| Placed::new(it, scale)).collect();
+            let mut lane: Vec<Placed<'_>> = usages
+                .iter()
+                .filter(|it| it.is_backward() == is_backward)
+                .filter_map(|it| Placed::new(it, scale))
+                .collect();
             lane.sort_by_key(Placed::low);
             let groups = lane.chunk_by(Placed::is_joined_by).flat_map(parts);
             let drawn = groups.map(|group| match group {
@@ -169,8 +172,8 @@ impl Bar {
             .status
             .map_or(String::new(), |status| format!(" {status}"));
         let words = show::in_words(usage.duration);
-        let label = Label::new(&words, usage.is_backward(), placed.width);
-        let label = label.filter(|_| sign.is_none());
+        let label =
+            Label::new(&words, usage.is_backward(), placed.width).filter(|_| sign.is_none());
         Self {
             x: placed.x,
             width,

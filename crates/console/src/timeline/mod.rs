@@ -122,11 +122,11 @@ fn scale(span: &Span, usages: &[Usage], view: &View) -> Scale {
     let ends = usages
         .iter()
         .flat_map(|it| [it.interval.start, it.interval.end]);
-    let last = ends
+    let mut last = ends
         .chain([span.sampled_to, span.start])
         .chain(span.end)
-        .max();
-    let mut last = last.unwrap_or(span.start);
+        .max()
+        .unwrap_or(span.start);
     if span.end.is_none() {
         last = last.max(view.now);
     }
@@ -158,6 +158,7 @@ fn marks(span: &Span, now: Timestamp, scale: Scale) -> Vec<Mark> {
 fn description(span: &Span, usages: &[Usage], windows: &Windows) -> String {
     let backward = usages.iter().filter(|usage| usage.is_backward()).count();
     let forward = usages.len() - backward;
+    let noun = if forward == 1 { "usage" } else { "usages" };
     let of = windows
         .granularity
         .map_or(String::new(), |it| format!(" by the {it}"));
@@ -165,7 +166,7 @@ fn description(span: &Span, usages: &[Usage], windows: &Windows) -> String {
         format!("stopped at {end}")
     });
     format!(
-        "A span that started at {} and is {end}, sampled to {}{of}: {forward} usages forwards and \
+        "A span that started at {} and is {end}, sampled to {}{of}: {forward} {noun} forwards and \
          {backward} backwards.",
         span.start, span.sampled_to
     )

@@ -116,14 +116,15 @@ fn months(scale: Scale) -> Vec<Tick> {
         .iter()
         .enumerate()
         .filter(|(index, _)| index % each == 0);
-    let tick = |(index, at): (usize, &Timestamp)| {
-        Some(Tick {
-            x: scale.place(*at)?,
-            label: show::date(*at)[..7].to_owned(),
-            is_minor: (index / each) % 3 != 0,
+    shown
+        .filter_map(|(index, at)| {
+            Some(Tick {
+                x: scale.place(*at)?,
+                label: show::date(*at)[..7].to_owned(),
+                is_minor: (index / each) % 3 != 0,
+            })
         })
-    };
-    shown.filter_map(tick).collect()
+        .collect()
 }
 
 /// The days, the first where the drawing begins.

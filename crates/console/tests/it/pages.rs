@@ -240,7 +240,7 @@ async fn usage_is_a_chart_a_table_and_a_file() {
     let file = console.get(&format!("{path}&format=csv")).await;
     assert_eq!(file.header("content-type"), "text/csv; charset=utf-8");
     let lines: Vec<&str> = file.text.lines().collect();
-    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\"duration_ms\",\"amount memory\",\"memory GB·h\",\"amount odd\"";
+    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\"duration_ms\",\"amount memory MB × ms\",\"memory GB·h\",\"amount odd × ms\"";
     assert_eq!((lines.len(), lines[0]), (4, head));
     assert!(
         lines[3].ends_with(

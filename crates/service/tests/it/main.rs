@@ -1,8 +1,6 @@
 //! The shared parts as a program uses them: settings, a server on a real socket, real signals.
 
 #[cfg(test)]
-mod http;
-#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod log;

@@ -3,6 +3,7 @@
 use super::{Amounts, SpanCheck, Sums, Verdict};
 use crate::finding::Kind;
 use crate::moment::{InWords, LengthInWords, Millis};
+use crate::words::counted;
 
 impl SpanCheck<'_> {
     /// Checks the sums, once all usages were taken.
@@ -37,7 +38,8 @@ impl SpanCheck<'_> {
         } else {
             let (count, skipped) = (proof.usages, proof.skipped);
             let detail = format!(
-                "the proof counts {count} usages, and {skipped} ms that were skipped, and none is in the ledger"
+                "the proof counts {}, and {skipped} ms that were skipped, and none is in the ledger",
+                counted(count, "usage")
             );
             self.find(Kind::EntriesMissing, detail);
         }
@@ -205,6 +207,7 @@ impl SpanCheck<'_> {
     fn words_of_lateness(&self, end: Option<Millis>, lateness: Millis) -> String {
         let (now, sampled_to) = (self.policy.now, self.span.sampled_to);
         let for_long = LengthInWords(lateness);
+        let since = format!("its next usage has been due for {for_long}");
         let billed_to = InWords(sampled_to);
         match end.filter(|end| *end <= now) {
             Some(end) if end < sampled_to => {
@@ -215,11 +218,11 @@ impl SpanCheck<'_> {
             }
             Some(end) => {
                 let end = InWords(end);
-                format!("billed to {billed_to}, {for_long} behind, and not to its stop at {end}")
+                format!("billed to {billed_to}, and not to its stop at {end}: {since}")
             }
             None => {
                 let expected = InWords(self.policy.windows().boundary(now));
-                format!("billed to {billed_to}, {for_long} behind: by now it should be {expected}")
+                format!("billed to {billed_to}, by now it should be {expected}: {since}")
             }
         }
     }
@@ -230,8 +233,10 @@ impl SpanCheck<'_> {
         let reached = self.reached.unwrap_or(span.proof.since);
         let is_complete = span.state == "complete";
         let used = self.used.map_or(0, |used| {
-            let in_effect = |end: &Millis| is_complete || (is_overdue && *end <= now);
-            let until = used.end.filter(in_effect).unwrap_or(reached);
+            let until = used
+                .end
+                .filter(|end| is_complete || (is_overdue && *end <= now))
+                .unwrap_or(reached);
             i128::from(until) - i128::from(used.start) - taken_over
         });
         let mut sums = self.before;

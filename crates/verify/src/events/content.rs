@@ -59,8 +59,9 @@ pub fn json_in_words(error: &serde_json::Error) -> String {
         Category::Eof => format!("not JSON: it ends too early ({what})"),
         Category::Syntax => {
             // "expected ident" and "expected value" say the same to people.
-            let what = what.replace("expected ident", "expected a value");
-            let what = what.replace("expected value", "expected a value");
+            let what = what
+                .replace("expected ident", "expected a value")
+                .replace("expected value", "expected a value");
             format!("not JSON: {what} at column {}", error.column())
         }
     }

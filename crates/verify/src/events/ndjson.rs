@@ -102,9 +102,8 @@ impl CloudEvent {
         line.kind = kind.ok_or_else(|| Wrong::other(what))?;
         line.id = Some(format!("{}{ID_SEPARATOR}{}", self.source, self.id));
         // A number would be taken for milliseconds.
-        let moment = DateTime::parse_from_rfc3339(&self.time);
-        let moment =
-            moment.map_err(|_| Wrong::other("\"time\" is not a valid time of RFC 3339"))?;
+        let moment = DateTime::parse_from_rfc3339(&self.time)
+            .map_err(|_| Wrong::other("\"time\" is not a valid time of RFC 3339"))?;
         Ok((line, moment.timestamp_millis()))
     }
 }
@@ -150,8 +149,10 @@ impl Line {
 fn previous_target(now: &Target, before: BTreeMap<String, String>) -> Result<Target, Wrong> {
     let mut ids = now.ids().map(str::to_owned);
     for (name, id) in before {
-        let place = Target::FIELDS.iter().position(|field| *field == name);
-        let place = place.ok_or_else(|| Wrong::other(format!("\"previous\" has no {name:?}")))?;
+        let place = Target::FIELDS
+            .iter()
+            .position(|field| *field == name)
+            .ok_or_else(|| Wrong::other(format!("\"previous\" has no {name:?}")))?;
         ids[place] = id;
     }
     Ok(Target::from_ids(ids))

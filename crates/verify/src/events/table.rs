@@ -37,21 +37,24 @@ enum TargetColumns {
 }
 
 pub(super) fn read(input: impl Read, named: &Columns) -> Result<Vec<Event>, EventsError> {
-    let whole = |what: Wrong| EventsError { line: None, what };
     let mut reader = csv::Reader::from_reader(input);
     let headers = reader
         .headers()
-        .map_err(|error| whole(error.into()))?
+        .map_err(|error| in_no_line(error.into()))?
         .clone();
-    let layout = Layout::new(&headers, named).map_err(whole)?;
+    let layout = Layout::new(&headers, named).map_err(in_no_line)?;
     let mut events = Vec::new();
     for row in reader.into_records() {
-        let row = row.map_err(|error| whole(error.into()))?;
+        let row = row.map_err(|error| in_no_line(error.into()))?;
         let line = row.position().map_or(0, csv::Position::line);
         let found = layout.events(&row, line);
         events.extend(found.map_err(|wrong| wrong.in_line(line))?);
     }
     Ok(events)
+}
+
+fn in_no_line(what: Wrong) -> EventsError {
+    EventsError { line: None, what }
 }
 
 impl Layout {
@@ -117,12 +120,15 @@ impl Layout {
         };
         let start = self.moment(&row[self.start])?;
         let start = start.ok_or_else(|| Wrong::other("a span without a start"))?;
-        let measures = self.measures.iter().map(|(name, column)| {
-            let quantity = quantity(name, &row[*column])?;
-            let measure = name.clone();
-            Ok::<_, Wrong>(Measure { measure, quantity })
-        });
-        let measures = measures.collect::<Result<_, Wrong>>()?;
+        let measures = self
+            .measures
+            .iter()
+            .map(|(name, column)| {
+                let quantity = quantity(name, &row[*column])?;
+                let measure = name.clone();
+                Ok::<_, Wrong>(Measure { measure, quantity })
+            })
+            .collect::<Result<_, Wrong>>()?;
         let mut events = vec![event(Kind::Start(measures), start)];
         if let Some(end) = self.moment(&row[self.end])? {
             if end < start {
@@ -214,8 +220,11 @@ fn quantity(name: &str, text: &str) -> Result<Quantity, Wrong> {
 /// Whether a double says what its text says: it has up to 17 significant digits, and is neither infinite
 /// nor zero in place of what is almost zero.
 fn is_kept(double: f64, text: &str) -> bool {
-    let digits = text.split(['e', 'E']).next().unwrap_or(text);
-    let digits = digits.trim_start_matches(['-', '0', '.']);
+    let digits = text
+        .split(['e', 'E'])
+        .next()
+        .unwrap_or(text)
+        .trim_start_matches(['-', '0', '.']);
     let count = digits.bytes().filter(u8::is_ascii_digit).count();
     double.is_finite() && count <= DIGITS_MAX && (double != 0.0 || count == 0)
 }

@@ -125,8 +125,11 @@ impl Receiver {
         let id = span.id.clone();
         // A lenient repeat differs from the event that was kept. `Location` needs the span of the
         // kept event, so it is read by its id.
-        let lenient = self.settings.events.lenient_repeats;
-        let lenient = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
+        let lenient = self
+            .settings
+            .events
+            .lenient_repeats
+            .then(|| Box::new((span.target.clone(), span.start_id.clone())));
         let opening = self.open(span, now, arrival);
         async move {
             match opening.await.map_err(|failure| self.failed(&failure))? {

@@ -92,11 +92,10 @@ fn incomplete(refusal: Refusal, event: &UpdateEvent) -> Problem {
 }
 
 fn id_taken(detail: &str, fields: &[Field]) -> Problem {
-    let differs = |field: &Field| {
+    Problem::new(&problems::ID_TAKEN, detail).errors(fields.iter().map(|field| {
         let pointer = Pointer::root().field(field.name());
         FieldError::new(pointer, "It differs from the event that was kept.")
-    };
-    Problem::new(&problems::ID_TAKEN, detail).errors(fields.iter().map(differs))
+    }))
 }
 
 /// As long as the original Sampler writes to the same database, its index allows each id once. The

@@ -57,11 +57,10 @@ impl Receiver {
                     });
                 }
                 UpdateStep::Kept { is_replayed } => {
-                    let id = |span: &Span| span.id.clone();
                     return Ok(Accepted {
                         is_replayed,
-                        started: opened.or(intake.started().map(id)),
-                        ended: intake.previous().map(id),
+                        started: opened.or(intake.started().map(|span| span.id.clone())),
+                        ended: intake.previous().map(|span| span.id.clone()),
                     });
                 }
                 UpdateStep::Refused { refusal, has_stop } => {

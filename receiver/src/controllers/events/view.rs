@@ -88,8 +88,9 @@ impl<'r> View<'r> {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
-        let by_id = self.find_earlier(IdKind::Start, &event.target, event.id.as_ref());
-        let by_id = by_id.await?;
+        let by_id = self
+            .find_earlier(IdKind::Start, &event.target, event.id.as_ref())
+            .await?;
         let others = match by_id {
             Some(_) => Vec::new(),
             None => self.find_not_ended(&event.target, event.timestamp).await?,
@@ -115,8 +116,9 @@ impl<'r> View<'r> {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
-        let by_id = self.find_earlier(IdKind::Stop, &event.target, event.id.as_ref());
-        let by_id = by_id.await?;
+        let by_id = self
+            .find_earlier(IdKind::Stop, &event.target, event.id.as_ref())
+            .await?;
         let open = match by_id {
             Some(_) => None,
             None => self.find_open(&event.target, event.timestamp).await?,
@@ -225,8 +227,10 @@ impl<'r> View<'r> {
         id: &EventId,
     ) -> Result<bool, Problem> {
         let events = &self.receiver.parts.events;
-        let is_taken = events.is_id_taken_elsewhere(kind, target, id).await;
-        let is_taken = is_taken.map_err(|failure| self.receiver.store_problem(&failure))?;
+        let is_taken = events
+            .is_id_taken_elsewhere(kind, target, id)
+            .await
+            .map_err(|failure| self.receiver.store_problem(&failure))?;
         Ok(!is_taken)
     }
 

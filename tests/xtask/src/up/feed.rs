@@ -7,6 +7,7 @@ use sampler_testkit::cloud_foundry::{CLIENT, StandInCloudFoundry, World};
 use sampler_testkit::program::{CLI, Launch};
 use sampler_testkit::rng::Rng;
 use sampler_testkit::{Program, now_millis, target_dir};
+use sampler_verify::words::counted;
 
 const HOUR: i64 = 3_600_000;
 /// How old an event of the stand-in is before it is read.
@@ -131,7 +132,10 @@ impl Owners {
                 let guid = self.apps[index].clone();
                 let instances = self.rng.between(1, 5);
                 world.scale(&guid, 512, instances, now);
-                format!("an owner scales {guid} to {instances} instances")
+                format!(
+                    "an owner scales {guid} to {}",
+                    counted(instances, "instance")
+                )
             }
             _ => self.push(world, now),
         }

@@ -1,7 +1,10 @@
-//! A server on a real socket.
+//! A server on a real socket, and the library below it.
+//!
+//! A binary of its own: `cargo xtask newest` runs it with the newest version of that library.
+
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 use std::convert::Infallible;
-use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,17 +20,17 @@ use sampler_service::platform::Identity;
 use sampler_service::settings::{LogFormat, LogSettings};
 use sampler_service::telemetry;
 use sampler_testkit::tls::Authority;
+use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::settings::file;
-
 mod differential;
 mod early;
 mod hosts;
+mod library;
 mod readers;
 mod shutdown;
 
@@ -444,20 +447,25 @@ async fn a_handshake_that_does_not_come_to_its_end_ends_for_another_connection()
 
 #[tokio::test]
 async fn says_where_it_listens() {
-    let (_file, path) = file("");
-    let log = File::create(&path).unwrap();
+    let log = NamedTempFile::new().unwrap();
     let settings = LogSettings {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };
-    let subscriber = telemetry::subscriber(&settings, &Identity::default(), false, log).unwrap();
+    let subscriber = telemetry::subscriber(
+        &settings,
+        &Identity::default(),
+        false,
+        log.reopen().unwrap(),
+    )
+    .unwrap();
     let _logging = tracing::subscriber::set_default(subscriber);
     let server = serve(Limits::default()).await;
     let mut client = server.connect().await;
     client.ask("/").await;
     client.answer("hello").await;
     let line: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        serde_json::from_str(&std::fs::read_to_string(log.path()).unwrap()).unwrap();
     assert_eq!(line["message"], "listening");
     assert_eq!(line["level"], "INFO");
     assert_eq!(line["address"], server.address.to_string());
