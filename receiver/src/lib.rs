@@ -162,17 +162,9 @@ impl Receiver {
 
     /// The routes of the API. `authenticator` checks the token of a request before its body is read.
     pub fn routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
-        let (routes, document) = described().split_for_parts();
-        let reference = Reference::new(&document, &problems::all());
-        self.served(routes, authenticator)
-            .merge(openapi::routes(&document))
-            .merge(reference.routes())
-    }
-
-    /// The same without what describes it: where many receivers are made, that takes most of the time.
-    pub fn undescribed_routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
-        let (routes, _) = described().split_for_parts();
-        self.served(routes, authenticator)
+        let (routes, description) = &*ROUTES;
+        let served = self.served(routes.clone(), authenticator);
+        served.merge(description.clone())
     }
 
     fn served(self: Arc<Self>, routes: Router<Api>, authenticator: Authenticator) -> Router {
@@ -195,6 +187,14 @@ impl Receiver {
 /// The names of the members that are times.
 static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
     LazyLock::new(|| Arc::new(moments::names(reading().get_openapi())));
+
+/// The routes of the API, and of what describes it. To make them takes longer than all else at a start,
+/// and tests make many receivers.
+static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
+    let (routes, document) = described().split_for_parts();
+    let reference = Reference::new(&document, &problems::all());
+    (routes, openapi::routes(&document).merge(reference.routes()))
+});
 
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {

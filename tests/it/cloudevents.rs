@@ -232,41 +232,6 @@ async fn what_counted_before_a_kill_and_was_forgotten_is_found() {
     assert!(!entry.contains_key("location"));
 }
 
-/// What is not there counts as such only once it had the time to be found, and is posted at once then.
-#[tokio::test(flavor = "multi_thread")]
-async fn not_there_counts_once_earlier_posts_have_settled() {
-    let world = World::new("ce_settles", seconds(3), seconds(2)).await;
-    world.meter.post_fault(MeterFault::Status(503));
-    world.use_two_hours(1).await;
-    let _worker = world.worker().start().await.unwrap();
-    wait_until("it is asked for", PATIENCE, async || {
-        !world.meter.finds().is_empty()
-    })
-    .await;
-    world.meter.post_fault(MeterFault::None);
-    world.landscape.until_complete(1).await;
-    world.assert_exact("instance-1");
-    let posts = world.meter.posts();
-    let first = &posts[0];
-    let mut unasked = posts.iter().filter(|post| post.id == first.id);
-    let counted = unasked.find(|post| post.counts).unwrap();
-    let before = posts
-        .iter()
-        .filter(|post| post.id == first.id && post.at < counted.at);
-    let last = before.map(|post| post.at).max().unwrap();
-    assert!(
-        counted.at - last >= world.settles,
-        "{:?}",
-        counted.at - last
-    );
-    let finds = world.meter.finds();
-    let asked = finds.iter().filter(|find| find.query.contains(&first.id));
-    let asked = asked.map(|find| find.at).filter(|at| *at <= counted.at);
-    let asked = asked.max().unwrap();
-    assert!(asked - last >= world.settles, "{:?}", asked - last);
-    assert!(counted.at - asked <= POST_TIMEOUT);
-}
-
 /// With a horizon no longer than the margin the first post is asked for, too, and a kill at any moment
 /// leaves each usage counted once.
 #[tokio::test(flavor = "multi_thread")]
@@ -275,10 +240,10 @@ async fn an_upstream_that_remembers_nothing_counts_once() {
     for target in 1..4 {
         world.use_two_hours(target).await;
     }
-    for round in 0..12 {
+    for round in 0..6 {
         let fault = match round {
-            1 | 4 | 7 => MeterFault::LosesAnswer,
-            2 | 5 | 8 => MeterFault::Status(503),
+            1 | 4 => MeterFault::LosesAnswer,
+            2 | 5 => MeterFault::Status(503),
             _ => MeterFault::None,
         };
         world.meter.post_fault(fault);
@@ -315,7 +280,7 @@ async fn an_upstream_that_remembers_nothing_counts_once() {
 /// After an outage longer than the horizon all usages are looked up, a few at a time.
 #[tokio::test(flavor = "multi_thread")]
 async fn finds_after_a_long_outage_are_limited() {
-    const SPANS: u64 = 40;
+    const SPANS: u64 = 16;
     let world = World::new("ce_flood", seconds(2), Duration::from_millis(300)).await;
     world.meter.post_fault(MeterFault::Status(503));
     for target in 1..=SPANS {

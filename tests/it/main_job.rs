@@ -2,7 +2,6 @@
 
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::{now_millis, wait_until};
-use serde_json::json;
 
 use crate::landscape::{DAY, HOUR, Landscape, MINUTE, PATIENCE, until_ready};
 
@@ -45,48 +44,5 @@ async fn spans_are_billed_for_what_they_lasted_to_the_millisecond() {
         usages.count_documents(lasting).await.unwrap() == 0
     })
     .await;
-    drop(worker);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_late_stop_is_taken_back_and_an_update_changes_the_quantity() {
-    let world = Landscape::new("late_stop").await;
-    let receiver = world.receiver().start().await.unwrap();
-    let worker = world.worker().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let now = now_millis();
-    let start = now - 2 * DAY;
-    world
-        .take(&receiver, "/v1/events/start", &start_event(7, start))
-        .await;
-    wait_until("it is sampled up to the last hour", PATIENCE, async || {
-        world.billed("instance-7") > i128::from(2 * DAY - 2 * HOUR)
-    })
-    .await;
-    // The customer has doubled the memory half a day ago, and stopped an hour later.
-    let update = now - DAY / 2;
-    world
-        .take(&receiver, "/v1/events/stop", &stop_event(7, update))
-        .await;
-    let bigger = json!([{ "measure": "memory", "quantity": 1024 }]);
-    let event = with(start_event(7, update), "measured_usage", bigger);
-    world.take(&receiver, "/v1/events/start", &event).await;
-    world
-        .take(&receiver, "/v1/events/stop", &stop_event(7, update + HOUR))
-        .await;
-    world.until_complete(2).await;
-    let amounts = world.abacus.amounts();
-    assert_eq!(amounts["duration"], i128::from(DAY + DAY / 2 + HOUR));
-    assert_eq!(
-        amounts["memory"],
-        i128::from((DAY + DAY / 2) * 512 + HOUR * 1024)
-    );
-    let negative = world
-        .abacus
-        .counted()
-        .iter()
-        .filter(|c| c.usage.duration() < 0)
-        .count();
-    assert!(negative >= 11, "{negative} negative usages");
     drop(worker);
 }

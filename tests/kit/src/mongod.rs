@@ -2,6 +2,7 @@
 
 mod database;
 mod find;
+mod folder;
 mod log;
 mod member;
 mod replica_set;

@@ -37,6 +37,13 @@ pub fn explore_updates(updates: Updates) -> Explored<UpdateAction> {
     explored(&updates.checker().spawn_bfs().join())
 }
 
+/// Searches for a violation of a property, the shortest.
+pub fn find_update_violation(updates: Updates, property: &'static str) -> Explored<UpdateAction> {
+    let checker = updates.checker();
+    let checker = checker.finish_when(HasDiscoveries::AllOf(BTreeSet::from([property])));
+    explored(&checker.spawn_bfs().join())
+}
+
 /// Searches for violations of these properties, the shortest first, until it has one of each.
 pub fn find_violations(scenario: Scenario, properties: &[&'static str]) -> Explored {
     let all: BTreeSet<_> = properties.iter().copied().collect();

@@ -158,7 +158,7 @@ impl Node {
                 };
                 let receiver = Receiver::new(parts, options);
                 receiver.set_prepared();
-                let router = with_fallbacks(receiver.undescribed_routes(Authenticator::none()));
+                let router = with_fallbacks(receiver.routes(Authenticator::none()));
                 Program::Receiver {
                     router,
                     requests: Vec::new(),

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use super::find::find;
+use super::folder::parent;
 use super::member::{Endpoint, Member, MemberOptions, command, is_primary, patient_command};
 use crate::wait::within;
 
@@ -28,7 +29,8 @@ const NOT_YET_INITIALIZED: i32 = 94;
 pub struct Options {
     /// How many members: one or three.
     pub members: usize,
-    /// Where the data is kept; without it, in a temporary folder that goes with the set.
+    /// Where the data is kept; without it, in a temporary folder that goes with the set,
+    /// in memory if there is room.
     pub folder: Option<PathBuf>,
     /// The members' ports, in order; those that are not given are any free ones.
     pub ports: Vec<u16>,
@@ -112,7 +114,10 @@ impl ReplicaSet {
         let binary = find()?.path;
         let temporary = match &options.folder {
             Some(_) => None,
-            None => Some(TempDir::with_prefix("sampler-mongod-").context("making a data folder")?),
+            None => Some(
+                TempDir::with_prefix_in("sampler-mongod-", parent())
+                    .context("making a data folder")?,
+            ),
         };
         let removed = temporary.as_ref().map(|folder| folder.path().to_owned());
         let folder = options
