@@ -55,6 +55,8 @@ pub enum Mutant {
     PostsWhatIsWithheld,
     /// That Abacus has set a usage aside is noted on its entry alone, not on its span.
     SetAsideUnknownToSpan,
+    /// A usage that is not there is noted on its span, while its entry does not say that it is lost.
+    ForgetsThatItIsLost,
     /// A worker does not note that a post had no answer.
     ForgetsLostAnswers,
     /// An update does not look for spans that end after it: they refuse its start once its stop is
@@ -70,7 +72,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -94,6 +96,7 @@ impl Mutant {
         Self::TotalsForgetResends,
         Self::PostsWhatIsWithheld,
         Self::SetAsideUnknownToSpan,
+        Self::ForgetsThatItIsLost,
         Self::ForgetsLostAnswers,
         Self::UpdateOverlooksEnds,
         Self::PostsWithoutAsking,

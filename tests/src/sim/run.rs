@@ -259,6 +259,7 @@ impl Run {
         self.await_providers().await;
         // Commands under way reach the store.
         self.world.sleep(4 * scale.tick).await;
+        self.await_slack().await;
         let ends = self.stop_all();
         self.await_providers().await;
         // The longest possible wait: a retry, a skip, a partition that moves to another worker, the
@@ -328,6 +329,16 @@ impl Run {
             self.world.sleep(self.world.setup.scale.tick).await;
         }
         self.providers.reopen();
+    }
+
+    /// Waits until a stop of each open span is within the slack: a receiver whose clock was ahead has taken
+    /// starts that are not.
+    async fn await_slack(&self) {
+        let spans = self.world.store.all().into_iter().map(|kept| kept.span);
+        let open = spans.filter(|span| span.end.is_none());
+        let within = self.world.now().plus(self.world.setup.slack.future);
+        let ahead = open.map(|span| span.start.since(within)).max();
+        self.world.sleep(ahead.unwrap_or(0).max(0)).await;
     }
 
     /// Stops open spans; returns when the last one ends.

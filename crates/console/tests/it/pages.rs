@@ -307,7 +307,7 @@ async fn the_overview_tells_of_causes_that_it_does_not_show() {
         ((1, 0), ">Their spans<"),
         ((7, 0), ">2</data> more causes<"),
         ((7, 1_000), ">1,002</data> more causes<"),
-        ((5, 1), ">1</data> more causes<"),
+        ((5, 1), ">1</data> more cause<"),
     ] {
         let mut ledger = two();
         ledger.causes = causes;

@@ -178,7 +178,15 @@ impl Ledger for SimStore {
     }
 
     async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
-        let confirmed = confirmed.to_vec();
+        let mut confirmed = confirmed.to_vec();
+        if self.has(Mutant::ForgetsThatItIsLost) {
+            if let [(_, Confirmation::Lost { .. })] = &*confirmed {
+                return Ok(1);
+            }
+            for (read, _) in &mut confirmed {
+                self.connection.world.forget_lost(read);
+            }
+        }
         self.call("confirm", |world| async move {
             let notes = confirmed.iter();
             let made = notes.filter(|(read, confirmation)| world.confirm(read, confirmation));
@@ -189,6 +197,16 @@ impl Ledger for SimStore {
 }
 
 impl World {
+    /// A planted bug: an entry never says that its usage is lost, and is set aside all the same.
+    fn forget_lost(&self, read: &mut Unconfirmed) {
+        let kept = self
+            .store
+            .with(|table| table.entry(&read.usage_guid)?.entry.ask_again);
+        if let Some(ask) = kept.filter(|_| read.ask.is_lost) {
+            read.ask = ask;
+        }
+    }
+
     /// The store notes one answer; says whether it did.
     fn confirm(&self, read: &Unconfirmed, confirmation: &Confirmation) -> bool {
         let entry = self.store.with(|table| {
