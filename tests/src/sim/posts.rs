@@ -76,11 +76,6 @@ impl Facts {
         &mut posts.expect("it was begun")[ticket.number]
     }
 
-    fn was_resent(&self, usage_guid: &str) -> bool {
-        let posts = self.posts.get(usage_guid);
-        posts.is_some_and(|posts| posts.iter().any(|post| post.is_resend))
-    }
-
     /// Why Abacus counts a usage that the ledger says is in this state; `None` if no named case explains
     /// it.
     fn undecidable(&self, entry: &Entry, finds_by_id: bool) -> Option<Undecidable> {
@@ -107,8 +102,10 @@ impl Facts {
         }
         Some(match taken.told {
             _ if is_stale(taken) && !finds_by_id => Undecidable::SecondPost,
-            // Of a resend, the log tells.
-            Told::Failure if entry.unanswered || taken.is_resend => Undecidable::LostAnswer,
+            // Of a resend, the log tells; another worker may have ended it meanwhile.
+            Told::Failure if entry.unanswered || posts.iter().any(|it| it.is_resend) => {
+                Undecidable::LostAnswer
+            }
             Told::Acceptance | Told::Failure if taken.is_note_lost => Undecidable::LostNote,
             Told::Failure | Told::Acceptance | Told::Nothing if is_dead(taken) => {
                 Undecidable::Death
@@ -121,12 +118,10 @@ impl Facts {
 impl World {
     /// A process posts a usage.
     pub(crate) fn note_post(&self, usage_guid: &str, life: &Arc<Lifecycle>) -> Ticket {
-        let was_resent = self.truth.facts().was_resent(usage_guid);
-        // What its span has planned is posted by the driver: a resend waits until that is recorded. Another
-        // worker may have ended the resend meanwhile.
+        // What its span has planned is posted by the driver: a resend waits until that is recorded.
         let is_resend = self.store.with(|table| {
             let entry = table.entry(usage_guid).map(|kept| &kept.entry);
-            let marked = entry.filter(|entry| entry.resend.is_some() || was_resent)?;
+            let marked = entry.filter(|entry| entry.resend.is_some())?;
             let planned = table.find(&marked.span)?.processing.planned.as_ref();
             Some(planned.is_none_or(|planned| planned.usage_guid != usage_guid))
         });
