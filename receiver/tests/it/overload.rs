@@ -35,7 +35,7 @@ fn begin(world: &Arc<World>, path: &str, event: &Value) -> JoinHandle<Answer> {
 /// A receiver with room for eight, six places of which are taken by starts that wait.
 async fn full_of_starts() -> (Arc<World>, Vec<JoinHandle<Answer>>) {
     let world = Arc::new(World::with(|options| {
-        options.settings.limits.inflight = Some(8)
+        options.settings.limits.inflight = Some(8);
     }));
     for instance in 10..12 {
         world.start(&of(instance, &start(NOW))).await.is_created();
@@ -110,7 +110,7 @@ async fn a_cloud_event_in_binary_mode_that_is_a_stop_has_the_share_of_stops() {
 #[tokio::test(start_paused = true)]
 async fn stops_may_take_all_the_room() {
     let world = Arc::new(World::with(|options| {
-        options.settings.limits.inflight = Some(8)
+        options.settings.limits.inflight = Some(8);
     }));
     world.store.set_behaviour(Behaviour::Held);
     let stops: Vec<_> = (0..8)
@@ -136,7 +136,7 @@ async fn requests_are_turned_away_before_their_bodies_are_parsed() {
 #[tokio::test(start_paused = true)]
 async fn bodies_that_do_not_arrive_take_no_places() {
     let world = Arc::new(World::with(|options| {
-        options.settings.limits.inflight = Some(8)
+        options.settings.limits.inflight = Some(8);
     }));
     let mut slow = JoinSet::new();
     for path in [START, STOP, EVENTS, MAPPINGS].repeat(8) {

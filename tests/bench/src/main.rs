@@ -56,8 +56,8 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Some(Hidden::OneWrite) => baseline::server::one_write().await,
-        Some(Hidden::WithLedger) => baseline::worker::work(true).await,
-        Some(Hidden::WithoutLedger) => baseline::worker::work(false).await,
+        Some(Hidden::WithLedger) => Box::pin(baseline::worker::work(true)).await,
+        Some(Hidden::WithoutLedger) => Box::pin(baseline::worker::work(false)).await,
         None => tokio::select! {
             result = measure(cli.scale.scale()) => result,
             _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("stopped before the end")),

@@ -105,7 +105,9 @@ impl World {
                 self.note_repair(entry);
                 is_right = false;
             }
-            sent.into_iter().for_each(|it| self.resend(it, act(rng)));
+            for it in sent {
+                self.resend(it, act(rng));
+            }
         }
         let is_busy = self.store.with(|table| {
             let mut entries = table.entries().map(|kept| &kept.entry);

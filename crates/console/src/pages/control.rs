@@ -76,7 +76,8 @@ impl Fields {
                 .resources
                 .iter()
                 .map(|(id, rate)| format!("{id} = {rate}\n"))
-                .collect(),
+                .collect::<Vec<String>>()
+                .concat(),
             is_paused: control.sampling.paused,
             is_controlled: control.controller.enabled,
             target_seconds: control.controller.target_seconds.to_string(),

@@ -122,7 +122,8 @@ macro_rules! from_text {
 
 from_text! {
     bool: |text, _kind| text.parse().ok();
-    u8, u16, u32, u64, usize: |text, kind| kind.number(text)?.try_into().ok();
+    u8, u16, u32, usize: |text, kind| kind.number(text)?.try_into().ok();
+    u64: |text, kind| kind.number(text);
     Duration: |text, kind| kind.duration(text);
     Url: |text, _kind| parse::url(text);
     String, PathBuf: |text, _kind| Some(text.into());
