@@ -9,7 +9,7 @@ fn assert_found(mutant: Mutant, first: u64, seeds: u64, words: &[&str]) {
 }
 
 fn assert_found_from(from: u64, mutant: Mutant, first: u64, seeds: u64, words: &[&str]) {
-    assert!(first < seeds, "{first} is none of the {seeds} seeds");
+    assert!(first < seeds, "seed {first} is not among the first {seeds}");
     for seed in std::iter::once(first).chain(0..seeds) {
         let violations = run(from + seed, mutant).violations;
         if violations.is_empty() {
