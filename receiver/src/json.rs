@@ -116,15 +116,23 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(empty());
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let reading = Reading::of(bytes);
-    StrictVisitor {
-        reading: &reading,
-        members: EVENT_MEMBERS,
-    }
-    .deserialize(&mut deserializer)
-    .and_then(|value| deserializer.end().map(|()| value))
-    .map_err(|error| malformed(&error, &[]))
+    let read = match std::str::from_utf8(bytes) {
+        // Its texts need not be checked one by one.
+        Ok(text) => read_all(&reading, serde_json::Deserializer::from_str(text)),
+        Err(_) => read_all(&reading, serde_json::Deserializer::from_slice(bytes)),
+    };
+    read.map_err(|error| malformed(&error, &[]))
+}
+
+fn read_all<'b, R: serde_json::de::Read<'b>>(
+    reading: &Reading<'b>,
+    mut deserializer: serde_json::Deserializer<R>,
+) -> serde_json::Result<Json<'b>> {
+    let members = EVENT_MEMBERS;
+    let value = StrictVisitor { reading, members }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
 }
 
 pub(crate) fn empty() -> Problem {

@@ -41,7 +41,7 @@ impl Id {
         match text.len() {
             0 => Err(IdError::Empty),
             length if length > Self::LEN_MAX => Err(IdError::TooLong(length)),
-            _ if text.chars().any(char::is_control) => Err(IdError::ControlCharacter),
+            _ if has_control(&text) => Err(IdError::ControlCharacter),
             _ => Ok(Self(text)),
         }
     }
@@ -69,6 +69,17 @@ impl Id {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Whether a text has a control character. Nearly all ids are ASCII, whose bytes are compared many at
+/// once, without a branch for each.
+fn has_control(text: &str) -> bool {
+    if text.is_ascii() {
+        text.bytes()
+            .fold(false, |has, byte| has | byte.is_ascii_control())
+    } else {
+        text.chars().any(char::is_control)
     }
 }
 

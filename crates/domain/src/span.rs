@@ -33,10 +33,18 @@ impl SpanId {
 impl fmt::Display for SpanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ObjectId(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::ObjectId(bytes) => f.write_str(&hexadecimal(bytes)),
             Self::Text(text) => f.write_str(text),
         }
     }
+}
+
+/// Two digits for each byte. Each answer to a start has an id, and `{:02x}` takes ten times as long.
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
+    digits
+        .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+        .collect()
 }
 
 impl fmt::Debug for SpanId {

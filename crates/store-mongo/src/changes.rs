@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::raw::RawBsonRef;
-use bson::{Bson, Document, RawDocumentBuf, doc};
-use sampler_domain::{Change, Changed, Failure, Key, Next, Span, Timestamp};
+use bson::raw::{CStr, RawBsonRef, cstr};
+use bson::{RawDocumentBuf, rawdoc};
+use sampler_domain::{Change, Changed, Failure, Key, Next, Span, Suspension, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
 use sampler_store::{ACTS_NAMED, Events, StoreError};
 use tokio::time::Instant;
@@ -17,16 +17,16 @@ use uuid::Uuid;
 use crate::MongoStore;
 use crate::call::{CallError, Link};
 use crate::document::{
-    executed, id_to_bson, interval, key_to_bson, moment, moment_or_null, planned,
+    empty_document, executed, interval, key_as_binary, planned, raw_id, raw_moment_or_null,
 };
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
 use crate::suspension_document::{skip_mark, suspension};
 use crate::totals::{resent_mark, totals};
-use crate::uncounted;
+use crate::uncounted::{self, ListUpdate};
 
 /// The field in which a span names the operators' actions that have changed it last.
-const ACTS: &str = "processing.acts";
+const ACTS: &CStr = cstr!("processing.acts");
 
 /// Sends changes, each on the conditions of [`Change::is_allowed`].
 #[derive(Debug)]
@@ -51,66 +51,29 @@ pub(crate) struct ChangeWrite {
 impl ChangeWrite {
     /// A change that applies if the span is unchanged since `before` was read
     /// ([`Change::is_allowed`]).
-    ///
-    /// # Errors
-    /// If the change cannot be written as a statement.
-    pub(crate) fn new(
-        before: &Span,
-        change: &Change,
-        act: Option<Uuid>,
-        now: Timestamp,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn new(before: &Span, change: &Change, act: Option<Uuid>, now: Timestamp) -> Self {
         let id = ObjectId::new();
-        let mut condition = doc! {
-            "_id": id_to_bson(&before.id),
-            // The shard key. Workers change only adopted spans, so it is set.
-            "processing.key": key_to_bson(Key::of(&before.target)),
-            "processing.version": before.processing.version,
-            "end": moment_or_null(before.end),
-            // Postponements and failures leave the version alone, and are to be noted once, too.
-            "processing.last_change_id": { "$ne": id },
-        };
-        let resent = before.processing.resent.as_ref();
-        condition.insert(
-            "processing.resent.act",
-            match resent {
-                Some(resent) => Bson::from(resent.act.to_string()),
-                None => doc! { "$exists": false }.into(),
-            },
-        );
-        condition.extend(uncounted::unchanged(before));
-        if !change.is_of_complete() {
-            condition.insert("processing.complete", false);
-        }
-        let version = before.processing.version;
-        if let Some(skip) = &before.processing.skip {
-            condition.insert("processing.skip", skip_mark(skip, version));
-        } else {
-            // A request to skip that the original has left behind has an older version. It does not
-            // count.
-            condition.insert("processing.skip.version", doc! { "$ne": version });
-        }
-        if let Some(suspended) = change.required_suspension() {
-            for (name, value) in suspension(suspended, before.processing.version) {
-                condition.insert(format!("processing.suspended.{name}"), value);
-            }
-        }
-        let mut update = update(before, change, now).with_id(id);
+        let mut condition = condition(before, change, id);
+        let mut update = update(before, change, now);
+        update.set.append(cstr!("processing.last_change_id"), id);
         if let Some(act) = act {
             let act = act.to_string();
-            condition.insert(ACTS, doc! { "$ne": &act });
+            condition.append(ACTS, rawdoc! { "$ne": act.as_str() });
             let named = i32::try_from(ACTS_NAMED).expect("it is small");
-            let last = doc! { "$each": [act], "$slice": -named };
-            update.insert("$push", doc! { ACTS: last });
+            let last = rawdoc! { "$each": [act.as_str()], "$slice": -named };
+            update.push.append(ACTS, last);
         }
-        let statement = doc! { "q": condition, "u": update, "hint": "_id_" };
-        Ok(Self {
-            statement: RawDocumentBuf::try_from(&statement).map_err(StoreError::refused)?,
+        let mut statement = RawDocumentBuf::new();
+        statement.append(cstr!("q"), condition);
+        statement.append(cstr!("u"), update.operators());
+        statement.append(cstr!("hint"), "_id_");
+        Self {
+            statement,
             id,
             act,
             before: before.clone(),
             change: change.clone(),
-        })
+        }
     }
 
     /// The outcome of the change, by the document; `None` if the change can still be made.
@@ -141,49 +104,94 @@ impl ChangeWrite {
     }
 }
 
-/// The operators of the update that makes a change.
-#[derive(Debug, Default)]
+/// The documents that a change may be made to: the span as it was read.
+fn condition(before: &Span, change: &Change, id: ObjectId) -> RawDocumentBuf {
+    let processing = &before.processing;
+    let version = processing.version;
+    let mut condition = empty_document();
+    condition.append(cstr!("_id"), raw_id(&before.id));
+    // The shard key. Workers change only adopted spans, so it is set.
+    condition.append(
+        cstr!("processing.key"),
+        key_as_binary(Key::of(&before.target)),
+    );
+    condition.append(cstr!("processing.version"), version);
+    condition.append(cstr!("end"), raw_moment_or_null(before.end));
+    // Postponements and failures leave the version alone, and are to be noted once, too.
+    condition.append(cstr!("processing.last_change_id"), rawdoc! { "$ne": id });
+    let resent = cstr!("processing.resent.act");
+    match &processing.resent {
+        Some(mark) => condition.append(resent, mark.act.to_string()),
+        None => condition.append(resent, rawdoc! { "$exists": false }),
+    }
+    uncounted::require_unchanged(before, &mut condition);
+    if !change.is_of_complete() {
+        condition.append(cstr!("processing.complete"), false);
+    }
+    match &processing.skip {
+        Some(skip) => condition.append(cstr!("processing.skip"), skip_mark(skip, version)),
+        // A request to skip that the original has left behind has an older version. It does not
+        // count.
+        None => condition.append(cstr!("processing.skip.version"), rawdoc! { "$ne": version }),
+    }
+    if let Some(suspended) = change.required_suspension() {
+        let Suspension { cause, since } = suspended;
+        condition.append(cstr!("processing.suspended.cause"), cause.to_string());
+        condition.append(cstr!("processing.suspended.version"), version);
+        condition.append(cstr!("processing.suspended.since"), since.as_millis());
+    }
+    condition
+}
+
+/// The operators of the update that makes a change. They are written as they are sent: a worker makes
+/// one for each interval.
+#[derive(Debug)]
 struct Update {
-    set: Document,
-    inc: Document,
-    push: Document,
-    unset: Document,
+    set: RawDocumentBuf,
+    inc: RawDocumentBuf,
+    push: RawDocumentBuf,
+    unset: RawDocumentBuf,
 }
 
 impl Update {
-    fn with_id(self, id: ObjectId) -> Document {
-        let Self {
-            mut set,
-            inc,
-            push,
-            unset,
-        } = self;
-        set.insert("processing.last_change_id", id);
-        let operators = [
-            ("$set", set),
-            ("$inc", inc),
-            ("$push", push),
-            ("$unset", unset),
-        ];
+    fn new() -> Self {
+        Self {
+            set: empty_document(),
+            inc: RawDocumentBuf::new(),
+            push: RawDocumentBuf::new(),
+            unset: RawDocumentBuf::new(),
+        }
+    }
+
+    fn operators(self) -> RawDocumentBuf {
+        let mut operators = empty_document();
+        for (operator, fields) in [
+            (cstr!("$set"), self.set),
+            (cstr!("$inc"), self.inc),
+            (cstr!("$push"), self.push),
+            (cstr!("$unset"), self.unset),
+        ] {
+            if !fields.is_empty() {
+                operators.append(operator, fields);
+            }
+        }
         operators
-            .into_iter()
-            .filter(|(_, fields)| !fields.is_empty())
-            .map(|(operator, fields)| (operator.to_owned(), fields.into()))
-            .collect()
     }
 }
 
 /// The update that does to a document what [`Span::after`] does to the span.
 fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
-    let mut update = Update::default();
+    let mut update = Update::new();
     if let Some(due_at) = change.due_at() {
-        update.set.insert("processing.due_at", moment(due_at));
+        update
+            .set
+            .append(cstr!("processing.due_at"), due_at.as_millis());
     }
     match change {
         Change::Plan { planned: plan, .. } => {
             update.next_version(now);
             let set = &mut update.set;
-            set.insert("processing.planned_interval", planned(plan));
+            set.append(cstr!("processing.planned_interval"), planned(plan));
         }
         Change::NotThere { .. } => {
             update.next_version(now);
@@ -199,22 +207,24 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
         }
         Change::Complete => {
             update.next_version(now);
-            update.set.insert("processing.complete", true);
+            update.set.append(cstr!("processing.complete"), true);
         }
         Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
         Change::Resume { .. } => update.resumption(),
         Change::Resent { resent, .. } => {
             let after = before.after(change);
-            update.set.insert("processing.totals", totals(&after));
+            update
+                .set
+                .append(cstr!("processing.totals"), totals(&after));
             let resent = resent_mark(resent);
-            update.set.insert("processing.resent", resent);
+            update.set.append(cstr!("processing.resent"), resent);
             update.uncounted(before, &after);
         }
         Change::SetAside { .. } => update.uncounted(before, &before.after(change)),
         Change::RequestSkip { skip, .. } => {
             update.resumption();
             let skip = skip_mark(skip, before.processing.version);
-            update.set.insert("processing.skip", skip);
+            update.set.append(cstr!("processing.skip"), skip);
         }
         Change::Failed {
             failure,
@@ -227,8 +237,8 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             update.refusal(*refusals, *refused_at);
             if let Some(suspended) = suspended {
                 let suspended = suspension(*suspended, before.processing.version);
-                update.set.insert("processing.suspended", suspended);
-                update.unset.insert("processing.probe", "");
+                update.set.append(cstr!("processing.suspended"), suspended);
+                update.unset.append(cstr!("processing.probe"), "");
             }
         }
     }
@@ -238,41 +248,44 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
 impl Update {
     /// Notes the time of the change, and increments the version.
     fn next_version(&mut self, now: Timestamp) {
-        self.set.insert("processing.last_change_at", moment(now));
-        self.inc.insert("processing.version", 1);
+        self.set
+            .append(cstr!("processing.last_change_at"), now.as_millis());
+        self.inc.append(cstr!("processing.version"), 1);
     }
 
     fn execution(&mut self, before: &Span, sampled: fn(&Span) -> Span, next: &Next) {
         // The totals change together with the execution, so no reader sees one without the other.
         if before.processing.planned.is_some() {
             let after = sampled(before);
-            self.set.insert("processing.totals", totals(&after));
+            self.set.append(cstr!("processing.totals"), totals(&after));
             self.uncounted(before, &after);
         }
         let last = before.processing.planned.as_ref().map(executed);
         let last = last.unwrap_or_else(|| interval(before.processing.last));
-        self.set.insert("processing.last_interval", last);
-        let following = match next {
-            Next::Planned(plan) => Bson::Document(planned(plan)),
-            Next::Wait | Next::Complete => Bson::Null,
-        };
-        self.set.insert("processing.planned_interval", following);
+        self.set.append(cstr!("processing.last_interval"), last);
+        let following = cstr!("processing.planned_interval");
+        match next {
+            Next::Planned(plan) => self.set.append(following, planned(plan)),
+            Next::Wait | Next::Complete => self.set.append(following, RawBsonRef::Null),
+        }
         if *next == Next::Complete {
-            self.set.insert("processing.complete", true);
+            self.set.append(cstr!("processing.complete"), true);
         }
         // Always removed: another worker may have recorded a failure since the read, which does not
         // change the version.
-        self.unset.extend(doc! {
-            "processing.attempts": "",
-            "processing.failed_version": "",
-            "processing.last_error": "",
-            "processing.refused_at": "",
-            "processing.refusals": "",
-            "processing.suspended": "",
-            "processing.probe": "",
-            "processing.skip": "",
-            "processing.unanswered": "",
-        });
+        for field in [
+            cstr!("processing.attempts"),
+            cstr!("processing.failed_version"),
+            cstr!("processing.last_error"),
+            cstr!("processing.refused_at"),
+            cstr!("processing.refusals"),
+            cstr!("processing.suspended"),
+            cstr!("processing.probe"),
+            cstr!("processing.skip"),
+            cstr!("processing.unanswered"),
+        ] {
+            self.unset.append(field, "");
+        }
     }
 
     /// What is kept with the version of the planned interval is about the next version from now on.
@@ -280,84 +293,91 @@ impl Update {
         let (was, is) = (&before.processing, &after.processing);
         if let Some(plan) = &is.planned {
             self.set
-                .insert("processing.planned_interval", planned(plan));
+                .append(cstr!("processing.planned_interval"), planned(plan));
         }
         if was.totals != is.totals {
-            self.set.insert("processing.totals", totals(after));
+            self.set.append(cstr!("processing.totals"), totals(after));
         }
         if is.attempts > 0 || is.refusals > 0 {
-            self.set.insert("processing.failed_version", is.version);
+            self.set
+                .append(cstr!("processing.failed_version"), is.version);
         }
-        for (name, is_there) in [
-            ("probe", is.probe.is_some()),
-            ("suspended", is.suspended.is_some()),
-            ("skip", is.skip.is_some()),
+        for (version, is_there) in [
+            (cstr!("processing.probe.version"), is.probe.is_some()),
+            (
+                cstr!("processing.suspended.version"),
+                is.suspended.is_some(),
+            ),
+            (cstr!("processing.skip.version"), is.skip.is_some()),
         ] {
             if is_there {
-                self.set
-                    .insert(format!("processing.{name}.version"), is.version);
+                self.set.append(version, is.version);
             }
         }
-        self.unset.insert("processing.unanswered", "");
+        self.unset.append(cstr!("processing.unanswered"), "");
     }
 
     /// Changes the list of what does not count.
     fn uncounted(&mut self, before: &Span, after: &Span) {
-        let Some((operator, argument)) = uncounted::update(before, after) else {
-            return;
-        };
-        let fields = match operator {
-            "$push" => &mut self.push,
-            "$unset" => &mut self.unset,
-            _ => &mut self.set,
-        };
-        fields.insert(uncounted::FIELD, argument);
+        let list = cstr!("processing.uncounted");
+        match uncounted::update(before, after) {
+            None => {}
+            Some(ListUpdate::Remove) => self.unset.append(list, ""),
+            Some(ListUpdate::Add(last)) => self.push.append(list, last),
+            Some(ListUpdate::Replace(all)) => self.set.append(list, all),
+        }
     }
 
     /// Resets the count of refusals. The last error stays.
     fn resumption(&mut self) {
-        self.unset = doc! {
-            "processing.refusals": "",
-            "processing.suspended": "",
-            "processing.probe": "",
-        };
+        for field in [
+            cstr!("processing.refusals"),
+            cstr!("processing.suspended"),
+            cstr!("processing.probe"),
+        ] {
+            self.unset.append(field, "");
+        }
     }
 
     /// The attempts are stored with their version. The original, when it executes
     /// the interval, increments the version and keeps the old attempts; they must not count then.
     fn failure(&mut self, before: &Span, failure: &Failure, attempts: u32) {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
-        let mut error = doc! { "at": moment(failure.at), "message": message };
+        let mut error = rawdoc! { "at": failure.at.as_millis(), "message": message };
         if let Some(status) = failure.status {
-            error.insert("status", i32::from(status));
+            error.append(cstr!("status"), i32::from(status));
         }
         let version = before.processing.version;
-        self.set.insert("processing.failed_version", version);
-        self.set.insert("processing.last_error", error);
-        self.set.insert("processing.attempts", i64::from(attempts));
+        self.set.append(cstr!("processing.failed_version"), version);
+        self.set.append(cstr!("processing.last_error"), error);
+        self.set
+            .append(cstr!("processing.attempts"), i64::from(attempts));
         // With the version, for the same reason. It stays until the interval is executed.
         if failure.unanswered {
-            self.set.insert("processing.unanswered", version);
+            self.set.append(cstr!("processing.unanswered"), version);
         }
         let planned = before.processing.planned.as_ref();
         if failure.is_post && planned.is_some_and(|it| it.posts_end_by.is_some()) {
-            let ended = moment(failure.at);
+            let ended = failure.at.as_millis();
             self.set
-                .insert("processing.planned_interval.posts_end_by", ended);
+                .append(cstr!("processing.planned_interval.posts_end_by"), ended);
         }
     }
 
     /// Sets both fields, or removes them: the original may have left those of an earlier interval.
     fn refusal(&mut self, refusals: u32, refused_at: Option<Timestamp>) {
-        let refusals = (refusals > 0).then(|| Bson::from(i64::from(refusals)));
+        let refusals = (refusals > 0).then_some(i64::from(refusals));
         for (name, value) in [
-            ("processing.refusals", refusals),
-            ("processing.refused_at", refused_at.map(moment)),
+            (cstr!("processing.refusals"), refusals),
+            (
+                cstr!("processing.refused_at"),
+                refused_at.map(Timestamp::as_millis),
+            ),
         ] {
             match value {
-                Some(value) => self.set.insert(name, value),
-                None => self.unset.insert(name, ""),
-            };
+                Some(value) => self.set.append(name, value),
+                None => self.unset.append(name, ""),
+            }
         }
     }
 }
@@ -375,7 +395,7 @@ pub(crate) async fn change(
     act: Option<Uuid>,
     now: Timestamp,
 ) -> Result<Changed, StoreError> {
-    let change = ChangeWrite::new(span, change, act, now)?;
+    let change = ChangeWrite::new(span, change, act, now);
     store
         .changes
         .submit(store.range_of(&span.target), Arc::new(change))

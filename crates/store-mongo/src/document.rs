@@ -2,9 +2,9 @@
 //! doubles, nulls for what is absent) and as we do (times as 64-bit integers).
 
 use bson::oid::ObjectId;
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, Document, doc};
+use bson::{Binary, Bson, Document, doc, rawdoc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
     ClientId, Id, Interval, Key, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
@@ -186,27 +186,34 @@ fn partition_as_i32(partition: u32) -> i32 {
     i32::try_from(partition).expect("there are 64 partitions")
 }
 
-pub(crate) fn interval(interval: Interval) -> Document {
-    doc! { "start": moment(interval.start), "end": moment(interval.end) }
+pub(crate) fn interval(interval: Interval) -> RawDocumentBuf {
+    rawdoc! { "start": interval.start.as_millis(), "end": interval.end.as_millis() }
 }
 
-pub(crate) fn planned(planned: &Planned) -> Document {
+pub(crate) fn planned(planned: &Planned) -> RawDocumentBuf {
     let mut document = executed(planned);
-    document.insert("planned_at", moment(planned.planned_at));
+    document.append(cstr!("planned_at"), planned.planned_at.as_millis());
     if let Some(by) = planned.posts_end_by {
-        document.insert("posts_end_by", moment(by));
+        document.append(cstr!("posts_end_by"), by.as_millis());
     }
     if let Some(reason) = planned.withheld {
-        document.insert("withheld", uncounted::reason(reason));
+        document.append(cstr!("withheld"), uncounted::reason(reason));
     }
     document
 }
 
 /// A planned interval once it is executed.
-pub(crate) fn executed(planned: &Planned) -> Document {
+pub(crate) fn executed(planned: &Planned) -> RawDocumentBuf {
     let mut document = interval(planned.interval);
-    document.insert("usage_guid", &planned.usage_guid);
+    document.append(cstr!("usage_guid"), planned.usage_guid.as_str());
     document
+}
+
+/// A document without members, and room for the usual ones of a statement.
+pub(crate) fn empty_document() -> RawDocumentBuf {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    bytes.extend(RawDocumentBuf::new().as_bytes());
+    RawDocumentBuf::from_bytes(bytes).expect("a document")
 }
 
 /// The six fields, each with `prefix` before its name. The indexes need one condition for each field,
@@ -223,6 +230,17 @@ pub(crate) fn id_to_bson(id: &SpanId) -> Bson {
         SpanId::ObjectId(bytes) => Bson::ObjectId(ObjectId::from_bytes(*bytes)),
         SpanId::Text(text) => Bson::String(text.clone()),
     }
+}
+
+pub(crate) fn raw_id(id: &SpanId) -> RawBsonRef<'_> {
+    match id {
+        SpanId::ObjectId(bytes) => ObjectId::from_bytes(*bytes).into(),
+        SpanId::Text(text) => text.as_str().into(),
+    }
+}
+
+pub(crate) fn raw_moment_or_null(timestamp: Option<Timestamp>) -> RawBsonRef<'static> {
+    timestamp.map_or(RawBsonRef::Null, |it| it.as_millis().into())
 }
 
 pub(crate) fn id_from_bson(bson: Option<&Bson>) -> Result<SpanId, Unreadable> {

@@ -1,14 +1,14 @@
 //! Entries of the ledger as documents.
 
-use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, Document, doc};
+use bson::raw::{RawDocument, RawDocumentBuf, cstr};
+use bson::{Document, doc};
 use sampler_domain::{AskAgain, Entry, EntryState, Granularity, Timestamp};
 use serde::Serialize;
 
 use crate::document::{
-    OpenInterval, OpenMeasure, Unreadable, id_from_bson, id_to_bson, member, open_measure,
-    partition_number, read_integer, read_interval, read_measures, read_moment,
-    read_optional_moment, read_target, read_text, unreadable,
+    OpenInterval, OpenMeasure, Unreadable, id_from_bson, member, open_measure, raw_id,
+    read_integer, read_interval, read_measures, read_moment, read_optional_moment, read_target,
+    read_text, unreadable,
 };
 use crate::resends::read_resend;
 use crate::rounds;
@@ -25,7 +25,6 @@ pub(crate) const ERROR_LEN_MAX: usize = 1_000;
 struct EntryDocument<'a> {
     #[serde(rename = "_id")]
     usage_guid: &'a str,
-    span: Bson,
     partition: i32,
     version: i64,
     target: EntryTarget<'a>,
@@ -89,15 +88,18 @@ struct EntryTarget<'a> {
 ///
 /// # Errors
 /// If a name of the provider's has bytes that a name cannot have.
-pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bson::error::Error> {
+pub(crate) fn written(
+    entry: &Entry,
+    partition: i32,
+    lifetime: i64,
+) -> Result<RawDocumentBuf, bson::error::Error> {
     let target = &entry.target;
     let millis = |moment: Option<Timestamp>| moment.map(Timestamp::as_millis);
     let measures = entry.measures.as_slice().iter();
     let error = entry.error.as_ref();
     let document = EntryDocument {
         usage_guid: &entry.usage_guid,
-        span: id_to_bson(&entry.span),
-        partition: partition_number(target),
+        partition,
         version: entry.version,
         target: EntryTarget {
             organization_id: target.organization_id.as_str(),
@@ -138,7 +140,10 @@ pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bs
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bson::serialize_to_buffer(&document, &mut bytes)?;
-    RawDocumentBuf::from_bytes(bytes)
+    let mut document = RawDocumentBuf::from_bytes(bytes)?;
+    // serde would write an ObjectId as a text, and read that again.
+    document.append(cstr!("span"), raw_id(&entry.span));
+    Ok(document)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

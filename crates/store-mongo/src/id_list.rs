@@ -34,7 +34,14 @@ pub(crate) async fn ids(
     let mut ids: Vec<String> = Vec::new();
     let mut bound = doc! { "$gte": prefix };
     while ids.len() < limit {
-        let Some(id) = link.first_id(&path, field, bound, index).await? else {
+        let found = match link.first_id(&path, field, bound.clone(), index).await {
+            Err(error) if error.is_no_hint() && ids.is_empty() => {
+                store.make_sum_index(field).await?;
+                link.first_id(&path, field, bound, index).await?
+            }
+            found => found?,
+        };
+        let Some(id) = found else {
             break;
         };
         if !id.starts_with(prefix) {

@@ -198,9 +198,9 @@ pub(crate) fn ledger_shard_key() -> Document {
 }
 
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each makes every usage
-/// dearer. So there is one for the entries of a span, one for each field that sums can be narrowed
-/// by, and two that hold only entries that expire, and those that are to be sent again.
-pub(crate) fn ledger_indexes() -> [Index; 6] {
+/// dearer. So there is one for the entries of a span, and two that hold only entries that expire, and
+/// those that are to be sent again.
+pub(crate) fn ledger_indexes() -> [Index; 3] {
     let expiry = IndexOptions::builder()
         .expire_after(Duration::ZERO)
         .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
@@ -210,15 +210,7 @@ pub(crate) fn ledger_indexes() -> [Index; 6] {
         .build();
     let mut of_span = ledger_shard_key();
     of_span.insert("version", 1);
-    let sum = |name, field: &str| Index {
-        name,
-        keys: doc! { field: 1, "timestamp": 1 },
-        options: IndexOptions::default(),
-    };
     [
-        sum(SUM_ORGANIZATION, "target.organization_id"),
-        sum(SUM_RESOURCE, "target.resource_id"),
-        sum(SUM_INSTANCE, "target.resource_instance_id"),
         Index {
             name: OF_SPAN,
             keys: of_span,
@@ -236,6 +228,20 @@ pub(crate) fn ledger_indexes() -> [Index; 6] {
             options: marked,
         },
     ]
+}
+
+/// The index for sums that are narrowed by this field of the target. The first such sum makes it.
+pub(crate) fn sum_index(field: &str) -> Index {
+    let name = match field {
+        "organization_id" => SUM_ORGANIZATION,
+        "resource_id" => SUM_RESOURCE,
+        _ => SUM_INSTANCE,
+    };
+    Index {
+        name,
+        keys: doc! { format!("target.{field}"): 1, "timestamp": 1 },
+        options: IndexOptions::default(),
+    }
 }
 
 /// The indexes of the audit trail, in the order of its lists.

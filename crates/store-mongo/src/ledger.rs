@@ -20,7 +20,7 @@ use tracing::error;
 use uuid::Uuid;
 
 use crate::call::{CallError, Link, take};
-use crate::document::{id_to_bson, read_integer};
+use crate::document::{id_to_bson, partition_number, read_integer};
 use crate::entry_document::{entry_in, state_in, written};
 use crate::unreadable::{decoded, name_of};
 use crate::{MongoStore, confirmations, index, resends};
@@ -36,7 +36,7 @@ pub(crate) struct EntryWriter {
 pub(crate) struct EntryWrite {
     usage_guid: String,
     /// The key of its document.
-    partition: i64,
+    partition: i32,
     span: Bson,
     state: EntryState,
     document: RawDocumentBuf,
@@ -46,11 +46,12 @@ impl EntryWrite {
     /// # Errors
     /// If the entry cannot be written as a document.
     fn new(entry: &Entry, lifetime: i64) -> Result<Self, StoreError> {
-        let document = written(entry, lifetime);
+        let partition = partition_number(&entry.target);
+        let document = written(entry, partition, lifetime);
         Ok(Self {
             document: document.map_err(StoreError::refused)?,
             usage_guid: entry.usage_guid.clone(),
-            partition: i64::from(partition_of(&entry.target)),
+            partition,
             span: id_to_bson(&entry.span),
             state: entry.state,
         })

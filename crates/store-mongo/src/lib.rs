@@ -54,11 +54,14 @@ mod unreadable;
 mod work;
 mod workers;
 
+use std::sync::Arc;
+
 use bson::Document;
 use mongodb::Collection;
 use sampler_metrics::Registry;
 use sampler_store::StoreError;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
+use tokio::sync::Mutex;
 
 use call::Link;
 use changes::ChangeWriter;
@@ -95,6 +98,8 @@ pub struct MongoStore {
     expiries: GroupPerRange<ExpiryWriter>,
     metrics: GroupMetrics,
     shards: Option<u32>,
+    /// Held while an index for sums is made.
+    sum_index_made: Arc<Mutex<()>>,
 }
 
 impl MongoStore {
@@ -149,6 +154,7 @@ impl MongoStore {
             shards: options.shards,
             link,
             metrics,
+            sum_index_made: Arc::default(),
         })
     }
 

@@ -102,6 +102,14 @@ impl MigrationError {
             Self::NoRouter | Self::OriginalIndexes | Self::OtherShardKey(_)
         )
     }
+
+    /// The error of a request that wanted the index.
+    pub(crate) fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            error => StoreError::refused(error),
+        }
+    }
 }
 
 impl MongoStore {

@@ -4,11 +4,14 @@
 //! that stay exact. Quantities are multiplied here, in 128 bits ([`Amount`](sampler_domain::Amount)).
 //! As the measures of a span do not change, there are few such parts for each row.
 //!
+//! An index makes each usage dearer, so those for sums are made by the first sum that needs them.
+//!
 //! A page asks for some windows at a time, in their order, so that a list of many windows continues
 //! where its time ran out, and none is added up twice. The parts of a window come sorted by group: what
 //! is behind the page is never sent.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::RawDocument;
@@ -18,12 +21,14 @@ use mongodb::options::AggregateOptions;
 use sampler_domain::{EntryState, Id, Timestamp, Window, WindowLength};
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow};
 use serde_json::{Number, Value};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::call::{CallError, hint};
 use crate::document::{has_failed, moment, to_json};
+use crate::index::sum_index;
+use crate::migrate::make_index;
 use crate::unreadable::decoded;
-use crate::{MongoStore, codes, index, rounds};
+use crate::{MigrationError, MongoStore, codes, rounds};
 
 /// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
 const QUICK: Duration = Duration::from_millis(50);
@@ -66,6 +71,7 @@ pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage
     let (mut page, mut bytes) = (SumPage::default(), 0);
     let (began, start) = (Instant::now(), query.first_window());
     let (mut first, mut count) = (start, 1);
+    let mut has_made_index = false;
     while let Some(next) = query.windows.get(first) {
         let is_late = first > start && began.elapsed() > SumQuery::PAGE_TIME;
         if is_late || page.rows.len() >= query.limit || bytes > PAGE_BYTES {
@@ -84,6 +90,11 @@ pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage
                     break;
                 }
             }
+            Err(error) if error.is_no_hint() && !has_made_index => {
+                store.make_sum_index(field).await?;
+                has_made_index = true;
+                continue;
+            }
             Err(error) if !is_beyond_limits(&error) => return Err(error.into()),
             // The next page begins with this window alone.
             Err(_) if first > start => {
@@ -101,6 +112,24 @@ pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage
 }
 
 impl MongoStore {
+    /// Makes the index for sums by a field, which searches for ids of instances use as well. If that takes longer than a request may, it continues.
+    /// One index is made at a time, so that requests that wait for it hold no connection.
+    pub(crate) async fn make_sum_index(&self, field: &str) -> Result<(), StoreError> {
+        let (one_at_a_time, usages) = (Arc::clone(&self.sum_index_made), self.usages.clone());
+        let index = sum_index(field);
+        let making = tokio::spawn(async move {
+            let _turn = one_at_a_time.lock().await;
+            make_index(&usages, index).await
+        });
+        match timeout(self.usages.time_limit, making).await {
+            Ok(Ok(made)) => made.map_err(MigrationError::into_store_error),
+            Ok(Err(ended)) => Err(CallError::Ended(ended).into()),
+            Err(_) => Err(StoreError::Unknown(
+                "the index for these sums is being made".into(),
+            )),
+        }
+    }
+
     /// The rows of some windows, up to a limit.
     async fn sums_in(
         &self,
@@ -117,7 +146,7 @@ impl MongoStore {
         let spans = self.link.collection.name();
         let pipeline = pipeline(query, &windows, after.map(Vec::as_slice), spans);
         let options = AggregateOptions::builder()
-            .hint(hint(index_on(field)))
+            .hint(hint(sum_index(field).name))
             .max_time(self.usages.time_limit)
             .batch_size(BATCH_SIZE)
             .allow_disk_use(false)
@@ -153,15 +182,6 @@ fn is_beyond_limits(error: &CallError) -> bool {
         },
         CallError::TimedOut(_) => true,
         _ => false,
-    }
-}
-
-/// The index that has the usages with this field in the order of their timestamps.
-fn index_on(field: &str) -> &'static str {
-    match field {
-        "organization_id" => index::SUM_ORGANIZATION,
-        "resource_id" => index::SUM_RESOURCE,
-        _ => index::SUM_INSTANCE,
     }
 }
 

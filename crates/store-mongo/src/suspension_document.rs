@@ -4,16 +4,18 @@
 //! The first three hold the version of the span that they are about. The original Sampler, when it
 //! executes the interval, leaves them behind, and increments the version.
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use sampler_domain::{CauseId, Skip, Suspension};
 
-use crate::document::{moment, read_integer, read_moment};
+use crate::document::{read_integer, read_moment};
 
 /// A suspension, as it is kept.
-pub(crate) fn suspension(suspension: Suspension, version: i64) -> Document {
-    let mut document = under(suspension.cause, version);
-    document.insert("since", moment(suspension.since));
-    document
+pub(crate) fn suspension(suspension: Suspension, version: i64) -> RawDocumentBuf {
+    rawdoc! {
+        "cause": suspension.cause.to_string(),
+        "version": version,
+        "since": suspension.since.as_millis(),
+    }
 }
 
 /// A cause that holds for a version of the span: a probe of it, as it is kept.
@@ -42,12 +44,12 @@ fn cause_of(document: &Document, version: i64) -> Option<CauseId> {
 }
 
 /// An operator's request to skip, as it is kept.
-pub(crate) fn skip_mark(skip: &Skip, version: i64) -> Document {
-    doc! {
-        "usage": &skip.usage_guid,
+pub(crate) fn skip_mark(skip: &Skip, version: i64) -> RawDocumentBuf {
+    rawdoc! {
+        "usage": skip.usage_guid.as_str(),
         "version": version,
-        "at": moment(skip.at),
-        "not_before": moment(skip.not_before),
+        "at": skip.at.as_millis(),
+        "not_before": skip.not_before.as_millis(),
         "act": skip.act.to_string(),
     }
 }

@@ -4,10 +4,11 @@
 //! that knows no totals did that: the original Sampler, or an earlier release. Then the totals begin
 //! again at that time, as they do for a span that has none yet.
 
-use bson::{Document, doc};
+use bson::raw::cstr;
+use bson::{Document, RawDocumentBuf, rawdoc};
 use sampler_domain::{Interval, Resent, Span, Totals};
 
-use crate::document::{moment, read_integer, read_moment};
+use crate::document::{read_integer, read_moment};
 
 /// The totals of a span that is sampled to the end of `last`.
 pub(crate) fn read_totals(processing: &Document, last: Interval) -> Totals {
@@ -30,8 +31,8 @@ fn kept_totals(kept: &Document) -> Option<Totals> {
 }
 
 /// The last resend that the totals count, as it is kept: `processing.resent`.
-pub(crate) fn resent_mark(resent: &Resent) -> Document {
-    doc! { "usage": &resent.usage_guid, "act": resent.act.to_string() }
+pub(crate) fn resent_mark(resent: &Resent) -> RawDocumentBuf {
+    rawdoc! { "usage": resent.usage_guid.as_str(), "act": resent.act.to_string() }
 }
 
 /// The last resend that the totals count, if there is one.
@@ -44,20 +45,20 @@ pub(crate) fn read_resent(processing: &Document) -> Option<Resent> {
 }
 
 /// The totals of a span, as they are kept.
-pub(crate) fn totals(span: &Span) -> Document {
+pub(crate) fn totals(span: &Span) -> RawDocumentBuf {
     let totals = &span.processing.totals;
-    let mut document = doc! {
-        "since": moment(totals.since),
-        "to": moment(span.sampled_to()),
+    let mut document = rawdoc! {
+        "since": totals.since.as_millis(),
+        "to": span.sampled_to().as_millis(),
         "billed": totals.billed,
         "skipped": totals.skipped,
         "usages": i64::try_from(totals.usages).unwrap_or(i64::MAX),
     };
     if totals.unanswered != 0 {
-        document.insert("unanswered", totals.unanswered);
+        document.append(cstr!("unanswered"), totals.unanswered);
     }
     if let Some(first_version) = totals.first_version {
-        document.insert("first_version", first_version);
+        document.append(cstr!("first_version"), first_version);
     }
     document
 }

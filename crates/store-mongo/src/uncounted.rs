@@ -1,21 +1,24 @@
 //! The intervals of a span that do not count upstream, as its document keeps them:
 //! `processing.uncounted`, and `withheld` of the planned interval.
 
-use bson::{Bson, Document, doc};
+use bson::raw::{CString, RawArrayBuf, cstr};
+use bson::{Bson, Document, RawDocumentBuf, rawdoc};
 use sampler_domain::{EntryState, NotCounted, Span, Uncounted};
 
-use crate::document::{Unreadable, interval, moment, read_interval, unreadable};
-
-/// The name of the list.
-pub(crate) const FIELD: &str = "processing.uncounted";
+use crate::document::{Unreadable, interval, read_interval, unreadable};
 
 /// Why an interval does not count, as it is kept.
-pub(crate) fn reason(reason: NotCounted) -> Document {
-    let mut document = doc! { "state": reason.state().name() };
-    if reason.is_unanswered() {
-        document.insert("unanswered", true);
-    }
+pub(crate) fn reason(reason: NotCounted) -> RawDocumentBuf {
+    let mut document = RawDocumentBuf::new();
+    append_reason(&mut document, reason);
     document
+}
+
+fn append_reason(document: &mut RawDocumentBuf, reason: NotCounted) {
+    document.append(cstr!("state"), reason.state().name());
+    if reason.is_unanswered() {
+        document.append(cstr!("unanswered"), true);
+    }
 }
 
 /// Reads why an interval does not count.
@@ -30,9 +33,9 @@ pub(crate) fn read_reason(document: &Document) -> Result<NotCounted, Unreadable>
         .ok_or_else(|| unreadable("state", "is not that of a usage that does not count"))
 }
 
-fn written(uncounted: &Uncounted) -> Document {
+fn written(uncounted: &Uncounted) -> RawDocumentBuf {
     let mut document = interval(uncounted.interval);
-    document.extend(reason(uncounted.reason));
+    append_reason(&mut document, uncounted.reason);
     document
 }
 
@@ -54,27 +57,40 @@ fn read_one(bson: &Bson) -> Result<Uncounted, Unreadable> {
     })
 }
 
-/// The condition that the list is as it was read. One is added at its end, or removed by a resend, which
-/// is a condition of its own.
-pub(crate) fn unchanged(span: &Span) -> Document {
+/// Adds the condition that the list is as it was read. One is added at its end, or removed by a resend,
+/// which is a condition of its own.
+pub(crate) fn require_unchanged(span: &Span, condition: &mut RawDocumentBuf) {
+    let absent = rawdoc! { "$exists": false };
     let known = &span.processing.uncounted;
-    let mut condition = doc! { format!("{FIELD}.{}", known.len()): { "$exists": false } };
-    if let Some(last) = known.last() {
-        let name = format!("{FIELD}.{}.start", known.len() - 1);
-        condition.insert(name, moment(last.interval.start));
+    match known.last() {
+        None => condition.append(cstr!("processing.uncounted.0"), absent),
+        Some(last) => {
+            condition.append(name(&known.len().to_string()), absent);
+            let start = name(&format!("{}.start", known.len() - 1));
+            condition.append(start, last.interval.start.as_millis());
+        }
     }
-    condition
 }
 
-/// The operator and its argument that make the list of `before` that of `after`; none where they are the
-/// same.
-pub(crate) fn update(before: &Span, after: &Span) -> Option<(&'static str, Bson)> {
+/// The name of what is at this place of the list.
+fn name(place: &str) -> CString {
+    CString::try_from(format!("processing.uncounted.{place}")).expect("no zero byte")
+}
+
+/// What makes one list another one.
+pub(crate) enum ListUpdate {
+    Remove,
+    Add(RawDocumentBuf),
+    Replace(RawArrayBuf),
+}
+
+/// What makes the list of `before` that of `after`; none where they are the same.
+pub(crate) fn update(before: &Span, after: &Span) -> Option<ListUpdate> {
     let (before, after) = (&before.processing.uncounted, &after.processing.uncounted);
-    let all = || Bson::from(after.iter().map(written).collect::<Vec<_>>());
     match after.split_last() {
         _ if after == before => None,
-        None => Some(("$unset", "".into())),
-        Some((last, rest)) if rest == before => Some(("$push", written(last).into())),
-        Some(_) => Some(("$set", all())),
+        None => Some(ListUpdate::Remove),
+        Some((last, rest)) if rest == before => Some(ListUpdate::Add(written(last))),
+        Some(_) => Some(ListUpdate::Replace(after.iter().map(written).collect())),
     }
 }

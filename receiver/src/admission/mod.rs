@@ -17,6 +17,8 @@ mod spent;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use memchr::memchr3_iter;
+
 use budget::Budget;
 pub(crate) use budget::{Charge, OverBudget};
 use fair_queue::Client;
@@ -281,16 +283,8 @@ async fn acquire(
 pub(crate) fn weight(body: &[u8]) -> usize {
     // Each value but the first follows a comma, or is the first of a container that is not
     // empty. Texts may hold these, too: the weight is no less than it should be.
-    let next = body.iter().skip(1).chain([&0]);
-    let values = body
-        .iter()
-        .zip(next)
-        .filter(|&(byte, next)| match byte {
-            b',' => true,
-            b'[' => *next != b']',
-            b'{' => *next != b'}',
-            _ => false,
-        })
+    let values = memchr3_iter(b',', b'[', b'{', body)
+        .filter(|at| !matches!(body[*at..], [b'[', b']', ..] | [b'{', b'}', ..]))
         .count();
     REQUEST_WEIGHT + body.len() + VALUE_WEIGHT * values
 }

@@ -11,6 +11,7 @@
 //! requests alone: a connection that is idle, or slow with its head, waits without them.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -373,8 +374,9 @@ impl<S: AsyncRead + Unpin> WireStream<S> {
         state: &mut WireState,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
-        let mut bytes = [0; AHEAD];
-        let mut buffer = ReadBuf::new(&mut bytes);
+        // Filling it with zeros first would cost more than reading a usual request.
+        let mut bytes = [MaybeUninit::uninit(); AHEAD];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         let read = buffer.filled();
         if state.ahead.len() + read.len() > state.ahead.capacity() {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
+use mongodb::options::Hint;
 use sampler_domain::{Id, WindowLength};
 use sampler_store::{Reading, StoreError, SumQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
-use sampler_testkit::TestDatabase;
+use sampler_testkit::{TestDatabase, wait_until};
 
 use crate::support::{options, store_and_spans};
 
@@ -182,6 +183,70 @@ async fn sums_read_the_usages_that_they_are_of() {
     }
 }
 
+/// The names of the indexes for sums that are there.
+async fn sum_indexes(spans: &Collection<Document>) -> Vec<String> {
+    let database = spans.client().database(&spans.namespace().db);
+    let usages = database.collection::<Document>("spans_usages");
+    let names = usages.list_index_names().await.unwrap();
+    names
+        .into_iter()
+        .filter(|name| name.starts_with("sum_"))
+        .collect()
+}
+
+/// An index for sums makes each usage dearer. So the first sum makes the one that it needs.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_sum_by_a_field_makes_its_index() {
+    let (store, spans) = store_and_spans("sums_index").await;
+    let empty = query("organization_id", "o-3", WindowLength::All, 24);
+    assert_eq!(counted(&store, &empty).await, 0);
+    fill(&spans, 0..2, 100).await;
+    let mut made = Vec::new();
+    for (field, value, usages, index) in [
+        ("organization_id", "o-3", 20, "sum_organization"),
+        ("resource_id", "r-1", 100, "sum_resource"),
+        ("resource_instance_id", "i-7", 2, "sum_instance"),
+    ] {
+        let query = query(field, value, WindowLength::All, 24);
+        assert_eq!(counted(&store, &query).await, usages, "{field}");
+        made.push(index);
+        assert_eq!(sum_indexes(&spans).await, made);
+    }
+    // An operator may remove one: the next sum makes it again.
+    let database = spans.client().database(&spans.namespace().db);
+    let usages = database.collection::<Document>("spans_usages");
+    usages.drop_index("sum_organization").await.unwrap();
+    let query = query("organization_id", "o-3", WindowLength::All, 24);
+    let both = tokio::join!(counted(&store, &query), counted(&store, &query));
+    assert_eq!(both, (20, 20));
+    assert_eq!(sum_indexes(&spans).await.len(), 3);
+}
+
+/// A request does not wait for an index longer than for a command. The index is made all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_for_sums_is_made_without_the_request() {
+    let (_, spans) = store_and_spans("sums_index_late").await;
+    fill(&spans, 0..1, 300_000).await;
+    let server = TestDatabase::new("sums_index_late_reader").await;
+    let impatient = sampler_store_mongo::MongoOptions {
+        database: spans.namespace().db,
+        operation_timeout: Duration::from_millis(20),
+        ..options(&server)
+    };
+    let reader = MongoStore::connect(impatient).await.unwrap();
+    let query = query("resource_id", "r-1", WindowLength::All, 24);
+    let error = reader.sums(&query).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unknown(_)), "{error}");
+    let database = spans.client().database(&spans.namespace().db);
+    let usages = database.collection::<Document>("spans_usages");
+    let by_index = || {
+        let hint = Hint::Name("sum_resource".to_owned());
+        let found = usages.find_one(doc! {}).hint(hint);
+        async { found.await.is_ok() }
+    };
+    wait_until("the index is there", Duration::from_secs(60), by_index).await;
+}
+
 /// What takes too long is cut off by the server: of a list, the windows before are shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_takes_too_long_is_refused_and_those_before_it_are_shown() {
@@ -197,6 +262,12 @@ async fn a_window_that_takes_too_long_is_refused_and_those_before_it_are_shown()
     let reader = store.reader(impatient(200)).await.unwrap();
     let mut hours = query("resource_id", "r-1", WindowLength::Hour, 24);
     hours.group_by = vec!["resource_instance_id"];
+    let of_first_hour = query("resource_id", "r-1", WindowLength::Hour, 1);
+    assert_eq!(
+        counted(&store, &of_first_hour).await,
+        5,
+        "the index is made"
+    );
     let (mut rows, mut pages) = (0, 0);
     let error = loop {
         match reader.sums(&hours).await {
