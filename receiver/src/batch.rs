@@ -1,4 +1,4 @@
-//! A batch: from a body to its events as they are in it. Each is parsed when its turn comes, so a
+//! A batch: divides a body into the bytes of its events. Each event is parsed when its turn comes, so a
 //! batch takes only as much memory as its events would alone.
 
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub(crate) enum Layout {
 pub(crate) struct Item<'b> {
     pub(crate) bytes: &'b [u8],
     pub(crate) kind: Option<EventKind>,
-    /// The targets that it is about, by numbers of this batch. It has none where none can be read.
+    /// Its targets, by numbers that are given in this batch. None where no target can be read.
     pub(crate) targets: Vec<usize>,
 }
 
@@ -40,25 +40,25 @@ pub(crate) fn read(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem
         Layout::Lines => split_lines(body)?,
     };
     let mut numbers = HashMap::new();
-    let mut number = |target| {
-        let next = numbers.len();
-        *numbers.entry(target).or_insert(next)
-    };
-    Ok(events
-        .into_iter()
-        .map(|bytes| {
-            let (kind, targets) = kind_and_targets(layout, bytes);
-            Item {
-                bytes,
-                kind,
-                targets: targets.into_iter().map(&mut number).collect(),
-            }
-        })
-        .collect())
+    let mut items = Vec::with_capacity(events.len());
+    for bytes in events {
+        let (kind, names) = kind_and_targets(layout, bytes);
+        let mut targets = Vec::new();
+        for name in names {
+            let next = numbers.len();
+            targets.push(*numbers.entry(name).or_insert(next));
+        }
+        items.push(Item {
+            bytes,
+            kind,
+            targets,
+        });
+    }
+    Ok(items)
 }
 
-/// The events that have to follow each other: all that are about one target, or about targets that an
-/// update joins. By their places in the batch.
+/// The events that must be processed in order: all of one target, or of targets that an update joins.
+/// Events are named by their places in the batch.
 pub(crate) fn chains(items: &[Item<'_>]) -> Vec<Vec<usize>> {
     let mut joined = Joined((0..items.len()).collect());
     let mut last_of = HashMap::new();
@@ -193,7 +193,7 @@ impl<'b> Seen<'b> {
         ]
     }
 
-    /// The target, and the one before it that an update names.
+    /// The target, and the previous target of an update.
     fn targets(&self) -> Vec<TargetFields<'b>> {
         let own = self.fields();
         let previous = self.previous.as_deref().map(|previous| {

@@ -22,7 +22,7 @@ pub(crate) struct Received {
     charge: Charge,
 }
 
-/// The media type of what is one event, or one mapping.
+/// The media type of one event, or one mapping.
 pub(crate) const JSON: &str = "application/json";
 
 /// The media type of JSON, one value a line.
@@ -101,31 +101,31 @@ pub(crate) fn media_type(
     headers: &HeaderMap,
     accepted: &[&'static str],
 ) -> Result<&'static str, Problem> {
-    let refused = || {
-        let list = accepted.join(", ");
-        let (any, list_of) = match accepted {
-            [only] => ("", *only),
-            _ => ("one of ", list.as_str()),
-        };
-        let detail =
-            format!("The body must be {any}{list_of}, in UTF-8, and say so in Content-Type.");
-        let accept = HeaderValue::from_str(&list).expect("media types are plain words");
-        Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, accept)
-    };
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
-        return Err(refused());
+        return Err(other_type(accepted));
     };
     if let Some(exact) = accepted.iter().find(|accepted| value == **accepted) {
         return Ok(exact);
     }
-    let given = media_type_of(value).ok_or_else(refused)?;
+    let given = media_type_of(value).ok_or_else(|| other_type(accepted))?;
     let charset = given.get_param(mime::CHARSET);
     let found = accepted
         .iter()
         .find(|accepted| given.essence_str().eq_ignore_ascii_case(accepted))
         .filter(|_| charset.is_none_or(|charset| charset == mime::UTF_8));
-    found.copied().ok_or_else(refused)
+    found.copied().ok_or_else(|| other_type(accepted))
+}
+
+fn other_type(accepted: &[&'static str]) -> Problem {
+    let list = accepted.join(", ");
+    let (any, list_of) = match accepted {
+        [only] => ("", *only),
+        _ => ("one of ", list.as_str()),
+    };
+    let detail = format!("The body must be {any}{list_of}, in UTF-8, and say so in Content-Type.");
+    let accept = HeaderValue::from_str(&list).expect("media types are plain words");
+    Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, accept)
 }
 
 /// Spaces may precede the semicolon (RFC 9110, section 5.6.6), which the parser does not know.

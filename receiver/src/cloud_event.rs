@@ -67,8 +67,9 @@ fn from_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, &'stat
     }
     let text = std::str::from_utf8(value.as_bytes()).map_err(|_| "It must be UTF-8.")?;
     let text = unquoted(text.trim());
-    let decoded = percent_decode_str(&text).decode_utf8();
-    let decoded = decoded.map_err(|_| "It must be UTF-8 once it is percent-decoded.")?;
+    let decoded = percent_decode_str(&text)
+        .decode_utf8()
+        .map_err(|_| "It must be UTF-8 once it is percent-decoded.")?;
     Ok(Some(decoded.into_owned()))
 }
 
@@ -202,23 +203,22 @@ impl Attributes {
             }
             kind
         });
-        let source = required("source", source, &mut wrong);
-        let source = source.and_then(|text| id_of("source", text, &mut wrong));
-        let id = required("id", id, &mut wrong);
-        let id = id.and_then(|text| id_of("id", text, &mut wrong));
+        let source = required("source", source, &mut wrong)
+            .and_then(|text| id_of("source", text, &mut wrong));
+        let own_id = required("id", id, &mut wrong).and_then(|text| id_of("id", text, &mut wrong));
         let id = source
-            .zip(id)
-            .and_then(|(source, id)| join(&source, &id, &mut wrong));
+            .zip(own_id)
+            .and_then(|(source, own_id)| join(&source, &own_id, &mut wrong));
         let timestamp = required("time", time, &mut wrong).and_then(|text| {
             let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-            let moment = Timestamp::from_text(&text).filter(|_| !is_number);
-            if moment.is_none() {
+            let time = Timestamp::from_text(&text).filter(|_| !is_number);
+            if time.is_none() {
                 wrong(
                     "time",
                     "It must be a time as in RFC 3339, from 1970 to 9999.",
                 );
             }
-            moment
+            time
         });
         let head = Head { id, timestamp };
         Values { kind, head, errors }

@@ -1,6 +1,5 @@
-//! The reader of the fields of a JSON object: by name, those that must be there and those that may.
-//! Each field that is wrong, missing or unknown gets an error with its JSON Pointer, and all of
-//! them are named at once.
+//! The reader of the required and the optional fields of a JSON object. Each field that is wrong,
+//! missing or unknown gets an error with its JSON Pointer, and all errors are named at once.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -178,8 +177,10 @@ impl<'b> Fields<'b> {
 }
 
 fn unread(members: Members<'_>) -> Vec<(Cow<'_, str>, Option<Json<'_>>)> {
-    let members = members.into_iter();
-    members.map(|(name, value)| (name, Some(value))).collect()
+    members
+        .into_iter()
+        .map(|(name, value)| (name, Some(value)))
+        .collect()
 }
 
 pub(crate) fn text(value: Json<'_>) -> Result<String, String> {
@@ -200,8 +201,8 @@ pub(crate) fn timestamp(value: Json<'_>) -> Result<Timestamp, String> {
     if let Some(text) = value.as_str() {
         // A number as a text is a mistake, as it has always been.
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-        let moment = Timestamp::from_text(text).filter(|_| !is_number);
-        return Ok(moment.ok_or(EXPECTED)?);
+        let time = Timestamp::from_text(text).filter(|_| !is_number);
+        return Ok(time.ok_or(EXPECTED)?);
     }
     let millis = value.as_whole_number().ok_or(EXPECTED)?;
     Timestamp::new(millis).map_err(|error| format!("It is out of range: {error}."))

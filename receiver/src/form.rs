@@ -33,6 +33,10 @@ pub(crate) enum Form {
     Binary(Box<Attributes>),
 }
 
+fn resource_of<'j>(fields: &'j Json<'_>) -> Option<&'j str> {
+    fields.get("resource_id").and_then(Json::as_str)
+}
+
 impl Readable for Form {
     type Read = Event;
 
@@ -41,15 +45,13 @@ impl Readable for Form {
             Self::CloudEvent => body.get("data"),
             Self::Addressed(_) | Self::Typed | Self::Binary(_) => Some(body),
         };
-        let resource = |fields: Option<&'j Json<'_>>| {
-            let resource = fields.and_then(|fields| fields.get("resource_id"));
-            resource.and_then(Json::as_str)
-        };
         let previous = fields
             .and_then(|fields| fields.get("previous"))
-            .filter(|_| self.is_update(body));
-        let previous = resource(previous).map(Some);
-        [resource(fields)].into_iter().chain(previous).collect()
+            .filter(|_| self.is_update(body))
+            .and_then(resource_of);
+        let mut resources = vec![fields.and_then(resource_of)];
+        resources.extend(previous.map(Some));
+        resources
     }
 
     fn read(self, body: Json<'_>) -> Result<Event, Problem> {

@@ -297,8 +297,8 @@ impl<'b> Reading<'b> {
         self.unseen.set(self.unseen.get() + 1);
     }
 
-    /// The number that was read just now, as it is written: the reader hands out what is nearest to
-    /// it. Numbers are read in their order, so it is the first behind those that were seen.
+    /// The number that was read last, as it is written: the reader hands out the nearest double.
+    /// Numbers are read in their order, so it is the first one after those that were seen.
     fn number(&self) -> &'b str {
         let mut number = 0..self.seen_to.get();
         for _ in 0..=self.unseen.take() {

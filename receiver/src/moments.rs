@@ -28,9 +28,10 @@ const FOREIGN: [&str; 3] = ["quantity", "before", "after"];
 /// The names of the members that are times.
 pub(crate) fn names(document: &OpenApi) -> BTreeSet<String> {
     let document = serde_json::to_value(document).unwrap_or_default();
-    let schemas = document["components"]["schemas"].as_object();
-    let schemas = schemas.into_iter().flat_map(|schemas| schemas.values());
-    let properties = schemas
+    let properties = document["components"]["schemas"]
+        .as_object()
+        .into_iter()
+        .flat_map(|schemas| schemas.values())
         .filter_map(|schema| schema["properties"].as_object())
         .flatten();
     let moments = properties.filter(|(_, schema)| is_moment(schema));
@@ -76,8 +77,8 @@ fn asks(headers: &HeaderMap) -> bool {
         .filter_map(|value| value.to_str().ok());
     let mut ranges = accepted.flat_map(|text| text.split(','));
     ranges.any(|range| {
-        let range: String = range.chars().filter(|char| !char.is_whitespace()).collect();
-        let mut parts = range.split(';');
+        let compact: String = range.chars().filter(|char| !char.is_whitespace()).collect();
+        let mut parts = compact.split(';');
         let is_json = parts
             .next()
             .is_some_and(|it| it.eq_ignore_ascii_case("application/json"));

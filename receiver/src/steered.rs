@@ -79,8 +79,9 @@ impl Receiver {
     pub async fn watch_lag(&self) {
         match self.parts.replication.commit_lag().await {
             Ok(lag) => {
-                let lag = lag.map(|millis| millis as f64 / 1_000.0);
-                self.steering.note_lag(lag, self.settings.distress.lag());
+                let seconds = lag.map(|millis| millis as f64 / 1_000.0);
+                self.steering
+                    .note_lag(seconds, self.settings.distress.lag());
             }
             Err(failure) if self.steering.may_report("distress.lag_unknown") => {
                 warn!(
@@ -94,8 +95,8 @@ impl Receiver {
     }
 
     async fn count_where_nobody_does(&self) {
-        let is_recent = |published: &Published<Backlog>| overdue(published) <= NOBODY_COUNTS;
-        if self.steering.backlog().as_ref().is_some_and(is_recent) {
+        let counted = self.steering.backlog();
+        if counted.is_some_and(|counted| overdue(&counted) <= NOBODY_COUNTS) {
             return;
         }
         if let Err(failure) = self.count_backlog().await

@@ -181,6 +181,6 @@ impl Worker {
 }
 
 /// A time for the log; empty where there is none.
-fn display(moment: Option<sampler_domain::Timestamp>) -> String {
-    moment.map(|moment| moment.to_string()).unwrap_or_default()
+fn display(time: Option<sampler_domain::Timestamp>) -> String {
+    time.map(|time| time.to_string()).unwrap_or_default()
 }

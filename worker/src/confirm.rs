@@ -26,7 +26,7 @@ use crate::{IgnoreProgress, Worker, error_chain};
 /// Questions in flight, at the most. Posts have a limit of their own and do not wait for them.
 const CONCURRENCY: usize = 16;
 
-/// Entries that one command reads, and answers that one command notes.
+/// How many entries one command reads, and how many answers one command notes.
 const PAGE: usize = 100;
 
 /// Attempts to note on a span that a usage was set aside, while others change the span. After that the
@@ -218,9 +218,9 @@ impl Worker {
         Some((usage, answer))
     }
 
-    /// Notes the answers in the ledger. What was set aside is noted on its span first, so that a late stop
-    /// does not take it back; a worker that dies in between leaves an entry that is asked for again. The
-    /// causes are kept before the entries, which name them.
+    /// Notes the answers in the ledger. A usage that was set aside is noted on its span first, so
+    /// that a late stop does not take it back; a worker that dies in between leaves an entry that is
+    /// asked for again. Causes are kept before the entries that name them.
     async fn note_answers(&self, answered: Vec<Answered>) -> Result<bool, StoreError> {
         if answered.is_empty() {
             return Ok(false);
@@ -274,8 +274,8 @@ impl Worker {
     }
 
     /// Notes on the span that a usage was set aside, so that a late stop does not take it back. Returns
-    /// whether the span knows it, or needs not: it is complete, or removed, or nothing can be taken back of
-    /// this usage.
+    /// whether the span has noted it, or need not: the span is complete or removed, or nothing of this
+    /// usage can be taken back.
     ///
     /// Where usages are found by their ids, "not there" proves less than a refusal. While the usage is
     /// planned, the driver posts it once more, and it may count then. A worker that has done so moves
@@ -306,8 +306,8 @@ impl Worker {
         Ok(false)
     }
 
-    /// Decides that a usage is lost, if its entry is as it was read. Returns whether it was. From then on no
-    /// find decides otherwise, because the span may be told at any time.
+    /// Decides that a usage is lost, if its entry is as it was read. Returns whether it was. From
+    /// then on no find decides otherwise, because the loss may be applied to the span at any time.
     async fn note_lost(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
         let at = self.ask_again_at();
         let lost = [(usage.clone(), Confirmation::Lost { at })];
@@ -422,7 +422,8 @@ impl Worker {
     }
 }
 
-/// The cause of a usage that was set aside. It has no status, so it is never the cause of a refusal.
+/// The cause of a usage that was set aside. It has no status, so it differs from each cause of a
+/// refusal.
 fn set_aside_cause(usage: &Unconfirmed, error: &str) -> Cause {
     Cause {
         status: None,
@@ -432,7 +433,7 @@ fn set_aside_cause(usage: &Unconfirmed, error: &str) -> Cause {
     }
 }
 
-/// What the upstream says of a usage that is not there, once that proves something.
+/// The answer for a usage that was not found, once that proves something.
 fn not_found() -> FindAnswer {
     FindAnswer::SetAside {
         error: NOT_FOUND.to_owned(),

@@ -24,7 +24,7 @@ impl Worker {
     }
 
     /// Makes a step of the controller each minute. Only the owner of the first partition does it.
-    /// If two workers believe that they own it, the version lets only one of their steps apply.
+    /// If two workers believe that they own it, the version allows only one of their steps.
     pub(crate) async fn keep_controller(&self) {
         // The last version of the settings that was logged as wrong.
         let mut reported = None;

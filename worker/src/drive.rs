@@ -176,7 +176,8 @@ impl Worker {
     /// whatever dies in between, each noted execution has its entry.
     ///
     /// Where an operator has skipped the usage meanwhile, the ledger says so first, and the span notes
-    /// that. The entry is marked, so that both come to say that the upstream has it ([`Self::keep_resending`]).
+    /// that. The entry is marked, so that later both say that the upstream has the usage
+    /// ([`Self::keep_resending`]).
     async fn write_entry(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
         let lifetime = self.entry_lifetime(&entry.target);
         let usage_guid = entry.usage_guid.clone();
@@ -393,7 +394,7 @@ impl Worker {
         self.now().plus(wait.max(at_least.min(backoff.limit)))
     }
 
-    /// The failure as it is kept: by the name that the upstream gives the error, if there is one.
+    /// The failure as it is kept: with the upstream's name of the error, if there is one.
     pub(crate) fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
         Failure {
             at: self.now(),

@@ -27,7 +27,7 @@ pub(crate) fn finds_max(spans: usize) -> usize {
 
 pub(crate) enum LookUp {
     There(Acceptance),
-    /// It is not there, by a find that was sent then.
+    /// It was not found, by a find that was sent then.
     NotThere {
         sent_at: Timestamp,
         status: Option<u16>,
@@ -48,7 +48,7 @@ pub(crate) struct Unclear {
 }
 
 impl Worker {
-    /// When this worker took a partition over. Where it does not own it, that is now.
+    /// When this worker took the partition over; now, if it does not own the partition.
     pub(crate) fn owned_since(&self, partition: u32) -> Timestamp {
         let since = self.ownership.since(partition);
         let elapsed = since.map_or(0, |since| millis(since.elapsed()));

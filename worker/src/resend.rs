@@ -48,13 +48,13 @@ enum Later {
     Held,
     /// The upstream does not say whether it has the usage.
     Unclear(String),
-    /// It is not there, and that proves something only from then on.
+    /// It was not found, which proves something only from then on.
     Unsettled(Timestamp),
 }
 
 impl Worker {
-    /// Sends marked usages again, until the shutdown. Only the owner of partition 0 does it. It is a loop of
-    /// its own, so that probes and resumes do not wait for it.
+    /// Sends marked usages again, until the shutdown. Only the owner of partition 0 does it. This loop
+    /// is separate, so that probes and resumes do not wait for it.
     pub(crate) async fn keep_resending(&self) {
         while self.wait_until_time_known(&IgnoreProgress).await {
             if !(self.ownership.owns_first() && self.resend_due().await) {
@@ -334,8 +334,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Whether the last resend of another usage of the same span has ended. Until then, what was
-    /// withheld of that usage may not be marked yet.
+    /// Whether the last resend of another usage of the same span has ended. Until then, the
+    /// usages that were withheld for it may not be marked yet.
     async fn has_ended(&self, key: &EntryKey, last: &Resent) -> Result<bool, StoreError> {
         let counted = EntryKey {
             usage_guid: last.usage_guid.clone(),

@@ -13,8 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The most spans whose failures are counted. Further ones pause as after a first failure.
 const COUNTED_MAX: usize = 10_000;
 
-/// The most spans that pause without a permit to be driven. Further ones keep their permits while
-/// they pause, so the worker takes on only as many as it can remember.
+/// The most spans that pause without a permit to be driven. More spans keep their permits while
+/// they pause, so that the worker takes on only as many as it can remember.
 const PAUSED_MAX: usize = 10_000;
 
 /// How long a span pauses, ms. A store that fails is rarely back within a second; half a minute is

@@ -94,12 +94,12 @@ impl Worker {
     pub(crate) async fn keep_causes(&self) {
         let mut searched = None;
         while self.wait_until_time_known(&IgnoreProgress).await {
-            let goes_on = if self.ownership.owns_first() {
+            let has_more = if self.ownership.owns_first() {
                 self.serve_causes(&mut searched).await
             } else {
                 Ok(false)
             };
-            match goes_on {
+            match has_more {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => warn!(
@@ -117,16 +117,16 @@ impl Worker {
     /// ([`search_unprobed`](Self::search_unprobed)).
     async fn serve_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
         let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
-        let mut goes_on = false;
+        let mut has_more = false;
         for cause in due {
             match cause.resuming {
-                // An operator's action sets the last possible time; this worker puts its own time there.
+                // An operator's action sets the last possible time; this worker replaces it by its own.
                 // Otherwise spans that are suspended from now on would be resumed again and again.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;
-                    goes_on = true;
+                    has_more = true;
                 }
-                Some(until) => goes_on |= self.resume_batch(&cause, until).await?,
+                Some(until) => has_more |= self.resume_batch(&cause, until).await?,
                 None => self.probe(&cause).await?,
             }
         }
@@ -137,7 +137,7 @@ impl Worker {
             }
             *searched = Some(Instant::now());
         }
-        Ok(goes_on)
+        Ok(has_more)
     }
 
     /// Mends suspended spans that no probe would ever find: the original or an earlier release has

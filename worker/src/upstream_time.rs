@@ -90,7 +90,7 @@ impl UpstreamTime {
     /// None where that is not known.
     pub fn ahead(&self) -> Option<i64> {
         let state = self.state();
-        state.estimate.ahead(self.moment(), self.clock.now())
+        state.estimate.ahead(self.instant(), self.clock.now())
     }
 
     /// Whether the clocks differ by more than the tolerance.
@@ -105,17 +105,17 @@ impl UpstreamTime {
     /// Whether the worker goes by its own clock, because the upstream's answers have no date.
     pub fn uses_own_clock(&self) -> bool {
         let state = self.state();
-        state.is_undated() && state.estimate.at(self.moment()).is_none()
+        state.is_undated() && state.estimate.at(self.instant()).is_none()
     }
 
     /// The current time. If the estimate is too old, it is still used: that is enough for notes,
     /// and for what is decided already. No clock shows [`Timestamp::MAX`], which stands for "never".
     pub(crate) fn now(&self) -> Timestamp {
-        let (state, moment) = (self.state(), self.moment());
+        let (state, instant) = (self.state(), self.instant());
         let estimate = if state.is_undated() {
-            state.estimate.at(moment)
+            state.estimate.at(instant)
         } else {
-            state.estimate.at_by_last(moment)
+            state.estimate.at_by_last(instant)
         };
         let now = estimate.unwrap_or_else(|| self.clock.now());
         now.min(Timestamp::MAX.plus(-1))
@@ -123,17 +123,17 @@ impl UpstreamTime {
 
     pub(crate) fn is_known(&self) -> bool {
         let state = self.state();
-        state.is_undated() || state.estimate.at(self.moment()).is_some()
+        state.is_undated() || state.estimate.at(self.instant()).is_some()
     }
 
     /// To be called when a request is sent.
     pub(crate) fn request_sent(&self) -> SentAt {
-        SentAt(self.moment())
+        SentAt(self.instant())
     }
 
     /// Takes the date of an answer into the estimate.
     pub(crate) fn note_answer(&self, sent_at: SentAt, dated: AnswerDate) {
-        let (received, ours) = (self.moment(), self.clock.now());
+        let (received, ours) = (self.instant(), self.clock.now());
         let mut state = self.state();
         match dated {
             AnswerDate::NoAnswer => return,
@@ -164,12 +164,12 @@ impl UpstreamTime {
 
     /// How long until the next probe, if no other answer comes before.
     fn until_probe(&self) -> Duration {
-        let (state, moment) = (self.state(), self.moment());
+        let (state, instant) = (self.state(), self.instant());
         let Some(probed_at) = state.probed_at else {
             return Duration::ZERO;
         };
-        let is_known = state.is_undated() || state.estimate.at(moment).is_some();
-        let interval = if is_known && state.estimate.is_in_doubt(moment) {
+        let is_known = state.is_undated() || state.estimate.at(instant).is_some();
+        let interval = if is_known && state.estimate.is_in_doubt(instant) {
             self.pace.in_doubt()
         } else if is_known {
             self.pace.usual
@@ -182,14 +182,14 @@ impl UpstreamTime {
             .estimate
             .last_at()
             .map_or(probed_at, |at| at.max(probed_at));
-        (last + interval).saturating_sub(moment)
+        (last + interval).saturating_sub(instant)
     }
 
     /// Notes the outcome of a probe.
     fn note_probe(&self, sent_at: SentAt, answer: Result<AnswerDate, String>) {
-        let moment = self.moment();
+        let instant = self.instant();
         let mut state = self.state();
-        state.probed_at = Some(moment);
+        state.probed_at = Some(instant);
         state.is_answered = answer.is_ok();
         drop(state);
         match answer {
@@ -210,7 +210,7 @@ impl UpstreamTime {
         }
     }
 
-    fn moment(&self) -> Duration {
+    fn instant(&self) -> Duration {
         self.began.elapsed()
     }
 
@@ -225,8 +225,8 @@ impl TimeState {
     }
 
     /// Logs each change of how our clock compares with the upstream's.
-    fn report(&mut self, moment: Duration, ours: Timestamp) {
-        let ahead_ms = self.estimate.ahead(moment, ours);
+    fn report(&mut self, instant: Duration, ours: Timestamp) {
+        let ahead_ms = self.estimate.ahead(instant, ours);
         let state = match ahead_ms {
             Some(ahead) if ahead >= TOLERANCE => ClockState::Ahead,
             Some(ahead) if ahead <= -TOLERANCE => ClockState::Behind,

@@ -74,13 +74,17 @@ impl Control {
 
 impl From<&sampler_domain::Control> for Control {
     fn from(control: &sampler_domain::Control) -> Self {
-        let resources = control.starts.resources.iter();
-        let resources = resources.map(|(id, rate)| (id.clone(), rate.get()));
+        let resources = control
+            .starts
+            .resources
+            .iter()
+            .map(|(id, rate)| (id.clone(), rate.get()))
+            .collect();
         let controller = control.controller;
         Self {
             starts: StartRates {
                 rate: control.starts.rate.get(),
-                resources: resources.collect(),
+                resources,
             },
             sampling: SamplingControl {
                 paused: control.sampling.paused,

@@ -58,9 +58,11 @@ impl Config {
         let shown = path.display();
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            file => file.map_err(|error| wrong(&path, &error))?,
+            file => file.map_err(|error| Failure::of_file(&path, &error))?,
         };
-        let metadata = file.metadata().map_err(|error| wrong(&path, &error))?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| Failure::of_file(&path, &error))?;
         if metadata.len() > LEN_MAX {
             return Err(Failure::Input(format!("{shown}: it is too long")));
         }
@@ -83,7 +85,8 @@ impl Config {
         let path = path().ok_or_else(|| {
             Failure::Input("neither XDG_CONFIG_HOME nor HOME says where to remember it".to_owned())
         })?;
-        self.write_to(&path).map_err(|error| wrong(&path, &error))?;
+        self.write_to(&path)
+            .map_err(|error| Failure::of_file(&path, &error))?;
         Ok(path)
     }
 
@@ -119,7 +122,7 @@ impl Config {
         })
     }
 
-    /// The token for this address, if it is the one that was logged in at.
+    /// The token for this address, if the login was at this address.
     pub(crate) fn token_for(&self, url: &Url) -> Option<SecretString> {
         let login = self.login.as_ref()?;
         let is_same = login.target.origin() == url.origin() && login.target.path() == url.path();
@@ -149,8 +152,4 @@ fn path() -> Option<PathBuf> {
     };
     let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(base.join("sampler").join("config.json"))
-}
-
-fn wrong(path: &Path, error: &io::Error) -> Failure {
-    Failure::Input(format!("{}: {error}", path.display()))
 }

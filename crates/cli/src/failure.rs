@@ -1,5 +1,8 @@
 //! Why a command could not do what it was asked for.
 
+use std::io;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::api::ApiError;
@@ -40,6 +43,10 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
+        Self::Input(format!("{}: {error}", path.display()))
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) => EXIT_REFUSED,

@@ -5,7 +5,7 @@ use sampler_verify::moment::{Millis, parse_length, parse_moment};
 
 use crate::clock;
 
-/// What every option that takes a time says about it.
+/// The help of every option that takes a time.
 pub(crate) const FORMS: &str = "\
 TIME is 2026-11-20, 2026-11-20T15:10, yesterday, today, now, -2d, -1h30m, RFC 3339 with an offset
 (2026-11-20T15:10:11+01:00), or milliseconds since 1970. Without an offset it is UTC, and a date means

@@ -58,7 +58,7 @@ impl Token {
         }
     }
 
-    /// Whether there may be another token, now that this one was refused.
+    /// Whether another token may be had after this one was refused.
     pub(crate) fn may_be_renewed(&self) -> bool {
         match self {
             Self::None | Self::Fixed(..) => false,

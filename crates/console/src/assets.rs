@@ -1,5 +1,5 @@
-//! The stylesheet, the scripts and the icon. Their addresses have a hash of what they hold, so that a
-//! browser keeps each for as long as it likes.
+//! The stylesheet, the scripts and the icon. Each address has a hash of the content, so that a browser
+//! may keep the file for ever.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ const ICON: Asset = Asset {
 };
 
 impl Assets {
-    /// Those of this release, in this folder.
+    /// The files of this release, in this folder.
     pub(crate) fn embedded(folder: &str) -> Self {
         let address = |asset: &Asset| format!("{folder}/{}", asset.name());
         Self {

@@ -76,8 +76,8 @@ const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 /// Some of these separate cells, by the language of the spreadsheet.
 const SEPARATORS: [char; 6] = [',', ';', '|', '\t', '\r', '\n'];
 
-/// What providers choose, so that a spreadsheet takes no part of it for a formula: also where its list
-/// separator is not the comma, and it splits a cell.
+/// A text that providers choose, so that a spreadsheet takes no part of it for a formula, not even
+/// where it splits a cell at another separator than the comma.
 pub(crate) fn plain(text: &str) -> String {
     if text.starts_with('-') && text.parse::<f64>().is_ok() {
         return text.to_owned();

@@ -31,7 +31,7 @@ pub(crate) fn problem_of_field(name: &str, detail: &str) -> Problem {
 }
 
 /// A problem of the API in the words of a form, where it names fields: the person who sent the form
-/// knows of no JSON.
+/// did not see any JSON.
 pub(crate) fn in_a_form(mut problem: Problem) -> Problem {
     if problem.errors.is_empty() {
         return problem;

@@ -29,7 +29,7 @@ const REFERRERS: HeaderValue = HeaderValue::from_static("same-origin");
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 
-/// Adds the headers that a page needs. Those that all answers of the receiver have are added there.
+/// Adds the headers that a page needs. The receiver adds the headers that all its answers have.
 pub(crate) async fn protect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

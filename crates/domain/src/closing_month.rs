@@ -31,8 +31,8 @@ impl ClosingMonth {
     /// The `due_at` of a span that yields its permit at `now`. If the span continues within this
     /// month, it comes after all spans that became due for the month and have not had a turn, and
     /// before all others. Any other span comes after all that is due for this month.
-    pub fn yielded_due_at(self, now: Timestamp, goes_on_within: bool) -> Timestamp {
-        if goes_on_within {
+    pub fn yielded_due_at(self, now: Timestamp, continues_within: bool) -> Timestamp {
+        if continues_within {
             now.min(self.last_due_at())
         } else {
             now.max(self.last_due_at().plus(1))
@@ -46,10 +46,10 @@ impl ClosingMonth {
         self.last_regular_due_at.plus(1)
     }
 
-    /// Whether a time is within this month. An interval never crosses its boundaries, so any time
-    /// of it but its higher end decides.
-    pub fn holds(self, moment: Timestamp) -> bool {
-        self.start <= moment && moment < self.end
+    /// Whether a time is within this month. An interval never crosses a boundary of months, so any of
+    /// its times but the higher end decides.
+    pub fn holds(self, time: Timestamp) -> bool {
+        self.start <= time && time < self.end
     }
 }
 
@@ -58,8 +58,8 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> Timestamp {
-        let moment = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(moment.timestamp_millis()).unwrap()
+        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
+        Timestamp::new(time.timestamp_millis()).unwrap()
     }
 
     #[test]

@@ -93,13 +93,13 @@ impl<'a> ConservationCheck<'a> {
         }
     }
 
-    /// Notes a gap if the entries so far do not reach `moment`, where the next one begins or to
+    /// Notes a gap if the entries so far do not reach `time`, where the next one begins or to
     /// which the span is sampled.
-    fn lead_to(&mut self, moment: Timestamp) {
-        if self.reached != moment {
+    fn lead_to(&mut self, time: Timestamp) {
+        if self.reached != time {
             let missing = Interval {
                 start: self.reached,
-                end: moment,
+                end: time,
             };
             self.gap.get_or_insert((missing, self.answered_at));
         }
@@ -140,10 +140,10 @@ impl<'a> ConservationCheck<'a> {
         })
     }
 
-    /// Whether the missing entries may have expired. Entries expire in the order of their answers.
-    /// So a missing entry was answered later than the one before it, if that is still there. Clocks
-    /// differ, and the lifetime may have been shorter when the entries were written, so half of it
-    /// suffices.
+    /// Whether the missing entries may have expired. Entries expire in the order of their answers. So
+    /// a missing entry was answered later than the entry before it, if that entry is still there.
+    /// Clocks differ, and the lifetime may have been shorter when the entries were written, so half
+    /// of it suffices.
     fn is_expired(&self, now: Timestamp, lifetime: i64) -> bool {
         let totals = &self.span.processing.totals;
         let is_fewer = self.usages < totals.usages

@@ -1,9 +1,9 @@
 //! What an upstream promises about repeats, and what follows from that: when a usage may be posted, and
 //! when it must be looked up before (`docs/adr/050-contracts-of-upstreams.md`).
 //!
-//! Abacus recognises a repeat for ever, so posting again is always safe. Others forget. A usage may be
-//! posted without asking while every earlier post of it is surely still remembered. After that the worker
-//! asks, and posts only what is not there.
+//! Abacus recognises a repeat for ever, so posting again is always safe. Others forget. A usage may
+//! be posted without asking while every earlier post of it is surely still remembered. After that the
+//! worker asks, and posts only what the upstream does not have.
 
 use crate::{Entry, Interval, Planned, Timestamp};
 
@@ -92,8 +92,8 @@ impl Contract {
         }
     }
 
-    /// The same as [`settled_at`](Self::settled_at) for the usage of an entry. A worker that sends it again
-    /// sets when it is due next so that the post before has settled.
+    /// The same as [`settled_at`](Self::settled_at) for the usage of an entry. A worker that sends
+    /// the usage again makes the entry due only once the post before has settled.
     pub fn resend_settled_at(&self, entry: &Entry, owned_since: Timestamp) -> Timestamp {
         match self {
             Self::Forever => Timestamp::MIN,
@@ -113,8 +113,8 @@ impl Contract {
         }
     }
 
-    /// How long the post of a usage that is not there keeps it for the worker that posts it, ms: until the
-    /// post has ended, and what came of it can be found.
+    /// How long a usage that was not found is reserved for the worker that posts it, ms: until the
+    /// post has ended, and its outcome can be found.
     pub fn claim(&self) -> i64 {
         match self {
             Self::Forever => 0,
@@ -141,7 +141,7 @@ fn earliest_post_of(entry: &Entry) -> Timestamp {
     entry.planned_at.max(due_at(entry.interval))
 }
 
-/// When an interval is due: one that leads forwards once it is over, one that takes back at once.
+/// When an interval is due: once it is over if it goes forwards, at once if it takes back.
 fn due_at(interval: Interval) -> Timestamp {
     if interval.duration() > 0 {
         interval.end

@@ -1,4 +1,5 @@
-//! Distress: the database cannot keep up. Sampling can wait, so it pauses until that is over.
+//! Distress: the database cannot keep up. Sampling can wait, so it pauses until the database keeps up
+//! again.
 
 /// The bounds of a pause. A value between them changes nothing, so that a value which moves around
 /// one bound does not turn the pause on and off.

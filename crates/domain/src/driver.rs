@@ -93,7 +93,7 @@ pub struct Driver {
 struct NotThere {
     /// Until then its post may begin.
     post_by: Timestamp,
-    /// Whether the span says so, so that no other worker posts the usage.
+    /// Whether the span says that the usage was not found, so that no other worker posts it.
     is_noted: bool,
 }
 
@@ -198,12 +198,12 @@ impl Driver {
     /// Posts the usage, then has its entry written, then notes the execution. Only the original
     /// Sampler plans intervals of no length; there is nothing to bill, and no entry to write.
     ///
-    /// A usage that takes back what never counted is not posted: its entry is written at once. Whether
-    /// it is so was decided with the plan, so that all workers do the same.
+    /// A usage that takes back what never counted is not posted: its entry is written at once. That was
+    /// decided with the plan, so that all workers do the same.
     ///
-    /// A usage that an operator skips is not posted either. A worker that
-    /// had posted it before, and has the answer, writes that it is accepted. The ledger keeps
-    /// what is written first, and the span notes what the ledger keeps.
+    /// A usage that an operator skips is not posted either. A worker that had posted it before the
+    /// skip, and has the answer, writes that it is accepted. The ledger keeps what is written first,
+    /// and the span notes what the ledger keeps.
     fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
         match self.outcome.as_ref().map(|outcome| &outcome.progress) {
             _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy, false)),
@@ -227,8 +227,8 @@ impl Driver {
         }
     }
 
-    /// Posts the usage while all earlier posts of it are surely remembered. After that asks first, and posts
-    /// what is not there once the span says so.
+    /// Posts the usage while the upstream surely remembers all earlier posts of it. After that asks
+    /// first. A usage that is not found is posted once the span says that it was not found.
     fn deliver(&self, planned: Planned, now: Timestamp) -> Action {
         let unasked_until = self.contract.unasked_until(&planned);
         if let Some(begin_before) = unasked_until.filter(|until| now < *until) {
@@ -366,7 +366,7 @@ impl Driver {
     /// If an execution was noted and nothing was planned.
     pub fn on_change_made(&mut self, change: &Change) {
         self.set_span(self.span.after(change));
-        // A usage is posted once for each time that it was not there.
+        // A usage is posted once for each find that did not find it.
         self.not_there = match change {
             Change::NotThere { .. } => self.not_there.map(|it| NotThere {
                 is_noted: true,

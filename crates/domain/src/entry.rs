@@ -14,7 +14,7 @@ pub enum EntryState {
     Accepted,
     /// Abacus accepted it, and set it aside later: it is not billed.
     SetAside,
-    /// Abacus accepted it, and confirmed later that it counts.
+    /// Abacus accepted the usage, and confirmed later that it counts.
     Counted,
 }
 
@@ -25,8 +25,9 @@ pub struct AskAgain {
     pub at: Timestamp,
     /// From then on, an answer that it is not there ends the questions.
     pub until: Timestamp,
-    /// Whether it was not there when that proved that it does not count. Then it becomes `set_aside`,
-    /// whatever a later find says: its span may know already that it does not count.
+    /// Whether a find did not find the usage, which proved that it does not count. Then the entry
+    /// becomes `set_aside`, whatever a later find says: the span may have noted already that it does
+    /// not count.
     pub is_lost: bool,
 }
 
@@ -49,9 +50,9 @@ pub struct Entry {
     pub refused_at: Option<Timestamp>,
     /// When Abacus accepted it.
     pub accepted_at: Option<Timestamp>,
-    /// When it was confirmed that it counts.
+    /// When the upstream confirmed that the usage counts.
     pub counted_at: Option<Timestamp>,
-    /// When it was seen that Abacus had set it aside.
+    /// When a find showed that Abacus had set the usage aside.
     pub set_aside_at: Option<Timestamp>,
     /// When Abacus accepted it again after that. While it is set aside: after it was set aside before.
     pub resent_at: Option<Timestamp>,
@@ -81,7 +82,7 @@ pub struct Entry {
 /// One time that Abacus set a usage aside and accepted it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Round {
-    /// When it was seen that Abacus had set it aside.
+    /// When a find showed that Abacus had set the usage aside.
     pub set_aside_at: Option<Timestamp>,
     /// When Abacus accepted it again.
     pub resent_at: Option<Timestamp>,
@@ -195,13 +196,13 @@ impl Entry {
     /// noted by the clock of another program, or by one that was put right meanwhile. So the last state
     /// that was reached by then counts, not the one with the latest time.
     pub fn as_of(&self, at: Timestamp) -> Option<EntryState> {
-        let last = self.reached().find(|(moment, _)| *moment <= at);
+        let last = self.reached().find(|(time, _)| *time <= at);
         last.map(|(_, state)| state)
     }
 
     /// Whether the entry has reached no other state since a time.
     pub fn is_unchanged_since(&self, at: Timestamp) -> bool {
-        self.reached().next().is_none_or(|(moment, _)| moment <= at)
+        self.reached().next().is_none_or(|(time, _)| time <= at)
     }
 
     /// The states that it has reached, and when; the last one first.
@@ -228,7 +229,7 @@ impl Entry {
         ];
         let counted = [(self.counted_at, EntryState::Counted)].into_iter();
         let all = counted.chain(round).chain(earlier).chain(before);
-        all.filter_map(|(moment, state)| Some((moment?, state)))
+        all.filter_map(|(time, state)| Some((time?, state)))
     }
 
     /// Whether Abacus has the usage, as far as is known.

@@ -5,8 +5,8 @@ use crate::{Acceptance, Action, Contract, Driver, Policy, Span, Timestamp, Usage
 /// The usages of a span that are due by a time and have not been noted as delivered, in the order in
 /// which a worker would post them.
 ///
-/// It is the worker's own protocol that decides them. Only the grace for late stops is left out: it
-/// changes when a usage is posted, and not what it says.
+/// The worker's own protocol decides them. Only the grace for late stops is left out: it changes when a
+/// usage is posted, and not what the usage says.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     driver: Driver,

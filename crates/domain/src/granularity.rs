@@ -33,29 +33,29 @@ impl Granularity {
     /// From the finest to the coarsest.
     pub const ALL: [Self; 4] = [Self::Minute, Self::Hour, Self::Day, Self::Month];
 
-    /// The next boundary strictly after `moment`; none at the end of time.
-    pub fn boundary_after(self, moment: Timestamp) -> Option<Timestamp> {
-        if moment == Timestamp::MAX {
+    /// The next boundary strictly after `time`; none after the last one.
+    pub fn boundary_after(self, time: Timestamp) -> Option<Timestamp> {
+        if time == Timestamp::MAX {
             return None;
         }
         let next = match self.fixed_length() {
-            Some(length) => (moment.as_millis().div_euclid(length) + 1) * length,
-            None => month_start(moment, 1),
+            Some(length) => (time.as_millis().div_euclid(length) + 1) * length,
+            None => month_start(time, 1),
         };
         Some(Timestamp::clamped(next))
     }
 
-    /// The next boundary strictly before `moment`; none at the beginning of time.
-    pub fn boundary_before(self, moment: Timestamp) -> Option<Timestamp> {
-        if moment == Timestamp::MIN {
+    /// The next boundary strictly before `time`; none before the first one.
+    pub fn boundary_before(self, time: Timestamp) -> Option<Timestamp> {
+        if time == Timestamp::MIN {
             return None;
         }
-        Some(self.window_of(moment.plus(-1)))
+        Some(self.window_of(time.plus(-1)))
     }
 
     /// The name of the month of a time, such as 2026-10.
-    pub fn month_name(moment: Timestamp) -> String {
-        moment.to_utc().format("%Y-%m").to_string()
+    pub fn month_name(time: Timestamp) -> String {
+        time.to_utc().format("%Y-%m").to_string()
     }
 
     /// How long a window is, ms; of a month, how long one is on average.
@@ -67,11 +67,11 @@ impl Granularity {
         }
     }
 
-    /// Where the window that holds `moment` starts: the boundary at or before it.
-    pub fn window_of(self, moment: Timestamp) -> Timestamp {
+    /// Where the window that holds `time` starts: the boundary at or before it.
+    pub fn window_of(self, time: Timestamp) -> Timestamp {
         let start = match self.fixed_length() {
-            Some(length) => moment.as_millis().div_euclid(length) * length,
-            None => month_start(moment, 0),
+            Some(length) => time.as_millis().div_euclid(length) * length,
+            None => month_start(time, 0),
         };
         Timestamp::clamped(start)
     }
@@ -87,9 +87,9 @@ impl Granularity {
     }
 }
 
-/// The start of the month that is `months` after that of `moment`, in ms.
-fn month_start(moment: Timestamp, months: i32) -> i64 {
-    let date = moment.to_utc().date_naive();
+/// The start of the month that is `months` after that of `time`, in ms.
+fn month_start(time: Timestamp, months: i32) -> i64 {
+    let date = time.to_utc().date_naive();
     let month = date.year() * 12 + i32::try_from(date.month0()).expect("0 to 11") + months;
     let in_year = u32::try_from(month.rem_euclid(12)).expect("0 to 11") + 1;
     NaiveDate::from_ymd_opt(month.div_euclid(12), in_year, 1)
@@ -213,8 +213,8 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> Timestamp {
-        let moment = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(moment.timestamp_millis()).unwrap()
+        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
+        Timestamp::new(time.timestamp_millis()).unwrap()
     }
 
     #[test]
@@ -257,16 +257,16 @@ mod tests {
                 "2024-02-01T00:00:00Z",
             ),
         ];
-        for (granularity, moment, before, after) in cases {
+        for (granularity, time, before, after) in cases {
             assert_eq!(
-                granularity.boundary_before(at(moment)),
+                granularity.boundary_before(at(time)),
                 Some(at(before)),
-                "{moment}"
+                "{time}"
             );
             assert_eq!(
-                granularity.boundary_after(at(moment)),
+                granularity.boundary_after(at(time)),
                 Some(at(after)),
-                "{moment}"
+                "{time}"
             );
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A start or a stop that repeats a kept event changes nothing, however long ago that was. Any other
 //! start opens a span, if the target has none that is open or ends later; any other stop ends the open
-//! span, if it does not lie before that span's start.
+//! span, unless it is dated before that span's start.
 //!
 //! [`decide_start`] and [`decide_stop`] are what a store decides in one atomic step. The store in memory
 //! applies them. A command of MongoDB has the same rule as the condition of a query or an index, and
@@ -34,7 +34,8 @@ pub struct IntakeRules {
 pub enum Refusal {
     /// An event of the target with its id differs in these fields.
     IdTaken(Vec<Field>),
-    /// Another target has an event with its id, and an index of an original lets in each id once.
+    /// Another target has an event with its id, and an index of the original Sampler allows each id
+    /// once.
     IdTakenElsewhere,
     /// A half under its id is that of an update with another previous or another new target.
     IdOfAnotherUpdate,
@@ -47,7 +48,7 @@ pub enum Refusal {
         /// Where that span ends.
         until: Timestamp,
     },
-    /// The stop lies before the start of the open span.
+    /// The stop is dated before the start of the open span.
     BeforeStart {
         /// Where the open span starts.
         start: Timestamp,
@@ -74,9 +75,9 @@ impl IntakeRules {
         Err(Refusal::OutsideSlack { slack, now })
     }
 
-    /// Refuses an event whose id was kept before, and which differs from that event in these fields. An
-    /// original keeps the first and accepts the other, where the target is the same; a setting does so
-    /// here.
+    /// Refuses an event whose id was kept before, and which differs from that event in these fields.
+    /// The original Sampler keeps the first and accepts the second, where the target is the same; a
+    /// setting makes Sampler do so, too.
     ///
     /// # Errors
     /// [`Refusal::IdTaken`].
@@ -134,15 +135,13 @@ impl IntakeRules {
 /// The spans of a target that have not ended by the time of a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotEnded {
-    /// Whether one is open.
     pub is_open: bool,
     /// The end of one that ends later than the start.
     pub until: Option<Timestamp>,
 }
 
 impl NotEnded {
-    /// Those of the spans with these ends that have not ended by `start`. Of several ends the first one
-    /// is taken.
+    /// What of the spans with these ends has not ended by `start`. The first of several ends counts.
     pub fn by(start: Timestamp, ends: impl IntoIterator<Item = Option<Timestamp>>) -> Self {
         let mut others = Self::default();
         for end in ends {

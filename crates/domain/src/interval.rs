@@ -14,11 +14,11 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval of no length at `moment`, where the sampling of a span starts.
-    pub const fn at(moment: Timestamp) -> Self {
+    /// The interval of no length at `time`, where the sampling of a span starts.
+    pub const fn at(time: Timestamp) -> Self {
         Self {
-            start: moment,
-            end: moment,
+            start: time,
+            end: time,
         }
     }
 
@@ -51,10 +51,10 @@ mod tests {
     use super::*;
 
     fn interval(start: i64, end: i64) -> Interval {
-        let moment = |millis| Timestamp::new(millis).unwrap();
+        let time = |millis| Timestamp::new(millis).unwrap();
         Interval {
-            start: moment(start),
-            end: moment(end),
+            start: time(start),
+            end: time(end),
         }
     }
 

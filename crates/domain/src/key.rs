@@ -24,7 +24,7 @@ const BITS_BEHIND: u32 = u8::BITS - PARTITIONS.trailing_zeros();
 pub struct Key([u8; BYTES]);
 
 impl Key {
-    /// The key of a target. It is stored, so this function must never change.
+    /// The key of a target. Keys are stored, so this function must never change.
     pub fn of(target: &Target) -> Self {
         Self::hash(OF_TARGET, &target.to_bytes())
     }

@@ -127,7 +127,7 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Whether a double is this very integer: an integer in an old document may lie between
+/// Whether a double is this very integer: an integer in an old document may be between
 /// two doubles.
 fn equals(double: f64, integer: i64) -> bool {
     #[expect(

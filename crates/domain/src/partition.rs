@@ -11,7 +11,8 @@ use crate::{Key, Target};
 /// How many partitions spans are divided into: more than there will ever be workers.
 pub const PARTITIONS: u32 = 64;
 
-/// The partition of a target: that of its key. It is stored, so this function must never change.
+/// The partition of a target: that of its key. Partitions are stored, so this function must never
+/// change.
 pub fn partition_of(target: &Target) -> u32 {
     Key::of(target).partition()
 }

@@ -11,9 +11,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// When an open span of `target` that is sampled to `moment` needs a worker next.
-    pub fn open_due_at(&self, target: &Target, moment: Timestamp) -> Timestamp {
-        let boundary = self.granularities.of(target).boundary_after(moment);
+    /// When an open span of `target` that is sampled to `time` needs a worker next.
+    pub fn open_due_at(&self, target: &Target, time: Timestamp) -> Timestamp {
+        let boundary = self.granularities.of(target).boundary_after(time);
         boundary.unwrap_or(Timestamp::MAX).plus(self.stop_grace)
     }
 }

@@ -52,8 +52,8 @@ pub enum Correction {
 }
 
 impl Resend {
-    /// The mark of an entry that was withheld, once the usage that it takes back was sent again by this
-    /// one. Each worker gives it the same id.
+    /// The mark of a withheld entry, once this resend has sent the usage again that the entry takes
+    /// back. Each worker gives the mark the same id.
     #[must_use]
     pub fn of_withheld(&self, entry: &Entry) -> Self {
         Self {
@@ -136,8 +136,8 @@ impl Entry {
         NotCounted::of(self.resend.as_ref()?.from, self.unanswered)
     }
 
-    /// The entry after Abacus has set its usage aside. The round before, if there was one, is kept, so
-    /// that what the ledger said stays.
+    /// The entry after Abacus has set its usage aside. The round before is kept, if there was one: the
+    /// ledger forgets nothing that it said.
     #[must_use]
     pub fn set_aside(&self, at: Timestamp, error: &str) -> Self {
         let mut entry = self.clone();

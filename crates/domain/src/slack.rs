@@ -24,8 +24,8 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> Timestamp {
-        let moment = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(moment.timestamp_millis()).unwrap()
+        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
+        Timestamp::new(time.timestamp_millis()).unwrap()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     StopEvent, Suspension, Target, Timestamp, Uncounted,
 };
 
-/// The id of a span's document: the `_id` that MongoDB, or a client for it, gave it.
+/// The id of a span's document: the `_id` from MongoDB or from its client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SpanId {
     /// A BSON `ObjectId`.
@@ -89,11 +89,11 @@ pub struct Processing {
     pub planned: Option<Planned>,
     /// Grows with every change of plan; each such change requires the version it was based on.
     pub version: i64,
-    /// Executions that failed since the last one that succeeded.
+    /// Executions that failed since the last success.
     pub attempts: u32,
     /// How many refusals of the planned interval's usage count towards a suspension. A span that is
-    /// resumed with its cause begins one below the number that suspends; one that an operator resumes by
-    /// itself begins at 0.
+    /// resumed with its cause begins one below the number that suspends; a span that an operator
+    /// resumes alone begins at 0.
     pub refusals: u32,
     /// When Abacus first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
@@ -215,8 +215,8 @@ pub struct Planned {
     /// By when the last post of its usage has ended that followed a find
     /// ([`Change::NotThere`](crate::Change::NotThere)). None where nobody had to ask.
     pub posts_end_by: Option<Timestamp>,
-    /// Set where it takes back what does not count upstream: then its usage is not posted, and its entry
-    /// gets the state of what it takes back.
+    /// Set where the interval takes back what does not count upstream: then its usage is not posted,
+    /// and its entry gets the state of what it takes back.
     pub withheld: Option<NotCounted>,
 }
 
@@ -355,7 +355,7 @@ impl Span {
         span
     }
 
-    /// Whether its planned interval is that of this usage.
+    /// Whether this usage is the planned one.
     pub fn plans(&self, usage_guid: &str) -> bool {
         let planned = self.processing.planned.as_ref();
         planned.is_some_and(|planned| planned.usage_guid == usage_guid)

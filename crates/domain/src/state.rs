@@ -111,8 +111,8 @@ mod tests {
         assert!(!overlaps(&hour, at(20), None) && !overlaps(&hour, None, at(10)));
         let open = span(10, None);
         assert!(overlaps(&open, at(1_000), None) && !overlaps(&open, at(0), at(10)));
-        let moment = span(10, Some(10));
-        assert!(overlaps(&moment, at(10), at(11)));
-        assert!(!overlaps(&moment, at(9), at(10)) && !overlaps(&moment, at(11), None));
+        let empty = span(10, Some(10));
+        assert!(overlaps(&empty, at(10), at(11)));
+        assert!(!overlaps(&empty, at(9), at(10)) && !overlaps(&empty, at(11), None));
     }
 }

@@ -15,7 +15,7 @@ use crate::{Id, LastError, Target, Timestamp};
 /// The namespace of the ids of causes (UUID version 5).
 const NAMESPACE: Uuid = Uuid::from_u128(0x7d0e_4b52_93c1_5f0a_8a6b_1f2c_60d5_9e37);
 
-/// The `due_at` of a suspended span: so late that no search finds it, of this release or another.
+/// The `due_at` of a suspended span: so late that no search of any release finds the span.
 pub const SUSPENDED_DUE_AT: Timestamp = Timestamp::MAX;
 
 /// Why Abacus refuses usages: spans that share it are suspended and resumed together.

@@ -24,7 +24,7 @@ impl Place {
             Some(id) => partition::hash(id.as_str().as_bytes()),
             None => partition::hash(&target.to_bytes()),
         };
-        // Any 32 bits will do. They stay the same, so that all receivers decide alike.
+        // Any 32 bits will do, but always the same, so that all receivers decide alike.
         let bits = (hash >> 16) & u128::from(u32::MAX);
         Self(u32::try_from(bits).expect("32 bits"))
     }

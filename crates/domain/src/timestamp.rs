@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn is_read_as_milliseconds_or_as_a_date() {
-        let moment = Timestamp::new(1_533_254_400_000).ok();
+        let time = Timestamp::new(1_533_254_400_000).ok();
         for text in [
             "1533254400000",
             "2018-08-03T00:00:00Z",
@@ -135,7 +135,7 @@ mod tests {
             "2018-08-03T02:00:00+02:00",
             "2018-08-03t00:00:00.0009999z",
         ] {
-            assert_eq!(Timestamp::from_text(text), moment, "{text}");
+            assert_eq!(Timestamp::from_text(text), time, "{text}");
         }
         for text in [
             "",
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn reads_as_a_date() {
-        let moment = Timestamp::new(1_533_254_400_000).unwrap();
-        assert_eq!(moment.to_string(), "2018-08-03T00:00:00.000Z");
+        let time = Timestamp::new(1_533_254_400_000).unwrap();
+        assert_eq!(time.to_string(), "2018-08-03T00:00:00.000Z");
     }
 }

@@ -61,9 +61,9 @@ impl NotCounted {
 }
 
 impl Uncounted {
-    /// Whether `moment` is in it, or is its end.
-    fn reaches(&self, moment: Timestamp) -> bool {
-        self.interval.start < moment && moment <= self.interval.end
+    /// Whether `time` is in it, or is its end.
+    fn reaches(&self, time: Timestamp) -> bool {
+        self.interval.start < time && time <= self.interval.end
     }
 
     /// Whether the whole of `interval`, which leads forwards, is in it.
@@ -71,7 +71,7 @@ impl Uncounted {
         self.interval.start <= interval.start && interval.end <= self.interval.end
     }
 
-    /// The parts of it before and behind an interval that it covers.
+    /// Its parts before and after an interval that it covers.
     fn without(self, interval: Interval) -> impl Iterator<Item = Self> {
         let before = Interval {
             start: self.interval.start,
@@ -89,16 +89,16 @@ impl Uncounted {
 }
 
 impl Span {
-    /// The interval that does not count and that reaches `moment`, if there is one.
-    pub(crate) fn uncounted_at(&self, moment: Timestamp) -> Option<&Uncounted> {
+    /// The interval that does not count and that reaches `time`, if there is one.
+    pub(crate) fn uncounted_at(&self, time: Timestamp) -> Option<&Uncounted> {
         let uncounted = self.processing.uncounted.iter();
-        uncounted.rev().find(|it| it.reaches(moment))
+        uncounted.rev().find(|it| it.reaches(time))
     }
 
-    /// The last time before `moment` at which an uncounted interval ends.
-    pub(crate) fn uncounted_before(&self, moment: Timestamp) -> Option<Timestamp> {
+    /// The last time before `time` at which an uncounted interval ends.
+    pub(crate) fn uncounted_before(&self, time: Timestamp) -> Option<Timestamp> {
         let ends = self.processing.uncounted.iter().map(|it| it.interval.end);
-        ends.filter(|end| *end < moment).max()
+        ends.filter(|end| *end < time).max()
     }
 
     /// Why an interval that leads backwards takes back nothing that counts, if it does not.
@@ -154,8 +154,9 @@ impl Span {
     }
 }
 
-/// Makes one of the two oldest intervals that follow each other and do not count for the same reason.
-/// Where no two do, the oldest is forgotten: a stop that is late by that much takes it back as if it counted.
+/// Merges the two oldest adjacent intervals that do not count for the same reason. Where there are no
+/// such two, the oldest interval is forgotten: a stop that is late by that much takes it back as if it
+/// counted.
 fn make_room(known: &mut Vec<Uncounted>) {
     let mut by_time: Vec<usize> = (0..known.len()).collect();
     by_time.sort_by_key(|place| known[*place].interval.start);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 const HOUR: f64 = 3_600_000.0;
 
-/// Units that are billed in a larger one, that one, and how many of them it has.
+/// Units that are billed in a larger unit: the unit, the larger one, and how many units make one of it.
 const LARGER: [(&str, &str, u32); 5] = [
     ("B", "GB", 1_000_000_000),
     ("kB", "GB", 1_000_000),

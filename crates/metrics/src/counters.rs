@@ -24,9 +24,10 @@ impl Counters {
     /// Counters that are all 0.
     pub fn new(metric: &'static Metric) -> Self {
         let family = Family::<Labels, Counter>::default();
-        let all = combinations(metric);
-        let all = all.iter().map(|it| family.get_or_create_owned(it));
-        let all = all.collect();
+        let all = combinations(metric)
+            .iter()
+            .map(|it| family.get_or_create_owned(it))
+            .collect();
         Self {
             metric,
             family,
@@ -39,7 +40,6 @@ impl Counters {
         self.add(words, 1);
     }
 
-    /// Adds `count`.
     pub fn add(&self, words: &[&'static str], count: u64) {
         let counter = self.find(words).and_then(|index| self.all.get(index));
         debug_assert!(counter.is_some(), "{}: {words:?}", self.metric.name);
@@ -86,21 +86,19 @@ fn words_of(values: Values) -> &'static [&'static str] {
 }
 
 fn combinations(metric: &'static Metric) -> Vec<Labels> {
-    metric
-        .labels
-        .iter()
-        .fold(vec![Labels::new()], |all, label| {
-            let extended = |labels: &Labels, word| {
+    let mut all = vec![Labels::new()];
+    for label in metric.labels {
+        let mut extended = Vec::new();
+        for labels in &all {
+            for word in words_of(label.values) {
                 let mut labels = labels.clone();
-                labels.push((label.name, word));
-                labels
-            };
-            let of_one = |labels| {
-                let words = words_of(label.values).iter();
-                words.map(move |word| extended(&labels, *word))
-            };
-            all.into_iter().flat_map(of_one).collect()
-        })
+                labels.push((label.name, *word));
+                extended.push(labels);
+            }
+        }
+        all = extended;
+    }
+    all
 }
 
 #[cfg(test)]

@@ -44,9 +44,8 @@ pub fn document() -> String {
     text.push_str(BUCKETS);
     for metric in ALL {
         if let Kind::Histogram(bounds) = metric.kind {
-            let bounds: Vec<_> = bounds.iter().map(ToString::to_string).collect();
-            let (name, bounds) = (metric.name, bounds.join(", "));
-            writeln!(text, "| `{name}` | {bounds} |").expect("a text grows");
+            let numbers: Vec<_> = bounds.iter().map(ToString::to_string).collect();
+            writeln!(text, "| `{}` | {} |", metric.name, numbers.join(", ")).expect("a text grows");
         }
     }
     text.push_str(COST);
@@ -77,8 +76,8 @@ fn row(text: &mut String, metric: &Metric) {
 fn label(label: &Label) -> String {
     let values = match label.values {
         Values::Words(words) => {
-            let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
-            words.join(", ")
+            let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+            quoted.join(", ")
         }
         Values::Bounded(what) => what.to_owned(),
     };

@@ -18,6 +18,6 @@ pub use metric::{Kind, Label, Metric, Program, Values};
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use registry::Registry;
 
-/// The target of `tracing` spans that are exported as spans of a trace. They have the level
-/// `trace`, so that the log leaves them out: `trace_span!(target: TRACE, "…")`.
+/// The target of `tracing` spans that are exported as spans of a trace. Their level is `trace`, so
+/// that the log leaves them out: `trace_span!(target: TRACE, "…")`.
 pub const TRACE: &str = "sampler_trace";

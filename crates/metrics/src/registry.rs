@@ -35,12 +35,12 @@ impl Registry {
         all
     }
 
-    /// Adds counters. They stay those of the part that counts.
+    /// Adds counters. The part that counts keeps its handle on them.
     pub fn counters(&mut self, counters: &Counters) {
         self.register(counters.metric(), counters.family());
     }
 
-    /// Adds a histogram. It stays that of the part that measures.
+    /// Adds a histogram. The part that measures keeps its handle on it.
     pub fn histogram(&mut self, metric: &'static Metric, histogram: &Histogram) {
         debug_assert!(matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
         self.register(metric, histogram.clone());

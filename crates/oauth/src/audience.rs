@@ -35,12 +35,10 @@ impl Audiences {
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
         let patterns: Vec<Pattern> = parts.map(Pattern::new).collect();
-        let is_open =
-            |pattern: &Pattern| matches!(pattern, Pattern::Below(start) if start.is_empty());
         if patterns.is_empty() {
             return Err("an audience, or several with commas in between");
         }
-        if patterns.iter().any(is_open) {
+        if patterns.iter().any(Pattern::fits_all) {
             return Err("audiences, each with something before the *");
         }
         Ok(Self(patterns))
@@ -53,6 +51,10 @@ impl Audiences {
 }
 
 impl Pattern {
+    fn fits_all(&self) -> bool {
+        matches!(self, Self::Below(start) if start.is_empty())
+    }
+
     fn new(text: &str) -> Self {
         match text.strip_suffix('*') {
             Some(start) => Self::Below(start.to_owned()),

@@ -157,9 +157,10 @@ impl BasicCheck {
     }
 
     fn find(&self, digest: &[u8; 32]) -> Option<Known> {
-        let known = self.known();
-        let is_it = |known: &&Known| known.accepted_at.elapsed() < REMEMBERED && known.is(digest);
-        known.iter().find(is_it).copied()
+        self.known()
+            .iter()
+            .find(|known| known.accepted_at.elapsed() < REMEMBERED && known.is(digest))
+            .copied()
     }
 
     fn note_question(&self, digest: &[u8; 32]) {

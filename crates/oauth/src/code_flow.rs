@@ -14,7 +14,7 @@ use url::{Url, form_urlencoded};
 
 use crate::credentials::{Client, REQUEST_LIMIT, post};
 use crate::discovery::Discoverer;
-use crate::http::FetchError;
+use crate::http::{FetchError, text_in};
 use crate::keys::Keys;
 use crate::verify::{Policy, TokenError, verified_body};
 
@@ -67,10 +67,12 @@ impl CodeFlow {
     /// # Errors
     /// If the token server cannot be asked where that is, or does not sign people in.
     pub async fn authorization(&self, attempt: &Attempt<'_>) -> Result<Url, FetchError> {
-        let finding = timeout(REQUEST_LIMIT, self.discoverer.endpoints()).await;
-        let endpoints = finding.unwrap_or_else(|_| Err(late()))?;
-        let page = endpoints.authorization;
-        let mut page = page.ok_or(FetchError::Document("names no page to sign in"))?;
+        let endpoints = timeout(REQUEST_LIMIT, self.discoverer.endpoints())
+            .await
+            .unwrap_or_else(|_| Err(FetchError::late()))?;
+        let mut page = endpoints
+            .authorization
+            .ok_or(FetchError::Document("names no page to sign in"))?;
         let challenge = digest(&SHA256, attempt.verifier.as_bytes());
         page.query_pairs_mut()
             .append_pair("response_type", "code")
@@ -95,22 +97,23 @@ impl CodeFlow {
             .append_pair("redirect_uri", attempt.redirect)
             .append_pair("code_verifier", attempt.verifier)
             .finish();
-        let redeeming = timeout(REQUEST_LIMIT, post(&self.discoverer, &self.client, body)).await;
-        let document = redeeming.unwrap_or_else(|_| Err(late()))?;
-        let token = |name: &str| {
-            let token = document.get(name).and_then(Value::as_str);
-            let token = token
-                .filter(|token| !token.is_empty())
-                .map(SecretString::from);
-            token.ok_or(FetchError::Document("holds no access token and ID token"))
-        };
+        let document = timeout(REQUEST_LIMIT, post(&self.discoverer, &self.client, body))
+            .await
+            .unwrap_or_else(|_| Err(FetchError::late()))?;
         let seconds = document.get("expires_in").and_then(Value::as_u64);
         Ok(Tokens {
-            access: token("access_token")?,
-            id: token("id_token")?,
+            access: token_in(&document, "access_token")?,
+            id: token_in(&document, "id_token")?,
             life: seconds.map(Duration::from_secs),
         })
     }
+}
+
+fn token_in(document: &Value, name: &str) -> Result<SecretString, FetchError> {
+    text_in(document, name)
+        .filter(|token| !token.is_empty())
+        .map(SecretString::from)
+        .ok_or(FetchError::Document("holds no access token and ID token"))
 }
 
 /// The name of the person that an ID token is about (`OpenID` Connect Core, section 3.1.3.7).
@@ -132,26 +135,21 @@ pub fn person(
         ..policy.clone()
     };
     let body: Value = verified_body(token, keys, now, &policy)?;
-    let text = |name: &str| body.get(name).and_then(Value::as_str);
     let audiences: Vec<&str> = match body.get("aud") {
         Some(Value::String(one)) => vec![one],
         Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    let is_party = text("azp").map_or(audiences.len() == 1, |party| party == client);
+    let is_party = text_in(&body, "azp").map_or(audiences.len() == 1, |party| party == client);
     if !audiences.contains(&client) || !is_party {
         return Err(TokenError::Audience);
     }
-    if text("nonce") != Some(nonce) {
+    if text_in(&body, "nonce") != Some(nonce) {
         return Err(TokenError::Nonce);
     }
     let name = NAMES
         .into_iter()
-        .find_map(text)
+        .find_map(|name| text_in(&body, name))
         .filter(|name| !name.is_empty());
     name.map(str::to_owned).ok_or(TokenError::Malformed)
-}
-
-fn late() -> FetchError {
-    FetchError::Unreachable("it took too long".to_owned())
 }

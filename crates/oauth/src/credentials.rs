@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 use url::form_urlencoded;
 
-use crate::discovery::Discoverer;
-use crate::http::{FetchError, fetch};
+use crate::discovery::{Discoverer, TokenServer};
+use crate::http::{FetchError, fetch, text_in};
 
 /// The time limit for finding the token server and getting a token from it.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -206,12 +206,12 @@ impl ClientCredentials {
 
     async fn ask(&self, _asking: OwnedMutexGuard<()>) -> Result<AccessToken, NoToken> {
         let began = Instant::now();
-        let asked = timeout(REQUEST_LIMIT, request(&self.discoverer, &self.client)).await;
-        let late = || Err(FetchError::Unreachable("it took too long".to_owned()));
-        let granted = asked.unwrap_or_else(|_| late()).and_then(|granted| {
-            let header = bearer(&granted.token)?;
-            Ok((header, granted))
-        });
+        let granted = request_in_time(&self.discoverer, &self.client)
+            .await
+            .and_then(|granted| {
+                let header = bearer(&granted.token)?;
+                Ok((header, granted))
+            });
         let mut state = self.state();
         match granted {
             Ok((header, Granted { life, scope, .. })) => {
@@ -259,13 +259,10 @@ impl ClientCredentials {
 /// # Errors
 /// If the server gives no answer, or one that decides nothing.
 pub async fn grants(discoverer: &Discoverer, client: &Client) -> Result<bool, FetchError> {
-    let asked = timeout(REQUEST_LIMIT, request(discoverer, client)).await;
-    let late = || Err(FetchError::Unreachable("it took too long".to_owned()));
-    match asked.unwrap_or_else(|_| late()) {
-        Ok(granted) => {
-            let has_it = |scopes: String| scopes.split(' ').any(|scope| scope == client.scope);
-            Ok(granted.scope.is_none_or(has_it))
-        }
+    match request_in_time(discoverer, client).await {
+        Ok(granted) => Ok(granted
+            .scope
+            .is_none_or(|scopes| scopes.split(' ').any(|scope| scope == client.scope))),
         // Wrong credentials, or a scope that the client does not have.
         Err(FetchError::Status {
             status: 400 | 401 | 403,
@@ -276,6 +273,12 @@ pub async fn grants(discoverer: &Discoverer, client: &Client) -> Result<bool, Fe
             Err(error)
         }
     }
+}
+
+async fn request_in_time(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {
+    timeout(REQUEST_LIMIT, request(discoverer, client))
+        .await
+        .unwrap_or_else(|_| Err(FetchError::late()))
 }
 
 async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {
@@ -294,45 +297,47 @@ pub(crate) async fn post(
     body: String,
 ) -> Result<Value, FetchError> {
     let endpoints = discoverer.endpoints().await?;
+    let server = discoverer.server();
     let secret = client.secret.expose_secret();
-    let encode = |text: &str| {
-        if discoverer.server().decodes_credentials() {
-            utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
-        } else {
-            text.to_owned()
-        }
-    };
     let request = discoverer
         .client()
         .post(endpoints.token)
-        .basic_auth(encode(&client.id), Some(encode(secret)))
+        .basic_auth(encoded(&client.id, server), Some(encoded(secret, server)))
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(ACCEPT, "application/json")
         .body(body);
     fetch(request).await
 }
 
+/// An id or a secret, as the header has it.
+fn encoded(text: &str, server: &TokenServer) -> String {
+    if server.decodes_credentials() {
+        utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+    } else {
+        text.to_owned()
+    }
+}
+
 fn read(document: &Value) -> Result<Granted, FetchError> {
-    let text = |name: &str| document.get(name).and_then(Value::as_str);
-    if text("token_type").is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+    if text_in(document, "token_type").is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
         return Err(FetchError::Document("grants a token of another type"));
     }
-    let token = text("access_token").filter(|token| !token.is_empty());
-    let token = token.ok_or(FetchError::Document("holds no token"))?;
+    let token = text_in(document, "access_token")
+        .filter(|token| !token.is_empty())
+        .ok_or(FetchError::Document("holds no token"))?;
     let seconds = document.get("expires_in").and_then(Value::as_u64);
     Ok(Granted {
         token: token.into(),
         life: seconds.map_or(LIFE_DEFAULT, |seconds| {
             Duration::from_secs(seconds).min(LIFE_MAX)
         }),
-        scope: text("scope").map(str::to_owned),
+        scope: text_in(document, "scope").map(str::to_owned),
     })
 }
 
 fn bearer(token: &SecretString) -> Result<HeaderValue, FetchError> {
-    let header = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()));
-    let mut header =
-        header.map_err(|_| FetchError::Document("holds a token that cannot be sent"))?;
+    let mut header = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
+        .map_err(|_| FetchError::Document("holds a token that cannot be sent"))?;
     header.set_sensitive(true);
     Ok(header)
 }

@@ -6,7 +6,7 @@ use reqwest::Client;
 use serde_json::Value;
 use url::{Host, Url};
 
-use crate::http::{FetchError, fetch};
+use crate::http::{FetchError, fetch, text_in};
 
 /// The path of the discovery document, below the address of a token server.
 const DESCRIPTION: &str = "/.well-known/openid-configuration";
@@ -62,9 +62,8 @@ impl TokenServer {
             Self::Oidc(issuer) => {
                 let description = below(issuer, DESCRIPTION);
                 let document = fetch(client.get(description.clone())).await?;
-                let named = document.get("issuer").and_then(Value::as_str);
-                let same = |named: &str| same_but_for_slash(named, issuer.as_str());
-                if !named.is_some_and(same) {
+                let named = text_in(&document, "issuer");
+                if !named.is_some_and(|named| same_but_for_slash(named, issuer.as_str())) {
                     return Err(FetchError::Document("describes another issuer"));
                 }
                 Ok(Endpoints {
@@ -79,7 +78,7 @@ impl TokenServer {
     }
 }
 
-fn same_but_for_slash(one: &str, other: &str) -> bool {
+pub(crate) fn same_but_for_slash(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
@@ -108,11 +107,12 @@ impl Source<'_> {
     /// An address in a document. A server that is reached over TLS must not name an address without
     /// TLS, and a server on this machine must not name one of another machine without TLS.
     fn address_in(&self, document: &Value, pointer: &str) -> Result<Url, FetchError> {
-        let text = document.pointer(pointer).and_then(Value::as_str);
-        let address = text.and_then(|text| Url::parse(text).ok());
-        let address = address.filter(|url| url.scheme() == "https" || url.scheme() == "http");
-        let address =
-            address.ok_or(FetchError::Document("does not say where its endpoints are"))?;
+        let address = document
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .and_then(|text| Url::parse(text).ok())
+            .filter(|url| url.scheme() == "https" || url.scheme() == "http")
+            .ok_or(FetchError::Document("does not say where its endpoints are"))?;
         if self.address.scheme() == "https" && address.scheme() != "https" {
             return Err(FetchError::Document("leads from https to http"));
         }
@@ -200,12 +200,9 @@ impl Discoverer {
     pub(crate) async fn issuer(&self) -> Result<Option<String>, FetchError> {
         let endpoints = self.endpoints().await?;
         match fetch(self.client.get(endpoints.description)).await {
-            Ok(document) => {
-                let issuer = document.get("issuer").and_then(Value::as_str);
-                Ok(issuer
-                    .filter(|issuer| !issuer.is_empty())
-                    .map(str::to_owned))
-            }
+            Ok(document) => Ok(text_in(&document, "issuer")
+                .filter(|issuer| !issuer.is_empty())
+                .map(str::to_owned)),
             Err(FetchError::Status {
                 status: 404 | 405 | 410,
                 ..

@@ -111,6 +111,12 @@ pub enum FetchError {
     Document(&'static str),
 }
 
+impl FetchError {
+    pub(crate) fn late() -> Self {
+        Self::Unreachable("it took too long".to_owned())
+    }
+}
+
 /// Sends a request and reads the JSON object of its answer.
 pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> {
     let mut response = request.send().await.map_err(unreachable)?;
@@ -132,11 +138,19 @@ pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> 
         .ok_or(FetchError::Document("is not a JSON object"))
 }
 
+/// A member of a document, if it is a text.
+pub(crate) fn text_in<'d>(document: &'d Value, name: &str) -> Option<&'d str> {
+    document.get(name).and_then(Value::as_str)
+}
+
 /// The error code of a document, if it looks like one, because it is logged.
 fn error_code(document: &Value) -> Option<String> {
-    let code = document.get("error")?.as_str()?;
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    (code.len() <= 40 && code.bytes().all(plain)).then(|| code.to_owned())
+    let code = text_in(document, "error")?;
+    let is_code = code.len() <= 40
+        && code
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    is_code.then(|| code.to_owned())
 }
 
 fn unreachable(error: reqwest::Error) -> FetchError {

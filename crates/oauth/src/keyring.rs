@@ -156,11 +156,11 @@ impl Keyring {
     }
 
     fn known(&self) -> Option<Known> {
-        let known = self.lock().clone();
-        let source = self.source.as_ref();
-        let is_good =
-            |known: &Known| source.is_none_or(|source| known.at.elapsed() < source.pace.age_max);
-        known.filter(is_good)
+        let known = self.lock().clone()?;
+        match &self.source {
+            Some(source) if known.at.elapsed() >= source.pace.age_max => None,
+            _ => Some(known),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Known>> {
@@ -200,13 +200,14 @@ impl Keyring {
         let Some(source) = &self.source else {
             return Refreshed::Lately(Duration::MAX);
         };
-        let issuer = self.lock().as_ref().and_then(|known| {
-            let issuer = known.keys.issuer();
-            issuer.map(str::to_owned)
-        });
+        let issuer = self
+            .lock()
+            .as_ref()
+            .and_then(|known| known.keys.issuer().map(str::to_owned));
         let began = Instant::now();
-        let fetched = timeout(FETCH_LIMIT, source.fetch(issuer)).await;
-        let fetched = fetched.unwrap_or_else(|_| Err(Failure::other(&"it took too long")));
+        let fetched = timeout(FETCH_LIMIT, source.fetch(issuer))
+            .await
+            .unwrap_or_else(|_| Err(Failure::other(&"it took too long")));
         let ended = Instant::now();
         let outcome = match &fetched {
             Ok(_) => Outcome::Fetched,
@@ -302,12 +303,16 @@ impl Source {
     /// Fetches the keys. If the server does not name its issuer now, the issuer that is `known` from
     /// before stays, so that keys can still be withdrawn.
     async fn fetch(&self, known: Option<String>) -> Result<Keys, Failure> {
-        let endpoints = self.discoverer.endpoints().await;
-        let endpoints = endpoints.map_err(|error| Failure::other(&error))?;
-        let document = fetch(self.discoverer.client().get(endpoints.keys)).await;
-        let document = document.map_err(|error| Failure::other(&error))?;
-        let keys = Keys::fetched(&document, self.algorithm);
-        let keys = keys.map_err(|error| Failure::other(&error))?;
+        let endpoints = self
+            .discoverer
+            .endpoints()
+            .await
+            .map_err(|error| Failure::other(&error))?;
+        let document = fetch(self.discoverer.client().get(endpoints.keys))
+            .await
+            .map_err(|error| Failure::other(&error))?;
+        let keys =
+            Keys::fetched(&document, self.algorithm).map_err(|error| Failure::other(&error))?;
         if self.issuer == Issuer::Configured {
             return Ok(keys);
         }

@@ -150,8 +150,7 @@ impl fmt::Debug for Keys {
 
 /// Replaces `\n` by line breaks, which manifests and shells often cannot contain.
 fn with_line_breaks(text: &str) -> String {
-    let text = text.replace("\\n", "\n");
-    text.trim().to_owned()
+    text.replace("\\n", "\n").trim().to_owned()
 }
 
 fn rsa_from_pem(pem: &str) -> Result<DecodingKey, KeyError> {
@@ -186,8 +185,10 @@ fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
     let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
     let operations = common.key_operations.as_deref();
     let verifies = operations.is_none_or(|all| all.contains(&KeyOperations::Verify));
-    let names_it = |named: jsonwebtoken::jwk::KeyAlgorithm| named.to_string() == algorithm.name();
-    if !signs || !verifies || !common.key_algorithm.is_none_or(names_it) {
+    let is_of_algorithm = common
+        .key_algorithm
+        .is_none_or(|named| named.to_string() == algorithm.name());
+    if !signs || !verifies || !is_of_algorithm {
         return None;
     }
     let key = DecodingKey::from_jwk(jwk).ok()?;

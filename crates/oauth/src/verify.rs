@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::algorithm::Algorithm;
 use crate::audience::Audiences;
+use crate::discovery::same_but_for_slash;
 use crate::keys::Keys;
 
 /// The longest token that is read, in bytes.
@@ -31,8 +32,8 @@ const REFRESH_TOKEN_ID_END: &str = "-r";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub algorithm: Algorithm,
-    /// The issuer that it must name, if that is configured; otherwise that of the keys, if they
-    /// have one. A slash at the end does not count.
+    /// The issuer that the token must name, if an issuer is configured; otherwise the issuer of the
+    /// keys, if they have one. A slash at the end does not count.
     pub issuer: Option<String>,
     /// The accepted audiences, if they are configured.
     pub audiences: Option<Audiences>,
@@ -47,7 +48,7 @@ pub struct Policy {
 pub struct Claims {
     /// The client that got the token, or else its subject.
     pub client: Option<ClientId>,
-    /// The user in whose name the client got it, if it names one.
+    /// The user in whose name the client got the token, if the token names a user.
     pub user: Option<ClientId>,
     pub scopes: BTreeSet<String>,
 }
@@ -61,7 +62,6 @@ pub enum TokenError {
     /// Not three parts of base64 and JSON, or with a claim that occurs twice or has the wrong type.
     #[error("it is malformed")]
     Malformed,
-    /// Signed with another algorithm than the policy's.
     #[error("it is signed with another algorithm")]
     Algorithm,
     /// It names an unknown key, or none although there are several.
@@ -70,7 +70,6 @@ pub enum TokenError {
     /// The signature does not fit the key.
     #[error("its signature is wrong")]
     Signature,
-    /// It is not an access token.
     #[error("it is not an access token")]
     Type,
     /// It has no `exp`.
@@ -84,16 +83,12 @@ pub enum TokenError {
     SenderBound,
     #[error("it has expired")]
     Expired,
-    /// It is not valid yet.
     #[error("it is not valid yet")]
     NotYet,
-    /// It has another issuer.
     #[error("it is from another issuer")]
     Issuer,
-    /// It has another audience.
     #[error("it is for another audience")]
     Audience,
-    /// It belongs to another attempt to sign in.
     #[error("it belongs to another attempt to sign in")]
     Nonce,
 }
@@ -162,7 +157,7 @@ pub(crate) fn verified_body<T: DeserializeOwned>(
     parse(body)
 }
 
-/// Checks `token` at `now`: its claims, and the part of it that they were read from.
+/// Checks `token` at `now`. Returns its claims, and the part of the token that has them.
 fn check<'a>(
     token: &'a str,
     keys: &Keys,
@@ -194,8 +189,10 @@ fn check<'a>(
 }
 
 fn first_name<const N: usize>(names: [Option<String>; N]) -> Option<ClientId> {
-    let mut names = names.into_iter().flatten();
-    names.find_map(|name| ClientId::new(&name))
+    names
+        .into_iter()
+        .flatten()
+        .find_map(|name| ClientId::new(&name))
 }
 
 fn check_header(header: &Header, policy: &Policy) -> Result<(), TokenError> {
@@ -234,8 +231,8 @@ fn check_time(body: &Body, now: Timestamp, policy: &Policy) -> Result<(), TokenE
 /// Refuses a token that is bound to its sender (RFC 7800; by a certificate RFC 8705, by `DPoP`
 /// RFC 9449). It needs a proof that is not checked here; without that check a thief could use it.
 fn check_kind(body: &Body) -> Result<(), TokenError> {
-    let is_refresh_token = |id: &String| id.ends_with(REFRESH_TOKEN_ID_END);
-    if body.jti.as_ref().is_some_and(is_refresh_token) {
+    let id = body.jti.as_deref();
+    if id.is_some_and(|id| id.ends_with(REFRESH_TOKEN_ID_END)) {
         return Err(TokenError::Type);
     }
     if body.cnf.is_some() {
@@ -250,8 +247,8 @@ fn check_parties(
     audiences: Option<&Audiences>,
 ) -> Result<(), TokenError> {
     if let Some(expected) = issuer {
-        let same = |issuer: &String| issuer.trim_end_matches('/') == expected.trim_end_matches('/');
-        if !body.iss.as_ref().is_some_and(same) {
+        let issuer = body.iss.as_deref();
+        if !issuer.is_some_and(|issuer| same_but_for_slash(issuer, expected)) {
             return Err(TokenError::Issuer);
         }
     }

@@ -12,7 +12,7 @@
 //! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
 //!   reason to restart the program.
 //! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
-//!   needs no credentials, so it does not say which probes.
+//!   needs no credentials, so it does not name the probes that fail.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -140,7 +140,7 @@ pub enum Signal {
 pub struct UnusableSettings(String);
 
 impl UnusableSettings {
-    /// Says what is wrong, and which setting would mend it.
+    /// `mistake` says what is wrong, and which setting would mend it.
     pub fn new(mistake: &dyn std::fmt::Display) -> Self {
         Self(mistake.to_string())
     }
@@ -263,8 +263,8 @@ async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
         };
         tokio::pin!(finish);
         if timeout(DRAIN_BUDGET, &mut finish).await.is_err() {
-            let left = shutdown.running();
-            let left: Vec<_> = left
+            let left: Vec<_> = shutdown
+                .running()
                 .iter()
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();

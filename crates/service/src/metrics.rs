@@ -12,8 +12,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue};
 use sampler_metrics::Registry;
 use sampler_oauth::BasicCheck;
 
@@ -36,7 +36,7 @@ pub enum Readers {
     Nobody,
 }
 
-/// The checks of tokens and credentials. At least one of them is there.
+/// The checks of tokens and credentials. There is at least one.
 #[derive(Clone)]
 pub struct Checks {
     pub tokens: Option<Authenticator>,
@@ -110,11 +110,10 @@ async fn read_by_token(tokens: &Authenticator, headers: &HeaderMap) -> Result<()
 }
 
 fn shows_token(headers: &HeaderMap) -> bool {
-    let scheme = |value: &HeaderValue| {
-        let scheme = value.as_bytes().get(..7);
-        scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
-    };
-    headers.get(AUTHORIZATION).is_some_and(scheme)
+    headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.as_bytes().get(..7))
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
 }
 
 #[cfg(test)]

@@ -41,17 +41,16 @@ impl Identity {
             Ok(app) => (app, None),
             Err(mistake) => (Map::new(), Some(mistake)),
         };
-        let field = |name: &str| app.get(name).and_then(text);
-        let variable = |name: &str| variables.get(name)?.to_str().and_then(short);
         Self {
-            organization: field("organization_name"),
-            space: field("space_name"),
-            app: field("application_name"),
-            app_id: field("application_id"),
-            app_version: field("application_version"),
-            process: field("process_type"),
-            index: variable("CF_INSTANCE_INDEX").or_else(|| field("instance_index")),
-            instance: variable("CF_INSTANCE_GUID").or_else(|| field("instance_id")),
+            organization: text(&app, "organization_name"),
+            space: text(&app, "space_name"),
+            app: text(&app, "application_name"),
+            app_id: text(&app, "application_id"),
+            app_version: text(&app, "application_version"),
+            process: text(&app, "process_type"),
+            index: variable(variables, "CF_INSTANCE_INDEX")
+                .or_else(|| text(&app, "instance_index")),
+            instance: variable(variables, "CF_INSTANCE_GUID").or_else(|| text(&app, "instance_id")),
             is_there: variables.get(APPLICATION).is_some(),
             mistake,
         }
@@ -104,10 +103,10 @@ impl Identity {
 
 /// The description of the app. A mistake in it says where it is, and repeats nothing of it.
 fn application(variables: &Variables) -> Result<Map<String, Value>, String> {
-    let Some(text) = variables.get(APPLICATION) else {
+    let Some(value) = variables.get(APPLICATION) else {
         return Ok(Map::new());
     };
-    let text = text
+    let text = value
         .to_str()
         .ok_or_else(|| format!("{APPLICATION}: expected UTF-8"))?;
     serde_json::from_str(text).map_err(|error| {
@@ -116,8 +115,12 @@ fn application(variables: &Variables) -> Result<Map<String, Value>, String> {
     })
 }
 
-fn text(value: &Value) -> Option<String> {
-    match value {
+fn variable(variables: &Variables, name: &str) -> Option<String> {
+    variables.get(name)?.to_str().and_then(short)
+}
+
+fn text(app: &Map<String, Value>, name: &str) -> Option<String> {
+    match app.get(name)? {
         Value::String(text) => short(text),
         Value::Number(number) => Some(number.to_string()),
         _ => None,

@@ -28,7 +28,7 @@ pub fn register(registry: &mut Registry) {
         Some(kilobytes * 1024.0)
     });
     registry.gauge(&PROCESS_OPEN_FDS, || {
-        // The one that reads the directory is among them.
+        // The descriptor that reads the directory is among them.
         let count = fs::read_dir("/proc/self/fd").ok()?.count();
         Some(count.saturating_sub(1) as f64)
     });

@@ -57,8 +57,9 @@ pub fn init(
     traces: Option<&TraceOptions>,
 ) -> anyhow::Result<Telemetry> {
     let counts = LogCounts::default();
-    let traces = traces.map(|options| Traces::new(options, identity));
-    let traces = traces.transpose()?;
+    let traces = traces
+        .map(|options| Traces::new(options, identity))
+        .transpose()?;
     let filter = filter(settings)?;
     let installed = match &traces {
         None => Registry::default()

@@ -121,7 +121,6 @@ impl DatabaseUri {
             });
         let (database, address) = (database_name(uri)?, without_replaced(uri));
         let (hosts, _path) = hosts_and_path(uri)?;
-        let hosts = hosts.to_owned();
         // Not in the driver's words, which repeat what it cannot read.
         if !is_readable(&address) {
             return Err(
@@ -133,7 +132,7 @@ impl DatabaseUri {
         }
         Ok(Self {
             database,
-            hosts,
+            hosts: hosts.to_owned(),
             replaced: replaced.collect(),
             address: address.into(),
         })
@@ -143,16 +142,17 @@ impl DatabaseUri {
 /// The hosts of an address, without credentials, and its path. Several hosts make it an address that
 /// no URL parser takes, so it is taken apart by hand; the driver looks at the rest.
 fn hosts_and_path(uri: &str) -> Result<(&str, &str), String> {
-    let schemes = ["mongodb://", "mongodb+srv://"];
-    let rest = schemes.iter().find_map(|scheme| uri.strip_prefix(scheme));
-    let rest = rest.ok_or("an address that begins with mongodb:// or mongodb+srv://")?;
-    let (hosts_and_path, _options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (hosts, path) = hosts_and_path
+    let rest = uri
+        .strip_prefix("mongodb://")
+        .or_else(|| uri.strip_prefix("mongodb+srv://"))
+        .ok_or("an address that begins with mongodb:// or mongodb+srv://")?;
+    let (before_options, _options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = before_options
         .split_once('/')
-        .unwrap_or((hosts_and_path, ""));
-    let hosts = hosts
+        .unwrap_or((before_options, ""));
+    let hosts = authority
         .rsplit_once('@')
-        .map_or(hosts, |(_credentials, hosts)| hosts);
+        .map_or(authority, |(_credentials, hosts)| hosts);
     if hosts.split(',').any(str::is_empty) {
         return Err("a host in the address".to_owned());
     }
@@ -169,8 +169,8 @@ fn database_name(uri: &str) -> Result<String, String> {
         return Err("the name of the database in the path, as in mongodb://host/name".to_owned());
     }
     // An @ is a name like any other to MongoDB. But here it is the rest of a password with a slash.
-    let forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?@"#.contains(c);
-    if name.len() > DATABASE_NAME_MAX || name.contains(forbidden) {
+    let is_forbidden = name.contains(|c: char| c.is_control() || r#"/\. "$*<>:|?@"#.contains(c));
+    if name.len() > DATABASE_NAME_MAX || is_forbidden {
         return Err(format!(
             "the name of the database in the path: at most {DATABASE_NAME_MAX} bytes, without \
              spaces and any of / \\ . \" $ * < > : | ? @"
@@ -180,9 +180,11 @@ fn database_name(uri: &str) -> Result<String, String> {
 }
 
 fn collection_name(name: &str) -> Result<String, String> {
-    let forbidden = |c: char| c.is_control() || c == '$';
-    let odd = name.starts_with("system.") || name.starts_with('.') || name.ends_with('.');
-    if odd || name.len() > COLLECTION_NAME_MAX || name.contains(forbidden) {
+    let is_forbidden = name.starts_with("system.")
+        || name.starts_with('.')
+        || name.ends_with('.')
+        || name.contains(|c: char| c.is_control() || c == '$');
+    if is_forbidden || name.len() > COLLECTION_NAME_MAX {
         return Err(format!(
             "a name of a collection: at most {COLLECTION_NAME_MAX} bytes, without $, not \
              beginning with system. and neither beginning nor ending with a dot"

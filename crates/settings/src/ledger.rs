@@ -66,8 +66,7 @@ fn pair(part: &str) -> Option<(Granularity, Duration)> {
     let (granularity, kept) = part.split_once('=')?;
     let kept = duration(kept.trim())?;
     let is_allowed = (HOUR..=DAYS_MAX * DAY).contains(&kept);
-    let granularity = granularity.trim().parse().ok()?;
-    is_allowed.then_some((granularity, kept))
+    is_allowed.then_some((granularity.trim().parse().ok()?, kept))
 }
 
 #[cfg(test)]

@@ -104,12 +104,7 @@ impl UpstreamSettings {
     }
 
     fn read_url(&self, reader: &mut Reader) -> Option<Url> {
-        let url = self.url.as_deref().and_then(|text| Url::parse(text).ok());
-        let is_fit = |url: &Url| {
-            let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
-            is_web && url.username().is_empty() && url.password().is_none()
-        };
-        let url = url.filter(is_fit);
+        let url = self.url.as_deref().and_then(web_address);
         if url.is_none() {
             reader.complain(format!(
                 "{} {}: expected an http or https address with a host, without credentials",
@@ -157,15 +152,15 @@ impl UpstreamSettings {
     /// sent in the clear.
     fn check_token(&self, url: Option<&Url>, find_url: Option<&FindUrl>, reader: &mut Reader) {
         let token = self.token.as_ref().map(ExposeSecret::expose_secret);
-        if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        if token.is_some_and(|token| !is_visible(token)) {
             reader.complain(format!(
                 "{} must be visible ASCII without spaces",
                 reader.described("upstream.token")
             ));
         }
         let find_host = find_url.and_then(FindUrl::host);
-        let is_private = |url: &Url| url.scheme() == "https";
-        if url.is_some_and(is_private) && find_host.is_some_and(|url| !is_private(&url)) {
+        let is_https = url.is_some_and(|url| url.scheme() == "https");
+        if is_https && find_host.is_some_and(|url| url.scheme() != "https") {
             reader.complain(format!(
                 "{} must be an https address, as {} is: tokens could be read on the way",
                 reader.described("upstream.find_url"),
@@ -176,7 +171,6 @@ impl UpstreamSettings {
 
     fn check_attributes(&self, reader: &mut Reader) {
         let base = Url::parse("http://sampler.invalid/").expect("a plain address");
-        let is_visible = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let is_reference = is_visible(&self.source)
             && !self
                 .source
@@ -204,4 +198,16 @@ fn stated(text: Option<&str>) -> &'static str {
         Some(_) => "is not valid",
         None => "is not set",
     }
+}
+
+/// An http or https address with a host, without credentials.
+fn web_address(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
+    let has_credentials = !url.username().is_empty() || url.password().is_some();
+    (is_web && !has_credentials).then_some(url)
+}
+
+fn is_visible(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -57,22 +57,24 @@ const fn replaced(name: &'static str, by: &'static str) -> ReplacedOption {
 /// Goes through the options of an address, in their order.
 pub(super) fn findings(uri: &str) -> Vec<Finding> {
     let options = options(uri);
-    let has = |wanted: &str| {
-        options
-            .iter()
-            .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
-    };
-    let in_set = has("replicaSet");
-    let finding = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| {
-        let weakness = weakness(name, value, in_set).map(|text| Finding::Weakens(text.to_owned()));
-        weakness.or_else(|| {
-            let replaced = REPLACED
-                .iter()
-                .find(|option| option.name.eq_ignore_ascii_case(name));
-            replaced.map(|option| Finding::Replaced(*option))
+    let in_set = options
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("replicaSet"));
+    options
+        .iter()
+        .filter_map(|(name, value)| match weakness(name, value, in_set) {
+            Some(text) => Some(Finding::Weakens(text.to_owned())),
+            None => replaced_option(name).map(Finding::Replaced),
         })
-    };
-    options.iter().filter_map(finding).collect()
+        .collect()
+}
+
+/// The option that does not count, if it is one of those.
+fn replaced_option(name: &str) -> Option<ReplacedOption> {
+    REPLACED
+        .iter()
+        .copied()
+        .find(|option| option.name.eq_ignore_ascii_case(name))
 }
 
 /// The address without the options that do not count. The driver refuses some of them, and values
@@ -81,14 +83,13 @@ pub(super) fn without_replaced(uri: &str) -> String {
     let Some((address, query)) = uri.split_once('?') else {
         return uri.to_owned();
     };
-    let counts = |option: &&str| {
-        let name = option.split_once('=').map_or(*option, |(name, _)| name);
-        let name = percent_decode_str(name).decode_utf8_lossy();
-        !REPLACED
-            .iter()
-            .any(|replaced| replaced.name.eq_ignore_ascii_case(&name))
-    };
-    let options: Vec<&str> = query.split(['&', ';']).filter(counts).collect();
+    let options: Vec<&str> = query
+        .split(['&', ';'])
+        .filter(|option| {
+            let name = option.split_once('=').map_or(*option, |(name, _)| name);
+            replaced_option(&decoded(name)).is_none()
+        })
+        .collect();
     if options.is_empty() {
         return address.to_owned();
     }
@@ -98,12 +99,15 @@ pub(super) fn without_replaced(uri: &str) -> String {
 /// The names and values of the options, decoded.
 fn options(uri: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     let query = uri.split_once('?').map_or("", |(_, query)| query);
-    let decoded = |text| percent_decode_str(text).decode_utf8_lossy();
     query
         .split(['&', ';'])
         .filter_map(|option| option.split_once('='))
         .map(|(name, value)| (decoded(name), decoded(value)))
         .collect()
+}
+
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 /// Why the option would weaken what Sampler promises, if it would.

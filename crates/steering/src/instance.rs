@@ -1,4 +1,4 @@
-//! Reports to all instances that this one runs, and how it is.
+//! Reports to the other instances that this one runs, and its state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub struct InstanceReports {
 }
 
 impl InstanceReports {
-    /// Reports while `work` runs. Then removes the report, so that nobody takes an instance that has
-    /// ended for one that hangs.
+    /// Reports while `work` runs. Then removes the report, so that an instance that has ended does not
+    /// look like one that hangs.
     pub async fn during<T>(self, work: impl Future<Output = T>) -> T {
         let ended = CancellationToken::new();
         let working = async {
@@ -83,10 +83,9 @@ impl InstanceReports {
 
     async fn report(&self, failures: &Limiter<()>) {
         let mut instance = self.instance.clone();
-        let names = |names: Vec<&'static str>| names.into_iter().map(str::to_owned).collect();
         instance.is_stopping = self.shutdown.is_stopping();
-        instance.failing = names(self.health.failing().await);
-        instance.warnings = names(self.health.standing());
+        instance.failing = owned(self.health.failing().await);
+        instance.warnings = owned(self.health.standing());
         (self.describe)(&mut instance);
         if let Err(error) = self.store.report_instance(&instance).await
             && failures.admit(()).is_some()
@@ -98,4 +97,8 @@ impl InstanceReports {
             );
         }
     }
+}
+
+fn owned(names: Vec<&'static str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
 }

@@ -264,7 +264,7 @@ impl Steering {
 
     /// How many spans were due, and how long ago, since this program began; for a day at the most.
     pub fn trend(&self) -> Vec<(Duration, u64)> {
-        self.known().trend.moments(Instant::now())
+        self.known().trend.times(Instant::now())
     }
 }
 
@@ -280,8 +280,9 @@ impl Known {
 
     /// The rate that no operator has set.
     fn automatic_rate(&self) -> Percent {
-        let controller = self.running_controller();
-        let controller = controller.map_or(Percent::ALL, |state| state.value.rate);
+        let controller = self
+            .running_controller()
+            .map_or(Percent::ALL, |state| state.value.rate);
         let distress = self.distress_share.map_or(Percent::ALL, Percent::of_share);
         controller.times(distress)
     }

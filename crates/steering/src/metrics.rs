@@ -31,8 +31,10 @@ impl Steering {
         };
         registry.gauge(&BACKLOG_SPANS, of_backlog(|it, _| it.due as f64));
         registry.gauge(&BACKLOG_OLDEST_SECONDS, of_backlog(oldest_seconds));
-        let span_seconds = |it: &Backlog, _| it.span_millis as f64 / 1_000.0;
-        registry.gauge(&BACKLOG_SPAN_SECONDS, of_backlog(span_seconds));
+        registry.gauge(
+            &BACKLOG_SPAN_SECONDS,
+            of_backlog(|it, _| it.span_millis as f64 / 1_000.0),
+        );
         registry.gauge(&SUSPENDED_SPANS, of_backlog(|it, _| it.suspended as f64));
         let of_clock = Arc::clone(clock);
         registry.gauge(&MONTH_CLOSE_SECONDS, move || {

@@ -110,7 +110,7 @@ fn filter(query: &AuditQuery) -> Document {
         at.insert("$lt", moment(to));
     }
     if let Some(after) = &query.after {
-        // Bounds of the index; records at this very time are compared one by one.
+        // Bounds of the index; records at exactly this time are compared one by one.
         at.insert("$lte", moment(after.at));
         filter.insert(
             "$or",

@@ -310,7 +310,7 @@ fn fell_due() -> Document {
 /// How long an interval of a span is, ms.
 fn length(granularities: &Granularities) -> Bson {
     let mut overrides: Vec<_> = granularities.overrides().collect();
-    // That of a plan comes before that of its resource.
+    // The granularity of a plan comes before the granularity of its resource.
     overrides.sort_by_key(|(_, plan, _)| plan.is_none());
     let branches = overrides.into_iter().map(|(resource, plan, granularity)| {
         let mut conditions = vec![is("$target.resource_id", resource)];

@@ -58,8 +58,8 @@ impl Link {
         }
     }
 
-    /// Gives the spans of these targets that the original has written their keys. What it writes
-    /// afterwards meets its own unique indexes.
+    /// Adds the keys to those spans of these targets that the original has written. Spans that the
+    /// original writes afterwards are checked by its own unique indexes.
     pub(crate) async fn key_originals(
         &self,
         targets: impl Iterator<Item = &Target>,

@@ -74,7 +74,7 @@ struct Folded {
 }
 
 impl Folded {
-    /// The condition that a cause is one of those that are not listed: it came later.
+    /// The condition that a cause is not listed: it came later.
     fn condition(&self) -> Document {
         let since = moment(self.last.since);
         let later = doc! { "since": { "$gt": since.clone() } };
@@ -201,7 +201,7 @@ impl MongoStore {
         })
     }
 
-    /// The causes that have been there longest. There are few, so they are sorted by the server.
+    /// The oldest causes. There are few, so the server sorts them.
     async fn causes_where(
         &self,
         filter: Document,

@@ -1,8 +1,8 @@
 //! Causes of refusals: keeping them, probing them, and resuming the spans that are suspended under
 //! them.
 //!
-//! A cause is a document; its spans are found by an index that holds nothing else. Each of these
-//! calls can be made again at any time, and by two workers at once.
+//! A cause is a document; its spans are found by an index that holds nothing else. Each call can be
+//! repeated at any time, and be made by two workers at once.
 
 use async_trait::async_trait;
 use bson::raw::RawDocument;
@@ -212,7 +212,7 @@ impl MongoStore {
             .build()
     }
 
-    /// The cause in a document. One that cannot be read is logged, and left as it is.
+    /// The cause in a document. A document that cannot be read is logged, and left as it is.
     pub(crate) fn cause_in(&self, document: &Document) -> Option<KeptCause> {
         match read_cause(document) {
             Ok(cause) => Some(cause),
@@ -368,7 +368,7 @@ fn named(id: CauseId) -> Document {
     doc! { "_id": id.to_string() }
 }
 
-/// The condition that the cause meets while it is still being resumed as it was when it was read.
+/// The condition that the cause is still being resumed as it was when it was read.
 fn resuming_as(cause: &KeptCause) -> Option<Document> {
     let mut filter = named(cause.id);
     filter.insert("resuming", moment(cause.resuming?));

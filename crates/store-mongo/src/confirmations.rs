@@ -80,7 +80,7 @@ pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), S
 }
 
 impl MongoStore {
-    /// The entry as one to be confirmed. One that cannot be read is logged, and left as it is.
+    /// The entry, to be confirmed. A document that cannot be read is logged, and left as it is.
     fn unconfirmed_in(&self, raw: &RawDocumentBuf) -> Option<Unconfirmed> {
         match read_unconfirmed(raw) {
             Ok(unconfirmed) => Some(unconfirmed),

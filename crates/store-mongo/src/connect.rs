@@ -131,7 +131,7 @@ impl Links {
     }
 }
 
-/// Writes that one server has in its journal: it need not wait for a majority.
+/// Writes are answered once one server has them in its journal. They need not wait for a majority.
 fn journalled() -> CollectionOptions {
     let journalled = WriteConcern::builder()
         .w(Acknowledgment::Nodes(1))

@@ -41,8 +41,8 @@ pub(crate) fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable
     }
 }
 
-/// The document of a span that is opened (figure 6.4). It is written into one buffer as it is: of a
-/// document that is made of documents, each is copied into the next.
+/// The document of a span that is opened (figure 6.4). It is serialised into one buffer: to build it
+/// of nested documents would copy each into the next.
 #[derive(Serialize)]
 struct OpenSpan<'a> {
     #[serde(rename = "_id")]

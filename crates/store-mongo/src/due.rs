@@ -1,8 +1,8 @@
 //! Polling for due spans (section 6.4 of the paper).
 //!
-//! A span that is done leaves the index, but the server keeps its key for minutes after that, for
-//! older snapshots. A search that began at the front for each page would step over all of these keys
-//! each time. So a search is one cursor, which continues where it stopped.
+//! A span that is done leaves the index, but the server keeps its key for some minutes, for older
+//! snapshots. A search that began at the front for each page would step over all of these keys each
+//! time. So a search is one cursor, which continues where it stopped.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -57,7 +57,7 @@ impl EntryWrite {
         })
     }
 
-    /// The condition that only its document meets, and that says where that is kept.
+    /// The condition that only its document meets. It names the shard that has the document.
     fn condition(&self) -> Document {
         doc! { "_id": &self.usage_guid, "partition": self.partition, "span": &self.span }
     }

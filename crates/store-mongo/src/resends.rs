@@ -233,7 +233,7 @@ impl MongoStore {
     }
 }
 
-/// The condition that only this entry meets, and that says where it is kept.
+/// The condition that only this entry meets. It names the shard that has the entry.
 fn condition(key: &EntryKey) -> Document {
     doc! {
         "_id": &key.usage_guid,
@@ -249,8 +249,8 @@ fn marked(key: &EntryKey, act: Uuid) -> Document {
     condition
 }
 
-/// The stage after which Abacus is asked whether the usage counts, where the entry says so. One that
-/// expires does so only once that is over.
+/// The stage after which Abacus is asked whether the usage counts, where the entry says so. An entry
+/// expires only once that is decided.
 fn asked_again(entry: &Entry) -> Option<Document> {
     let ask = ask_again_document(entry)?;
     let is_expiring = doc! { "$eq": [{ "$type": "$expires_at" }, "date"] };

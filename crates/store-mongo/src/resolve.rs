@@ -1,6 +1,5 @@
-//! Reads what happened to many events at once, or what they conflict with.
-//!
-//! Where answers to providers depend on them, these are linearizable reads.
+//! Reads what happened to many events at once, or what they conflict with. Where answers to providers
+//! depend on a read, it is linearizable.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,7 +32,7 @@ impl Link {
     }
 }
 
-/// The condition that a span is one of this target, as the indexes have it.
+/// The condition that a span is of this target, in the form that uses the indexes.
 fn of_target(target: &Target) -> Document {
     doc! { "processing.key": key_to_bson(Key::of(target)) }
 }
@@ -79,17 +78,17 @@ pub(crate) async fn by_target<'a>(
     Ok(by_key(link, found.await?, key))
 }
 
-/// The open span of a target, and the one that ends next after a moment.
+/// The open span of a target, and the one that ends next after a time.
 ///
 /// The read of the second need not be linearizable: a span that has ended does not change its end.
 async fn not_ended(
     link: &Link,
     target: &Target,
-    moment: Timestamp,
+    time: Timestamp,
     concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     let mut later = of_target(target);
-    later.insert("end", doc! { "$gt": document::moment(moment) });
+    later.insert("end", doc! { "$gt": document::moment(time) });
     let options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
     let later = link.find(later, options).await?;
     let open = by_target(link, std::iter::once(SpanOf::open(target)), concern).await?;
@@ -115,7 +114,8 @@ pub(crate) async fn look_up(
     Ok(found.remove(&key).into_iter().collect())
 }
 
-/// The condition that one of these is met. One alone is no alternative, which the server plans sooner.
+/// The condition that one of `branches` is met. A single branch needs no `$or`, which takes the server
+/// longer to plan.
 pub(crate) fn any_of(mut branches: Vec<Document>) -> Document {
     if branches.len() == 1 {
         return branches.remove(0);
@@ -124,7 +124,7 @@ pub(crate) fn any_of(mut branches: Vec<Document>) -> Document {
 }
 
 /// Documents by the key of the lookup. An unreadable document affects only the events that look for
-/// its key. One whose key is unreadable affects only events that find nothing.
+/// its key. A document whose key is unreadable affects only events that find nothing.
 fn by_key<K: Eq + std::hash::Hash>(
     link: &Link,
     found: Vec<RawDocumentBuf>,

@@ -1,9 +1,9 @@
 //! Setting up a sharded collection, through a router.
 //!
 //! The collection of spans is divided by the key of the target, that of usages by partition and span,
-//! and both are split where a partition begins: the first bits of a key are its partition. The partitions
-//! are spread evenly over the shards, in order, so that the ranges into which writes are gathered
-//! ([`range_of`]) are what lies on one shard.
+//! and both are split where a partition begins: the first bits of a key are its partition. The
+//! partitions are spread evenly over the shards, in order, so that the ranges into which writes are
+//! gathered ([`range_of`]) are what is on one shard.
 
 use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
@@ -22,7 +22,7 @@ impl MongoStore {
     /// must be there.
     ///
     /// # Errors
-    /// If the connection leads to no router, the collection still has the indexes of an original,
+    /// If the connection leads to no router, the collection still has the indexes of the original,
     /// or it is sharded by something else.
     pub(crate) async fn shard(&self, ranges: u32) -> Result<(), MigrationError> {
         let names = self.link.index_names().await.map_err(failed)?;

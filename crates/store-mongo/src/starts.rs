@@ -29,7 +29,7 @@ const SPANS_EACH: usize = 4;
 /// How many such searches run at the same time. Others need connections, too.
 const SEARCHES_AT_ONCE: usize = 16;
 
-/// The outcome of a start that the index of an original refuses.
+/// The outcome of a start that an index of the original Sampler refuses.
 static ELSEWHERE: StartOutcome = StartOutcome::Refused(Refusal::IdTakenElsewhere);
 
 /// Inserts spans.
@@ -192,8 +192,8 @@ impl StartWriter {
     }
 
     /// Inserts one span with a single statement (`upsert`): an update of a conflicting span that
-    /// changes nothing, or else an insert. Returns `None` if there is a conflicting span: only another
-    /// read can tell which.
+    /// changes nothing, or else an insert. Returns `None` if there is a conflicting span: another
+    /// read shows which.
     async fn insert_alone(
         &self,
         write: &StartWrite,
@@ -256,7 +256,7 @@ impl StartWriter {
     }
 
     /// The keys and ends of spans of these targets that are open, or end after the earliest of the
-    /// starts. For each target that is one short range of the index, which has all that is read.
+    /// starts. For each target this reads one short range of the index, which has all the fields.
     async fn search(
         &self,
         starts: &[&StartWrite],

@@ -51,9 +51,9 @@ impl StopWrite {
     }
 }
 
-/// Ends the open span of the target. The condition is the rule of [`decide_stop`] as a query; `unique_stop`
-/// has its rule of the id. That the stop does not lie before the start is a part of it, so no race can
-/// leave a span that ends before it starts.
+/// Ends the open span of the target. The condition is the rule of [`decide_stop`] as a query;
+/// `unique_stop` has its rule of the id. That the stop is not dated before the start is a part of it,
+/// so no race can leave a span that ends before it starts.
 fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     let event = &new.event;
     rawdoc! {
@@ -110,7 +110,7 @@ impl GroupWriter for StopWriter {
         self.link.execution_limit()
     }
 
-    /// A stop that is executed late ends the span that is open at that moment.
+    /// A stop that is executed late ends the span that is open then.
     fn outlasts_late_commands(answer: &StopOutcome) -> bool {
         match answer {
             StopOutcome::Ended | StopOutcome::Repeated => true,

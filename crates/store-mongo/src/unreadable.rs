@@ -23,11 +23,11 @@ use crate::document::{Unreadable, moment, read, read_target, unreadable};
 /// How long a document that cannot be read is left alone, ms.
 const WAIT: i64 = 3_600_000;
 
-/// How long a document is not logged again. A little shorter than [`WAIT`], so that one that was
-/// set aside is logged each time it comes back.
+/// How long a document is not logged again. A little shorter than [`WAIT`], so that a document
+/// that was set aside is logged each time it comes back.
 const LOGGED_FOR: Duration = Duration::from_mins(55);
 
-/// The most documents that are remembered. Further ones are not logged one by one.
+/// The most documents that are remembered. More are not logged one by one.
 const LOGGED_MAX: usize = 10_000;
 
 /// Bytes of a document beside its members: its length, and the zero at its end.
@@ -65,7 +65,7 @@ impl Identity {
         if name != "_id" {
             return None;
         }
-        // Its type, its name, the zero behind that, its value.
+        // The type, the name, a zero, the value.
         let size = 1 + name.len() + 1 + first.size();
         let element = raw.as_bytes().get(4..4 + size)?;
         let mut bytes = i32::try_from(size + FRAME_BYTES)
@@ -83,7 +83,7 @@ impl Identity {
     }
 }
 
-/// A condition that only this document meets, with its key if that can be read.
+/// A condition that only this document meets, with its key if the key can be read.
 pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     let mut filter = Identity::of(raw)?.filter();
     match raw_key(raw) {
@@ -209,7 +209,7 @@ async fn update(link: &Link, statements: Vec<RawDocumentBuf>) -> Result<Written,
 }
 
 /// Sets aside for a while documents that a search has found and cannot read. Only their `due_at`
-/// and their error change. If that fails, each search finds them and passes over them.
+/// and their error change. If that fails, each search finds the documents again and passes over them.
 pub(crate) async fn postpone_unreadable(
     link: &Link,
     found: Vec<(RawDocumentBuf, Unreadable)>,

@@ -1,10 +1,10 @@
 //! The audit trail: each operator's action, recorded before it is carried out.
 //!
-//! First the record is written, with the state that the action is to produce. Then the action is carried
-//! out, as one atomic change. Then the outcome is noted in the record. A program that dies in
+//! First the record is written, with the state that the action is to produce. Then the action is
+//! carried out, as one atomic change. Then the outcome is noted in the record. A program that dies in
 //! between leaves a record whose outcome is [`ActOutcome::Asked`]: the action was asked for, and its
-//! subject shows whether it was done. So does one that lost the answer of the database, and notes
-//! [`ActOutcome::Unknown`]. So every action that was done is in the trail.
+//! subject shows whether it was done. The subject shows it, too, where the answer of the database was
+//! lost and the outcome is [`ActOutcome::Unknown`]. So every action that was done is in the trail.
 
 use sampler_domain::{ClientId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct AuditRecord {
     pub act: String,
     /// The address of its subject, such as `/v1/spans/6b00`.
     pub subject: String,
-    /// The span that it is about, as its id is written, if it is about one.
+    /// The id of the span, if the action is about a span.
     pub span: Option<String>,
     /// Why, in the operator's words.
     pub reason: String,
@@ -39,7 +39,6 @@ pub struct AuditRecord {
 pub enum ActOutcome {
     /// It was asked for. Nobody has noted yet how it ended.
     Asked,
-    /// It was done.
     Done,
     /// It was not done: the subject had changed meanwhile, or the store refused.
     Refused,

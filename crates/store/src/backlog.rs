@@ -85,9 +85,9 @@ impl Remaining {
         self.to.since(self.from)
     }
 
-    /// Its part before this moment.
-    fn before(self, moment: Timestamp) -> Self {
-        let to = self.to.min(moment).max(self.from);
+    /// Its part before `time`.
+    fn before(self, time: Timestamp) -> Self {
+        let to = self.to.min(time).max(self.from);
         Self { to, ..self }
     }
 
@@ -123,8 +123,11 @@ impl Backlog {
             self.due += 1;
             self.span_millis = self.span_millis.saturating_add(remaining.millis());
             self.intervals += remaining.intervals(length).max(1);
-            let since = if is_failed { fell_due(span) } else { None };
-            let since = since.unwrap_or(due_at);
+            let since = if is_failed {
+                fell_due(span).unwrap_or(due_at)
+            } else {
+                due_at
+            };
             self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
         }
         if let (Some(left), Some(month)) = (&mut self.closing, query.closing) {

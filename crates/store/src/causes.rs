@@ -8,7 +8,6 @@ use crate::StoreError;
 /// A cause in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeptCause {
-    /// Its id.
     pub id: CauseId,
     /// The cause itself.
     pub cause: Cause,
@@ -18,7 +17,7 @@ pub struct KeptCause {
     pub probe_at: Timestamp,
     /// When a span was last suspended under it, or was about to be.
     pub touched_at: Timestamp,
-    /// While its spans are resumed: the spans that were suspended by this moment.
+    /// While its spans are resumed: the spans that were suspended by this time.
     pub resuming: Option<Timestamp>,
     /// How often operators have resumed it. So a worker that was about to note something of an earlier
     /// resume does not take a later one for it.
@@ -39,7 +38,7 @@ pub enum Probe {
 /// The state of a span that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
-    /// The moment; the spans are due by then.
+    /// The time by which the spans are due.
     pub now: Timestamp,
     /// How many refusals count already ([`sampler_domain::Span::resumed`]).
     pub refusals: u32,
@@ -82,8 +81,8 @@ pub trait Causes: Send + Sync + 'static {
         lasts: i64,
     ) -> Result<Probe, StoreError>;
 
-    /// Ends up to `limit` suspensions that are out of date, because an original or an earlier
-    /// release has executed the interval since; returns how many. Those programs do not set
+    /// Ends up to `limit` suspensions that are out of date, because the original Sampler or an
+    /// earlier release has executed the interval since; returns how many. Those programs do not set
     /// `due_at`, so no search would ever find such a span.
     async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
@@ -101,8 +100,9 @@ pub trait Causes: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, StoreError>;
 
-    /// Changes `resuming` to `until`, if it still is as it was read and no operator has resumed the cause
-    /// since. A worker so replaces the last moment there is, which the act of an operator sets.
+    /// Changes `resuming` to `until`, if it still is as it was read and no operator has resumed the
+    /// cause since. So a worker replaces the last possible time, which the action of an operator
+    /// sets.
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
     /// Notes that all spans that were to be resumed are resumed, unless the cause was resumed again since

@@ -7,7 +7,6 @@ use sampler_domain::{AskAgain, CauseId, Entry, EntryState, Interval, SpanId, Tar
 /// The query for usages that Abacus is to be asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnconfirmedQuery {
-    /// Of which partitions.
     pub partitions: Arc<[u32]>,
     /// By when they are to be asked for.
     pub now: Timestamp,

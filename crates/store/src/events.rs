@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// The way in which an event came to the receiver. Events of batches have commands of their own
-/// ([ADR 47]), so that one that comes alone does not wait for many that came together.
+/// ([ADR 47]), so that a single event does not wait for a batch.
 ///
 /// [ADR 47]: ../../../docs/adr/047-batches-have-commands-of-their-own.md
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,11 +118,11 @@ pub enum ReadConcern {
 /// The condition by which spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The one that was started by the event with this id.
+    /// The span that was started by the event with this id.
     StartedBy(EventId),
-    /// The one that was stopped by the event with this id.
+    /// The span that was stopped by the event with this id.
     StoppedBy(EventId),
-    /// The open one, and the one that ends next after this time.
+    /// The open span, and the span that ends next after this time.
     NotEndedBy(Timestamp),
 }
 

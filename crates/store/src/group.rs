@@ -193,9 +193,10 @@ impl<W: GroupWriter> Group<W> {
         let mut gathered = self.lock();
         gathered.in_flight -= finished;
         gathered.waiting.retain(Waiting::is_awaited);
-        let share = gathered.waiting.len() + gathered.in_flight;
-        let share = share.div_ceil(W::commands_in_flight());
-        let share = share.clamp(COMMAND_MIN_SHARE, COMMAND_WRITES);
+        let unanswered = gathered.waiting.len() + gathered.in_flight;
+        let share = unanswered
+            .div_ceil(W::commands_in_flight())
+            .clamp(COMMAND_MIN_SHARE, COMMAND_WRITES);
         let writes = gather(&mut gathered.waiting, share);
         if writes.is_empty() {
             gathered.permits_taken -= 1;

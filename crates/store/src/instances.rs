@@ -141,11 +141,10 @@ impl SeenInstance {
 
 /// The order in which instances are shown.
 pub fn sort_instances(instances: &mut Vec<SeenInstance>) {
-    instances.sort_by(|one, other| {
-        let key = |seen: &SeenInstance| (seen.instance.program, seen.instance.started_at);
-        key(one)
-            .cmp(&key(other))
-            .then_with(|| one.instance.name.cmp(&other.instance.name))
-    });
+    instances.sort_by(|one, other| place_of(&one.instance).cmp(&place_of(&other.instance)));
     instances.truncate(INSTANCES_MAX);
+}
+
+fn place_of(instance: &Instance) -> (InstanceProgram, Option<Timestamp>, &str) {
+    (instance.program, instance.started_at, &instance.name)
 }

@@ -12,7 +12,7 @@ pub struct Entries {
     pub entries: Vec<Entry>,
     /// The number of documents that cannot be read.
     pub unreadable: u64,
-    /// The version of the last one that was read, if there may be more behind it.
+    /// The version of the last entry that was read, if there may be more after it.
     pub next: Option<i64>,
 }
 
@@ -61,8 +61,9 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> Result<Entries, StoreError>;
 
     /// Marks an entry whose usage is in the state [`Resend::from`] ([`Entry::marked`]), unless it is
-    /// marked already. If this mark has Abacus's acceptance, a mark without one gets it. An entry that
-    /// expires is kept for its lifetime from then on. Says whether it was changed.
+    /// marked already. If `resend` has Abacus's acceptance, a mark without an acceptance gets it. An
+    /// entry that expires is kept for its lifetime from then on. Returns whether the entry was
+    /// changed.
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError>;
 
     /// The entries of the same span that were withheld when a part of this one's interval was taken back
@@ -85,8 +86,9 @@ pub trait Ledger: Send + Sync + 'static {
         due_at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Sets when a marked entry is tried next, if it still has this mark as it was read, with the same
-    /// `due_at` and without an acceptance. Returns whether it had. So of several workers that have read it one alone sends it.
+    /// Sets when a marked entry is tried next, if its mark is as it was read, with the same `due_at`
+    /// and without an acceptance. Returns whether the time was set. So one alone of several workers
+    /// that have read the entry sends the usage.
     async fn claim_resend(
         &self,
         entry: &EntryKey,
@@ -94,11 +96,11 @@ pub trait Ledger: Send + Sync + 'static {
         due_at: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry still
-    /// is as it was read. Returns whether it did.
+    /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry
+    /// still is as it was read. Returns whether it was noted.
     ///
-    /// `ask_again` of the given entry is what Abacus is asked from then on. An entry that expires does so
-    /// only once that is over.
+    /// From then on Abacus is asked by `ask_again` of the given entry. An entry expires only once it
+    /// is no longer asked for.
     async fn accept_resent(
         &self,
         entry: &Entry,
@@ -108,9 +110,10 @@ pub trait Ledger: Send + Sync + 'static {
     /// Whether the entry has this mark, whatever a primary that was replaced says.
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError>;
 
-    /// Removes the mark, if it is still this one. `refusal` is why Abacus does not take the usage, if it
-    /// does not: the entry then has the reason. A refusal does not remove a mark that has Abacus's
-    /// acceptance, nor that of an entry that is `accepted` by now: the span may not know it yet.
+    /// Removes the mark, if the entry still has this one. `refusal` is why Abacus refuses the usage,
+    /// if it does; the entry keeps the reason. A refusal does not remove a mark with Abacus's
+    /// acceptance, nor the mark of an entry that is `accepted` by now: the span may not have noted
+    /// the acceptance yet.
     async fn end_resend(
         &self,
         entry: &EntryKey,

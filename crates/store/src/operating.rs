@@ -14,8 +14,8 @@ use crate::{
 /// once, and each action needs a span that was suspended again, so it is among them.
 pub const ACTS_NAMED: usize = 8;
 
-/// Carries out operators' actions, and publishes what all instances read. Each act is in the audit trail
-/// before it is carried out.
+/// Carries out operators' actions, and publishes what all instances read. Each action is in the audit
+/// trail before it is carried out.
 #[async_trait]
 pub trait Operating: Send + Sync + 'static {
     /// Keeps a record, before its action is carried out. A record that is kept already stays as it is.
@@ -35,9 +35,9 @@ pub trait Operating: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
 
-    /// Marks the cause, so that workers resume all spans that are suspended under it by then, some
-    /// at a time; by the time that a worker finds it, if that is earlier. Returns whether there is such
-    /// a cause.
+    /// Marks the cause, so that workers resume all spans that are suspended under it by `by`, or by the
+    /// time at which a worker finds the mark, if that is earlier. Workers resume some spans at a time.
+    /// Returns whether there is such a cause.
     async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError>;
 
     /// Has a worker send a usage again ([`crate::Ledger::mark_resend`]). Says
@@ -51,16 +51,17 @@ pub trait Operating: Send + Sync + 'static {
     /// The settings of operators; the default, at version 0, if there are none.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] where somebody else has written it so that it cannot be read.
+    /// [`StoreError::Refused`] where another program has written settings that cannot be read.
     async fn control(&self) -> Result<KeptControl, StoreError>;
 
-    /// Replaces what is set, if its version is this one. Returns whether it did.
+    /// Replaces the control, if its version is still this one. Returns whether it was replaced.
     async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError>;
 
     /// The last state of the controller; `None` if it never ran, or the document cannot be read.
     async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError>;
 
-    /// Replaces what the controller has decided, if its version is one less. Returns whether it did.
+    /// Replaces what the controller has decided, if the kept version is one less. Returns whether it
+    /// was replaced.
     async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError>;
 
     /// Counts the backlog. The cost grows with the number of due spans, but far less than reading

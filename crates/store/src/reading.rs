@@ -37,10 +37,13 @@ impl TargetFilter {
         all.filter_map(|(name, id)| Some((name, id.as_ref()?)))
     }
 
-    /// The one target that meets all conditions, where each field has one.
+    /// The one target that meets all conditions, where each field has a condition.
     pub fn target(&self) -> Option<Target> {
-        let fields = self.0.iter().map(|id| id.as_ref().map(Id::as_str));
-        let fields: Vec<&str> = fields.collect::<Option<_>>()?;
+        let fields: Vec<&str> = self
+            .0
+            .iter()
+            .map(|id| id.as_ref().map(Id::as_str))
+            .collect::<Option<_>>()?;
         Some(Target::from_store(fields.try_into().ok()?))
     }
 
@@ -136,7 +139,8 @@ pub struct SuspendedCause {
     pub spans: u64,
     /// How many usages, counted in the same way.
     pub set_aside: u64,
-    /// How many more causes its resource has that are not listed, if it is the last one that is.
+    /// How many more causes its resource has that are not listed. Only the last listed cause of a
+    /// resource says so.
     pub more: u64,
 }
 
@@ -144,8 +148,8 @@ impl SuspendedCause {
     /// Spans that are counted for one answer.
     pub const COUNT_MAX: usize = 100_000;
 
-    /// A list of these, the largest first. Those of which nothing is left are not listed, unless they
-    /// stand for others.
+    /// The causes to list, the largest first. A cause without spans and usages is not listed, unless it
+    /// says how many more there are.
     pub fn list(mut causes: Vec<Self>) -> Vec<Self> {
         causes.retain(|it| it.spans > 0 || it.set_aside > 0 || it.more > 0);
         causes.sort_by_key(|it| {
@@ -171,13 +175,16 @@ impl CauseQuery {
     /// The most causes that are ever listed.
     pub const LIMIT_MAX: usize = 1_000;
 
-    /// How many causes of each resource are listed, where the resources have so many causes each: the
+    /// How many causes of each resource are listed, where the resources have `counts` causes: the
     /// most with which the list has room for all resources. So none hides another.
     pub fn share(&self, counts: &[usize]) -> usize {
-        let listed = |share: usize| counts.iter().map(|count| share.min(*count)).sum::<usize>();
-        let fitting = (2..=self.of_each).rev();
-        let mut fitting = fitting.filter(|share| listed(*share) <= self.limit);
-        fitting.next().unwrap_or(1)
+        (2..=self.of_each)
+            .rev()
+            .find(|share| {
+                let listed: usize = counts.iter().map(|count| (*count).min(*share)).sum();
+                listed <= self.limit
+            })
+            .unwrap_or(1)
     }
 }
 
@@ -195,7 +202,7 @@ pub struct Page {
     pub spans: Vec<Span>,
     /// How many documents are not readable spans.
     pub unreadable: u64,
-    /// The last id that was read, if there may be more behind it.
+    /// The last id that was read, if there may be more after it.
     pub next: Option<SpanId>,
 }
 
@@ -211,11 +218,11 @@ pub trait Reading: Send + Sync + 'static {
     /// The spans that were kept last, the last one first.
     async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError>;
 
-    /// Ids of a field of the target that begin so, in their order: of organizations and resources that
-    /// have spans, and of instances that have usages.
+    /// Ids of a field of the target that begin with `prefix`, in order: of organizations and resources
+    /// that have spans, and of instances that have usages.
     async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError>;
 
-    /// The span whose id is written so; none where it is not of one of these resources.
+    /// The span with this id; `None` where its resource is not one of `resources`.
     async fn span(
         &self,
         id: &str,

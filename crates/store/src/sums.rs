@@ -22,8 +22,7 @@ pub struct SumQuery {
     pub resources: Option<Vec<Id>>,
     /// How long the windows are.
     pub length: WindowLength,
-    /// The windows, each beginning where the one before ends. A usage is in the one that its
-    /// timestamp is in.
+    /// The windows. Each begins where the one before ends. A usage is in the window of its timestamp.
     pub windows: Vec<Window>,
     /// The fields of the target by which usages are grouped within a window: some of
     /// [`Target::FIELDS`], each at most once.
@@ -112,10 +111,10 @@ impl SumQuery {
         (first + usize::from(is_done)).min(self.windows.len())
     }
 
-    pub fn window_of(&self, moment: Timestamp) -> Option<Window> {
-        let behind = self.windows.partition_point(|it| it.end <= moment);
+    pub fn window_of(&self, time: Timestamp) -> Option<Window> {
+        let behind = self.windows.partition_point(|it| it.end <= time);
         let window = self.windows.get(behind).copied();
-        window.filter(|window| window.start <= moment)
+        window.filter(|window| window.start <= time)
     }
 
     /// Whether an entry is counted, in whatever window.
@@ -133,9 +132,11 @@ impl SumQuery {
     /// The values by which a target is grouped.
     pub fn group_of(&self, target: &Target) -> Vec<Id> {
         let fields = target.fields();
-        let value = |name: &&str| fields.iter().find(|(field, _)| field == name);
-        let values = self.group_by.iter().filter_map(value);
-        values.map(|(_, id)| (*id).clone()).collect()
+        self.group_by
+            .iter()
+            .filter_map(|name| fields.iter().find(|(field, _)| field == name))
+            .map(|(_, id)| (*id).clone())
+            .collect()
     }
 }
 

@@ -18,13 +18,13 @@ pub enum Answer {
     },
     /// It failed, or gave no answer. The same usage may be accepted later.
     TryAgain {
-        /// The wait that it asked for, if it did.
+        /// The wait that the upstream asked for, if any.
         after: Option<Duration>,
         /// The failure, in words.
         error: String,
     },
-    /// It does not take this usage as it is. This needs an operator; until then the worker keeps the
-    /// usage and posts it again.
+    /// The upstream does not take this usage as it is. An operator must act; until then the worker
+    /// keeps the usage and posts it again.
     Refused {
         /// The status and the start of the body.
         error: String,
@@ -88,8 +88,8 @@ pub struct AnswerParts<'a> {
 /// The meaning of a status. `now` is needed for a `Retry-After` that is a date; it is the date of
 /// the answer, if it has one.
 ///
-/// A gateway may answer 409 for a usage that was posted already; `accept_conflict` says that there is such a
-/// gateway.
+/// A gateway may answer 409 for a usage that was posted already; `accept_conflict` says that there is
+/// such a gateway.
 pub fn interpret(
     meanings: &Meanings,
     parts: AnswerParts<'_>,

@@ -153,30 +153,30 @@ impl ClockEstimate {
         Noted::Taken
     }
 
-    /// Abacus's time at `moment`; `None` without enough fresh samples.
-    pub fn at(&self, moment: Duration) -> Option<Timestamp> {
-        self.estimate(moment)
-            .map(|offset| timestamp(offset, moment))
+    /// Abacus's time at `instant`; `None` without enough fresh samples.
+    pub fn at(&self, instant: Duration) -> Option<Timestamp> {
+        self.estimate(instant)
+            .map(|offset| timestamp(offset, instant))
     }
 
-    /// Abacus's time at `moment`, by an old estimate if there is no fresh one.
-    pub fn at_by_last(&self, moment: Duration) -> Option<Timestamp> {
-        self.estimate(moment)
+    /// Abacus's time at `instant`, by an old estimate if there is no fresh one.
+    pub fn at_by_last(&self, instant: Duration) -> Option<Timestamp> {
+        self.estimate(instant)
             .or(self.last)
-            .map(|offset| timestamp(offset, moment))
+            .map(|offset| timestamp(offset, instant))
     }
 
-    /// How far our clock, which says `ours` at `moment`, is ahead of Abacus's, in ms; negative if it
+    /// How far our clock, which says `ours` at `instant`, is ahead of Abacus's, in ms; negative if it
     /// is behind. Not bounded: this is for people.
-    pub fn ahead(&self, moment: Duration, ours: Timestamp) -> Option<i64> {
-        let offset = self.median(moment, |sample| sample.nearest)?;
-        Some(ours.as_millis() - millis(moment) - offset)
+    pub fn ahead(&self, instant: Duration, ours: Timestamp) -> Option<i64> {
+        let offset = self.median(instant, |sample| sample.nearest)?;
+        Some(ours.as_millis() - millis(instant) - offset)
     }
 
     /// Whether the samples contradict each other.
-    pub fn is_in_doubt(&self, moment: Duration) -> bool {
-        let earliest = self.fresh(moment).map(|sample| sample.earliest).max();
-        let latest = self.fresh(moment).map(|sample| sample.latest).min();
+    pub fn is_in_doubt(&self, instant: Duration) -> bool {
+        let earliest = self.fresh(instant).map(|sample| sample.earliest).max();
+        let latest = self.fresh(instant).map(|sample| sample.latest).min();
         let (Some(earliest), Some(latest)) = (earliest, latest) else {
             return false;
         };
@@ -188,13 +188,13 @@ impl ClockEstimate {
         self.samples.back().map(|sample| sample.at)
     }
 
-    fn estimate(&self, moment: Duration) -> Option<i64> {
-        self.median(moment, |sample| sample.bounded)
+    fn estimate(&self, instant: Duration) -> Option<i64> {
+        self.median(instant, |sample| sample.bounded)
     }
 
     /// Of two in the middle it is the earlier: a time that is too early loses usages.
-    fn median(&self, moment: Duration, offset: impl Fn(&Sample) -> i64) -> Option<i64> {
-        let mut offsets: Vec<i64> = self.fresh(moment).map(offset).collect();
+    fn median(&self, instant: Duration, offset: impl Fn(&Sample) -> i64) -> Option<i64> {
+        let mut offsets: Vec<i64> = self.fresh(instant).map(offset).collect();
         if offsets.len() < SAMPLES_MIN {
             return None;
         }
@@ -202,15 +202,16 @@ impl ClockEstimate {
         Some(offsets[(offsets.len() - 1) / 2])
     }
 
-    fn fresh(&self, moment: Duration) -> impl Iterator<Item = &Sample> {
+    fn fresh(&self, instant: Duration) -> impl Iterator<Item = &Sample> {
         let life = self.pace.life();
-        let is_fresh = move |sample: &&Sample| moment.saturating_sub(sample.at) <= life;
-        self.samples.iter().filter(is_fresh)
+        self.samples
+            .iter()
+            .filter(move |sample| instant.saturating_sub(sample.at) <= life)
     }
 }
 
-fn timestamp(offset: i64, moment: Duration) -> Timestamp {
-    Timestamp::clamped(offset.saturating_add(millis(moment)))
+fn timestamp(offset: i64, instant: Duration) -> Timestamp {
+    Timestamp::clamped(offset.saturating_add(millis(instant)))
 }
 
 fn millis(length: Duration) -> i64 {
@@ -231,10 +232,10 @@ mod tests {
         }
     }
 
-    /// An estimate that hears an answer each second. Abacus's clock says noon at the first moment.
+    /// An estimate that hears an answer each second. Abacus's clock says noon at the beginning.
     struct Comparison {
         estimate: ClockEstimate,
-        moment: Duration,
+        instant: Duration,
         /// How far our clock is ahead, ms.
         ahead: i64,
     }
@@ -243,23 +244,23 @@ mod tests {
         fn new(ahead: i64) -> Self {
             Self {
                 estimate: ClockEstimate::new(pace()),
-                moment: Duration::ZERO,
+                instant: Duration::ZERO,
                 ahead,
             }
         }
 
         fn theirs(&self) -> Timestamp {
-            NOON.plus(millis(self.moment))
+            NOON.plus(millis(self.instant))
         }
 
         /// A second passes, and an answer comes whose date is wrong by `wrong` ms.
         fn answer(&mut self, wrong: i64) -> Noted {
-            self.moment += Duration::from_secs(1);
+            self.instant += Duration::from_secs(1);
             let theirs = self.theirs();
             let seconds = theirs.plus(wrong).as_millis().div_euclid(1_000);
             self.estimate.note(&Reading {
-                sent: self.moment.saturating_sub(Duration::from_millis(20)),
-                received: self.moment,
+                sent: self.instant.saturating_sub(Duration::from_millis(20)),
+                received: self.instant,
                 ours: theirs.plus(self.ahead),
                 date: Timestamp::clamped(seconds * 1_000),
             })
@@ -267,7 +268,7 @@ mod tests {
 
         /// How far what is estimated is ahead of the truth, ms.
         fn error(&self) -> Option<i64> {
-            let now = self.estimate.at(self.moment)?;
+            let now = self.estimate.at(self.instant)?;
             Some(now.since(self.theirs()))
         }
 
@@ -294,7 +295,7 @@ mod tests {
             let comparison = Comparison::of(ahead, &[0, 0, 0]);
             assert_eq!(comparison.error(), Some(1_020), "the second and the way");
             let ours = comparison.theirs().plus(ahead);
-            let told = comparison.estimate.ahead(comparison.moment, ours);
+            let told = comparison.estimate.ahead(comparison.instant, ours);
             assert_eq!(told, Some(ahead - 1_020));
         }
     }
@@ -305,7 +306,7 @@ mod tests {
         let comparison = Comparison::of(-60 * MINUTE, &[0, 0, 0]);
         assert_eq!(comparison.error(), Some(-50 * MINUTE));
         let ours = comparison.theirs().plus(-60 * MINUTE);
-        let told = comparison.estimate.ahead(comparison.moment, ours);
+        let told = comparison.estimate.ahead(comparison.instant, ours);
         assert_eq!(told, Some(-60 * MINUTE), "people are told all of it");
     }
 
@@ -314,12 +315,12 @@ mod tests {
         for wrong in [-DAY, DAY, -300 * DAY] {
             let mut comparison = Comparison::of(0, &[0, wrong, 0]);
             assert_eq!(comparison.error(), Some(0), "{wrong}");
-            assert!(comparison.estimate.is_in_doubt(comparison.moment));
+            assert!(comparison.estimate.is_in_doubt(comparison.instant));
             for _ in 0..8 {
                 comparison.answer(0);
             }
             assert!(
-                !comparison.estimate.is_in_doubt(comparison.moment),
+                !comparison.estimate.is_in_doubt(comparison.instant),
                 "forgotten"
             );
         }
@@ -367,9 +368,9 @@ mod tests {
     fn answers_that_come_at_once_count_once() {
         let mut comparison = Comparison::of(0, &[0, 0, 0]);
         for _ in 0..20 {
-            comparison.moment -= Duration::from_millis(999);
+            comparison.instant -= Duration::from_millis(999);
             assert_eq!(comparison.answer(-DAY), Noted::TooSoon);
-            comparison.moment -= Duration::from_millis(1);
+            comparison.instant -= Duration::from_millis(1);
         }
         assert_eq!(comparison.error(), Some(0));
     }
@@ -377,11 +378,11 @@ mod tests {
     #[test]
     fn an_estimate_expires_but_the_last_one_goes_on_for_notes() {
         let mut comparison = Comparison::of(DAY, &[0, 0, 0]);
-        comparison.moment += Duration::from_mins(5) - Duration::from_secs(2);
+        comparison.instant += Duration::from_mins(5) - Duration::from_secs(2);
         assert!(comparison.error().is_some());
-        comparison.moment += Duration::from_secs(1);
+        comparison.instant += Duration::from_secs(1);
         assert_eq!(comparison.error(), None, "one of three is too old");
-        let last = comparison.estimate.at_by_last(comparison.moment).unwrap();
+        let last = comparison.estimate.at_by_last(comparison.instant).unwrap();
         assert_eq!(last.since(comparison.theirs()), 1_020);
     }
 
@@ -397,8 +398,8 @@ mod tests {
                 date: NOON.plus(millis(received)).plus(-4_000),
             });
         }
-        let moment = Duration::from_secs(32);
-        let now = estimate.at(moment).unwrap();
+        let instant = Duration::from_secs(32);
+        let now = estimate.at(instant).unwrap();
         assert_eq!(now.since(NOON.plus(32_000)), 20_000, "it may be right");
     }
 }

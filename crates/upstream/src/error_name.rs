@@ -34,20 +34,23 @@ impl ErrorName {
         if let Some(text) = error.as_str() {
             return Self::new(text);
         }
-        let flags = error.as_object().into_iter().flatten();
-        let mut flags = flags.filter_map(|(flag, value)| match value {
-            Value::Bool(true) => Self::new(flag),
-            _ => None,
-        });
         Self::of_member(error)
-            .or_else(|| flags.next())
+            .or_else(|| Self::of_flag(error))
             .or_else(|| Self::new(error.get("message")?.as_str()?))
     }
 
     fn of_member(body: &Value) -> Option<Self> {
-        let names = ["name", "error"].into_iter();
-        let mut names = names.filter_map(|name| Self::new(body.get(name)?.as_str()?));
-        names.next()
+        ["name", "error"]
+            .into_iter()
+            .find_map(|name| Self::new(body.get(name)?.as_str()?))
+    }
+
+    fn of_flag(error: &Value) -> Option<Self> {
+        let mut set = error
+            .as_object()?
+            .iter()
+            .filter(|(_, value)| value.as_bool() == Some(true));
+        set.find_map(|(flag, _)| Self::new(flag))
     }
 
     fn new(text: &str) -> Option<Self> {
@@ -79,8 +82,11 @@ impl fmt::Display for ErrorName {
 /// have digits, or are longer.
 fn is_plain(word: &str) -> bool {
     let stem = word.strip_suffix([':', ',', '.', ';']).unwrap_or(word);
-    let letters = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_alphabetic());
-    stem.len() <= WORD_LEN_MAX && stem.split(['_', '-']).all(letters)
+    stem.len() <= WORD_LEN_MAX && stem.split(['_', '-']).all(is_letters)
+}
+
+fn is_letters(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|it| it.is_ascii_alphabetic())
 }
 
 #[cfg(test)]

@@ -96,9 +96,9 @@ impl UpstreamClient {
     /// Sends a request. If its token is refused, the request is sent once more with a new one: tokens
     /// can be revoked, and keys changed, before a token expires.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, SendError> {
-        let mut request = request.headers(trace_context());
+        let request = request.headers(trace_context());
         if let Some(bearer) = &self.bearer {
-            request = request.header(AUTHORIZATION, bearer.clone());
+            let request = request.header(AUTHORIZATION, bearer.clone());
             return Ok(request.send().await?);
         }
         let Some(tokens) = &self.tokens else {
@@ -106,16 +106,15 @@ impl UpstreamClient {
         };
         let again = request.try_clone();
         let token = tokens.token().await.map_err(SendError::without_token)?;
-        let request = request.header(AUTHORIZATION, token.header());
-        let response = request.send().await?;
+        let response = request.header(AUTHORIZATION, token.header()).send().await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
         match again {
             Some(again) if tokens.refused(&token) => {
                 let token = tokens.token().await.map_err(SendError::without_token)?;
-                let again = again.header(AUTHORIZATION, token.header());
-                Ok(again.send().await?)
+                let response = again.header(AUTHORIZATION, token.header()).send().await?;
+                Ok(response)
             }
             Some(_) | None => Ok(response),
         }
@@ -135,8 +134,8 @@ impl UpstreamClient {
         }
     }
 
-    /// Asks what time it is there. The connection is closed afterwards, so that the next probe may reach
-    /// another gateway: the clock of one may be wrong.
+    /// Asks for the time of the upstream. The connection is closed afterwards, so that the next probe
+    /// may reach another gateway: the clock of one may be wrong.
     pub(crate) async fn probe(&self, url: Url) -> Result<AnswerDate, String> {
         let request = self
             .get(url)
@@ -200,7 +199,7 @@ impl From<reqwest::Error> for SendError {
     }
 }
 
-/// The trace that this is a part of, for the next in it: `traceparent`. Nothing where traces are not
+/// The header `traceparent`, so that the upstream can continue the trace. Empty where traces are not
 /// exported.
 fn trace_context() -> HeaderMap {
     let mut headers = Headers(HeaderMap::new());

@@ -19,8 +19,8 @@ pub struct Promises {
 /// Which usages an upstream can find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finds {
-    /// Those to which it gave a `Location`. It gives one to repeats, too, and never knows them: what stays
-    /// unknown may count all the same.
+    /// Usages to which it gave a `Location`. It gives a `Location` to repeats, too, and cannot find
+    /// those: a usage that is not found may still count.
     ByLocation,
     /// Each one, by its id: what stays unknown is not there.
     ById {
@@ -32,7 +32,8 @@ pub enum Finds {
 }
 
 impl Finds {
-    /// Whether usages are found by their ids: then one that is not found is not there.
+    /// Whether usages are found by their ids: then the upstream does not have a usage that is not
+    /// found.
     pub const fn is_by_id(self) -> bool {
         matches!(self, Self::ById { .. })
     }
@@ -111,7 +112,7 @@ pub struct Details {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought<'a> {
     pub usage_guid: &'a str,
-    /// The `Location` that it was given; empty where it has none.
+    /// The `Location` that the upstream gave it; empty where it gave none.
     pub location: &'a str,
 }
 
@@ -146,7 +147,7 @@ pub enum FindAnswer {
     },
     /// There was no answer, or there can be none now.
     Failed {
-        /// The wait that it asked for, if it did.
+        /// The wait that the upstream asked for, if any.
         after: Option<Duration>,
         /// The failure, in words.
         error: String,

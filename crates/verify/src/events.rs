@@ -60,7 +60,7 @@ pub struct Reading {
 /// The columns of a table whose meaning is not in their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// Those that are measures, beside those whose names begin with `measure:`.
+    /// The columns that are measures, beside those whose names begin with `measure:`.
     pub measures: Vec<String>,
     /// Those that mean nothing here.
     pub ignored: Vec<String>,

@@ -20,7 +20,7 @@ pub enum Kind {
     Quantities,
     /// An end other than the event's.
     End,
-    /// A state that its end or its sampling contradicts.
+    /// The state of a span does not fit its end or its sampling.
     State,
     UsageTwice,
     /// A usage of another span.
@@ -59,7 +59,7 @@ pub enum Kind {
     Behind,
     /// Usages of the future.
     Ahead,
-    /// Usages that have expired, so that only the proof covers them.
+    /// Usages that have expired: only the proof covers them.
     Expired,
     /// A span whose first part the original Sampler has billed.
     TakenOver,

@@ -104,8 +104,8 @@ impl History {
     }
 }
 
-/// Whether an event says what an earlier one of its target said. Without an id, that is so where it
-/// would contradict that one otherwise.
+/// Whether an event repeats an earlier one of its target. Without an id, it counts as a repeat where it
+/// would otherwise contradict the earlier one.
 fn is_repeat(earlier: &[Used], event: &Event) -> bool {
     let same_id = |id: &Option<String>| event.id.is_some() && *id == event.id;
     let last = earlier.last();

@@ -57,8 +57,8 @@ impl Matcher {
         Some(place)
     }
 
-    /// For a span that [`Matcher::take`] found nothing for, once it was asked for all spans: a usage
-    /// of the same instance that is like it, so that what differs can be named.
+    /// For a span for which [`Matcher::take`] found nothing: a similar usage of the same instance, so
+    /// that the differences can be named. To be called after `take` was called for all spans.
     pub fn take_similar(&mut self, span: &Span) -> Option<usize> {
         let left = self.left.get_or_insert_with(|| {
             let mut left: HashMap<_, Vec<usize>> = HashMap::new();

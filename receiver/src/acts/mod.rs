@@ -49,7 +49,7 @@ pub(crate) struct Act<'a> {
     /// The kind of the action, such as `span.skip`.
     pub(crate) act: &'a str,
     pub(crate) subject: String,
-    /// The span that it is about, if it is about one.
+    /// The id of the span, if the action is about a span.
     pub(crate) span: Option<String>,
     /// The operator's reason.
     pub(crate) reason: String,

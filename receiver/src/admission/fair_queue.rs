@@ -93,7 +93,7 @@ impl<T> FairQueue<T> {
         self.length == 0
     }
 
-    /// Adds an entry. Returns the entries that were given up for it, perhaps itself.
+    /// Adds an entry. Returns the entries that were given up to make room, perhaps the new one itself.
     pub fn push(
         &mut self,
         client: Client,
@@ -130,7 +130,7 @@ impl<T> FairQueue<T> {
         (Ticket { client, number }, shed)
     }
 
-    /// Draws the entry whose turn it is, if its weight `fits`; and gives up another one where entries
+    /// Takes the entry whose turn it is, if its weight `fits`. Gives up another entry where entries
     /// have been late for too long.
     pub fn pop(&mut self, now: Instant, fits: impl Fn(usize) -> bool) -> (Option<T>, Option<T>) {
         let Some(client) = self.turn() else {
@@ -149,8 +149,8 @@ impl<T> FairQueue<T> {
         (Some(entry.item), is_late.then(|| self.shed()).flatten())
     }
 
-    /// Gives the next turn to the client that has `spent` the least; of several, to the one whose turn
-    /// it is first.
+    /// Gives the next turn to the client that has `spent` the least; among equals, to the one whose
+    /// turn comes first.
     pub fn prefer_least(&mut self, spent: impl Fn(Client) -> u64) {
         let clients = self.turns.iter().enumerate();
         let least = clients.min_by_key(|(_, client)| spent(**client));
@@ -177,7 +177,7 @@ impl<T> FairQueue<T> {
         Some(entry.item)
     }
 
-    /// Passes the turn on until it is at a client that may take its first entry.
+    /// Passes the turn on to the next client that may take its first entry.
     fn turn(&mut self) -> Option<Client> {
         loop {
             let client = *self.turns.front()?;

@@ -30,10 +30,6 @@ impl InFlightLimit {
     }
 
     pub(super) fn acquire(&self, kind: RequestKind) -> Result<InFlightPermit, TurnedAway> {
-        let take = |permits: &Arc<Semaphore>| {
-            let permit = Arc::clone(permits).try_acquire_owned();
-            permit.map_err(|_| TurnedAway::Limit)
-        };
         let others = match kind {
             RequestKind::Stop | RequestKind::BatchStop => None,
             RequestKind::Start | RequestKind::BatchStart | RequestKind::Mapping => {
@@ -45,6 +41,12 @@ impl InFlightLimit {
             _others: others,
         })
     }
+}
+
+fn take(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, TurnedAway> {
+    Arc::clone(permits)
+        .try_acquire_owned()
+        .map_err(|_| TurnedAway::Limit)
 }
 
 #[cfg(test)]

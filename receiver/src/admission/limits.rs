@@ -11,17 +11,18 @@ use crate::reading;
 /// wait in the group.
 pub(super) const STORE_PERMITS: usize = 384;
 
-/// The same of starts in batches: twice what all commands hold, so that the next ones are full when they
-/// are sent. The server takes large commands of inserts for less, and nobody waits for one start of a
-/// batch alone. A single stop costs the server so much that larger commands would save little.
+/// The same for starts in batches: twice what all commands hold, so that the next commands are full
+/// when they are sent. The server takes large commands of inserts for less, and nobody waits for one
+/// start of a batch alone. A single stop costs the server so much that larger commands would save
+/// little.
 pub(super) const BATCH_START_PERMITS: usize = 2_048;
 
 /// The weight of all starts in batches that hold a permit, at the most: as much as of the others.
 pub(super) const BATCH_START_WEIGHT: usize = STORE_PERMITS * LARGE_REQUEST;
 
 /// Requests with large bodies that are served at a time, and what they may weigh together. Until such
-/// an event is kept, it is there several times: as a body, parsed, as a document, in the command, and
-/// in what the driver sends. So this is far less than what a program has.
+/// an event is kept, memory holds it several times: as a body, parsed, as a document, in the command,
+/// and in what the driver sends. So this is far less than the memory of a program.
 pub(super) const LARGE_PERMITS: usize = 64;
 pub(super) const LARGE_WEIGHT: usize = 4 << 20;
 
@@ -65,7 +66,7 @@ pub(super) const BODY_BYTES: usize = 12 << 20;
 /// A body up to this size is not charged to the budget: what connections take bounds those.
 pub(crate) const SMALL_BODY: usize = 2 << 10;
 
-/// The weight of a request at least, and of each value in its JSON: about what they take of memory.
+/// The least weight of a request, and the weight of each value in its JSON: about the memory they take.
 pub(super) const REQUEST_WEIGHT: usize = 1 << 10;
 pub(super) const VALUE_WEIGHT: usize = 160;
 
@@ -116,7 +117,7 @@ pub(super) const fn at_once(permits: usize) -> PermitLimits {
     }
 }
 
-/// So many requests at a time that read. Their clients are charged for the time that they take.
+/// Limits for requests that read. Clients are charged for the time that their requests take.
 const fn reads_at_once(permits: usize, wait: Duration) -> PermitLimits {
     PermitLimits {
         wait,
@@ -132,7 +133,7 @@ const fn reads_at_once(permits: usize, wait: Duration) -> PermitLimits {
     }
 }
 
-/// All requests that read, those among them that add up, and snapshots.
+/// All requests that read; those of them that add up usages; and snapshots.
 pub(super) const READS: PermitLimits = reads_at_once(reading::AT_ONCE as usize, READ_WAIT_MAX);
 pub(super) const SUMS: PermitLimits = reads_at_once(reading::SUMS_AT_ONCE, SUM_WAIT_MAX);
 pub(super) const SNAPSHOTS: PermitLimits = reads_at_once(SNAPSHOTS_AT_ONCE, SNAPSHOT_WAIT_MAX);

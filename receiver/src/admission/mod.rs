@@ -49,7 +49,7 @@ pub enum TurnedAway {
     Limit,
     /// There was no permit in time, or the client's queue was shortened.
     Queue,
-    /// Bodies of this client take all the memory that it may have.
+    /// Bodies of this client take all the memory that one client may have.
     Memory,
 }
 
@@ -84,15 +84,18 @@ pub struct ServingPermit(#[expect(dead_code, reason = "it is held")] FairPermit)
 impl EventPermits {
     /// The permits of one of `ranges` ranges.
     fn new(ranges: usize) -> Self {
-        let events = || FairPermits::new(limits::at_once(STORE_PERMITS));
         Self {
-            stops: events(),
-            starts: events(),
-            batch_stops: events(),
+            stops: store_permits(),
+            starts: store_permits(),
+            batch_stops: store_permits(),
             batch_starts: FairPermits::new(limits::BATCH_STARTS),
             large: (ranges > 1).then(|| FairPermits::new(limits::large_of_each(ranges))),
         }
     }
+}
+
+fn store_permits() -> Arc<FairPermits> {
+    FairPermits::new(limits::at_once(STORE_PERMITS))
 }
 
 impl Admission {
@@ -120,6 +123,11 @@ impl Admission {
     /// The client of events without a token: all that report the same resource count as one.
     pub fn client_of_resource(&self, resource_id: &str) -> Client {
         Client(hash(resource_id) % QUEUES_WITHOUT_TOKENS)
+    }
+
+    /// The client that a token names. Without a token there is one client for all.
+    fn named(&self, client: Option<&str>) -> Client {
+        client.map_or_else(|| self.client_of_resource(""), |id| self.client(id))
     }
 
     /// Counts a request against the hard limit, if there is one.
@@ -181,8 +189,7 @@ impl Admission {
     /// # Errors
     /// Where too many read.
     pub(crate) async fn read(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
-        acquire(&self.reads, client, REQUEST_WEIGHT).await
+        acquire(&self.reads, self.named(client), REQUEST_WEIGHT).await
     }
 
     /// Waits until a request may add up usages. It needs a permit of [`read`](Self::read) besides.
@@ -190,8 +197,7 @@ impl Admission {
     /// # Errors
     /// Where too many do.
     pub(crate) async fn sum(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
-        acquire(&self.sums, client, REQUEST_WEIGHT).await
+        acquire(&self.sums, self.named(client), REQUEST_WEIGHT).await
     }
 
     /// Waits until a snapshot may arrive.
@@ -199,8 +205,7 @@ impl Admission {
     /// # Errors
     /// Where others are in memory for too long.
     pub(crate) async fn snapshot(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
-        acquire(&self.snapshots, client, REQUEST_WEIGHT).await
+        acquire(&self.snapshots, self.named(client), REQUEST_WEIGHT).await
     }
 
     /// Waits until an operator's action may be parsed and served.
@@ -279,7 +284,7 @@ async fn acquire(
         .map_err(|NoPermit| TurnedAway::Queue)
 }
 
-/// The weight of a request with this body: about what it takes of memory until it is answered.
+/// The weight of a request with this body: about the memory that it takes until it is answered.
 pub(crate) fn weight(body: &[u8]) -> usize {
     // Each value but the first follows a comma, or is the first of a container that is not
     // empty. Texts may hold these, too: the weight is no less than it should be.

@@ -316,7 +316,7 @@ mod tests {
         assert_eq!((state.held, state.held_weight), (0, 0));
     }
 
-    /// The permit is on its way to a caller that goes away at the same moment.
+    /// The permit is on its way to a caller that goes away at the same time.
     #[tokio::test(start_paused = true)]
     async fn a_permit_that_nobody_takes_is_not_lost() {
         let permits = FairPermits::new(LIMITS);

@@ -105,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// Answers a dry run of a batch. Each event meets the effects of the events before it.
+    /// Answers a dry run of a batch. Each event is decided with the effects of the events before it.
     pub(super) async fn dry_run_all(
         &self,
         query: DryRunQuery,

@@ -239,7 +239,8 @@ impl Receiver {
         let wants_span = form.wants_span;
         let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
         let Admitted { event, _permits } = admitted.await?;
-        // Which span a stop ends takes another read, so that is looked for where somebody wants it.
+        // It takes another read to know which span a stop has ended: only where the client wants the
+        // span.
         let stop = match &event {
             Event::Stop(stop) if wants_span => Some((stop.target.clone(), stop.timestamp)),
             _ => None,
@@ -277,7 +278,7 @@ impl Receiver {
     }
 }
 
-/// What an event counts as in `MAX_INFLIGHT`. One that does not say its kind counts as a start.
+/// What an event counts as in `MAX_INFLIGHT`. An event without a kind counts as a start.
 pub(super) fn counted_as(kind: Option<EventKind>) -> RequestKind {
     match kind {
         Some(EventKind::Stop) => RequestKind::Stop,

@@ -93,8 +93,8 @@ impl Receiver {
             StatusCode::SERVICE_UNAVAILABLE => (earlier.kind(), earlier.seconds_to_wait()),
             _ => (&problems::DATABASE_UNAVAILABLE, None),
         };
-        let seconds = seconds.unwrap_or_else(|| self.spread(RETRY_AFTER_OUTAGE));
-        Problem::new(kind, detail).retry_after(seconds)
+        Problem::new(kind, detail)
+            .retry_after(seconds.unwrap_or_else(|| self.spread(RETRY_AFTER_OUTAGE)))
     }
 
     fn unavailable(&self, detail: &str) -> Problem {

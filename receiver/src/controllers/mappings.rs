@@ -113,8 +113,10 @@ impl Receiver {
         }
         let body = body::read(request, self, self.sender(grant)).await?;
         let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
-        let turns = |_: &Mapping| vec![(RequestKind::Mapping, ShardRange::default())];
-        let Admitted { event, _permits } = self.admit(grant, body, MappingForm, turns).await?;
+        let admitted = self.admit(grant, body, MappingForm, |_| {
+            vec![(RequestKind::Mapping, ShardRange::default())]
+        });
+        let Admitted { event, _permits } = admitted.await?;
         let Some(provisioning) = &self.parts.provisioning else {
             let detail = "The address of the provisioning service is not set at this receiver.";
             return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));

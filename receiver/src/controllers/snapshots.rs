@@ -96,24 +96,22 @@ impl Receiver {
         let deadline = Instant::now() + limits.compare_time;
         let resource = snapshot.resource.clone();
         // The spans that ran at that time, or start later.
-        let (from, to) = (Some(snapshot.at), None);
+        let time = (Some(snapshot.at), None);
         let mut comparison = Comparison::new(snapshot, limits);
-        let add = |span| comparison.add(span).map_err(not_written);
-        let time = (from, to);
-        self.each_span(grant, &resource, time, deadline, add)
-            .await?;
+        self.each_span(grant, &resource, time, deadline, |span| {
+            comparison.add(span).map_err(not_written)
+        })
+        .await?;
         let mut compared = comparison
             .finish(self.earliest_start())
             .map_err(not_written)?;
-        if let Some(before) = compared.before() {
-            let add = |span| {
+        if let Some((from, to)) = compared.before() {
+            let time = (Some(from), Some(to));
+            self.each_span(grant, &resource, time, deadline, |span| {
                 compared.add_before(&span);
                 Ok(())
-            };
-            let (from, to) = before;
-            let time = (Some(from), Some(to));
-            self.each_span(grant, &resource, time, deadline, add)
-                .await?;
+            })
+            .await?;
         }
         Ok(compared)
     }

@@ -133,7 +133,7 @@ impl Receiver {
         // Counted from the last refusal, by the workers' clock.
         let not_before = suspension.since.plus(SKIP_DELAY);
         let at = self.parts.clock.now();
-        let change = |act| Change::RequestSkip {
+        self.change_by_operator(grant, asked, |act| Change::RequestSkip {
             skip: Skip {
                 usage_guid: usage_id,
                 at,
@@ -142,8 +142,8 @@ impl Receiver {
             },
             suspension,
             due_at: not_before,
-        };
-        self.change_by_operator(grant, asked, change).await
+        })
+        .await
     }
 
     /// The suspended span of an address, if it is unchanged since the operator read it.

@@ -16,7 +16,7 @@ use sampler_store::{ListedSpan, SpanPage, SpanQuery};
 use super::answer;
 use crate::openapi::params::{IfNoneMatchParams, OfTarget, Page, Time};
 use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters, Single, readable_resources, tag_of};
+use crate::reading::{Paged, Parameters, Single, readable_resources, restrict, tag_of};
 use crate::{Receiver, problems};
 
 /// The characters that are percent-encoded in a segment of a path.
@@ -98,7 +98,7 @@ impl Receiver {
             return self.newest(grant, query.limit.min(NEWEST_MAX)).await;
         }
         require_narrow(&query)?;
-        let page = if restrict(&mut query, grant) {
+        let page = if restrict(&mut query.resources, &query.target, grant) {
             let page = self.read_store(grant, |store| async move { store.spans(&query).await });
             page.await?
         } else {
@@ -118,7 +118,7 @@ impl Receiver {
     /// them that started last.
     async fn newest(&self, grant: &Grant, limit: usize) -> Result<Paged<api::Span>, Problem> {
         let _permit = self.admit_reading(grant).await?;
-        let spans = match readable_resources(grant) {
+        let found = match readable_resources(grant) {
             None => self.parts.reading.newest_spans(limit).await,
             Some(resources) if resources.is_empty() => Ok(Vec::new()),
             resources => {
@@ -131,7 +131,7 @@ impl Receiver {
                 page.map(|page| page.spans)
             }
         };
-        let spans = spans.map_err(|failure| self.not_read(&failure))?;
+        let spans = found.map_err(|failure| self.not_read(&failure))?;
         let now = self.parts.clock.now();
         Ok(Paged {
             items: spans.iter().map(|listed| shown(listed, now)).collect(),
@@ -140,7 +140,7 @@ impl Receiver {
         })
     }
 
-    /// The span of an address. One that the grant does not let read is not there.
+    /// The span of an address. It counts as missing where the grant does not allow reading it.
     pub(super) async fn span(&self, grant: &Grant, id: IdPath) -> Result<ListedSpan, Problem> {
         // A segment that is not UTF-8 is the id of no span.
         let Ok(Path(id)) = id else {
@@ -154,8 +154,8 @@ impl Receiver {
     }
 }
 
-/// The answer that shows a span. Its tag is that of the span at its start: it does not change only
-/// because time passes, so that an operator can change what was read a minute ago.
+/// The answer that shows a span. Its tag is made of the span as it is at its start time: so the tag
+/// does not change because time passes, and an operator can change what was read a minute ago.
 pub(super) fn shown_span(listed: &ListedSpan, now: Timestamp, request: &HeaderMap) -> Single {
     let tag = tag_of(&shown(listed, listed.span.start));
     Single::tagged(&shown(listed, now), tag, request)
@@ -192,27 +192,16 @@ fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
     Err(Problem::new(&problems::QUERY_TOO_WIDE, detail))
 }
 
-/// Leaves out spans of resources that the grant does not let read. Returns whether any can be left.
-fn restrict(query: &mut SpanQuery, grant: &Grant) -> bool {
-    let Some(mut readable) = readable_resources(grant) else {
-        return true;
-    };
-    if let Some(resource) = query.target.get("resource_id") {
-        readable.retain(|id| id == resource);
-    }
-    let is_any_left = !readable.is_empty();
-    query.resources = Some(readable);
-    is_any_left
-}
-
 fn no_such_span() -> Problem {
     let detail = "There is no span with this id, or the token does not allow reading its resource.";
     Problem::new(&problems::NO_SUCH_SPAN, detail)
 }
 
 pub(super) fn location(id: &SpanId) -> HeaderValue {
-    let id = id.to_string();
-    let address = format!("/v1/spans/{}", utf8_percent_encode(&id, SEGMENT));
+    let address = format!(
+        "/v1/spans/{}",
+        utf8_percent_encode(&id.to_string(), SEGMENT)
+    );
     HeaderValue::try_from(address).expect("what is percent-encoded is ASCII")
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::answer;
 use crate::openapi::params::{AsOf, OfTarget, Page, Time};
 use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters, readable_resources, to_its_end};
+use crate::reading::{Paged, Parameters, restrict, to_its_end};
 use crate::{Receiver, problems};
 
 /// Windows of one query.
@@ -48,7 +48,7 @@ impl Receiver {
         let next = parameters.finish()?;
         let mut query = asked.query()?;
         let group_by = query.group_by.clone();
-        let page = if restrict(&mut query, grant) {
+        let page = if restrict(&mut query.resources, &query.target, grant) {
             self.add_up(grant, query).await?
         } else {
             SumPage::default()
@@ -73,8 +73,7 @@ impl Receiver {
         let page = to_its_end(permits, async move { queries.sums(&query).await });
         page.await.map_err(|failure| match failure {
             // Not 503: the same query again would take as long.
-            StoreError::Overloaded => Problem::new(
-                &problems::QUERY_TOO_WIDE,
+            StoreError::Overloaded => too_wide(
                 "The usages of one window are too many to be added up in time. Ask for a shorter \
                  window, or for less time with from and to; or name more fields of the target.",
             ),
@@ -112,10 +111,14 @@ impl SumParameters {
             .parsed("group_by", &expected, read_group_by)
             .unwrap_or_default();
         let after = parameters.cursor_if(|after: &SumPosition| {
-            let fits = |group: &Vec<_>| group.len() == group_by.len();
-            let starts =
-                |windows: &Vec<Window>| windows.iter().any(|window| window.start == after.window);
-            after.group.as_ref().is_none_or(fits) && windows.as_ref().is_none_or(starts)
+            let has_groups = after
+                .group
+                .as_ref()
+                .is_none_or(|group| group.len() == group_by.len());
+            let has_window = windows
+                .as_ref()
+                .is_none_or(|all| all.iter().any(|window| window.start == after.window));
+            has_groups && has_window
         });
         let names = SumQuery::STATES.map(EntryState::name).join(", ");
         let expected = format!("It must name one or more of {names}.");
@@ -136,7 +139,6 @@ impl SumParameters {
 
     /// The query, unless too much would have to be read for it.
     fn query(self) -> Result<SumQuery, Problem> {
-        let too_wide = |detail: &str| Problem::new(&problems::QUERY_TOO_WIDE, detail);
         if self.query.narrowed_by().is_none() {
             return Err(too_wide(
                 "The query reads too many usages. Add organization_id, resource_id or \
@@ -154,6 +156,10 @@ impl SumParameters {
             ..self.query
         })
     }
+}
+
+fn too_wide(detail: &str) -> Problem {
+    Problem::new(&problems::QUERY_TOO_WIDE, detail)
 }
 
 fn read_states(text: &str) -> Option<Vec<EntryState>> {
@@ -175,19 +181,6 @@ fn read_group_by(text: &str) -> Option<Vec<&'static str>> {
         names.push(name);
     }
     Some(names)
-}
-
-/// Leaves out usages of resources that the grant does not let read. Returns whether any can be left.
-fn restrict(query: &mut SumQuery, grant: &Grant) -> bool {
-    let Some(mut readable) = readable_resources(grant) else {
-        return true;
-    };
-    if let Some(resource) = query.target.get("resource_id") {
-        readable.retain(|id| id == resource);
-    }
-    let is_any_left = !readable.is_empty();
-    query.resources = Some(readable);
-    is_any_left
 }
 
 /// A row as the API shows it.

@@ -1,4 +1,4 @@
-//! Causes under which spans are suspended, and how operators let their spans go on.
+//! Causes under which spans are suspended, and how operators resume their spans.
 
 use std::sync::Arc;
 
@@ -98,8 +98,8 @@ impl Receiver {
         })
     }
 
-    /// The cause is noted as one whose spans go on; workers find it within seconds. The number is that
-    /// of the spans at this moment.
+    /// Notes that the spans of the cause are to be resumed; workers find it within seconds. Answers
+    /// with the number of spans at this time.
     async fn resume_spans_of(
         &self,
         grant: &Grant,
@@ -121,7 +121,7 @@ impl Receiver {
             after: json!({ "resuming": cause.spans }),
         };
         let act = self.record_act(grant, act).await?;
-        // All spans that are suspended when a worker finds this. A moment of this machine's clock
+        // All spans that are suspended when a worker finds this. A time of this machine's clock
         // would not do: if it is behind, spans would count as suspended later, and stay suspended.
         let by = Timestamp::MAX;
         let is_known = self.parts.operating.resume_by_operator(id, by).await;
@@ -130,7 +130,7 @@ impl Receiver {
         Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
     }
 
-    /// The cause of an address. One that the grant does not let read is not there.
+    /// The cause of an address. It counts as missing where the grant does not allow reading it.
     async fn readable_cause(
         &self,
         grant: &Grant,

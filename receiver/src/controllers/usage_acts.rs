@@ -86,8 +86,9 @@ impl Receiver {
 
     /// The entry of an address, if its usage can be sent again.
     async fn resendable(&self, grant: &Grant, id: IdPath) -> Result<Entry, Problem> {
-        let id = id.ok().map(|Path(id)| id);
         let id = id
+            .ok()
+            .map(|Path(id)| id)
             .filter(|id| id.chars().count() <= ID_MAX)
             .ok_or_else(no_such_usage)?;
         let usage = id.clone();

@@ -72,9 +72,9 @@ struct UsageQuery {
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Place {
-    /// What follows this one.
+    /// The entries after this version.
     After(i64),
-    /// What this one follows, up to it.
+    /// The entries before this version.
     Before { before: i64 },
 }
 
@@ -272,12 +272,13 @@ impl UsageQuery {
 /// The entry, as the ledger had it at a time: what the upstream answered later was not there.
 pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> api::Usage {
     let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
-    let is_past = |moment: Timestamp| as_of.is_none_or(|at| moment <= at);
-    let accepted_at = entry.accepted_at.filter(|at| is_past(*at));
+    let until = as_of.unwrap_or(Timestamp::MAX);
+    let accepted_at = entry.accepted_at.filter(|at| *at <= until);
     let is_now = as_of.is_none_or(|at| entry.is_unchanged_since(at));
     // The answer to a refusal is not kept once the usage is accepted, and the answer that accepted it
     // is not kept once it is sent again.
-    let is_of_answer = is_now || (accepted_at.is_some() && entry.resent_at.is_none_or(is_past));
+    let is_of_answer =
+        is_now || (accepted_at.is_some() && entry.resent_at.is_none_or(|at| at <= until));
     api::Usage {
         id: entry.usage_guid.clone(),
         span: entry.span.to_string(),

@@ -34,8 +34,9 @@ const ANY: HeaderValue = HeaderValue::from_static("*");
 )]
 pub async fn allow(State(receiver): State<Arc<Receiver>>, headers: HeaderMap) -> Response {
     let origins = receiver.settings.events.webhook_origins.as_deref();
-    let origin = headers.get(ASKED_ORIGIN);
-    let origin = origin.filter(|origin| !origin.is_empty() && origin.to_str().is_ok());
+    let origin = headers
+        .get(ASKED_ORIGIN)
+        .filter(|origin| !origin.is_empty() && origin.to_str().is_ok());
     let (Some(origins), Some(origin)) = (origins, origin) else {
         let detail = "This address does not support the method without a handshake of webhooks.";
         let methods = [Method::POST];

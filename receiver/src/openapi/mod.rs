@@ -76,11 +76,13 @@ pub(crate) fn routes(document: &Document) -> Router {
         .to_json()
         .expect("texts, numbers and lists of these");
     let text = axum::body::Bytes::from(text);
-    let serve = async move || {
-        let json = HeaderValue::from_static("application/json");
-        ([(CONTENT_TYPE, json)], text).into_response()
-    };
-    Router::new().route(PATH, get(serve))
+    Router::new().route(
+        PATH,
+        get(async move || {
+            let json = HeaderValue::from_static("application/json");
+            ([(CONTENT_TYPE, json)], text).into_response()
+        }),
+    )
 }
 
 /// A request that is served beside the API, by a router of its own.
@@ -99,30 +101,14 @@ const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 
 fn beside() -> [Beside; 7] {
-    let health = |path, summary, refusals| Beside {
-        path,
-        tag: "Health",
-        summary,
-        parameter: None,
-        answers: &[(JSON, Some("Healthy"))],
-        refusals,
-    };
-    let documentation = |path, summary, answers| Beside {
-        path,
-        tag: "Documentation",
-        summary,
-        parameter: None,
-        answers,
-        refusals: &[],
-    };
     [
-        health(
+        Beside::health(
             "/healthcheck",
             "Whether the program is well, and what fails",
             &[&kinds::UNAUTHORIZED, &kinds::UNHEALTHY],
         ),
-        health("/healthz/live", "Whether the program answers", &[]),
-        health(
+        Beside::health("/healthz/live", "Whether the program answers", &[]),
+        Beside::health(
             "/healthz/ready",
             "Whether the program takes requests",
             &[&kinds::UNHEALTHY, &kinds::SHUTTING_DOWN],
@@ -143,8 +129,8 @@ fn beside() -> [Beside; 7] {
                 &kinds::INTERNAL,
             ],
         },
-        documentation(PATH, "This document", &[(JSON, None)]),
-        documentation(
+        Beside::documentation(PATH, "This document", &[(JSON, None)]),
+        Beside::documentation(
             "/docs",
             "This document, to read and to try",
             &[(HTML, None)],
@@ -165,6 +151,36 @@ fn beside() -> [Beside; 7] {
 }
 
 impl Beside {
+    fn health(
+        path: &'static str,
+        summary: &'static str,
+        refusals: &'static [&'static sampler_service::problem::ProblemType],
+    ) -> Self {
+        Self {
+            path,
+            tag: "Health",
+            summary,
+            parameter: None,
+            answers: &[(JSON, Some("Healthy"))],
+            refusals,
+        }
+    }
+
+    fn documentation(
+        path: &'static str,
+        summary: &'static str,
+        answers: &'static [(&'static str, Option<&'static str>)],
+    ) -> Self {
+        Self {
+            path,
+            tag: "Documentation",
+            summary,
+            parameter: None,
+            answers,
+            refusals: &[],
+        }
+    }
+
     fn operation(&self) -> utoipa::openapi::path::Operation {
         let mut answer = ResponseBuilder::new().description("Success.");
         for (media_type, schema) in self.answers {

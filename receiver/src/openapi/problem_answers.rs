@@ -94,7 +94,7 @@ refusals! {
         INVALID_BODY, INVALID_QUERY, PRECONDITION_FAILED, PRECONDITION_REQUIRED;
 }
 
-/// A response for each status that these problems have, which names them.
+/// A response for each status of these problems, which names its problems.
 pub(crate) fn responses(kinds: Vec<&ProblemType>) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status: BTreeMap<String, Vec<&ProblemType>> = BTreeMap::new();
     for kind in kinds {

@@ -1,9 +1,8 @@
 //! The parts that all requests that read share: their query parameters, the cursor of a list, the
 //! number that is served at a time, and the form of an answer.
 //!
-//! A request that reads holds a permit of its own kind, so that however many come, they never take
-//! the database from those that write. Reads have connections of their own, with a time limit of
-//! their own.
+//! A request that reads holds a permit of its own kind, so that many reads never take the database from
+//! requests that write. Reads have connections of their own, with a time limit of their own.
 
 mod answer;
 mod cursor;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use sampler_domain::{ClientId, Id};
 use sampler_service::problem::Problem;
 use sampler_service::security::{Grant, Reach};
-use sampler_store::{Reading, StoreError, SumQuery};
+use sampler_store::{Reading, StoreError, SumQuery, TargetFilter};
 
 use crate::Receiver;
 use crate::admission::ServingPermit;
@@ -26,11 +25,10 @@ pub(crate) use parameters::Parameters;
 /// How many requests may read from the store at the same time. Each holds a connection.
 pub const AT_ONCE: u32 = 2;
 
-/// How many of these may add up usages. Each keeps a processor of the database busy until it is
-/// done.
+/// How many requests may add up usages at the same time. Each keeps a processor of the database busy.
 pub const SUMS_AT_ONCE: usize = 1;
 
-/// How long the server may work on one command of one of them.
+/// How long the database may work on one command of a request that reads.
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a page of sums may take: the last of its commands begins when the time of a page is over, and
@@ -58,9 +56,10 @@ impl Receiver {
     pub(crate) async fn admit_sums(&self, grant: &Grant) -> Result<[ServingPermit; 2], Problem> {
         self.require_readable()?;
         let client = grant.client().map(ClientId::as_str);
-        let permit = self.admission.sum(client).await;
-        let permit = permit
-            .map_err(|_| self.overloaded("Too many requests add up usages at the same time."))?;
+        let permit =
+            self.admission.sum(client).await.map_err(|_| {
+                self.overloaded("Too many requests add up usages at the same time.")
+            })?;
         Ok([permit, self.admit_reading(grant).await?])
     }
 
@@ -106,4 +105,21 @@ pub(crate) fn readable_resources(grant: &Grant) -> Option<Vec<Id>> {
         Reach::Everything => None,
         Reach::Resources(resources) => Some(resources.iter().map(Id::from_store).collect()),
     }
+}
+
+/// Limits a query for `target` to resources that the grant allows reading. Returns whether any is left.
+pub(crate) fn restrict(
+    resources: &mut Option<Vec<Id>>,
+    target: &TargetFilter,
+    grant: &Grant,
+) -> bool {
+    let Some(mut readable) = readable_resources(grant) else {
+        return true;
+    };
+    if let Some(resource) = target.get("resource_id") {
+        readable.retain(|id| id == resource);
+    }
+    let is_any_left = !readable.is_empty();
+    *resources = Some(readable);
+    is_any_left
 }

@@ -24,9 +24,9 @@ const CURSOR: &str = "cursor";
 pub(crate) struct Parameters {
     path: String,
     given: Vec<(String, String)>,
-    /// Those that are not UTF-8, by their place.
+    /// The places of parameters that are not UTF-8.
     undecoded: BTreeSet<usize>,
-    /// Those that were not taken yet, by their place.
+    /// The places of parameters that were not taken yet.
     rest: Vec<usize>,
     errors: Vec<FieldError>,
 }
@@ -79,7 +79,8 @@ impl Parameters {
         self.errors.push(FieldError::of_parameter(name, detail));
     }
 
-    /// Says of each parameter that was not taken, and whose name `is_meant` as another, what that is.
+    /// Names `other` as the parameter that was meant, for each parameter that was not taken and whose
+    /// name `is_meant`.
     pub(crate) fn complain_of(&mut self, other: &str, is_meant: impl Fn(&str) -> bool) {
         let names: BTreeSet<String> = self
             .rest

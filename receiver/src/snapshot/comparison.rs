@@ -1,12 +1,12 @@
 //! The comparison of the spans with a snapshot.
 //!
-//! Spans that ran at the moment of the snapshot, or begin later, come one by one. A span and an instance of the same
-//! target belong together. Of one instance with another plan, a span and an instance that are left over
-//! belong together, too, if there is but one of each.
+//! Spans that ran at the time of the snapshot, or begin later, come one by one. A span and an instance
+//! of the same target belong together. So do a span and an instance that differ in the plan alone, if
+//! one of each is left over.
 //!
-//! A span that has stopped since then ran at that moment, so its instance is not new; but nothing
-//! can be proposed for it any more. A span that begins later is in no list; but no start is proposed
-//! that would go on beside it.
+//! A span that has stopped since then ran at that time, so its instance is not new; but nothing can be
+//! proposed for it any more. A span that begins later is not listed; but no start is proposed that
+//! would run at the same time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,11 +37,11 @@ enum State {
 pub(super) enum Group {
     /// No span of it ran.
     Idle,
-    /// Spans of it ran. What starts now begins no earlier than the moment of the snapshot.
+    /// Spans of it ran. What starts now begins no earlier than the time of the snapshot.
     Ran,
-    /// Spans of it began after the moment of the snapshot: what is to start would go on beside them.
+    /// Spans of it began after the time of the snapshot: a proposed start would run beside them.
     Began,
-    /// Nothing is to start: spans of it have stopped since, or there is no room to tell.
+    /// Nothing is to start: spans of it have stopped since, or there was no room to keep their ends.
     Settled,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Seen {
     has_stopped: bool,
 }
 
-/// A comparison that goes on.
+/// A comparison that has not ended.
 pub(crate) struct Comparison {
     snapshot: Snapshot,
     limits: SnapshotLimits,
@@ -63,7 +63,7 @@ pub(crate) struct Comparison {
     states: Vec<State>,
     groups: Vec<Group>,
     differs: BTreeMap<u32, Seen>,
-    /// Spans of an instance of which the snapshot knows other plans, by its group.
+    /// Spans of an instance that the snapshot has with other plans, by the group of the instance.
     other_plans: BTreeMap<usize, Vec<Seen>>,
     /// Spans in both, and what they weigh.
     seen: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Compared {
 }
 
 impl Seen {
-    /// About what it takes of memory, apart from its texts and its measures.
+    /// About the memory of one, in bytes, apart from its texts and its measures.
     const WEIGHT: usize = 384;
 
     fn weight(&self) -> usize {
@@ -131,7 +131,7 @@ impl Comparison {
         }
     }
 
-    /// Takes a span that ran at the moment of the snapshot, or starts later.
+    /// Takes a span that ran at the time of the snapshot, or starts later.
     pub(crate) fn add(&mut self, span: Span) -> io::Result<()> {
         let instances = &self.snapshot.instances;
         let key = digest::of_instance(&span.target);
@@ -251,7 +251,7 @@ impl Comparison {
 }
 
 impl Compared {
-    /// Whether there is no span of an instance with its plan.
+    /// Whether an instance has no span with its plan.
     pub(super) fn is_alone(&self, index: u32) -> bool {
         state(&self.states, index) == Some(State::Alone)
     }

@@ -31,13 +31,11 @@ pub(super) fn of_plan(target: &Target) -> u64 {
 pub(super) fn of_measures(measures: &Measures) -> NonZeroU64 {
     let mut all: Vec<_> = measures.as_slice().iter().collect();
     all.sort_by_key(|it| &it.measure);
-    let all = all.into_iter().map(|it| {
-        Value::from(vec![
-            it.measure.as_str().into(),
-            plain(it.quantity.as_json()),
-        ])
-    });
-    let text = Value::from(all.collect::<Vec<_>>()).to_string();
+    let pairs: Value = all
+        .into_iter()
+        .map(|it| pair(it.measure.as_str(), it.quantity.as_json()))
+        .collect();
+    let text = pairs.to_string();
     NonZeroU64::new(half(of(text.as_bytes()))).unwrap_or(NonZeroU64::MAX)
 }
 
@@ -47,18 +45,21 @@ fn plain(value: &Value) -> Value {
         Value::Number(number) => Value::Number(integer(number).unwrap_or_else(|| number.clone())),
         Value::Array(items) => items.iter().map(plain).collect(),
         Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(name, _)| *name);
-            let members = members.into_iter();
-            // As no list is written.
-            let members = members
-                .map(|(name, value)| vec![name.as_str().into(), plain(value)])
-                .map(Value::from)
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            let pairs = sorted
+                .into_iter()
+                .map(|(name, value)| pair(name, value))
                 .collect();
-            vec![Value::Null, Value::Array(members)].into()
+            // So that it differs from a list.
+            vec![Value::Null, pairs].into()
         }
         _ => value.clone(),
     }
+}
+
+fn pair(name: &str, value: &Value) -> Value {
+    vec![name.into(), plain(value)].into()
 }
 
 fn integer(number: &Number) -> Option<Number> {

@@ -22,7 +22,7 @@ pub(super) struct Instance {
 
 /// Why an instance is not taken.
 pub(super) enum Unfit {
-    /// Its bytes are no JSON.
+    /// It is not JSON.
     NoJson(Problem),
     /// Fields are wrong.
     Fields(Vec<FieldError>),
@@ -34,9 +34,8 @@ pub(super) fn read(bytes: &[u8], index: usize, resource: &str) -> Result<Instanc
     let mut body = json::parse(bytes).map_err(Unfit::NoJson)?;
     let mut has_measures = false;
     if let Json::Object(members) = &mut body {
-        let has = |name: &str| members.iter().any(|member| member.0 == name);
-        has_measures = has("measured_usage");
-        if !has("resource_id") {
+        has_measures = members.iter().any(|(name, _)| name == "measured_usage");
+        if !members.iter().any(|(name, _)| name == "resource_id") {
             let resource = Json::Text(Cow::Owned(resource.to_owned()));
             members.push((Cow::Borrowed("resource_id"), resource));
         }
@@ -94,8 +93,8 @@ fn pairs(measures: &Measures) -> Vec<(&Id, &Quantity)> {
     all.map(|it| (&it.measure, &it.quantity)).collect()
 }
 
-/// The instance that was kept as this text, of its resource. Its numbers are read as those of the body
-/// are: `serde_json` by itself would change the last bit of some.
+/// The instance of this resource that was kept as this text. Its numbers are read like the numbers of
+/// the body: `serde_json` alone would change the last bit of some.
 pub(super) fn kept(text: &str, resource: &Id) -> Option<Instance> {
     let Json::List(items) = json::parse(text.as_bytes()).ok()? else {
         return None;
@@ -106,8 +105,8 @@ pub(super) fn kept(text: &str, resource: &Id) -> Option<Instance> {
     let (plan_id, resource_instance_id) = (id()?, id()?);
     let measures = match items.next()? {
         Json::List(pairs) => {
-            let pairs: Option<Vec<Measure>> = pairs.into_iter().map(measure).collect();
-            Some(Measures::from_store(pairs?))
+            let measures: Option<Vec<Measure>> = pairs.into_iter().map(measure).collect();
+            Some(Measures::from_store(measures?))
         }
         _ => None,
     };

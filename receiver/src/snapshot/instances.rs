@@ -24,7 +24,13 @@ struct Record {
     measures: Option<NonZeroU64>,
 }
 
-/// There are up to a million of them, so each has its size for a reason.
+impl Record {
+    fn has_target_of(&self, other: &Self) -> bool {
+        self.instance == other.instance && self.plan == other.plan
+    }
+}
+
+/// There are up to a million records, so the size of one matters.
 const _: () = assert!(size_of::<Record>() <= 48);
 
 /// Instances that are being read.
@@ -38,7 +44,7 @@ pub(super) struct Gathering {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) resource: Id,
-    /// The moment that it is of.
+    /// The time that it describes.
     pub(crate) at: Timestamp,
     pub(super) instances: Instances,
 }
@@ -58,7 +64,7 @@ pub(super) struct Found {
     measures: Option<NonZeroU64>,
 }
 
-/// One target stands in the list twice, at these places.
+/// The place of an instance whose target is in the list already.
 pub(super) struct Twice(pub(super) u32);
 
 impl Gathering {
@@ -69,7 +75,7 @@ impl Gathering {
         }
     }
 
-    /// Adds the instance that stands at this place in the body.
+    /// Adds the instance at this place in the body.
     pub(super) fn add(&mut self, index: usize, instance: &Instance) -> io::Result<()> {
         let index = u32::try_from(index).map_err(io::Error::other)?;
         self.records.push(Record {
@@ -87,15 +93,13 @@ impl Gathering {
         self.records.len() * size_of::<Record>() + self.spool.memory()
     }
 
-    /// All of them; or up to `max` of those that are there twice.
+    /// All instances; or up to `max` of those whose target is in the list twice.
     pub(super) fn finish(mut self, max: usize) -> io::Result<Result<Instances, Vec<Twice>>> {
         self.records.sort_unstable();
-        let is_twice =
-            |pair: &[Record]| pair[0].instance == pair[1].instance && pair[0].plan == pair[1].plan;
         let mut twice: Vec<u32> = self
             .records
             .windows(2)
-            .filter(|pair| is_twice(pair))
+            .filter(|pair| pair[0].has_target_of(&pair[1]))
             .map(|pair| pair[1].index)
             .take(max)
             .collect();

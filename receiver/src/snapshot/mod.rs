@@ -1,12 +1,12 @@
 //! Snapshots: what really runs, as its provider sees it, compared with the spans.
 //!
-//! A snapshot may have hundreds of thousands of instances. NDJSON is taken line by line as it arrives,
-//! JSON, which is shorter, as a whole ([`take`](mod@take)); of each instance, digests and a compressed
-//! record are kept ([`instances`]). Then the spans that ran at its moment, or begin later, are read, page
-//! by page ([`comparison`]). Where instances have no span, those from before are read, too ([`starts`]).
-//! The answer is written from the records ([`report`]). So no instance costs a read. What is in memory
-//! depends on how alike the instances are, and on how many spans differ; each part of it has a limit of
-//! its own ([`SnapshotLimits`]).
+//! A snapshot may have hundreds of thousands of instances. NDJSON is taken line by line as it
+//! arrives, JSON, which is shorter, as a whole ([`take`](mod@take)); of each instance, digests and a
+//! compressed record are kept ([`instances`]). Then the spans that ran at its time, or begin later,
+//! are read, page by page ([`comparison`]). Where instances have no span, those from before are read,
+//! too ([`starts`]). The answer is written from the records ([`report`]). So no instance costs a
+//! read. What is in memory depends on how alike the instances are, and on how many spans differ; each
+//! part of it has a limit of its own ([`SnapshotLimits`]).
 
 mod comparison;
 mod digest;
@@ -28,13 +28,13 @@ pub(crate) use take::take;
 /// Bytes for which a client has a second, in each direction: others wait for it.
 const RATE: u32 = 1 << 20;
 
-/// How long a client may take for so many bytes on an average.
+/// How long a client may take for this many bytes.
 pub(crate) fn time_for(bytes: usize) -> Duration {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     Duration::from_secs(1) * bytes / RATE
 }
 
-/// The limits of a snapshot that are no settings.
+/// The limits of a snapshot that are not settings.
 #[derive(Clone, Debug)]
 pub struct SnapshotLimits {
     /// The most instances. Short ones take more memory than they have bytes.

@@ -8,7 +8,7 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use serde::Serialize;
 
-/// Bytes that are added at a time: nothing that is there is copied for them.
+/// Bytes that are added at a time, without copying the earlier ones.
 const CHUNK: usize = 1 << 20;
 
 /// Lines that are being written.
@@ -64,8 +64,8 @@ impl Spooled {
 
 impl Write for Chunks {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_room = |last: &Vec<u8>| last.len() + bytes.len() <= last.capacity();
-        if !self.0.back().is_some_and(is_room) {
+        let last = self.0.back();
+        if last.is_none_or(|last| last.len() + bytes.len() > last.capacity()) {
             self.0.push_back(Vec::with_capacity(CHUNK.max(bytes.len())));
         }
         if let Some(last) = self.0.back_mut() {

@@ -1,8 +1,8 @@
-//! The moments of proposed starts.
+//! The times of proposed starts.
 //!
 //! The provider says since when an instance runs, whatever its plan. Some of that time may be in spans
 //! that have ended, under this plan or another one: a start from before their end would bill that time
-//! twice, or be refused. So where an instance has no span, those from before are looked through, too.
+//! twice, or be refused. So where an instance has no span, its earlier spans are read, too.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,14 @@ use super::comparison::{Compared, Group};
 use super::digest;
 use super::instance::Instance;
 
-/// What is known of the moments of starts.
+/// What decides about the times of starts.
 pub(super) struct Starts {
-    /// The moment of the snapshot.
+    /// The time of the snapshot.
     at: Timestamp,
     /// An event that is dated earlier may be refused before it is applied.
     floor: Timestamp,
     /// When the last span of an instance ended, by its group.
     ends: BTreeMap<usize, Timestamp>,
-    /// The most of these.
     ends_max: usize,
 }
 
@@ -73,7 +72,7 @@ impl Compared {
             return;
         };
         let Some(end) = span.end.filter(|end| *end <= self.starts.at) else {
-            // It ran at the moment of the snapshot. Its start came meanwhile, if it was not seen before.
+            // It ran at the time of the snapshot. Its start came meanwhile, if it was not seen before.
             if let Some(found) = instances.find(key, &span.target) {
                 self.settle(found.index);
             }

@@ -54,7 +54,7 @@ enum Form {
 /// # Errors
 /// 503 where others hold the permit for too long, 415 for another media type or coding, 413 for too
 /// much, 408 for too slow, 400 for what is not JSON or has wrong fields, 403 for a resource that the
-/// grant does not let read.
+/// grant does not allow reading.
 pub(crate) async fn take(
     receiver: &Receiver,
     grant: &Grant,
@@ -174,7 +174,7 @@ impl<'a> Arriving<'a> {
         Ok(arriving)
     }
 
-    /// Whether there may be so many bytes.
+    /// Refuses a body of more bytes than are allowed.
     fn check(&self, length: usize) -> Result<(), Problem> {
         if length <= self.max {
             return Ok(());
@@ -275,8 +275,8 @@ impl<'a> Arriving<'a> {
     }
 }
 
-/// A snapshot in JSON without its instances, and the list of these. Whether that is JSON is checked;
-/// the members are not.
+/// Divides a snapshot in JSON: without its instances, and their list. Checks that the body is JSON, but
+/// not its members.
 fn divide(body: &[u8]) -> Result<(Vec<u8>, &[u8]), Problem> {
     let mut values = Values::of(body);
     if !values.passes(b'{') {
@@ -300,14 +300,14 @@ fn divide(body: &[u8]) -> Result<(Vec<u8>, &[u8]), Problem> {
     Ok((head, instances))
 }
 
-/// A snapshot of which some has arrived.
+/// A snapshot that is arriving.
 struct Taking<'a> {
     receiver: &'a Receiver,
     grant: &'a Grant,
     /// The resource and the time that it is of.
     head: Option<(Id, Timestamp)>,
     gathering: Gathering,
-    /// Instances so far, also those that are wrong.
+    /// Instances so far, with those that are wrong.
     count: usize,
     errors: Vec<FieldError>,
 }
@@ -324,7 +324,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Whether the grant lets read the resource, as far as that is known.
+    /// Whether the grant allows reading the resource, as far as the resource is known.
     fn is_allowed(&self) -> bool {
         self.head.is_some() || *self.grant.readable() == Reach::Everything
     }
@@ -349,10 +349,10 @@ impl<'a> Taking<'a> {
         let at = fields::timestamp(value)?;
         let ago = self.receiver.parts.clock.now().since(at);
         if ago < 0 {
-            return Err("It lies in the future.".to_owned());
+            return Err("It is in the future.".to_owned());
         }
         if ago > self.receiver.slack.past {
-            return Err("No event that lies so far back is accepted any more.".to_owned());
+            return Err("Events this old are no longer accepted.".to_owned());
         }
         Ok(at)
     }
@@ -379,17 +379,15 @@ impl<'a> Taking<'a> {
         let Some((resource, at)) = &self.head else {
             return Err(Problem::internal());
         };
-        let wrong = |name: &str, detail: &str| {
-            let instance = Pointer::root().field("instances").index(index);
-            vec![FieldError::new(instance.field(name), detail)]
-        };
         if instance.target.resource_id != *resource {
             let detail = "It must be the resource of the snapshot.";
-            return self.complain(wrong("resource_id", detail));
+            let field = pointer(index).field("resource_id");
+            return self.complain(vec![FieldError::new(field, detail)]);
         }
         if instance.since > Some(*at) {
-            let detail = "It lies behind the moment of the snapshot.";
-            return self.complain(wrong("since", detail));
+            let detail = "It is after the time of the snapshot.";
+            let field = pointer(index).field("since");
+            return self.complain(vec![FieldError::new(field, detail)]);
         }
         self.gathering.add(index, instance).map_err(not_kept)?;
         if self.gathering.memory() > self.receiver.snapshots.instances_memory {
@@ -398,7 +396,7 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// Names what is wrong; goes on as long as there is room to name more.
+    /// Names what is wrong. Continues while there is room to name more.
     fn complain(&mut self, errors: Vec<FieldError>) -> Result<(), Problem> {
         self.errors.extend(errors);
         if self.errors.len() < ERRORS_MAX {
@@ -419,16 +417,19 @@ impl<'a> Taking<'a> {
             }),
             Ok(_) => Err(invalid(self.errors)),
             Err(twice) => {
-                let name = |Twice(index): Twice| {
+                self.errors.extend(twice.into_iter().map(|Twice(index)| {
                     let index = usize::try_from(index).unwrap_or(usize::MAX);
-                    let pointer = Pointer::root().field("instances").index(index);
-                    FieldError::new(pointer, "The same target is in the list already.")
-                };
-                self.errors.extend(twice.into_iter().map(name));
+                    FieldError::new(pointer(index), "The same target is in the list already.")
+                }));
                 Err(invalid(self.errors))
             }
         }
     }
+}
+
+/// The instance at this place of the list.
+fn pointer(index: usize) -> Pointer {
+    Pointer::root().field("instances").index(index)
 }
 
 fn check_part(length: usize, most: usize) -> Result<(), Problem> {

@@ -1,8 +1,8 @@
 //! Compares what the original decided, as a span's document shows it, with what we would decide.
 //!
-//! The document has two intervals of a span: the last one that was executed, and the one that is
-//! planned. For each, the real state machine decides from where that interval begins. The known
-//! faults of the original have names here, which distinguishes them from unexpected differences.
+//! The document has two intervals of a span: the last executed one and the planned one. For each, the
+//! real state machine decides from the start of the interval. The known faults of the original have
+//! names here, which distinguishes them from unexpected differences.
 
 use std::fmt;
 
@@ -119,7 +119,7 @@ pub fn compare(span: &Span, now: Timestamp, policy: &Policy) -> Vec<Finding> {
     findings
 }
 
-/// Compares one interval with what we would decide on from where it begins.
+/// Compares one interval with the interval that we would plan from the same start.
 fn compare_interval(span: &Span, recorded: Interval, now: Timestamp, policy: &Policy) -> Finding {
     if recorded.is_empty() {
         return Finding::KnownFault(KnownFault::NoLength);
@@ -269,7 +269,7 @@ mod tests {
             Some(interval(-HOUR, 0)),
         );
         assert_eq!(due(&planned), [Finding::Same, Finding::Same, Finding::Due]);
-        // A late stop: first planned as if it went on, then taken back.
+        // A late stop: first planned as if the span still ran, then taken back.
         let late = ended(span(-90 * MINUTE, interval(-HOUR, 0), None), -80 * MINUTE);
         assert_eq!(due(&late), [Finding::Same, Finding::Due]);
         let back = ended(

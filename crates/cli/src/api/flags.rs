@@ -11,7 +11,7 @@ const LONG: [&str; 8] = [
     "group_by",
     "as_of",
 ];
-/// Those of one word, which are words of a sentence, too: only `state=` and `[state: ` are parameters.
+/// Parameters that are also words of sentences: only `state=` and `[state: ` are parameters.
 const SHORT: [&str; 9] = [
     "state", "cause", "from", "to", "limit", "window", "who", "span", "until",
 ];

@@ -24,7 +24,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// What precedes it, and itself.
+    /// The part of the file up to and including this item; `before` is the part before it.
     pub(super) fn extend(&self, before: Extent) -> Extent {
         let said = match &self.event {
             Ok(event) => &event.body,

@@ -4,8 +4,8 @@
 //! sent, and once it is answered. A batch without the second is sent again, which changes nothing:
 //! each event has an id. So what was sent, answered or not, must still be what the file says.
 //!
-//! What is there stays there until all is done: the first line holds the time that timestamps and
-//! ids follow from. It is on the disk before the first event is sent.
+//! The journal is kept until all is done: its first line has the time from which timestamps and ids are
+//! made. That line is on the disk before the first event is sent.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -74,7 +74,7 @@ struct Found {
 #[derive(Debug)]
 pub(crate) struct Journal {
     now: Millis,
-    /// The events that are done, and what came of them.
+    /// The events that are done.
     pub(super) done: Extent,
     pub(super) report: Report,
     /// The events that were sent: those that are done, and the next ones if they got no answer.
@@ -98,8 +98,8 @@ impl Begun {
     }
 
     /// Whether this continues what was begun: to the same receiver, with the same measures. Says
-    /// why not. Whether the events are the same is seen as they are passed over.
-    fn goes_on(&self, before: &Self) -> Result<(), String> {
+    /// why not. Whether the events are the same is checked while they are skipped.
+    fn continues(&self, before: &Self) -> Result<(), String> {
         if (&self.target, self.offset) != (&before.target, before.offset) {
             return Err("is about another receiver or offset".to_owned());
         }
@@ -161,7 +161,7 @@ impl Journal {
             }
             Read::Unreadable => return Err(refused("cannot be read")),
             Read::Found(found) => {
-                begun.goes_on(&found.begun).map_err(|why| refused(&why))?;
+                begun.continues(&found.begun).map_err(|why| refused(&why))?;
                 // The last line may be cut short.
                 kept.set_len(found.length)?;
                 // Relative times count from where they did, or repeats would be other events.
@@ -205,7 +205,7 @@ impl Journal {
         let Some((path, kept)) = &self.kept else {
             return Ok(());
         };
-        write_line(kept, line).map_err(|error| wrong(path, &error))?;
+        write_line(kept, line).map_err(|error| Failure::of_file(path, &error))?;
         Ok(())
     }
 
@@ -213,7 +213,8 @@ impl Journal {
         let Some((path, kept)) = &self.kept else {
             return Ok(());
         };
-        kept.sync_data().map_err(|error| wrong(path, &error))
+        kept.sync_data()
+            .map_err(|error| Failure::of_file(path, &error))
     }
 
     /// Whether a file says how far the command is.
@@ -268,8 +269,4 @@ fn read(file: &File, is_ignored: bool) -> io::Result<Read> {
         0 => Read::Nothing,
         _ => Read::Found(Box::new(found)),
     })
-}
-
-fn wrong(path: &Path, error: &io::Error) -> Failure {
-    Failure::Input(format!("{}: {error}", path.display()))
 }

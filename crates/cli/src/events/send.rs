@@ -70,7 +70,7 @@ impl<'a> Sender<'a> {
         Self::new(api, Journal::none(0), size, Some(events))
     }
 
-    /// How far it is at any time.
+    /// The progress so far.
     pub(super) fn done(&self) -> Done {
         Done {
             events: self.done.clone(),

@@ -91,7 +91,7 @@ impl Feed {
     /// Runs until it has caught up, or for ever.
     pub(super) async fn run(&mut self) -> Result<(), Failure> {
         if self.tells_at_once() {
-            // What a command has found that was ended before its table.
+            // What an earlier command has found, if it ended before it printed the table.
             let (unknown, count) = self.store.untold(TOLD_MAX)?;
             tell_unknown(unknown.iter(), count);
         }

@@ -166,7 +166,7 @@ impl Hole<'_> {
         }
     }
 
-    /// Stops what does not run. What is left to its events is remembered, because they change it.
+    /// Stops what does not run. Remembers what is left to later usage events, because those change it.
     fn ended(&self, answer: &SnapshotReport, step: &mut Step, others: &mut Vec<Target>) {
         for found in &answer.open_without_instance {
             let target = of_api(&found.target);

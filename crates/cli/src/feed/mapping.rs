@@ -25,7 +25,7 @@ pub(super) struct Mapping {
     tasks: Entry,
 }
 
-/// An entry: what it fits, and the names that it gives.
+/// An entry: the conditions for it, and the names that it gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Entry {
     /// The offering, for services.
@@ -105,7 +105,7 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// The resources that it names, and those of apps: also where nothing of them runs.
+    /// The resources that the mapping names, and those of apps, also where nothing of them runs.
     pub(super) fn resources(&self, record: Record) -> BTreeSet<String> {
         let (entries, own): (&[Entry], &[&str]) = match record {
             Record::Services => (&self.services, &[]),

@@ -15,9 +15,9 @@ use super::rules::{Refused, State, Step, Unknown};
 use crate::failure::Failure;
 use crate::journal::{self, Unopened, journal_of, next_line, sync_folder, write_line};
 
-/// What the document is called that has its neighbour's refusals.
+/// The name of the file with refusals, beside the document.
 const REFUSED: &str = "refused.ndjson";
-/// What follows the name of the document in that of the list of what nobody recorded.
+/// The end of the name of the file that lists what nobody recorded, beside the document.
 const UNKNOWN: &str = "unknown.ndjson";
 /// A journal of this many bytes is folded into the document, unless that is longer.
 const JOURNAL_LEN: u64 = 4 << 20;
@@ -269,7 +269,7 @@ impl Store {
         Ok(())
     }
 
-    /// What nobody recorded, and no table has shown yet. The first of these, and how many there are.
+    /// The first entries of what nobody recorded and no table has shown yet, and how many there are.
     pub(super) fn untold(&self, most: usize) -> Result<(Vec<Unknown>, u64), Failure> {
         let read = || -> io::Result<_> {
             let mut file = match File::open(self.unknown_path()) {

@@ -142,8 +142,8 @@ fn ended_untracked(
     }
 }
 
-/// What an event shows about what is started that no other event has shown: that it had stopped, or that
-/// it ran with other quantities or another plan. Nothing more is known of when.
+/// What an event shows that no earlier event has shown: that something tracked had stopped, or ran with
+/// other quantities or another plan. It is not known since when.
 fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<Unknown> {
     let unknown = |target: &Target, what| Unknown {
         target: target.clone(),

@@ -101,7 +101,7 @@ pub(super) struct Running {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Says {
-    /// It runs like this, whether or not it did before.
+    /// It runs with these properties from then on.
     Runs {
         running: Box<Running>,
         /// It ran before the event, too.
@@ -109,7 +109,6 @@ pub(super) enum Says {
         /// How much of it ran before the event, where the platform says so.
         was: Option<Quantities>,
     },
-    /// It has ended.
     Ended {
         guid: String,
         /// What ran until then, where the event says all of it.

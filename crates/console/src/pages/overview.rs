@@ -25,7 +25,7 @@ const CAUSES: usize = 5;
 /// Resources with rates of their own that the overview shows, the lowest rates first.
 const RATES: usize = 10;
 
-/// Instances that the overview shows: those first that are not as they should be.
+/// Instances that the overview shows, those with defects first.
 const INSTANCES: usize = 40;
 
 #[derive(Template)]

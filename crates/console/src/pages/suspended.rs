@@ -52,7 +52,7 @@ impl SuspendedPage {
         self.chosen.as_deref() == Some(&cause.cause)
     }
 
-    /// These causes, with the spans of one of them.
+    /// The address of this list with the spans of one cause.
     fn page_of(&self, cause: &Cause) -> String {
         let mut query = of_resource(self.resource.as_deref());
         query.push(("cause".to_owned(), cause.cause.clone()));

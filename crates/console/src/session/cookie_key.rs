@@ -1,8 +1,8 @@
 //! The key of an encrypted cookie.
 //!
-//! The format is that of the crate `cookie`, which was used before: AES-256-GCM, with the name of the cookie
-//! as associated data. So people stay signed in when the receiver is updated. That crate brings a second
-//! implementation of all it takes; here it is the one that does TLS.
+//! The format is that of the crate `cookie`, which was used before: AES-256-GCM, with the name of the
+//! cookie as associated data. So people stay signed in when the receiver is updated. That crate
+//! brings a second cryptography library; this code uses the library of TLS.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};

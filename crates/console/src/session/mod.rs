@@ -195,7 +195,8 @@ fn is_paused(control: &Value) -> bool {
     control["sampling"]["paused"] == true
 }
 
-/// Lets a request through that has a session. One that reads is led to the sign-in without it.
+/// Serves a request that has a session. Without a session, a request that reads is redirected to the
+/// sign-in.
 pub(crate) async fn require(
     State(console): State<Arc<Console>>,
     request: Request,

@@ -136,7 +136,7 @@ impl<'a> Placed<'a> {
         self.usage.interval.start.max(self.usage.interval.end)
     }
 
-    /// Whether the next one may be drawn together with this one: it is narrow, and follows at once.
+    /// Whether the next usage may be drawn together with this one: it is narrow, and follows at once.
     fn is_joined_by(&self, next: &Self) -> bool {
         next.is_joined() && next.low() == self.high()
     }

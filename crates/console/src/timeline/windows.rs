@@ -66,10 +66,10 @@ pub(crate) fn shortest(granularity: Granularity) -> i64 {
     }
 }
 
-/// The coarsest granularity that all usages keep to: none crosses a boundary, and where one ends and
-/// the span continues there is one.
+/// The coarsest granularity that fits all usages: no usage crosses a boundary, and a usage after which
+/// the span continues ends at a boundary.
 ///
-/// A setting may have changed since they were planned, so they say it themselves.
+/// The setting may have changed since the usages were planned, so it is not read.
 fn granularity(span: &Span, usages: &[Usage]) -> Option<Granularity> {
     if usages.is_empty() {
         return None;

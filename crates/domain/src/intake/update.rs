@@ -8,7 +8,7 @@
 //! IsIdFree ─► Keep(Stop) ─► Keep(Start) ─► Kept    (only what is missing)
 //! ```
 //!
-//! What may stand in the way is read first, and the halves that are kept are read after it: another
+//! What may prevent the update is read first, and the halves that are kept are read after it: another
 //! request with the same update may make a half between two reads, and that refuses nothing. A half
 //! that turns out to be kept only when it is made may be one of another update under this id. Then both
 //! halves are read again.
@@ -47,8 +47,8 @@ pub enum UpdateRead {
 pub enum UpdateStep {
     /// Read these spans. Answer with [`UpdateIntake::on_spans`].
     Read(UpdateRead),
-    /// Find out whether the id is free for this half: an index of an original refuses one that another
-    /// target has. Answer with [`UpdateIntake::on_id`].
+    /// Find out whether the id is free for this half: an index of the original Sampler refuses
+    /// one that another target has. Answer with [`UpdateIntake::on_id`].
     IsIdFree(Half),
     /// Keep this half. Answer with [`UpdateIntake::on_kept`].
     Keep(Half),
@@ -57,7 +57,6 @@ pub enum UpdateStep {
         /// Whether another request has completed the update.
         is_replayed: bool,
     },
-    /// The update is refused.
     Refused {
         /// Why.
         refusal: Refusal,
@@ -82,7 +81,7 @@ pub struct UpdateIntake {
     rules: IntakeRules,
     now: Timestamp,
     state: State,
-    /// Whether it was looked for what stands in the way.
+    /// Whether what may prevent the update was read.
     has_looked: bool,
     /// The open span of the previous target.
     open: Option<Span>,
@@ -110,7 +109,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Progress {
     Missing,
-    /// It was there when this request looked.
+    /// The half was kept before this request read it.
     Found,
     /// Another request, since then.
     Repeated,
@@ -317,7 +316,7 @@ impl UpdateIntake {
         let at = self.event.timestamp;
         self.rules.require_slack(at, self.now)?;
         let is = |span: &Span, other: Option<&Span>| other.is_some_and(|it| it.id == span.id);
-        // The span that this update has started is not the one that it ends.
+        // The update does not end the span that it has started itself.
         let started = self.started.as_ref();
         self.open = self.open.take().filter(|open| !is(open, started));
         if !self.has_stop() {

@@ -1,7 +1,7 @@
 //! Where a body in chunks ends (RFC 9112, section 7.1), as strictly as can be.
 //!
-//! The server library reads the chunks; this finds the end of them first, so that nothing behind it
-//! is read with them. Where the two disagree, the connection ends.
+//! The server library reads the chunks; this code finds their end first, so that nothing behind the
+//! end is read as a part of the body. Where the two disagree, the connection ends.
 
 use std::io::{self, ErrorKind};
 

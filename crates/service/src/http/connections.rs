@@ -1,9 +1,9 @@
 //! The connections that are open, and which of them ends when there is no room for another.
 //!
-//! A new connection always gets its turn: for it, another ends, in the order of [`Rank`]. First come
-//! those whose clients are slow with a request or in taking an answer, then those that are idle between
-//! two requests, and last those whose answer takes long. Where all are being served quickly, the few
-//! connections that are kept for the purpose are for health checks alone.
+//! A new connection is always accepted: another one ends for it, in the order of [`Rank`]. First end
+//! connections whose clients are slow with a request or in taking an answer, then connections that are
+//! idle between two requests, and last those whose answer takes long. Where all are being served
+//! quickly, a few reserved connections are for health checks alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,19 +14,19 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that all connections together keep for requests that have not arrived to their end, or that
-/// were sent ahead: of heads what is there of them, for each body what its request takes beside it. A
-/// connection beyond that ends another.
+/// Bytes that all connections together keep for requests that have not arrived completely, or that were
+/// sent ahead: the part of a head that has arrived, and what a request takes beside its body. A
+/// connection beyond this limit ends another.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// A request that takes longer to arrive, or an answer that takes longer to be taken, is slow.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 
-/// A connection that is idle for longer is one that its client does not need now.
+/// A client does not need a connection now that is idle for longer.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 
-/// An answer that takes longer is one whose connection can end for another: otherwise whoever finds a
-/// request that takes long could hold all of them.
+/// A connection whose answer takes longer can end for another. Otherwise a client with slow requests
+/// could hold all connections.
 const SERVED_LONG_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) enum Phase {
     Idle,
     /// It has not taken all of an answer.
     Writing,
-    /// It has sent a part of a head, or of what precedes one.
+    /// It has sent a part of a head, or of what precedes a head.
     Head,
     /// It has sent a part of a body.
     Body,
@@ -54,11 +54,11 @@ const PHASES: [Phase; 6] = [
     Phase::Served,
 ];
 
-/// Which connections end first for others; among those of one rank, the one that has been in its
-/// phase for the longest.
+/// Which connections end first to make room for others. Among connections of one rank, the one that has
+/// been in its phase for the longest ends first.
 ///
-/// Attackers open many connections at once. Their requests are older than the one that an
-/// honest client has just begun, and a connection that was recently active ends after all of these.
+/// Attackers open many connections at once. Their requests are older than a request that an honest
+/// client has just begun, and a connection that was recently active ends last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Slow,
@@ -76,7 +76,7 @@ enum Rank {
 #[derive(Debug)]
 pub(super) struct Activity {
     began: Instant,
-    /// The phase and the ms at which it began, in one number.
+    /// The phase, and when it began (ms), in one number.
     state: AtomicU64,
     ended: CancellationToken,
 }
@@ -190,7 +190,7 @@ impl Connections {
         })
     }
 
-    /// Waits until there is room for a connection. As long as one can end for it, that is at once.
+    /// Waits until there is room for a connection: not at all, as long as another connection can end.
     pub(super) async fn open(self: &Arc<Self>) -> Connection {
         loop {
             let closed = self.closed.notified();
@@ -266,8 +266,9 @@ impl KeptBytes {
         if bytes <= before {
             kept.fetch_sub(before - bytes, Ordering::Relaxed);
         } else if kept.fetch_add(bytes - before, Ordering::Relaxed) > KEPT_BYTES {
-            let keeps = |phase| matches!(phase, Phase::Head | Phase::Body);
-            self.connections.lock().end_one(keeps);
+            self.connections
+                .lock()
+                .end_one(|phase| matches!(phase, Phase::Head | Phase::Body));
         }
     }
 }
@@ -349,7 +350,7 @@ mod tests {
     }
 
     /// A client that sends an event now and then over one connection, while others open as many as
-    /// there are, within a moment or slowly.
+    /// there are, at once or slowly.
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_is_used_survives_those_that_never_finish_a_request() {
         for phase in [Phase::New, Phase::Head, Phase::Body, Phase::Writing] {

@@ -28,9 +28,9 @@ fn is_loopback(host: &str) -> bool {
     if let Ok(address) = inner.unwrap_or(host).parse::<IpAddr>() {
         return address.is_loopback();
     }
-    let host = host.to_ascii_lowercase();
-    let before = host.strip_suffix(LOCALHOST);
-    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    host.to_ascii_lowercase()
+        .strip_suffix(LOCALHOST)
+        .is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
 #[cfg(test)]

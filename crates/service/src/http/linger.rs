@@ -1,8 +1,8 @@
 //! The end of a connection whose last answer came before the body of its request.
 //!
-//! A client that still sends when its connection is closed learns nothing: the system answers its bytes
-//! with a reset, and the answer that it has not read yet is gone. So what it sends is read for a while,
-//! and forgotten.
+//! A client that still sends when its connection is closed gets no answer: the system answers its bytes
+//! with a reset, and the answer that the client has not read yet is lost. So its bytes are read for a
+//! while, and dropped.
 
 use std::time::Duration;
 

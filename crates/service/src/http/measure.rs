@@ -58,11 +58,10 @@ impl HttpMetrics {
     }
 
     fn count(&self, route: Route, method: &'static str, status: StatusCode) {
-        let status = status.as_u16();
         let labels = OfRequest {
             route,
             method,
-            status,
+            status: status.as_u16(),
         };
         self.requests.get_or_create(&labels).inc();
     }

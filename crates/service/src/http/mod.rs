@@ -58,9 +58,10 @@ const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that cannot be taken are worth a line in this time.
 const FAILURE_PERIOD: Duration = Duration::from_mins(1);
 
-/// How long a connection may take to send its last request once the program was asked to stop. Its
-/// client, a router with connections that it keeps, cannot know yet: a connection that is closed in
-/// the instant a request is sent on it loses that request. The answer tells the client to close it.
+/// How long a connection may take to send its last request once the program was asked to stop. The
+/// client, such as a router that keeps connections, does not know of the stop yet: a request that is
+/// sent while the connection is closed would be lost. The answer makes the client close the
+/// connection.
 const LAST_REQUEST: Duration = Duration::from_secs(2);
 
 /// The addresses of the health checks. They are served even if all other connections are taken.
@@ -368,14 +369,14 @@ async fn serve_requests<S>(
         // Answers are small: to copy one behind its head is cheaper than to send both as pieces.
         .writev(false);
     let for_health = connection.is_for_health;
-    let serve = |request| serve_request(request, &app, shutdown, &wire, for_health);
     loop {
         let is_there = closing.run_until_cancelled(stream.head_is_there()).await;
         if is_there != Some(true) {
             return;
         }
-        let serving = builder.serve_connection(TokioIo::new(&mut stream), service_fn(serve));
-        let mut serving = Box::pin(serving);
+        let service =
+            service_fn(|request| serve_request(request, &app, shutdown, &wire, for_health));
+        let mut serving = Box::pin(builder.serve_connection(TokioIo::new(&mut stream), service));
         tokio::select! {
             _ = &mut serving => {}
             () = closing.cancelled() => {
@@ -460,8 +461,11 @@ fn misdirected() -> Problem {
 /// used by any client we know, and servers do not all read them in the same way.
 fn has_usual_coding(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let is_usual = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-    codings.next().is_none_or(is_usual) && codings.next().is_none()
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    }
 }
 
 /// Ends the connection with this answer.

@@ -108,6 +108,12 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&current.config))
     }
 
+    /// The stamps of the files that were read.
+    fn stamps(&self) -> Stamps {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.stamps.clone()
+    }
+
     /// Reads the files again whenever they change. If they cannot be used, that is logged, and the
     /// files from before stay in force. Never ends.
     pub async fn keep_fresh(&self) {
@@ -119,8 +125,7 @@ impl Tls {
 
     fn refresh(&self) {
         let stamps = self.files.stamps();
-        let seen = |current: &Current| current.stamps == stamps;
-        if seen(&self.current.read().unwrap_or_else(PoisonError::into_inner)) {
+        if self.stamps() == stamps {
             return;
         }
         match self.files.load() {
@@ -144,10 +149,9 @@ impl TlsFiles {
             Some(&self.key),
             self.client_authorities.as_ref(),
         ];
-        let changed = |path: &PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
         files
             .into_iter()
-            .map(|path| path.and_then(changed))
+            .map(|path| fs::metadata(path?).ok()?.modified().ok())
             .collect()
     }
 

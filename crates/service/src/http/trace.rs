@@ -22,8 +22,8 @@ const REQUEST_ID_MAX: usize = 64;
 /// The name of the span of a request. By it, the log knows the lines that a request caused.
 pub(crate) const REQUEST_SPAN: &str = "http";
 
-/// The ids of a request, for each line that is logged meanwhile. The highest level, so that they
-/// are there however little is logged.
+/// The ids of a request, for each line that is logged while it is served. They have the highest level,
+/// so that the lines have them however little is logged.
 pub(super) fn ids(headers: &HeaderMap) -> Span {
     let (trace_id, request_id) = (trace_id(headers), request_id(headers));
     error_span!(REQUEST_SPAN, trace_id, request_id)
@@ -79,9 +79,9 @@ impl Extractor for Headers<'_> {
 /// The trace that the request is a part of. A value in another form is a client's text, which has
 /// no place in a log.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
-    let w3c = header(headers, &TRACEPARENT).and_then(trace_of_parent);
-    let b3 = || header(headers, &B3_TRACE).filter(|id| is_trace_id(id) || is_id(id, 16));
-    w3c.or_else(b3)
+    header(headers, &TRACEPARENT)
+        .and_then(trace_of_parent)
+        .or_else(|| header(headers, &B3_TRACE).filter(|id| is_trace_id(id) || is_id(id, 16)))
 }
 
 /// `version-trace-parent-flags`; later versions may have more behind that.
@@ -99,9 +99,14 @@ fn trace_of_parent(parent: &str) -> Option<&str> {
 }
 
 fn request_id(headers: &HeaderMap) -> Option<&str> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    header(headers, &VCAP_REQUEST)
-        .filter(|id| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.bytes().all(plain))
+    header(headers, &VCAP_REQUEST).filter(|id| is_request_id(id))
+}
+
+fn is_request_id(text: &str) -> bool {
+    (1..=REQUEST_ID_MAX).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
@@ -118,8 +123,10 @@ fn is_id(text: &str, length: usize) -> bool {
 }
 
 fn is_hex(text: &str, length: usize) -> bool {
-    let lower_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    text.len() == length && text.bytes().all(lower_hex)
+    text.len() == length
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! One connection, as its bytes come and go.
 //!
-//! The stream hands the server library one request at a time: its head, once that is there to its
-//! end; then its body, as long as the library has read from the head that it is; and nothing behind
-//! it until the library waits for the next head. So each head is scanned from its first byte
-//! ([`Head`]), also where a client sends several requests ahead, and at most one answer waits to
-//! be written. How long a body is, is the library's word; only where it comes in chunks the end is
-//! found here ([`Chunks`]).
+//! The stream hands the server library one request at a time: the head, once all of it has arrived;
+//! then the body, of the length that the library has read in the head; and nothing after the body until
+//! the library waits for the next head. So each head is scanned from its first byte ([`Head`]), also
+//! where a client sends several requests ahead, and at most one answer waits to be written. The library
+//! decides how long a body is; only the end of a body in chunks is found here ([`Chunks`]).
 //!
-//! A part of a head that has arrived is kept here, so the library's buffers are needed for whole
-//! requests alone: a connection that is idle, or slow with its head, waits without them.
+//! The part of a head that has arrived is kept here, so that the library's buffers are needed for whole
+//! requests alone: a connection that is idle, or slow with its head, waits without buffers.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -223,8 +222,8 @@ impl Wire {
 }
 
 impl WireState {
-    /// Until when the head must be there. A client that has just connected wants something, so it is a
-    /// slow one from the start.
+    /// By when the head must have arrived. A client that has just connected has a request, so it
+    /// counts as slow from the start.
     fn deadline(&self, limits: &Limits) -> Instant {
         match self.first_byte {
             Some(first_byte) => first_byte + limits.header_read,
@@ -240,8 +239,8 @@ impl WireState {
         self.header.as_mut().poll(context)
     }
 
-    /// Scans what has arrived of the head. Once that is there to its end, the library may have it; also
-    /// where it is too long, which the library answers.
+    /// Scans what has arrived of the head. The library gets the head once it is complete, or too
+    /// long: the library answers that.
     fn scan_head(&mut self, limits: &Limits) {
         let Reading::Head(scanned) = self.reading else {
             return;
@@ -327,7 +326,8 @@ impl WireState {
         Ok(())
     }
 
-    /// Notes what the connection is at, and what it keeps for a request that is not complete.
+    /// Notes the phase of the connection, and the bytes that it keeps for a request that is not
+    /// complete.
     fn note(&mut self, activity: &Activity) {
         let phase = self.phase();
         activity.enter(phase);

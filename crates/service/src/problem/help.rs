@@ -100,15 +100,17 @@ fn quality(accept: &[&str], r#type: &str, subtype: &str) -> u32 {
         let Some((of_type, of_subtype)) = parts.next().and_then(|name| name.split_once('/')) else {
             continue;
         };
-        let is = |given: &str, name: &str| given.eq_ignore_ascii_case(name);
+        let is_type = of_type.eq_ignore_ascii_case(r#type);
+        let is_subtype = of_subtype.eq_ignore_ascii_case(subtype);
         let specificity = match (of_type, of_subtype) {
             ("*", "*") => 1,
-            (given, "*") if is(given, r#type) => 2,
-            (given, other) if is(given, r#type) && is(other, subtype) => 3,
+            (_, "*") if is_type => 2,
+            _ if is_type && is_subtype => 3,
             _ => continue,
         };
-        let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
-        let weight = weight.map_or(Some(1.0), |text| text.parse::<f64>().ok());
+        let weight = parts
+            .find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")))
+            .map_or(Some(1.0), |text| text.parse::<f64>().ok());
         if specificity > found.0 {
             found = (specificity, thousandths(weight.unwrap_or(0.0)));
         }

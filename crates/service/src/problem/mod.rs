@@ -74,7 +74,7 @@ impl Problem {
         self
     }
 
-    /// Adds a member of its own, which must not be one that every problem has.
+    /// Adds a member that other problems do not have.
     #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         let reserved = [

@@ -196,8 +196,8 @@ impl BearerCheck {
         Ok(verify(token, &keys, self.clock.now(), &self.policy))
     }
 
-    /// Whether a token with an unknown key may have been signed with a key that is newer than those
-    /// that are known. By what it says itself: a forger gains nothing by that but a 503.
+    /// Whether a token with an unknown key may have been signed with a key that is newer than the known
+    /// ones. The token's own word decides: a forger gains nothing by it but a 503.
     fn may_be_newer(&self, token: &str) -> bool {
         let (Some(issued), Some(age)) = (claimed_issue(token), self.keyring.age()) else {
             return true;

@@ -49,17 +49,16 @@ impl Grant {
 
     /// The rights of the scopes of a token; `None` if they give none.
     pub fn of_claims(claims: &Claims) -> Option<Self> {
-        let has = |word: &str| claims.scopes.contains(&format!("{PREFIX}{word}"));
-        let is_admin = has(ADMIN);
-        let write = if has(WRITE) {
+        let is_admin = has_scope(claims, ADMIN);
+        let write = if has_scope(claims, WRITE) {
             Reach::Everything
         } else {
             Reach::Resources(resources(claims, WRITE).collect())
         };
-        let read = if is_admin || has(READ) || write == Reach::Everything {
+        let read = if is_admin || has_scope(claims, READ) || write == Reach::Everything {
             Reach::Everything
         } else {
-            // A scope that lets write lets read what it lets write.
+            // A scope to write a resource also allows reading it.
             let read = resources(claims, READ).chain(resources(claims, WRITE));
             Reach::Resources(read.collect())
         };
@@ -174,14 +173,17 @@ impl Grant {
     }
 }
 
-/// The resources that scopes of their own, which end in this word, are for.
+fn has_scope(claims: &Claims, word: &str) -> bool {
+    claims.scopes.contains(&format!("{PREFIX}{word}"))
+}
+
+/// The resources in scopes of single resources that end in this word.
 fn resources<'a>(claims: &'a Claims, word: &'a str) -> impl Iterator<Item = String> + 'a {
-    let resource = move |scope: &String| {
+    claims.scopes.iter().filter_map(move |scope| {
         let rest = scope.strip_prefix(PREFIX)?.strip_suffix(word)?;
         let resource = rest.strip_suffix('.')?;
         (!resource.is_empty()).then(|| resource.to_owned())
-    };
-    claims.scopes.iter().filter_map(resource)
+    })
 }
 
 impl Reach {

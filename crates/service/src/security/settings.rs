@@ -104,10 +104,10 @@ fn authorities(path: &str) -> Result<CaBundle, String> {
 impl SecuritySettings {
     /// Refuses a health check that could not be secured, and credentials that others could read.
     fn check(&self, reader: &mut Reader) {
-        let server = self.token_server();
-        let is_private = |server: &TokenServer| is_private(server.address());
-        if self.secured && !self.allow_http_token_server && !server.as_ref().is_none_or(is_private)
-        {
+        let is_private = self
+            .token_server()
+            .is_none_or(|server| is_private(server.address()));
+        if self.secured && !self.allow_http_token_server && !is_private {
             let expected = "an address with https, because SECURED is true; where credentials and \
                             tokens may be read on the way, SAMPLER_ALLOW_HTTP_TOKEN_SERVER allows it";
             reader.reject(self.key_of_token_server(), expected);
@@ -198,9 +198,11 @@ impl SecuritySettings {
             ),
             (true, Some(_), _) => "tokens are checked with the key in JWTKEY".to_owned(),
             (true, None, server) => {
-                let server = server.map(|server| server.address().to_string());
-                let server = server.unwrap_or_default();
-                format!("tokens are checked with keys of the token server of {server}")
+                let address = server.map(|server| server.address().to_string());
+                format!(
+                    "tokens are checked with keys of the token server of {}",
+                    address.unwrap_or_default()
+                )
             }
         };
         reader.note("callers", text);
@@ -267,7 +269,8 @@ impl SecuritySettings {
         self.token_issuer.clone().or(of_oidc)
     }
 
-    /// What identifies this installation: whose tokens it takes, and for which audiences.
+    /// What identifies this installation: the issuer of the tokens that it accepts, and their
+    /// audiences.
     pub fn installation(&self) -> [String; 2] {
         let server = self.token_server();
         let address = server.map(|server| server.address().to_string());
@@ -395,15 +398,17 @@ impl SecuritySettings {
         if !self.secured {
             return None;
         }
-        let checked = self.bearer(clock);
-        let told = |error: &anyhow::Error| {
-            tracing::warn!(
-                code = "security.no_metrics_tokens",
-                error = format!("{error:#}"),
-                "no token can be checked: GET /metrics takes the credentials of the health check alone"
-            );
-        };
-        checked.inspect_err(told).ok()
+        match self.bearer(clock) {
+            Ok(tokens) => Some(tokens),
+            Err(error) => {
+                tracing::warn!(
+                    code = "security.no_metrics_tokens",
+                    error = format!("{error:#}"),
+                    "no token can be checked: GET /metrics takes the credentials of the health check alone"
+                );
+                None
+            }
+        }
     }
 
     /// The callers that may read the metrics. If `SECURED` or `HEALTHCHECK_SECURED` is true, these

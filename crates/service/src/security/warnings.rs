@@ -26,8 +26,11 @@ impl SecuritySettings {
         if self.secured {
             self.announce_keys();
         }
-        let proxies = PROXIES.iter().filter(|name| variables.get(name).is_some());
-        let proxies: Vec<&str> = proxies.copied().collect();
+        let proxies: Vec<&str> = PROXIES
+            .iter()
+            .copied()
+            .filter(|name| variables.get(name).is_some())
+            .collect();
         if !proxies.is_empty() {
             warn!(
                 code = "security.proxy",
@@ -44,7 +47,6 @@ impl SecuritySettings {
                 "SKIP_SSL_VALIDATION is true: certificates of the upstream and of UAA are not checked"
             );
         }
-        let is_http = |url: &Url| url.scheme() == "http";
         if let Some(server) = self.token_server().filter(|it| is_http(it.address())) {
             warn!(
                 code = "security.token_server_http",
@@ -78,4 +80,8 @@ impl SecuritySettings {
             );
         }
     }
+}
+
+fn is_http(url: &Url) -> bool {
+    url.scheme() == "http"
 }

@@ -5,7 +5,7 @@
 //! part of, a credential.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -77,14 +77,15 @@ pub(super) fn bound(
     wanted: Option<&str>,
 ) -> Result<Option<Binding>, String> {
     let mut bound = Vec::new();
-    if let Some(text) = variables.get(SERVICES) {
-        let text = text.to_str();
-        let text = text.ok_or_else(|| format!("{SERVICES}: expected UTF-8"))?;
+    if let Some(value) = variables.get(SERVICES) {
+        let text = value
+            .to_str()
+            .ok_or_else(|| format!("{SERVICES}: expected UTF-8"))?;
         bound.extend(in_services(text, SERVICES)?);
     }
     if let Some(path) = variables.get(SERVICES_FILE).map(Path::new) {
-        let unread = |why| format!("{SERVICES_FILE}: the file {} {why}", path.display());
-        let text = read_file(path).map_err(unread)?;
+        let text = read_file(path)
+            .map_err(|why| format!("{SERVICES_FILE}: the file {} {why}", path.display()))?;
         bound.extend(in_services(&text, SERVICES_FILE)?);
     }
     if let Some(root) = variables.get(BINDING_ROOT).map(Path::new) {
@@ -107,19 +108,15 @@ fn in_services(text: &str, origin: &'static str) -> Result<Vec<Binding>, String>
         .collect())
 }
 
-/// The databases in a folder that has a folder for each binding, and in that a file for each of its
-/// entries. Hidden ones are how Kubernetes changes all files at once.
+/// The databases in a folder that has a folder for each binding, and in that folder a file for each
+/// entry. Hidden ones are how Kubernetes changes all files at once.
 fn in_folder(root: &Path, origin: &'static str) -> Result<Vec<Binding>, String> {
-    let unreadable = |error: std::io::Error| {
+    let mut folders = paths_in(root).map_err(|error| {
         format!(
             "{origin}: the folder {} cannot be read: {error}",
             root.display()
         )
-    };
-    let entries = std::fs::read_dir(root).map_err(unreadable)?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let paths = paths.take(BINDINGS_MAX + 1).collect::<Result<Vec<_>, _>>();
-    let mut folders = paths.map_err(unreadable)?;
+    })?;
     if folders.len() > BINDINGS_MAX {
         return Err(format!(
             "{origin}: the folder {} holds more than {BINDINGS_MAX} entries",
@@ -132,6 +129,14 @@ fn in_folder(root: &Path, origin: &'static str) -> Result<Vec<Binding>, String> 
     found.filter_map(Result::transpose).collect()
 }
 
+/// One more than are allowed, so that too many are noticed.
+fn paths_in(root: &Path) -> std::io::Result<Vec<PathBuf>> {
+    std::fs::read_dir(root)?
+        .map(|entry| Ok(entry?.path()))
+        .take(BINDINGS_MAX + 1)
+        .collect()
+}
+
 fn name_of(path: &Path) -> String {
     path.file_name()
         .unwrap_or_default()
@@ -139,19 +144,18 @@ fn name_of(path: &Path) -> String {
         .into_owned()
 }
 
-/// The database that one binding is of, if it is of one.
+/// The database of one binding, if the binding is of a database.
 fn in_binding(folder: &Path, origin: &'static str) -> Result<Option<Binding>, String> {
-    let entry = |name: &str| entry(&folder.join(name)).map_err(|why| format!("{origin}: {why}"));
     let name = name_of(folder);
-    match entry("uri")? {
+    match entry(folder, "uri", origin)? {
         Some(uri) if is_mongodb(&uri) => Ok(Some(Binding {
             origin,
             name,
-            service: entry("instance-name")?,
+            service: entry(folder, "instance-name", origin)?,
             uri,
         })),
         // An address that is put together of parts is easily put together wrongly.
-        None if entry("type")?.as_deref() == Some(MONGODB) => Err(format!(
+        None if entry(folder, "type", origin)?.as_deref() == Some(MONGODB) => Err(format!(
             "{origin}: the binding '{name}' is of the type {MONGODB} and has no uri"
         )),
         Some(_) | None => Ok(None),
@@ -159,17 +163,20 @@ fn in_binding(folder: &Path, origin: &'static str) -> Result<Option<Binding>, St
 }
 
 /// The text of a file of a binding, without the line end that such files often have.
-fn entry(path: &Path) -> Result<Option<String>, String> {
+fn entry(folder: &Path, name: &str, origin: &str) -> Result<Option<String>, String> {
+    let path = folder.join(name);
     if !path.exists() {
         return Ok(None);
     }
-    let text = read_file(path).map_err(|why| format!("the file {} {why}", path.display()))?;
+    let text =
+        read_file(&path).map_err(|why| format!("{origin}: the file {} {why}", path.display()))?;
     Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 fn choose(bound: Vec<Binding>, wanted: Option<&str>) -> Result<Option<Binding>, String> {
-    let called = |binding: &Binding| wanted.is_none_or(|name| binding.is_called(name));
-    let (mut chosen, others): (Vec<_>, Vec<_>) = bound.into_iter().partition(called);
+    let (mut chosen, others): (Vec<_>, Vec<_>) = bound
+        .into_iter()
+        .partition(|binding| wanted.is_none_or(|name| binding.is_called(name)));
     // A platform may present one binding in several ways.
     chosen.dedup_by(|later, earlier| later.name == earlier.name && later.uri == earlier.uri);
     match (chosen.len(), wanted) {

@@ -34,10 +34,9 @@ use super::setting::Kind;
 /// assert_eq!(TimeSettings::default().thing, Duration::from_secs(5));
 /// ```
 ///
-/// A setting's key is its section and the name of its field; the comment on it is what operators
-/// read about it. Then come its environment variable, its kind, and further methods of [`Setting`]:
-/// `or(default)`, `secret()`. If the type does not implement [`FromText`], the function after `=>`
-/// parses the text.
+/// A setting's key is its section and the name of its field; operators read the comment on it. Then
+/// come its environment variable, its kind, and further methods of [`Setting`]: `or(default)`,
+/// `secret()`. If the type does not implement [`FromText`], the function after `=>` parses the text.
 ///
 /// A group has a `TABLE`, is `read` from a [`Reader`], and its `Default` is that of the table. If
 /// `checked by` follows the section, that function checks the group, and complains to the reader.

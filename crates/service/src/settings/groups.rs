@@ -166,11 +166,15 @@ impl LogFormat {
     }
 }
 
+fn is_level(word: &str) -> bool {
+    ["off", "error", "warn", "info", "debug", "trace"]
+        .iter()
+        .any(|level| level.eq_ignore_ascii_case(word))
+}
+
 /// Checks filter directives. A single word must be a level: the parser would take a mistyped level for
 /// the name of a module, and nothing would be logged.
 fn log_level(text: &str) -> Result<String, String> {
-    let levels = ["off", "error", "warn", "info", "debug", "trace"];
-    let is_level = |word: &str| levels.iter().any(|level| level.eq_ignore_ascii_case(word));
     let plain = text
         .split(',')
         .all(|directive| directive.contains('=') || is_level(directive));

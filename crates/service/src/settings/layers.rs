@@ -47,16 +47,17 @@ impl Variables {
 /// An empty variable counts as not set.
 impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        let variables = variables.into_iter();
-        let variables = variables.map(|(name, value)| (name.into(), value.into()));
-        let mut variables: BTreeMap<String, OsString> = variables.collect();
-        variables.retain(|_, value| !value.is_empty());
-        Self(variables)
+        let mut by_name: BTreeMap<String, OsString> = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        by_name.retain(|_, value| !value.is_empty());
+        Self(by_name)
     }
 }
 
-/// Merges the layers of `program`. `file` is the one that the command line names; it counts before
-/// the one that the environment names.
+/// Merges the layers of `program`. `file` is named by the command line; it counts before the file that
+/// the environment names.
 pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables) -> Reader {
     let mut layers = Layers {
         program,
@@ -136,8 +137,11 @@ impl Layers<'_> {
                 None => {}
             }
         }
-        let ours = |name: &&String| name.starts_with("SAMPLER_") && *name != FILE_VARIABLE;
-        for name in variables.0.keys().filter(ours) {
+        let ours = variables
+            .0
+            .keys()
+            .filter(|name| name.starts_with("SAMPLER_") && *name != FILE_VARIABLE);
+        for name in ours {
             if !self.program.known().any(|it| it.env == name) {
                 let names = self.program.known().map(|it| (it.env, it.env));
                 let question = question(name, names);

@@ -59,8 +59,9 @@ pub(super) fn size(text: &str) -> Option<u64> {
 }
 
 fn length_of(unit: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let mut units = units.iter();
-    units.find_map(|(name, length)| (*name == unit).then_some(*length))
+    units
+        .iter()
+        .find_map(|(name, length)| (*name == unit).then_some(*length))
 }
 
 /// The address of an HTTP server, to which paths can be added.

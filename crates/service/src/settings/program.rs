@@ -1,4 +1,4 @@
-//! A program with settings: its table, its command line, and [`load`], which reads both.
+//! A program with settings: its table, its command line, and [`load`], which reads the settings.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -75,7 +75,7 @@ impl Program {
                 "Reads settings from a TOML file (default: the one that {FILE_VARIABLE} names)"
             ))
             .value_parser(value_parser!(PathBuf));
-        let flags = [
+        let usual = [
             (
                 PRINT_CONFIG,
                 "Prints each setting with its value and where it comes from",
@@ -91,7 +91,7 @@ impl Program {
             (HELP_SETTINGS, "Prints all settings as a table in Markdown"),
         ];
         let own = self.printouts.iter().map(|own| (own.flag, own.about));
-        let flags = flags.into_iter().chain(own).map(|(name, about)| {
+        let flags = usual.into_iter().chain(own).map(|(name, about)| {
             let flag = Arg::new(name).long(name).help(about);
             flag.action(ArgAction::SetTrue).group("print")
         });
@@ -111,8 +111,10 @@ impl Program {
         if asked.get_flag(HELP_SETTINGS) {
             return Some(print::help(self));
         }
-        let mut own = self.printouts.iter();
-        let own = own.find(|printout| asked.get_flag(printout.flag))?;
+        let own = self
+            .printouts
+            .iter()
+            .find(|printout| asked.get_flag(printout.flag))?;
         Some((own.text)())
     }
 }

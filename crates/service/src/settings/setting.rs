@@ -153,8 +153,9 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits = self.limits();
-        let limits = limits.map_or_else(String::new, |(min, max)| format!("from {min} to {max}"));
+        let limits = self
+            .limits()
+            .map_or_else(String::new, |(min, max)| format!("from {min} to {max}"));
         match self {
             Self::Integer(..) => write!(f, "a whole number {limits}"),
             Self::Boolean => f.write_str("true or false"),

@@ -1,4 +1,4 @@
-//! The name that was meant by one that is unknown.
+//! Finds the known name that somebody may have meant by an unknown one.
 
 /// The prefix of the variables that only Sampler has.
 const PREFIX: &str = "SAMPLER_";
@@ -6,19 +6,23 @@ const PREFIX: &str = "SAMPLER_";
 /// Two names count as similar if at most one character in this many differs.
 const PER_DIFFERENCE: usize = 4;
 
-/// The question whether one of `known` was meant by `name`, for the end of a mistake. Each has a name
-/// that is compared, and one that is shown.
+/// The question whether one of `known` was meant by `name`, for the end of a mistake. Each known name
+/// is a pair: the name that is compared, and the name that is shown.
 pub(super) fn question<'a>(name: &str, known: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let bare = |name: &'a str| name.strip_prefix(PREFIX).unwrap_or(name);
-    let compared = name.strip_prefix(PREFIX).unwrap_or(name);
-    let distances =
-        known.map(|(other, shown)| (strsim::osa_distance(compared, bare(other)), shown));
+    let distances = known.map(|(other, shown)| {
+        let distance = strsim::osa_distance(without_prefix(name), without_prefix(other));
+        (distance, shown)
+    });
     match distances.min_by_key(|(distance, _)| *distance) {
         Some((distance, meant)) if distance * PER_DIFFERENCE <= name.len() => {
             format!("; did you mean {meant}?")
         }
         _ => String::new(),
     }
+}
+
+fn without_prefix(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -120,8 +120,8 @@ fn color_len(text: &str) -> usize {
 
 /// The text between the braces of an object.
 fn members(object: &str) -> &str {
-    let object = object.trim();
     object
+        .trim()
         .strip_prefix('{')
         .and_then(|rest| rest.strip_suffix('}'))
         .unwrap_or_default()

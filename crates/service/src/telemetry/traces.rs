@@ -8,9 +8,9 @@ use anyhow::Context;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
-use opentelemetry::KeyValue;
 use opentelemetry::global;
 use opentelemetry::trace::TracerProvider;
+use opentelemetry::{Key, KeyValue};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
@@ -117,19 +117,22 @@ fn resource(options: &TraceOptions, identity: &Identity) -> Resource {
         KeyValue::new("service.name", options.service),
         KeyValue::new("service.version", options.version),
     ];
-    let is_given = |it: &KeyValue| match of_environment.get_ref(&it.key) {
-        // The library's own value where nothing is configured.
-        Some(name) if it.key.as_str() == "service.name" => {
+    let missing: Vec<_> = fixed
+        .into_iter()
+        .chain(ours)
+        .filter(|it| !has(&of_environment, &it.key))
+        .collect();
+    Resource::builder().with_attributes(missing).build()
+}
+
+/// Whether the environment gives this attribute. A service without a name gets one from the library.
+fn has(of_environment: &Resource, key: &Key) -> bool {
+    match of_environment.get_ref(key) {
+        Some(name) if key.as_str() == "service.name" => {
             !name.as_str().starts_with("unknown_service")
         }
         given => given.is_some(),
-    };
-    let ours: Vec<_> = fixed
-        .into_iter()
-        .chain(ours)
-        .filter(|it| !is_given(it))
-        .collect();
-    Resource::builder().with_attributes(ours).build()
+    }
 }
 
 /// The client of the exporter. It is asked in the exporter's own thread.
@@ -146,8 +149,7 @@ impl fmt::Debug for Client {
 
 impl Client {
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let response = self.client.execute(request.try_into()?);
-        let response = response.map_err(describe)?;
+        let response = self.client.execute(request.try_into()?).map_err(describe)?;
         let status = response.status();
         let body = response.bytes().map_err(describe)?;
         let response = Response::builder().status(status).body(body)?;

@@ -33,9 +33,11 @@ impl<W: GroupWriter> GroupPerRange<W> {
         time_limit: Duration,
         metrics: &GroupMetrics,
     ) -> Self {
-        let group = |writer| Group::measured(writer, time_limit, metrics.clone());
         Self {
-            groups: writers.into_iter().map(group).collect(),
+            groups: writers
+                .into_iter()
+                .map(|writer| Group::measured(writer, time_limit, metrics.clone()))
+                .collect(),
         }
     }
 

@@ -35,7 +35,8 @@ impl<F> Clone for UnknownCommand<F> {
 }
 
 impl<F: CommandFailure> UnknownCommand<F> {
-    /// Whether it had ended before `began`, so that a read that began then sees all that it did.
+    /// Whether the command had ended before `began`, so that a read that began then sees all its
+    /// writes.
     fn has_ended_before(&self, began: Instant) -> bool {
         self.may_run_until.is_none_or(|until| began > until)
     }
@@ -83,8 +84,8 @@ impl<W: GroupWriter> Settling<'_, W> {
                     }
                     WriteOutcome::Unknown => {
                         self.note_unknown(failure);
-                        let unresolved = |_| WriteResult::Unresolved;
-                        unanswered.iter().map(unresolved).collect()
+                        let unresolved = unanswered.iter().map(|_| WriteResult::Unresolved);
+                        unresolved.collect()
                     }
                     _ if self.unknown.is_some() => break,
                     _ => return tell_all(unanswered, &Arc::new(failure)),
@@ -132,8 +133,10 @@ impl<W: GroupWriter> Settling<'_, W> {
         let may_run_until = failure
             .may_still_execute()
             .then(|| Instant::now() + self.writer.execution_limit());
-        let earlier = self.unknown.as_ref();
-        let earlier = earlier.and_then(|unknown| unknown.may_run_until);
+        let earlier = self
+            .unknown
+            .as_ref()
+            .and_then(|unknown| unknown.may_run_until);
         self.unknown = Some(UnknownCommand {
             failure: Arc::new(failure),
             may_run_until: may_run_until.or(earlier),
@@ -225,8 +228,10 @@ fn send_by<W: GroupWriter>(waiting: &[Waiting<W>]) -> Instant {
 }
 
 fn writes_of<W: GroupWriter>(waiting: &[Waiting<W>]) -> Vec<Arc<W::Write>> {
-    let write = |waiting: &Waiting<W>| Arc::clone(&waiting.write);
-    waiting.iter().map(write).collect()
+    waiting
+        .iter()
+        .map(|waiting| Arc::clone(&waiting.write))
+        .collect()
 }
 
 /// Tells callers that the outcome is unknown. A command was sent and its effect cannot be found out,

@@ -71,7 +71,7 @@ impl<A, F: CommandFailure> WriteResult<A, F> {
 
 /// The results of the `items` documents or statements of a command. The server reports which of them
 /// `failed`, by index, but of the others only how many were inserted or matched a document
-/// (`matched`). If that is all of them, each has its `answer`; if not, all are unresolved.
+/// (`matched`). If all others matched, each has its `answer`; if not, all are unresolved.
 pub fn write_results<A, F: CommandFailure>(
     matched: usize,
     failed: Vec<(usize, F)>,
@@ -79,14 +79,15 @@ pub fn write_results<A, F: CommandFailure>(
     answer: impl Fn(usize) -> A,
 ) -> Vec<WriteResult<A, F>> {
     let all_others_matched = matched + failed.len() == items;
-    let result = |index| {
-        if all_others_matched {
-            WriteResult::Settled(answer(index))
-        } else {
-            WriteResult::Unresolved
-        }
-    };
-    let mut results: Vec<_> = (0..items).map(result).collect();
+    let mut results: Vec<_> = (0..items)
+        .map(|index| {
+            if all_others_matched {
+                WriteResult::Settled(answer(index))
+            } else {
+                WriteResult::Unresolved
+            }
+        })
+        .collect();
     for (index, failure) in failed {
         results[index] = WriteResult::failed(failure);
     }

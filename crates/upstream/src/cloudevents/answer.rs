@@ -47,10 +47,11 @@ pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) 
 
 /// Whether an answer is a page for people, such as a login page.
 pub(super) fn is_page(media_type: Option<&str>, body: &[u8]) -> bool {
-    let is_html = |text: &str| text.to_ascii_lowercase().contains("html");
-    let text = String::from_utf8_lossy(&body[..body.len().min(64)]).to_ascii_lowercase();
-    let text = text.trim_start_matches('\u{feff}').trim_start();
-    media_type.is_some_and(is_html) || ["<!doctype", "<html"].iter().any(|it| text.starts_with(it))
+    let head = String::from_utf8_lossy(&body[..body.len().min(64)]).to_ascii_lowercase();
+    let text = head.trim_start_matches('\u{feff}').trim_start();
+    media_type.is_some_and(|of_body| of_body.to_ascii_lowercase().contains("html"))
+        || text.starts_with("<!doctype")
+        || text.starts_with("<html")
 }
 
 #[cfg(test)]

@@ -9,26 +9,26 @@ pub(super) fn product(number: &Number, factor: i64) -> String {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let is_negative = whole.starts_with('-') != (factor < 0);
-    let digits = format!("{}{fraction}", whole.trim_start_matches('-'));
-    let digits: u128 = digits.parse().expect("the digits of a 64-bit number");
+    let significand: u128 = format!("{}{fraction}", whole.trim_start_matches('-'))
+        .parse()
+        .expect("the digits of a 64-bit number");
     let exponent: i64 = exponent.parse().expect("the exponent of a double");
     let scale = exponent - i64::try_from(fraction.len()).expect("a double has few digits");
     // At most 20 digits, or 2^64, times 2^63.
-    let product = digits * u128::from(factor.unsigned_abs());
+    let product = significand * u128::from(factor.unsigned_abs());
     written(product, scale, is_negative)
 }
 
-/// `digits` × 10^`scale`.
-fn written(mut digits: u128, mut scale: i64, is_negative: bool) -> String {
-    if digits == 0 {
+/// `significand` × 10^`scale`.
+fn written(mut significand: u128, mut scale: i64, is_negative: bool) -> String {
+    if significand == 0 {
         return "0".to_owned();
     }
-    while digits.is_multiple_of(10) {
-        digits /= 10;
+    while significand.is_multiple_of(10) {
+        significand /= 10;
         scale += 1;
     }
-    let digits = digits.to_string();
-    let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
+    let digits = significand.to_string();
     let length = i64::try_from(digits.len()).expect("at most 39");
     let point = length + scale;
     let number = if scale >= 0 {
@@ -44,6 +44,10 @@ fn written(mut digits: u128, mut scale: i64, is_negative: bool) -> String {
     } else {
         number
     }
+}
+
+fn zeros(count: i64) -> String {
+    "0".repeat(usize::try_from(count).unwrap_or_default())
 }
 
 #[cfg(test)]

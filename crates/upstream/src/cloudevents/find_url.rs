@@ -31,7 +31,6 @@ impl FindUrl {
             return Err(FindUrlError::Id);
         }
         let url = Self(text.to_owned());
-        let is_http = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
         // Neither may be a part of the host.
         let hosts = ["a", "b"].map(|id| url.of(id, id).filter(is_http));
         match hosts {
@@ -42,7 +41,6 @@ impl FindUrl {
 
     /// The address for the event of this id and source.
     pub(super) fn of(&self, id: &str, source: &str) -> Option<Url> {
-        let encoded = |text: &str| utf8_percent_encode(text, PATH_SEGMENT).to_string();
         let text = self.0.replace(ID, &encoded(id));
         Url::parse(&text.replace(SOURCE, &encoded(source))).ok()
     }
@@ -51,6 +49,14 @@ impl FindUrl {
     pub fn host(&self) -> Option<Url> {
         self.of("id", "source")
     }
+}
+
+fn is_http(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https") && url.has_host()
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, PATH_SEGMENT).to_string()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What an answer to a find holds, checked as it is read: nothing of it is kept, so it takes no more
-//! memory than its bytes, whatever they are.
+//! What an answer to a find holds. It is checked while it is read, and no part is kept, so it takes no
+//! more memory than its bytes.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ pub(super) struct FoundEvents {
     pub(super) list: Option<Elements>,
     items: Option<Elements>,
     data: Option<Elements>,
-    /// Whether its `id` and its `source` are those of the event that is sought; none where it has none.
+    /// Whether its `id` and its `source` are those of the sought event; `None` where they are missing.
     id: Option<bool>,
     source: Option<bool>,
-    /// Whether its `event` is the one.
+    /// Whether its `event` is the sought one.
     event: Option<bool>,
 }
 
@@ -60,12 +60,12 @@ impl FoundEvents {
     /// The events that an answer holds: a list, or the list under `items` or `data`, or one event.
     pub(super) fn elements(&self) -> Option<Elements> {
         let list = self.list.or(self.items).or(self.data);
-        let alone = || {
-            let mut alone = Elements::default();
-            alone.add(self);
-            alone
-        };
-        list.or_else(|| self.is_event().then(alone))
+        if list.is_some() || !self.is_event() {
+            return list;
+        }
+        let mut alone = Elements::default();
+        alone.add(self);
+        Some(alone)
     }
 
     fn is_it(&self) -> bool {

@@ -168,8 +168,8 @@ fn check_separator(headers: &StringRecord) -> Result<(), Wrong> {
     }
 }
 
-/// The measure that a column holds, if it holds one. What its numbers are does not matter: a column that
-/// is a measure in some files and none in others would be billed in some only.
+/// The measure of a column, if it is of a measure. The numbers in it do not decide: the same column
+/// would be billed in some files and not in others.
 fn measure_of<'a>(
     header: &'a str,
     is_known: bool,
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(measures(&events[2]), second);
     }
 
-    /// A column of numbers is no measure because of its numbers, and none is lost because of one.
+    /// Numbers do not make a column a measure, and a measure is not lost because of a text.
     #[test]
     fn a_column_that_is_not_named_is_a_mistake() {
         let table =

@@ -18,10 +18,10 @@ use crate::event::Event;
 /// The result of an event that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::controllers) struct Accepted {
-    /// Whether it was kept by an earlier request, so that nothing was done this time.
+    /// Whether an earlier request has kept the event, so that nothing was done this time.
     pub(in crate::controllers) is_replayed: bool,
     pub(in crate::controllers) started: Option<SpanId>,
-    /// The span that it ended, where that is known without another read.
+    /// The span that the event ended, where it is known without another read.
     pub(in crate::controllers) ended: Option<SpanId>,
 }
 
@@ -115,7 +115,7 @@ impl Receiver {
         }
     }
 
-    /// Opens the span of a start. What it returns is small, so that very many can be under way.
+    /// Opens the span of a start. The future is small, so that very many can run at the same time.
     pub(super) fn start(
         &self,
         span: Span,
@@ -137,14 +137,14 @@ impl Receiver {
                 StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
                 StartOutcome::Refused(Refusal::IdTaken(fields)) => {
                     self.rules().require_same(fields)?;
-                    let earlier = match lenient.map(|kept| *kept) {
+                    let found = match lenient.map(|kept| *kept) {
                         Some((target, Some(id))) => {
                             let by = Lookup::StartedBy(id);
                             self.look_up(&target, &by, ReadConcern::Linearizable).await
                         }
                         _ => Ok(Vec::new()),
                     };
-                    let earlier = earlier.map_err(NotKept::Failed)?.into_iter().next();
+                    let earlier = found.map_err(NotKept::Failed)?.into_iter().next();
                     Ok(Accepted::replayed().started(earlier.map(|span| span.id)))
                 }
                 StartOutcome::Refused(refusal) => Err(refusal.into()),
@@ -205,7 +205,7 @@ impl Receiver {
         NotKept::Failed(self.store_problem(failure))
     }
 
-    /// The span of the event that this one repeats, where it is accepted only as a repeat.
+    /// The span of the earlier event, where this one is accepted only if it repeats that event.
     async fn only_repeated(
         &self,
         target: &Target,
@@ -213,11 +213,11 @@ impl Receiver {
         differences: impl FnOnce(&Span) -> Vec<Field> + Send,
         otherwise: Problem,
     ) -> Result<SpanId, Problem> {
-        let earlier = match by {
+        let found = match by {
             Some(by) => self.look_up(target, &by, ReadConcern::Linearizable).await?,
             None => Vec::new(),
         };
-        let earlier = earlier.into_iter().next().ok_or(otherwise)?;
+        let earlier = found.into_iter().next().ok_or(otherwise)?;
         self.rules()
             .require_same(differences(&earlier))
             .map_err(refusals::problem)?;

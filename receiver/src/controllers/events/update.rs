@@ -77,7 +77,7 @@ impl Receiver {
     }
 }
 
-/// The problem of an update that met an error of the store. Once its stop is kept, "nothing was kept"
+/// The problem of an update after an error of the store. Once its stop is kept, "nothing was kept"
 /// would be wrong.
 fn unfinished(intake: &UpdateIntake, problem: Problem) -> Problem {
     if !intake.has_stop() || problem.status() != StatusCode::SERVICE_UNAVAILABLE {

@@ -1,5 +1,5 @@
-//! The spans that events meet, read without keeping any event: as they are in the store, or as they
-//! would be once other events had taken effect.
+//! The spans that decide about events, read without keeping any event: as they are in the store, or as
+//! they would be after other events.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::refusals;
 use crate::Receiver;
 use crate::event::Event;
 
-/// Reads the spans that events meet.
+/// Reads the spans that decide about events.
 pub(in crate::controllers) struct View<'r> {
     receiver: &'r Receiver,
     /// Linearizable where the reads decide about keeping an event.
@@ -158,8 +158,10 @@ impl<'r> View<'r> {
             let (client, update) = (grant.client().cloned(), event.targets_digest());
             previous = previous.map(|open| open.ended(&event.stop(), client, Some(update)));
         }
-        let started = || self.receiver.updated_span(event, grant, now);
-        let started = intake.started().cloned().unwrap_or_else(started);
+        let started = match intake.started() {
+            Some(started) => started.clone(),
+            None => self.receiver.updated_span(event, grant, now),
+        };
         Ok(Foreseen {
             is_replayed: intake.has_stop() && intake.has_start(),
             spans: previous.into_iter().chain([started]).collect(),
@@ -268,14 +270,14 @@ impl<'r> View<'r> {
         target: &Target,
         id: &EventId,
     ) -> Result<Option<Span>, Problem> {
-        let is_it = |span: &&Span| {
+        let expected = self.expected.values().find(|span| {
             let of_span = match kind {
                 IdKind::Start => &span.start_id,
                 IdKind::Stop => &span.end_id,
             };
             of_span.as_ref() == Some(id) && span.target == *target
-        };
-        if let Some(expected) = self.expected.values().find(is_it) {
+        });
+        if let Some(expected) = expected {
             return Ok(Some(expected.clone()));
         }
         let by = match kind {
