@@ -100,6 +100,7 @@ async fn json_in_utf_8_is_accepted_plain_or_as_gzip_however_that_is_written() {
             let body = valid(path).to_string().into_bytes();
             let body = if packed { gzip(&body) } else { body };
             let answer = world.send(headed(request(path, body), name, value)).await;
+            assert_eq!(answer.status, 201, "{name} {}", value.escape_ascii());
             answer.is_created();
         }
         world.assert_kept(&[(&start(NOW), Some(&stop(NOW)))]);
@@ -117,8 +118,10 @@ async fn other_media_types_and_codings_are_refused_with_what_is_accepted() {
     let world = World::new();
     for path in ALL {
         let plain = || request(path, valid(path).to_string());
-        let refuse = async |request, name: &str| {
+        let refuse = async |request: Request<Body>, name: &str| {
+            let said = format!("{path} {:?}", request.headers());
             let answer = world.send(request).await;
+            assert_eq!(answer.status, 415, "{said}");
             answer.names(415, "unsupported-media-type", &[]);
             let (type_, coding) = (answer.header("accept"), answer.header("accept-encoding"));
             if name == "content-type" {

@@ -163,6 +163,7 @@ async fn fault_1_whatever_is_wrong_is_named_and_nothing_is_kept() {
     for (path, at, text, words) in each(&wrong(&target, &long, &[&deep])) {
         let body = written(path, at, text).text();
         let answer = world.send(request(path, body)).await;
+        assert_eq!(answer.status, 400, "{path} {at} {text}");
         answer.names(400, "invalid-event", &[&pointer(at)]);
         let problem = answer.any_problem();
         let detail = problem["errors"][0]["detail"].as_str().unwrap();
@@ -178,6 +179,7 @@ async fn fault_1_whatever_is_wrong_is_named_and_nothing_is_kept() {
 
 async fn refuse_malformed(world: &World, path: &str, body: impl Into<Body>, words: &str) {
     let answer = world.send(request(path, body)).await;
+    assert_eq!(answer.status, 400, "{path} {words}");
     answer.names(400, "malformed-json", &[]);
     let problem = answer.any_problem();
     let detail = problem["detail"].as_str().unwrap();
@@ -233,7 +235,9 @@ async fn what_is_valid_is_kept_as_it_was_given() {
             }
             world.start(&begun).await.is_created();
         }
-        world.send(request(path, body.text())).await.is_created();
+        let answer = world.send(request(path, body.text())).await;
+        assert_eq!(answer.status, 201, "{path} {at} {text}: {answer:?}");
+        answer.is_created();
         // The same once more is a repeat, however it was kept.
         world.send(request(path, body.text())).await.is_replayed();
         let kept = world.kept().remove(0);
