@@ -37,99 +37,53 @@ pub(crate) fn with_header(key: &SigningKey, header: &Value) -> String {
     key.token("RS256", &header.to_string(), &claims(|_| {}))
 }
 
+/// Requests without a good token: their paths, headers `Authorization`, and how they are challenged.
+#[rustfmt::skip]
+fn without_good_token(key: &SigningKey, good: &str) -> Vec<(&'static str, String, Vec<String>, &'static str)> {
+    let bearer = |token: &str| vec![format!("Bearer {token}")];
+    let of = |name: &str, value: Value| bearer(&token(key, &claims(|claims| claims[name] = value)));
+    let unsigned = format!("{}.", good.rsplit_once('.').unwrap().0);
+    let other = SigningKey::rsa(key.id()).unwrap();
+    let odd = with_header(key, &json!({ "alg": "RS256", "kid": key.id(), "crit": ["b64"] }));
+    let in_query = format!("{START}?access_token={good}");
+    let rows = [
+        ("no header", START, vec![], NO_TOKEN),
+        ("the token in the address", &in_query, vec![], NO_TOKEN),
+        ("Basic", STOP, vec!["Basic aWQ6c2VjcmV0".to_owned()], NO_TOKEN),
+        ("no scheme", MAPPINGS, vec![good.to_owned()], NO_TOKEN),
+        ("the scheme alone", START, vec!["Bearer".to_owned()], NO_TOKEN),
+        ("another scheme", START, vec![format!("Bearer2 {good}")], NO_TOKEN),
+        ("an unknown path", "/v1/nothing/here", vec![], NO_TOKEN),
+        ("an unknown path", "/v1/nothing/here", bearer("garbage"), INVALID),
+        ("two headers", START, [bearer(good), bearer(good)].concat(), INVALID),
+        ("an empty token", START, bearer(""), INVALID),
+        ("garbage", START, bearer("garbage"), INVALID),
+        ("no signature", START, bearer(&unsigned), INVALID),
+        ("another key", START, bearer(&token(&other, &claims(|_| {}))), INVALID),
+        ("a critical header", START, bearer(&odd), INVALID),
+        ("expired", START, of("exp", 1.into()), INVALID),
+        ("a refresh token", START, of("jti", "abc-r".into()), INVALID),
+        ("bound to a key", START, of("cnf", json!({ "jkt": "0ZcO" })), INVALID),
+        ("a huge token", START, of("pad", "x".repeat(20_000).into()), INVALID),
+    ];
+    rows.into_iter().map(|(what, path, headers, told)| (what, path.to_owned(), headers, told)).collect()
+}
+
 /// Why a token is not accepted, `sampler-oauth` shows; here is what that is answered.
 #[tokio::test]
 async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
     let key = SigningKey::rsa("key-1").unwrap();
     let router = router(configured(&key.public_pem(), Algorithm::Rs256));
     let good = token(&key, &claims(|_| {}));
-    let bearer = |token: &str| format!("Bearer {token}");
-    let of =
-        |name: &str, value: Value| bearer(&token(&key, &claims(|claims| claims[name] = value)));
-    let (message, _) = good.rsplit_once('.').unwrap();
-    let other = SigningKey::rsa("key-1").unwrap();
-    let odd = with_header(
-        &key,
-        &json!({ "alg": "RS256", "kid": "key-1", "crit": ["b64"] }),
-    );
-    let in_query = format!("{START}?access_token={good}");
-    for (what, path, authorizations, challenge) in [
-        ("no header", START, vec![], NO_TOKEN),
-        ("the token in the address", &in_query, vec![], NO_TOKEN),
-        (
-            "Basic",
-            STOP,
-            vec!["Basic aWQ6c2VjcmV0".to_owned()],
-            NO_TOKEN,
-        ),
-        ("no scheme", MAPPINGS, vec![good.clone()], NO_TOKEN),
-        (
-            "the scheme alone",
-            START,
-            vec!["Bearer".to_owned()],
-            NO_TOKEN,
-        ),
-        (
-            "another scheme",
-            START,
-            vec![format!("Bearer2 {good}")],
-            NO_TOKEN,
-        ),
-        ("an unknown path", "/v1/nothing/here", vec![], NO_TOKEN),
-        (
-            "two headers",
-            START,
-            vec![bearer(&good), bearer(&good)],
-            INVALID,
-        ),
-        ("an empty token", START, vec![bearer("")], INVALID),
-        ("garbage", START, vec![bearer("garbage")], INVALID),
-        (
-            "no signature",
-            START,
-            vec![bearer(&format!("{message}."))],
-            INVALID,
-        ),
-        (
-            "another key",
-            START,
-            vec![bearer(&token(&other, &claims(|_| {})))],
-            INVALID,
-        ),
-        ("a critical header", START, vec![bearer(&odd)], INVALID),
-        ("expired", START, vec![of("exp", 1.into())], INVALID),
-        (
-            "a refresh token",
-            START,
-            vec![of("jti", "abc-r".into())],
-            INVALID,
-        ),
-        (
-            "bound to a key",
-            START,
-            vec![of("cnf", json!({ "jkt": "0ZcO" }))],
-            INVALID,
-        ),
-        (
-            "a huge token",
-            START,
-            vec![of("pad", "x".repeat(20_000).into())],
-            INVALID,
-        ),
-        (
-            "an unknown path",
-            "/v1/nothing/here",
-            vec![bearer("garbage")],
-            INVALID,
-        ),
-    ] {
+    let bearer = format!("Bearer {good}");
+    for (what, path, authorizations, challenge) in without_good_token(&key, &good) {
         let headers: Vec<&str> = authorizations.iter().map(String::as_str).collect();
-        let answer = ask(&router, path, &headers, &start()).await;
+        let answer = ask(&router, &path, &headers, &start()).await;
         assert_refused(what, &answer, 401, challenge);
         assert!(!answer.text.contains(&good), "{what}: the token is echoed");
         assert!(what != "an empty token" || answer.text.contains("malformed"));
     }
-    let unknown = ask(&router, "/v1/nothing/here", &[&bearer(&good)], &start()).await;
+    let unknown = ask(&router, "/v1/nothing/here", &[&bearer], &start()).await;
     assert_eq!(
         (unknown.status, unknown.problem.as_str()),
         (404, "not-found")

@@ -47,7 +47,7 @@ pub(crate) fn lines(events: &[Typed]) -> String {
     lines.collect()
 }
 
-pub(crate) fn instance(event: &Value, name: &str) -> Value {
+fn instance(event: &Value, name: &str) -> Value {
     with(event, "resource_instance_id", name)
 }
 

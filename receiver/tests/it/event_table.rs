@@ -11,7 +11,7 @@ use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{ask, claims, configured, router_to, token};
-use crate::batches::{NDJSON, Typed, instance, lines, list, path, results};
+use crate::batches::{NDJSON, Typed, lines, list, path, results};
 use crate::body_properties::as_kept;
 use crate::event::{by, start, stop, with, without};
 use crate::store::Behaviour;
@@ -34,6 +34,24 @@ const TIME: &[&str] = &["#/timestamp"];
 const MEASURES: &[&str] = &["#/measured_usage"];
 const OPEN: Expected = Refused(409, "open-span", &[], "");
 const NOT_OPEN: Expected = Refused(422, "no-open-span", &[], "");
+const EARLY: Expected = Refused(422, "stop-before-start", TIME, "2018-08-03T00:00:00.000Z");
+const OVERLAPS: Expected = Refused(422, "overlapping-start", TIME, "2018-08-03T01:00:00.000Z");
+const OUTSIDE: Expected = Refused(
+    422,
+    "outside-slack",
+    TIME,
+    "between 2018-06-03T00:00:00.000Z and 2018-08-05T00:00:00.000Z",
+);
+
+/// An event of the target with this instance.
+fn on(name: &str, mut event: Value) -> Value {
+    event["resource_instance_id"] = json!(name);
+    event
+}
+
+fn unmeasured(event: &Value) -> Value {
+    with(event, "measured_usage", json!([]))
+}
 
 fn resized(id: &str, at: i64) -> Value {
     let measures = json!([{"measure": "memory", "quantity": 4}]);
@@ -50,40 +68,42 @@ fn wrong(pointers: &'static [&'static str]) -> Expected {
     Refused(400, "invalid-event", pointers, "")
 }
 
+type Row = (&'static str, Value, Expected);
+
 /// Events in their order, with each kind of answer that is about the event.
-#[rustfmt::skip]
 pub(crate) fn table() -> Vec<(Typed, Expected)> {
-    let on = |name: &str, event: Value| instance(&event, name);
-    let none = |event: &Value| with(event, "measured_usage", json!([]));
+    let rows = [
+        of_one_target(),
+        of_wrong_events(),
+        of_other_targets(),
+        of_updates(),
+    ];
+    let typed = |(kind, event, expected)| ((kind, event), expected);
+    rows.into_iter().flatten().map(typed).collect()
+}
+
+#[rustfmt::skip]
+fn of_one_target() -> Vec<Row> {
     let mut text = by("a", &start(NOW));
     text["measured_usage"][1]["quantity"] = json!("0.5");
-    let mut unreadable = start(NOW);
-    unreadable["measured_usage"][0]["quantity"] = Value::Null;
-    unreadable["plan_id"] = json!("");
-    let mut unreadable_update = with(&without(&moved(NOW), "id"), "timestamp", "now");
-    unreadable_update["previous"] = json!({"plan_id": "", "plan": "x", "space_id": 7});
-    unreadable_update["consumer_id"] = Value::Null;
     let larger = with(&by("plan", &start(NOW + 5 * HOUR)), "plan_id", "larger");
-    let overlaps = || Refused(422, "overlapping-start", TIME, "2018-08-03T01:00:00.000Z");
-    let early = || Refused(422, "stop-before-start", TIME, "2018-08-03T00:00:00.000Z");
-    let outside = |words| Refused(422, "outside-slack", TIME, words);
-    let rows = vec![
+    vec![
         ("stop", by("early", &stop(NOW)), NOT_OPEN),
         ("start", by("a", &start(NOW)), Created),
         ("start", by("a", &start(NOW)), Replayed),
         ("start", by("b", &start(NOW)), OPEN),
         ("start", by("b", &start(NOW + HOUR)), OPEN),
-        ("start", none(&start(NOW)), OPEN),
+        ("start", unmeasured(&start(NOW)), OPEN),
         // Without an id a repeat is taken for a second start.
         ("start", start(NOW), OPEN),
         // Fault 4 of the original: an id that was seen before answered 201, and the event was lost.
         ("start", by("a", &start(NOW + 1)), Differs(TIME)),
         ("start", by("a", &start(NOW - 1)), Differs(TIME)),
-        ("start", by("a", &none(&start(NOW))), Differs(MEASURES)),
+        ("start", by("a", &unmeasured(&start(NOW))), Differs(MEASURES)),
         ("start", text, Differs(MEASURES)),
-        ("start", by("a", &none(&start(NOW + 1))), Differs(&["#/timestamp", "#/measured_usage"])),
+        ("start", by("a", &unmeasured(&start(NOW + 1))), Differs(&["#/timestamp", "#/measured_usage"])),
         // Fault 5 of the original. The id of what was refused is free.
-        ("stop", by("z", &stop(NOW - 1)), early()),
+        ("stop", by("z", &stop(NOW - 1)), EARLY),
         ("stop", by("other plan", &with(&stop(NOW), "plan_id", "another")), NOT_OPEN),
         ("stop", by("z", &stop(NOW + HOUR)), Created),
         ("stop", by("z", &stop(NOW + HOUR)), Replayed),
@@ -92,15 +112,15 @@ pub(crate) fn table() -> Vec<(Typed, Expected)> {
         ("stop", by("y", &stop(NOW + HOUR)), NOT_OPEN),
         ("stop", stop(NOW + HOUR), NOT_OPEN),
         // Fault 12 of the original.
-        ("start", by("inside", &start(NOW + 1)), overlaps()),
-        ("start", by("inside", &start(NOW)), overlaps()),
-        ("start", by("inside", &start(NOW - HOUR)), overlaps()),
-        ("start", by("old", &start(NOW - PAST - 1)), outside("2018-06-03T00:00:00.000Z")),
-        ("start", by("", &start(NOW + FUTURE + 1)), outside("2018-08-05T00:00:00.000Z")),
-        ("start", start(0), outside("")),
-        ("start", start(253_402_300_800_000), outside("")),
-        ("stop", stop(NOW + FUTURE + 1), outside("2018-08-05T00:00:00.000Z")),
-        ("stop", by("old", &stop(NOW - PAST - 1)), outside("2018-06-03T00:00:00.000Z")),
+        ("start", by("inside", &start(NOW + 1)), OVERLAPS),
+        ("start", by("inside", &start(NOW)), OVERLAPS),
+        ("start", by("inside", &start(NOW - HOUR)), OVERLAPS),
+        ("start", by("old", &start(NOW - PAST - 1)), OUTSIDE),
+        ("start", by("", &start(NOW + FUTURE + 1)), OUTSIDE),
+        ("start", start(0), OUTSIDE),
+        ("start", start(253_402_300_800_000), OUTSIDE),
+        ("stop", stop(NOW + FUTURE + 1), OUTSIDE),
+        ("stop", by("old", &stop(NOW - PAST - 1)), OUTSIDE),
         ("start", by("", &start(NOW + HOUR)), Created),
         ("start", by("", &start(NOW + HOUR)), OPEN),
         ("update", resized("u", NOW + 2 * HOUR), Created),
@@ -110,6 +130,18 @@ pub(crate) fn table() -> Vec<(Typed, Expected)> {
         ("update", with(&larger, "previous", json!({"plan_id": "large"})), Created),
         ("stop", with(&stop(NOW + 6 * HOUR), "plan_id", "larger"), Created),
         ("stop", stop(NOW + 6 * HOUR), NOT_OPEN),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_wrong_events() -> Vec<Row> {
+    let mut unreadable = start(NOW);
+    unreadable["measured_usage"][0]["quantity"] = Value::Null;
+    unreadable["plan_id"] = json!("");
+    let mut unreadable_update = with(&without(&moved(NOW), "id"), "timestamp", "now");
+    unreadable_update["previous"] = json!({"plan_id": "", "plan": "x", "space_id": 7});
+    unreadable_update["consumer_id"] = Value::Null;
+    vec![
         ("start", unreadable, wrong(&["#/plan_id", "#/measured_usage/0/quantity"])),
         ("stop", without(&stop(NOW), "space_id"), wrong(&["#/space_id"])),
         ("stop", start(NOW), wrong(MEASURES)),
@@ -127,6 +159,12 @@ pub(crate) fn table() -> Vec<(Typed, Expected)> {
         ("update", with(&moved(NOW), "previous", json!("x")), wrong(&["#/previous"])),
         ("start", with(&start(NOW), "previous", json!({})), wrong(&["#/previous"])),
         ("start", with(&start(NOW), "space_id", "x".repeat(600_000)), Refused(413, "payload-too-large", &[], "")),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_other_targets() -> Vec<Row> {
+    vec![
         // At the edges of the slack.
         ("start", on("early", start(NOW - PAST)), Created),
         ("stop", on("early", stop(NOW - PAST)), Created),
@@ -136,14 +174,20 @@ pub(crate) fn table() -> Vec<(Typed, Expected)> {
         // A stop and a start at one moment may have one id, and the next start follows at once.
         ("start", on("renewed", by("create", &start(NOW))), Created),
         ("stop", on("renewed", by("renew", &stop(NOW + HOUR))), Created),
-        ("start", on("renewed", by("renew", &none(&start(NOW + HOUR)))), Created),
+        ("start", on("renewed", by("renew", &unmeasured(&start(NOW + HOUR)))), Created),
         ("stop", on("renewed", by("renew", &stop(NOW + HOUR))), Replayed),
-        ("start", on("renewed", by("renew", &none(&start(NOW + HOUR)))), Replayed),
+        ("start", on("renewed", by("renew", &unmeasured(&start(NOW + HOUR)))), Replayed),
         ("stop", on("renewed", by("renew", &stop(NOW + 2 * HOUR))), Differs(TIME)),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_updates() -> Vec<Row> {
+    vec![
         // An update of which a half would be refused keeps nothing.
         ("start", on("moved", by("first", &start(NOW - HOUR))), Created),
         ("update", on("moved", resized("u", NOW - HOUR - 1)), Refused(422, "stop-before-start", TIME, "")),
-        ("update", on("moved", resized("u", NOW - PAST - 1)), outside("")),
+        ("update", on("moved", resized("u", NOW - PAST - 1)), OUTSIDE),
         ("update", on("moved", with(&moved(NOW), "previous", json!({"plan_id": "a third"}))), NOT_OPEN),
         ("start", on("moved", with(&start(NOW - HOUR), "plan_id", "larger")), Created),
         ("update", on("moved", moved(NOW)), OPEN),
@@ -180,8 +224,7 @@ pub(crate) fn table() -> Vec<(Typed, Expected)> {
         ("stop", on("halved", by("half", &stop(NOW + HOUR))), Created),
         ("start", on("halved", start(NOW + HOUR)), Created),
         ("update", on("halved", resized("half", NOW + HOUR)), Refused(409, "update-incomplete", &[], "open-span")),
-    ];
-    rows.into_iter().map(|(kind, event, expected)| ((kind, event), expected)).collect()
+    ]
 }
 
 /// What events are answered with one by one.
