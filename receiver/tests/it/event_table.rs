@@ -171,6 +171,9 @@ fn of_other_targets() -> Vec<Row> {
         ("start", on("late", start(NOW + FUTURE)), Created),
         ("stop", on("late", stop(NOW + FUTURE)), Created),
         ("stop", on("nothing", stop(NOW + HOUR)), NOT_OPEN),
+        // The id of a start that was refused is free.
+        ("start", on("free", by("a", &start(NOW - PAST - 1))), OUTSIDE),
+        ("start", on("free", by("a", &start(NOW))), Created),
         // A stop and a start at one moment may have one id, and the next start follows at once.
         ("start", on("renewed", by("create", &start(NOW))), Created),
         ("stop", on("renewed", by("renew", &stop(NOW + HOUR))), Created),

@@ -21,6 +21,13 @@ async fn a_start_is_kept_as_a_span_that_nobody_has_sampled_yet() {
     assert_eq!(span.id, SpanId::new(Timestamp::clamped(NOW), 0));
     // The policy samples by the day.
     assert_eq!(documents[0].due_at, Some(Timestamp::clamped(NOW)));
+    // Its stop makes it due earlier, and is no change by a worker.
+    let end = stop(NOW - 1);
+    world.stop(&end).await.is_created();
+    world.assert_kept(&[(&event, Some(&end))]);
+    let ended = &world.documents()[0];
+    assert_eq!(ended.due_at, Some(Timestamp::clamped(NOW - 1)));
+    assert_eq!(ended.span.processing, span.processing);
 }
 
 #[tokio::test]
