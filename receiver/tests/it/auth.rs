@@ -13,22 +13,22 @@ use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
+use crate::attacks::{NO_TOKEN, assert_refused};
 use crate::auth_fixture::{
-    WRITE, ask, ask_with, claims, configured, fetched, options, router, router_to, router_with,
-    start, token,
+    WRITE, ask, ask_by, ask_with, claims, configured, fetched, options, router, router_to,
+    router_with, start, token,
 };
 use crate::log::Log;
+use crate::reading_scopes::Two;
+use crate::world::{EVENTS, MAPPINGS, START, STOP, UPDATE};
+
+const INSUFFICIENT: &str = "Bearer realm=\"cf\", error=\"insufficient_scope\"";
 
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,
     at_most: Duration::from_hours(1),
     age_max: Duration::from_hours(24),
 };
-
-fn pair(key: SigningKey) -> (SigningKey, String) {
-    let pem = key.public_pem();
-    (key, pem)
-}
 
 fn mapping() -> Value {
     json!({
@@ -40,41 +40,117 @@ fn mapping() -> Value {
     })
 }
 
+/// The scopes of the tokens that try each operation; the first has no token.
+const TOKENS: [Option<&[&str]>; 9] = [
+    None,
+    // What is nearly a scope.
+    Some(&[
+        "openid",
+        "abacus.usage.read",
+        "abacus.usage.write",
+        "abacus.usage.sampler.write",
+        "abacus.sampler",
+        "abacus.sampler.reader",
+        "abacus.sampler.writer",
+        "abacus.sampler..write",
+        "abacus.sampler.write ",
+        "abacus.sampler.write.postgres",
+        "ABACUS.SAMPLER.WRITE",
+        "xabacus.sampler.write",
+        "openid abacus.sampler.write",
+        "openid\tabacus.sampler.write",
+    ]),
+    Some(&["abacus.sampler.read"]),
+    Some(&["abacus.sampler.write"]),
+    Some(&["abacus.sampler.admin"]),
+    Some(&["abacus.sampler.postgres.read"]),
+    Some(&["abacus.sampler.postgres.write", "openid"]),
+    Some(&["abacus.sampler.redis.write", "abacus.sampler.postgres.read"]),
+    // The scope for a resource that is called admin.
+    Some(&["abacus.sampler.admin.write"]),
+];
+
+/// Those of them that are to write something.
+const TO_WRITE: [usize; 4] = [3, 6, 7, 8];
+
+/// Which token may do what. What is allowed gets as far as its content lets it: a stop finds no open span, an
+/// update has no id, a batch is no list, a mapping has no provisioning service, and an action on a span no
+/// `If-Match`.
+#[rustfmt::skip]
+fn operations(two: &Two) -> Vec<(&'static str, String, [u16; 9])> {
+    let (span, cause) = (&two.spans[0], &two.causes[0]);
+    vec![
+        ("POST", START.to_owned(),             [401, 403, 403, 409, 403, 403, 409, 403, 403]),
+        ("POST", STOP.to_owned(),              [401, 403, 403, 422, 403, 403, 422, 403, 403]),
+        ("POST", UPDATE.to_owned(),            [401, 403, 403, 400, 403, 403, 400, 403, 403]),
+        ("POST", EVENTS.to_owned(),            [401, 403, 403, 400, 403, 403, 400, 400, 400]),
+        ("POST", MAPPINGS.to_owned(),          [401, 403, 403, 502, 403, 403, 502, 403, 403]),
+        ("GET", "/v1/spans?resource_id=x".to_owned(), [401, 403, 200, 200, 200, 200, 200, 200, 200]),
+        ("GET", span.clone(),                  [401, 403, 200, 200, 200, 200, 200, 200, 404]),
+        ("GET", format!("{span}/usages"),      [401, 403, 200, 200, 200, 200, 200, 200, 404]),
+        ("GET", "/v1/usages?resource_id=x".to_owned(), [401, 403, 200, 200, 200, 200, 200, 200, 200]),
+        ("GET", "/v1/suspended".to_owned(),    [401, 403, 200, 200, 200, 200, 200, 200, 200]),
+        ("GET", cause.clone(),                 [401, 403, 200, 200, 200, 200, 200, 200, 404]),
+        ("GET", "/v1/backlog".to_owned(),      [401, 403, 200, 200, 200, 403, 403, 403, 403]),
+        ("GET", "/v1/instances".to_owned(),    [401, 403, 200, 200, 200, 403, 403, 403, 403]),
+        ("GET", "/v1/control".to_owned(),      [401, 403, 403, 403, 200, 403, 403, 403, 403]),
+        ("GET", "/v1/audit".to_owned(),        [401, 403, 403, 403, 200, 403, 403, 403, 403]),
+        ("POST", format!("{span}/resume"),     [401, 403, 403, 403, 428, 403, 403, 403, 403]),
+        ("POST", format!("{span}/skip"),       [401, 403, 403, 403, 428, 403, 403, 403, 403]),
+        ("POST", format!("{cause}/resume"),    [401, 403, 403, 403, 202, 403, 403, 403, 403]),
+        ("POST", "/v1/usages/u/resend".to_owned(), [401, 403, 403, 403, 404, 403, 403, 403, 403]),
+        ("GET", "/v1/nothing".to_owned(),      [401, 403, 404, 404, 404, 404, 404, 404, 404]),
+    ]
+}
+
+#[tokio::test]
+async fn each_operation_is_allowed_to_the_tokens_that_it_is_for() {
+    let two = Two::new().await;
+    let mut wrong = Vec::new();
+    for (method, path, statuses) in operations(&two) {
+        let mut row = [0; 9];
+        for (token, cell) in row.iter_mut().enumerate() {
+            let body = match path.as_str() {
+                START => start(),
+                STOP => stop_event(2, now_millis()),
+                UPDATE => with(start(), "id", ""),
+                MAPPINGS => mapping(),
+                _ => json!({ "reason": "to try it" }),
+            };
+            let bearer = TOKENS[token].map(|scopes| two.bearer(scopes));
+            let bearers: Vec<_> = bearer.iter().map(String::as_str).collect();
+            let answer = ask_by(&two.router, method, &path, &bearers, &body).await;
+            let told = answer.challenge.as_deref().unwrap_or_default();
+            // Only what names a resource is read before it is refused, and only for who may write one.
+            let is_read = TO_WRITE.contains(&token)
+                && [START, STOP, UPDATE, MAPPINGS].contains(&path.as_str());
+            let said = (told, answer.problem.as_str(), answer.body_was_read);
+            match answer.status {
+                401 => assert_eq!(said, (NO_TOKEN, "unauthorized", false), "{path}"),
+                403 => assert_eq!(said, (INSUFFICIENT, "forbidden", is_read), "{path} {token}"),
+                _ => assert_eq!(told, "", "{path}"),
+            }
+            *cell = answer.status;
+        }
+        if row != statuses {
+            wrong.push(format!("{method} {path}: {row:?}, not {statuses:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// Fault 17 of the original: anyone with the scope could write for any resource.
 #[tokio::test]
 async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
     let key = SigningKey::rsa("key-1").unwrap();
     let router = router(configured(&key.public_pem(), Algorithm::Rs256));
-    let bearer = |scopes: &[&str]| {
-        let token = token(&key, &claims(|claims| claims["scope"] = json!(scopes)));
-        format!("Bearer {token}")
+    let scopes = json!(["abacus.sampler.postgres.write", "openid"]);
+    let token = token(&key, &claims(|claims| claims["scope"] = scopes));
+    let answer = async |body: Value| {
+        let bearer = format!("Bearer {token}");
+        ask(&router, START, &[&bearer], &body).await
     };
-    let own = bearer(&["abacus.sampler.postgres.write", "openid"]);
-    let other = bearer(&["abacus.sampler.redis.write", "abacus.sampler.postgres.read"]);
-    let stop = stop_event(1, now_millis() + 60_000);
-    for (path, body, taken) in [
-        ("/v1/events/start", start(), 201),
-        ("/v1/events/stop", stop, 201),
-        ("/v1/mappings", mapping(), 502),
-    ] {
-        let refused = ask(&router, path, &[&other], &body).await;
-        assert_eq!(
-            (refused.status, refused.problem.as_str()),
-            (403, "forbidden"),
-            "{path}"
-        );
-        let challenge = refused.challenge.unwrap();
-        assert_eq!(
-            challenge,
-            "Bearer realm=\"cf\", error=\"insufficient_scope\""
-        );
-        // The mapping gets as far as a provisioning service that is not there.
-        assert_eq!(
-            ask(&router, path, &[&own], &body).await.status,
-            taken,
-            "{path}"
-        );
-    }
+    assert_eq!(answer(start()).await.status, 201);
     for resource in [
         json!("redis"),
         json!("Postgres"),
@@ -84,34 +160,15 @@ async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
         json!(["postgres"]),
         json!({ "resource_id": "postgres" }),
     ] {
-        let body = with(start(), "resource_id", resource.clone());
-        let answer = ask(&router, "/v1/events/start", &[&own], &body).await;
-        assert_eq!(answer.status, 403, "{resource}");
+        // What is wrong besides is none of the business of who may not write at all.
+        for body in [start(), with(start(), "timestamp", "soon")] {
+            let answer = answer(with(body, "resource_id", resource.clone())).await;
+            let told = answer.text.contains("timestamp");
+            assert_eq!((answer.status, told), (403, false), "{resource}");
+        }
     }
-    let answer = ask(&router, "/v1/events/start", &[&own], &json!([])).await;
+    let answer = answer(json!([])).await;
     assert_eq!(answer.status, 403, "a body that names no resource");
-    // What is wrong besides is none of the business of who may not write at all.
-    let wrong = with(with(start(), "resource_id", "redis"), "timestamp", "soon");
-    let answer = ask(&router, "/v1/events/start", &[&own], &wrong).await;
-    assert_eq!(
-        (answer.status, answer.text.contains("timestamp")),
-        (403, false)
-    );
-}
-
-#[tokio::test]
-async fn each_algorithm_opens_the_door_it_was_configured_for() {
-    for (name, algorithm) in Algorithm::ALL {
-        let (key, text) = match &name[..2] {
-            "HS" => (SigningKey::shared(b"shared"), "shared".to_owned()),
-            "RS" => pair(SigningKey::rsa("r").unwrap()),
-            _ => pair(SigningKey::p256("p").unwrap()),
-        };
-        let router = router(configured(&text, algorithm));
-        let header = json!({ "alg": name, "kid": "whatever" }).to_string();
-        let token = key.token(name, &header, &claims(|_| {}));
-        assert_eq!(ask_with(&router, &token).await.status, 201, "{name}");
-    }
 }
 
 #[tokio::test]
@@ -150,7 +207,7 @@ async fn nobody_gets_in_before_there_are_keys() {
         (answer.status, answer.problem.as_str()),
         (503, "token-server-unavailable")
     );
-    for path in ["/v1/events/start", "/v1/events/start/"] {
+    for path in [START, "/v1/events/start/"] {
         let nobody = ask(&router, path, &[], &start()).await;
         assert_eq!(nobody.status, 401, "{path}");
     }
@@ -161,7 +218,7 @@ async fn nobody_gets_in_before_there_are_keys() {
 #[tokio::test]
 async fn an_open_door_is_open() {
     let router = router(Authenticator::none());
-    let answer = ask(&router, "/v1/events/start", &[], &start()).await;
+    let answer = ask(&router, START, &[], &start()).await;
     assert_eq!(answer.status, 201);
 }
 
@@ -179,10 +236,10 @@ async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for (path, client, body, status) in [
-        ("/v1/events/start", "broker", &start, 201),
-        ("/v1/events/start", "other-broker", &start, 409),
-        ("/v1/events/stop", "operator", &stop, 201),
-        ("/v1/events/stop", "late-operator", &stop, 422),
+        (START, "broker", &start, 201),
+        (START, "other-broker", &start, 409),
+        (STOP, "operator", &stop, 201),
+        (STOP, "late-operator", &stop, 422),
     ] {
         let answer = ask(&router, path, &[&of(client)], body).await;
         assert_eq!(answer.status, status, "{client}: {answer:?}");
@@ -207,33 +264,28 @@ async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
 async fn mappings_can_be_kept_to_the_full_scope() {
     let key = SigningKey::rsa("key-1").unwrap();
     let authenticator = configured(&key.public_pem(), Algorithm::Rs256);
-    let bearer = |scope: &str| {
-        let token = token(&key, &claims(|claims| claims["scope"] = json!([scope])));
-        format!("Bearer {token}")
-    };
-    let (own, full) = (bearer("abacus.sampler.postgres.write"), bearer(WRITE));
     let mut options = options();
     options.settings.provisioning.full_scope = true;
     let router = router_with(authenticator, options);
-    let refused = ask(&router, "/v1/mappings", &[&own], &mapping()).await;
-    assert_eq!(
-        (refused.status, refused.problem.as_str()),
-        (403, "forbidden")
-    );
-    assert!(refused.challenge.unwrap().contains("insufficient_scope"));
-    assert!(!refused.body_was_read);
-    // It gets as far as a provisioning service that is not there.
-    assert_eq!(
-        ask(&router, "/v1/mappings", &[&full], &mapping())
-            .await
-            .status,
-        502
-    );
-    // Events are as before.
-    assert_eq!(
-        ask(&router, "/v1/events/start", &[&own], &start())
-            .await
-            .status,
-        201
-    );
+    // A mapping gets as far as a provisioning service that is not there. Events are as before.
+    for (scope, path, body, status, is_read) in [
+        (
+            "abacus.sampler.postgres.write",
+            MAPPINGS,
+            mapping(),
+            403,
+            false,
+        ),
+        (WRITE, MAPPINGS, mapping(), 502, true),
+        ("abacus.sampler.postgres.write", START, start(), 201, true),
+    ] {
+        let claims = claims(|claims| claims["scope"] = json!([scope]));
+        let bearer = format!("Bearer {}", token(&key, &claims));
+        let answer = ask(&router, path, &[&bearer], &body).await;
+        let answered = (answer.status, answer.body_was_read);
+        assert_eq!(answered, (status, is_read), "{scope} {path}");
+        if status == 403 {
+            assert_refused(scope, &answer, 403, INSUFFICIENT);
+        }
+    }
 }

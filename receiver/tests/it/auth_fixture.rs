@@ -134,6 +134,7 @@ pub(crate) fn start() -> Value {
 
 /// A request with these headers `Authorization`, and whether its body has been read.
 pub(crate) fn request(
+    method: &str,
     path: &str,
     authorizations: &[&str],
     body: &Value,
@@ -144,7 +145,8 @@ pub(crate) fn request(
         seen.store(true, Ordering::Relaxed);
         Ok::<_, std::io::Error>(bytes)
     }));
-    let mut request = Request::post(path).header("content-type", "application/json");
+    let request = Request::builder().method(method).uri(path);
+    let mut request = request.header("content-type", "application/json");
     for authorization in authorizations {
         request = request.header("authorization", *authorization);
     }
@@ -167,7 +169,18 @@ pub(crate) async fn ask(
     authorizations: &[&str],
     body: &Value,
 ) -> Answer {
-    let (request, read) = request(path, authorizations, body);
+    ask_by(router, "POST", path, authorizations, body).await
+}
+
+/// The same by any method.
+pub(crate) async fn ask_by(
+    router: &Router,
+    method: &str,
+    path: &str,
+    authorizations: &[&str],
+    body: &Value,
+) -> Answer {
+    let (request, read) = request(method, path, authorizations, body);
     let response = answer(router.clone(), request).await;
     let (status, challenge) = (response.status().as_u16(), challenge(&response));
     let bytes = response.into_body().collect().await.unwrap().to_bytes();

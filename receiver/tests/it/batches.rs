@@ -1,4 +1,5 @@
-//! Batches: each event is answered as it would be alone, and events of one target keep their order.
+//! Batches: their layouts and answers. Events of one target keep their order. That each is answered as it
+//! would be alone is shown by the table of events.
 
 mod limits;
 
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 use crate::answer::Answer;
 use crate::event::{by, start, stop, with, without};
 use crate::store::Behaviour;
-use crate::world::{EVENTS, HOUR, NOW, PAST, START, STOP, UPDATE, World, request, request_as};
+use crate::world::{EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request, request_as};
 
 pub(crate) const NDJSON: &str = "application/x-ndjson";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
@@ -76,128 +77,6 @@ pub(crate) fn results(answer: &Answer) -> Vec<Value> {
 fn statuses(answer: &Answer) -> Vec<u64> {
     let results = results(answer).into_iter();
     results.map(|one| one["status"].as_u64().unwrap()).collect()
-}
-
-/// Events with every kind of answer that is about the event.
-pub(crate) fn table() -> Vec<Typed> {
-    let old = by("old", &start(NOW - PAST - 1));
-    let mut wrong = start(NOW);
-    wrong["measured_usage"][0]["quantity"] = Value::Null;
-    wrong["plan_id"] = json!("");
-    let resized = |id: &str, at: i64| {
-        let event = by(id, &start(at));
-        with(
-            &event,
-            "measured_usage",
-            json!([{"measure": "memory", "quantity": 4}]),
-        )
-    };
-    let larger = with(&by("plan", &start(NOW + 5 * HOUR)), "plan_id", "larger");
-    vec![
-        ("stop", by("early", &stop(NOW))),
-        ("start", by("a", &start(NOW))),
-        ("start", by("a", &start(NOW))),
-        ("start", by("b", &start(NOW))),
-        ("start", by("a", &start(NOW + 1))),
-        ("stop", by("before", &stop(NOW - 1))),
-        ("stop", by("z", &stop(NOW + HOUR))),
-        ("stop", by("z", &stop(NOW + HOUR))),
-        ("stop", by("z", &stop(NOW + HOUR + 1))),
-        ("stop", by("y", &stop(NOW + HOUR))),
-        ("start", by("inside", &start(NOW + 1))),
-        ("start", old),
-        ("stop", stop(NOW + 1_000 * HOUR)),
-        ("start", start(NOW + HOUR)),
-        ("update", resized("u", NOW + 2 * HOUR)),
-        ("update", resized("u", NOW + 2 * HOUR)),
-        ("update", resized("u", NOW + 3 * HOUR)),
-        ("update", resized("back", NOW + HOUR)),
-        (
-            "update",
-            with(&larger, "previous", json!({"plan_id": "large"})),
-        ),
-        ("stop", with(&stop(NOW + 6 * HOUR), "plan_id", "larger")),
-        ("stop", stop(NOW + 6 * HOUR)),
-        ("start", wrong),
-        ("stop", without(&stop(NOW), "space_id")),
-        ("stop", start(NOW)),
-        ("update", start(NOW)),
-        (
-            "update",
-            with(
-                &by("p", &start(NOW)),
-                "previous",
-                json!({"plan": 1, "space_id": 2}),
-            ),
-        ),
-        ("start", json!({})),
-        ("start", instance(&start(NOW), "another")),
-        ("stop", instance(&stop(NOW + HOUR), "another")),
-        ("stop", instance(&stop(NOW + HOUR), "a third")),
-        // The stop of an update stands alone under its id, and another event is in the way of its start.
-        ("start", instance(&start(NOW), "halved")),
-        ("stop", instance(&by("half", &stop(NOW + HOUR)), "halved")),
-        ("start", instance(&start(NOW + HOUR), "halved")),
-        ("update", instance(&resized("half", NOW + HOUR), "halved")),
-        ("start", with(&start(NOW), "id", "control \u{1f}")),
-        ("start", with(&start(NOW), "space_id", "x".repeat(600_000))),
-    ]
-}
-
-/// What the events are answered with one by one.
-pub(crate) async fn alone(world: &World, events: &[Typed]) -> Vec<Value> {
-    let mut answers = Vec::new();
-    for (kind, event) in events {
-        let answer = world.post(path(kind), event).await;
-        answers.push(if answer.status == 201 {
-            json!({"status": 201, "replayed": answer.header("idempotency-replayed").is_some()})
-        } else {
-            json!({"status": answer.status, "problem": answer.any_problem()})
-        });
-    }
-    answers
-}
-
-/// A result without what only a batch has.
-pub(crate) fn comparable(mut result: Value) -> Value {
-    let members = result.as_object_mut().unwrap();
-    members.shift_remove("index");
-    members.shift_remove("span");
-    result
-}
-
-#[tokio::test]
-async fn each_event_is_answered_exactly_as_it_would_be_alone() {
-    for lenient in [false, true] {
-        let world = || {
-            World::with(|options| {
-                options.settings.events.lenient_repeats = lenient;
-                options.settings.limits.batch_payload = 4 << 20;
-            })
-        };
-        let (one_by_one, events) = (world(), table());
-        let expected = alone(&one_by_one, &events).await;
-        for (media_type, body) in [
-            ("application/json", list(&events)),
-            (NDJSON, lines(&events)),
-        ] {
-            let together = world();
-            let answer = together.send(request_as(media_type, EVENTS, body)).await;
-            let results: Vec<_> = results(&answer).into_iter().map(comparable).collect();
-            for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
-                assert_eq!(
-                    result, expected,
-                    "{index} of {media_type}: {:?}",
-                    events[index].0
-                );
-            }
-            assert_eq!(results.len(), expected.len());
-            assert_eq!(together.kept().len(), one_by_one.kept().len());
-            for span in one_by_one.kept() {
-                assert!(together.kept().contains(&span), "{span:?}");
-            }
-        }
-    }
 }
 
 #[tokio::test]
@@ -417,29 +296,36 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
         ("start", by("b", &start(NOW + HOUR))),
         ("start", by("c", &other)),
     ];
-    for (behaviour, slug, calls, kept) in [
-        (Behaviour::Lost, "database-unavailable", 2, 2),
-        (Behaviour::Unknown, "database-unavailable", 4, 2),
-        (Behaviour::Unavailable, "database-unavailable", 6, 2),
-        (Behaviour::Overloaded, "overloaded", 8, 2),
+    for (behaviour, status, slug, calls, kept) in [
+        // A start that is refused without a reason may be kept by its repeat: a stop behind it must not be
+        // refused for good.
+        (Behaviour::Refused, 500, "internal", 2, 0),
+        (Behaviour::Lost, 503, "database-unavailable", 4, 2),
+        (Behaviour::Unknown, 503, "database-unavailable", 6, 2),
+        (Behaviour::Unavailable, 503, "database-unavailable", 8, 2),
+        (Behaviour::Overloaded, 503, "overloaded", 10, 2),
     ] {
         world.store.set_behaviour(behaviour);
         let answer = world.send(request(EVENTS, list(&events))).await;
-        assert_eq!(
-            statuses(&answer),
-            [503, 400, 503, 503, 503],
-            "{behaviour:?}"
-        );
+        let expected = [status, 400, 503, 503, status];
+        assert_eq!(statuses(&answer), expected, "{behaviour:?}");
         assert_eq!(
             (world.store.calls(), world.kept().len()),
             (calls, kept),
             "{behaviour:?}"
         );
         let results = results(&answer);
-        for result in [&results[0], &results[2], &results[3], &results[4]] {
+        let held_back = if status == 503 {
+            slug
+        } else {
+            "database-unavailable"
+        };
+        for (index, slug) in [(0, slug), (2, held_back), (3, held_back), (4, slug)] {
+            let result = &results[index];
             let uri = format!("/problems/{slug}");
             assert_eq!(result["problem"]["type"], uri, "{result}");
-            assert!(result["retry_after"].as_u64() >= Some(1), "{result}");
+            let waits = result["retry_after"].as_u64() >= Some(1);
+            assert_eq!(waits, result["status"] == 503, "{result}");
         }
         let detail = results[3]["problem"]["detail"].as_str().unwrap();
         assert!(detail.contains("This one was not tried"), "{detail}");
@@ -451,28 +337,6 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
         .into_iter()
         .map(|one| one["replayed"] == true);
     assert!(replayed.eq([true, false, false, false, true]));
-}
-
-/// A stop behind such a start must not be refused for good: the start may be kept by its repeat.
-#[tokio::test]
-async fn what_the_store_refuses_without_a_reason_holds_back_what_follows_it_on_its_target() {
-    let world = World::new();
-    let events = [
-        ("start", by("a", &start(NOW))),
-        ("stop", by("a", &stop(NOW + HOUR))),
-        ("start", by("c", &instance(&start(NOW), "another"))),
-    ];
-    world.store.set_behaviour(Behaviour::Refused);
-    let answer = world.send(request(EVENTS, list(&events))).await;
-    assert_eq!(statuses(&answer), [500, 503, 500]);
-    assert_eq!(world.store.calls(), 2);
-    let held_back = &results(&answer)[1];
-    let uri = "/problems/database-unavailable";
-    assert_eq!(held_back["problem"]["type"], uri, "{held_back}");
-    assert!(held_back["retry_after"].as_u64() >= Some(1), "{held_back}");
-    world.store.set_behaviour(Behaviour::Served);
-    let answer = world.send(request(EVENTS, list(&events))).await;
-    assert_eq!(statuses(&answer), [201, 201, 201]);
 }
 
 #[tokio::test]

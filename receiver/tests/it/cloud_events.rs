@@ -4,6 +4,7 @@ use axum::http::Request;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::batches::results;
 use crate::event::{by, start, stop, with, without};
 use crate::world::{EVENTS, HOUR, NOW, START, World, request_as};
 
@@ -115,27 +116,10 @@ async fn attributes_may_be_headers() {
         .names(400, "invalid-event", &pointers);
 }
 
-#[tokio::test]
-async fn wrong_attributes_and_wrong_data_are_named_together() {
-    let world = World::new();
-    let mut event = cloud_event("start", &without(&start(NOW), "plan_id"));
-    event["source"] = json!("a\u{1f}b");
-    event["id"] = json!(1);
-    event["time"] = json!("yesterday");
-    event["datacontenttype"] = json!("text/xml");
-    event["data"]["timestamp"] = json!(NOW);
-    let pointers = [
-        "#/datacontenttype",
-        "#/source",
-        "#/id",
-        "#/time",
-        "#/data/plan_id",
-        "#/data/timestamp",
-    ];
-    structured(&world, &event)
-        .await
-        .names(400, "invalid-event", &pointers);
-    let none = [
+/// What is no event, and the places that are named. A time must say of which zone it is; RFC 3339 knows no
+/// other.
+fn wrong_events() -> Vec<(Value, &'static [&'static str])> {
+    const NONE: &[&str] = &[
         "#/specversion",
         "#/type",
         "#/source",
@@ -143,34 +127,82 @@ async fn wrong_attributes_and_wrong_data_are_named_together() {
         "#/time",
         "#/data",
     ];
-    structured(&world, &json!({}))
-        .await
-        .names(400, "invalid-event", &none);
+    const TIME: &[&str] = &["#/time"];
+    let good = cloud_event("start", &start(NOW));
+    let mut odd = cloud_event("start", &without(&start(NOW), "plan_id"));
+    odd["source"] = json!("a\u{1f}b");
+    odd["id"] = json!(1);
+    odd["time"] = json!("yesterday");
+    odd["datacontenttype"] = json!("text/xml");
+    odd["data"]["timestamp"] = json!(NOW);
     let nulls = json!({"specversion": null, "type": null, "source": null, "id": null,
         "time": null, "data": null, "data_base64": null});
-    structured(&world, &nulls)
-        .await
-        .names(400, "invalid-event", &none);
-    let mut binary = without(&cloud_event("start", &start(NOW)), "data");
-    binary["data_base64"] = json!("e30=");
-    let pointers = ["#/data_base64", "#/data"];
-    structured(&world, &binary)
-        .await
-        .names(400, "invalid-event", &pointers);
-    structured(&world, &json!([event]))
-        .await
-        .names(400, "invalid-event", &["#"]);
-    let long = with(
-        &cloud_event("start", &start(NOW)),
-        "source",
-        "x".repeat(1_023),
-    );
-    structured(&world, &long)
-        .await
-        .names(400, "invalid-event", &["#/id"]);
+    let binary = with(&without(&good, "data"), "data_base64", "e30=");
+    let wrong: &[(Value, &'static [&'static str])] = &[
+        (
+            odd,
+            &[
+                "#/datacontenttype",
+                "#/source",
+                "#/id",
+                "#/time",
+                "#/data/plan_id",
+                "#/data/timestamp",
+            ],
+        ),
+        (json!({}), NONE),
+        (nulls, NONE),
+        (binary, &["#/data_base64", "#/data"]),
+        (json!([good]), &["#"]),
+        (with(&good, "source", "x".repeat(1_023)), &["#/id"]),
+        (without(&good, "specversion"), &["#/specversion"]),
+        (with(&good, "specversion", "0.3"), &["#/specversion"]),
+    ];
+    let times = [
+        "2018-08-03T02:00:00",
+        "2018-08-03",
+        "1533254400000",
+        "2018-08-03T02:00:00+0200",
+        "2018-08-03T25:00:00Z",
+        "",
+    ];
+    let of_times = times.map(|time| (with(&good, "time", time), TIME));
+    [wrong, &of_times].concat()
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_together_alone_and_in_a_batch() {
+    let world = World::new();
+    let (events, pointers): (Vec<Value>, Vec<_>) = wrong_events().into_iter().unzip();
+    let mut problems = Vec::new();
+    for (event, pointers) in events.iter().zip(pointers) {
+        let answer = structured(&world, event).await;
+        answer.names(400, "invalid-event", pointers);
+        problems.push(answer.any_problem());
+    }
+    let batch = request_as(BATCH, EVENTS, json!(events).to_string());
+    let results = results(&world.send(batch).await);
+    let in_batch: Vec<_> = results
+        .iter()
+        .map(|result| result["problem"].clone())
+        .collect();
+    assert_eq!(in_batch, problems);
     assert_eq!(world.store.calls(), 0);
-    let fits = with(&long, "source", "x".repeat(1_022));
-    structured(&world, &fits).await.is_created();
+}
+
+#[tokio::test]
+async fn a_source_may_be_long_and_a_time_have_any_form_of_rfc_3339() {
+    let world = World::new();
+    let good = cloud_event("start", &start(NOW));
+    for (id, name, value) in [
+        ("1", "source", "x".repeat(1_022)),
+        ("2", "time", "2018-08-03t00:00:00z".to_owned()),
+        ("3", "time", "2018-08-03T00:00:00-00:00".to_owned()),
+    ] {
+        let mut event = with(&by(id, &good), name, value);
+        event["data"]["resource_instance_id"] = json!(id);
+        structured(&world, &event).await.is_created();
+    }
 }
 
 #[tokio::test]
@@ -184,12 +216,8 @@ async fn a_batch_of_cloud_events_is_answered_as_a_batch() {
     end["id"] = json!("3");
     let events = json!([cloud_event("start", &start(NOW)), wrong, 7, update, end]);
     let send = async || {
-        let answer = world
-            .send(request_as(BATCH, EVENTS, events.to_string()))
-            .await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        let document: Value = serde_json::from_slice(&answer.body).unwrap();
-        let results = document["results"].as_array().unwrap().clone();
+        let batch = request_as(BATCH, EVENTS, events.to_string());
+        let results = results(&world.send(batch).await);
         let status = |result: &Value| result["status"].as_u64().unwrap();
         let replayed = results.iter().filter(|result| result["replayed"] == true);
         (
@@ -203,35 +231,6 @@ async fn a_batch_of_cloud_events_is_answered_as_a_batch() {
         world.kept().iter().filter(|span| span.1.is_some()).count(),
         2
     );
-}
-
-/// A moment must say of which zone it is; RFC 3339 knows no other.
-#[tokio::test]
-async fn a_time_without_a_zone_is_no_moment() {
-    let world = World::new();
-    for time in [
-        "2018-08-03T02:00:00",
-        "2018-08-03",
-        "1533254400000",
-        "2018-08-03T02:00:00+0200",
-        "2018-08-03T25:00:00Z",
-        "",
-    ] {
-        let event = with(&cloud_event("start", &start(NOW)), "time", time);
-        let answer = structured(&world, &event).await;
-        answer.names(400, "invalid-event", &["#/time"]);
-    }
-    assert_eq!(world.store.calls(), 0);
-    for (id, time) in [
-        ("1", "2018-08-03t00:00:00z"),
-        ("2", "2018-08-03T00:00:00-00:00"),
-    ] {
-        let mut event = cloud_event("start", &start(NOW));
-        event["time"] = json!(time);
-        event["id"] = json!(id);
-        event["data"]["resource_instance_id"] = json!(id);
-        structured(&world, &event).await.is_created();
-    }
 }
 
 /// Extension attributes may have any name and any type; those of an event mean nothing outside its data.
@@ -288,33 +287,4 @@ async fn headers_are_percent_decoded_once_and_hold_no_separator() {
     same["source"] = json!("/\u{e4}/%25");
     same["id"] = json!("100%");
     structured(&world, &same).await.is_replayed();
-}
-
-/// In a batch, an event without what CloudEvents require is refused alone.
-#[tokio::test]
-async fn an_event_of_a_batch_that_is_no_cloud_event_is_refused_alone() {
-    let world = World::new();
-    let good = cloud_event("start", &start(NOW));
-    let old = with(&good, "specversion", "0.3");
-    let encoded = with(&without(&good, "data"), "data_base64", "e30=");
-    let events = json!([without(&good, "specversion"), old, encoded, good, []]);
-    let answer = world
-        .send(request_as(BATCH, EVENTS, events.to_string()))
-        .await;
-    let document: Value = serde_json::from_slice(&answer.body).unwrap();
-    let pointers = |index: usize| {
-        let errors = &document["results"][index]["problem"]["errors"];
-        let errors = errors.as_array().unwrap().iter();
-        let pointer = |error: &Value| error["pointer"].as_str().unwrap().to_owned();
-        errors.map(pointer).collect::<Vec<_>>()
-    };
-    assert_eq!(pointers(0), ["#/specversion"]);
-    assert_eq!(pointers(1), ["#/specversion"]);
-    assert_eq!(pointers(2), ["#/data_base64", "#/data"]);
-    assert_eq!(pointers(4), ["#"]);
-    assert_eq!(document["results"][3]["status"], 201);
-    assert_eq!(
-        (&document["accepted"], &document["refused"]),
-        (&json!(1), &json!(4))
-    );
 }

@@ -3,8 +3,9 @@
 use sampler_domain::{Forecast, Granularities, Granularity, Policy, Timestamp};
 use serde_json::{Value, json};
 
-use crate::batches::{self, path, table};
+use crate::batches::{self, Typed, path};
 use crate::event::{by, start, stop, with};
+use crate::event_table::table;
 use crate::store::Behaviour;
 use crate::world::{DAY, EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request, request_as};
 
@@ -16,6 +17,10 @@ fn read_only(world: World) -> World {
 
 fn dry(path: &str) -> String {
     format!("{path}?dry_run=true")
+}
+
+fn events() -> Vec<Typed> {
+    table().into_iter().map(|(event, _)| event).collect()
 }
 
 /// What a request is answered with that is a dry run.
@@ -39,7 +44,7 @@ fn durations(would: &Value) -> Vec<i64> {
 async fn what_would_become_of_an_event_is_what_becomes_of_it() {
     for lenient in [false, true] {
         let world = World::with(|options| options.settings.events.lenient_repeats = lenient);
-        for (index, (kind, event)) in table().iter().enumerate() {
+        for (index, (kind, event)) in events().iter().enumerate() {
             let before = world.documents();
             world.store.set_behaviour(Behaviour::ReadOnly);
             let foreseen = world.post(&dry(path(kind)), event).await;
@@ -67,7 +72,7 @@ async fn what_would_become_of_an_event_is_what_becomes_of_it() {
 
 #[tokio::test]
 async fn each_event_of_a_batch_is_looked_at_as_if_those_before_had_taken_effect() {
-    let (real, events) = (World::new(), table());
+    let (real, events) = (World::new(), events());
     let answer = real.send(request(EVENTS, batches::list(&events))).await;
     let real = batches::results(&answer);
     let body = batches::list(&events);

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::world::{NOW, START, STOP};
+
 /// The fields of a target, in their order.
 pub(crate) const TARGET: [&str; 6] = [
     "organization_id",
@@ -62,4 +64,13 @@ pub(crate) fn without(event: &Value, name: &str) -> Value {
 
 pub(crate) fn by(id: &str, event: &Value) -> Value {
     with(event, "id", id)
+}
+
+/// A valid body for an address.
+pub(crate) fn valid(path: &str) -> Value {
+    match path {
+        START => start(NOW),
+        STOP => stop(NOW),
+        _ => mapping(),
+    }
 }

@@ -58,8 +58,6 @@ pub(crate) struct Store {
     /// For the records of operators' actions, and for the actions themselves.
     record_behaviour: Mutex<Behaviour>,
     change_behaviour: Mutex<Behaviour>,
-    /// For the next stop.
-    behaviour_of_next_stop: Mutex<Option<Behaviour>>,
     /// For all calls once a stop has been answered.
     behaviour_after_stop: Mutex<Option<Behaviour>>,
     /// For all calls once a page of spans has been answered.
@@ -81,7 +79,6 @@ impl Store {
             behaviour: Mutex::new(Behaviour::Served),
             record_behaviour: Mutex::new(Behaviour::Served),
             change_behaviour: Mutex::new(Behaviour::Served),
-            behaviour_of_next_stop: Mutex::new(None),
             behaviour_after_stop: Mutex::new(None),
             behaviour_after_page: Mutex::new(None),
             calls: AtomicUsize::new(0),
@@ -105,11 +102,6 @@ impl Store {
     /// Loses the answers to operators' actions from now on.
     pub(crate) fn lose_answers_to_changes(&self) {
         *self.change_behaviour.lock().unwrap() = Behaviour::Lost;
-    }
-
-    /// Sets how the next stop alone is answered.
-    pub(crate) fn set_behaviour_of_next_stop(&self, behaviour: Behaviour) {
-        *self.behaviour_of_next_stop.lock().unwrap() = Some(behaviour);
     }
 
     /// Sets how calls are answered after the next stop.
@@ -422,9 +414,7 @@ impl Events for Store {
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }
-        let behaviour = self.behaviour_of_next_stop.lock().unwrap().take();
-        let behaviour = behaviour.unwrap_or(*self.behaviour.lock().unwrap());
-        let stopped = self.respond_as(behaviour, self.memory.stop(new)).await;
+        let stopped = self.respond(self.memory.stop(new)).await;
         if let Some(behaviour) = self.behaviour_after_stop.lock().unwrap().take() {
             self.set_behaviour(behaviour);
         }

@@ -6,7 +6,6 @@ mod basic;
 mod code_flow;
 mod credentials;
 mod keyring;
-mod shared_key;
 mod verify;
 
 use std::time::Duration;

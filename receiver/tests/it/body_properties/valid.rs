@@ -9,7 +9,7 @@ use crate::event::{TARGET, stop, with};
 use crate::world::{FUTURE, NOW, PAST};
 
 /// A text as an id may be: anything but control characters.
-pub(crate) fn text() -> impl Strategy<Value = String> {
+fn text() -> impl Strategy<Value = String> {
     let character = any::<char>().prop_map(|c| if c.is_control() { 'x' } else { c });
     let short = prop::collection::vec(character, 1..40);
     prop_oneof![
@@ -17,14 +17,6 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
         4 => "[a-zA-Z0-9:./~$ -]{1,30}",
         1 => (1_usize..=1024).prop_map(|length| "x".repeat(length)),
     ]
-}
-
-/// A name of a mapping: a text that is a segment of a path, where dots alone lead elsewhere.
-pub(crate) fn name() -> impl Strategy<Value = String> {
-    text().prop_map(|name| match name.as_str() {
-        "." | ".." => name + "x",
-        _ => name,
-    })
 }
 
 /// An `id`, which may be left out or empty.
@@ -93,7 +85,7 @@ fn identified(event: &Value, id: Option<String>) -> Value {
 }
 
 /// A start event, and a stop event that ends what it starts.
-pub(crate) fn usage() -> impl Strategy<Value = (Value, Value)> {
+pub(super) fn usage() -> impl Strategy<Value = (Value, Value)> {
     let moments: Range<i64> = NOW - PAST..NOW + FUTURE + 1;
     let target = prop::collection::vec(text(), TARGET.len());
     (target, moments.clone(), moments, id(), id(), measures()).prop_map(
@@ -109,20 +101,10 @@ pub(crate) fn usage() -> impl Strategy<Value = (Value, Value)> {
     )
 }
 
-/// The event as it is kept: an empty `id` is none.
-pub(crate) fn as_kept(event: &Value) -> Value {
-    let mut event = event.clone();
-    let members = event.as_object_mut().unwrap();
-    if members.get("id") == Some(&json!("")) {
-        members.shift_remove("id");
-    }
-    event
-}
-
-pub(crate) fn mapping() -> impl Strategy<Value = Value> {
+pub(super) fn mapping() -> impl Strategy<Value = Value> {
     // What could lead elsewhere in a path has tests of its own.
     let leads_nowhere = |name: &String| !name.contains(['/', '\\', '.', '%']);
-    let segment = name().prop_filter("a segment of a path", leads_nowhere);
+    let segment = text().prop_filter("a segment of a path", leads_nowhere);
     prop::collection::vec(segment, 5).prop_map(|names| {
         json!({
             "resource_id": names[0],

@@ -1,0 +1,392 @@
+//! What a body may say: one table of what is refused, with the place and the words of the answer, and one of
+//! what is kept.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use crate::body_properties::{Json, as_kept};
+use crate::event::{TARGET, by, start, valid, with, without};
+use crate::log::Log;
+use crate::world::{ALL, HOUR, MAPPINGS, NOW, START, STOP, World, request};
+
+const EVENTS: &[&str] = &[START, STOP];
+const ONE_START: &[&str] = &[START];
+const MAPPED: [&str; 5] = [
+    "/resource_id",
+    "/plan_id",
+    "/metering_plan",
+    "/rating_plan",
+    "/pricing_plan",
+];
+const QUANTITY: &[&str] = &["/measured_usage/1/quantity"];
+const WHOLE: &[&str] = &[""];
+
+/// Texts in valid bodies, at JSON Pointers in them, and words of the answer. Each text is tried at each place
+/// of each address's body; a text of nothing leaves the member out.
+type Row<'r> = (&'r [&'r str], &'r [&'r str], &'r [&'r str], &'r str);
+
+/// Rows of JSON that is not what is expected: the answer names the place.
+#[rustfmt::skip]
+fn wrong<'r>(target: &'r [&'r str], long: &'r [&'r str], deep: &'r [&'r str]) -> Vec<Row<'r>> {
+    const TIME: &[&str] = &["/timestamp"];
+    const LIST: &[&str] = &["/measured_usage"];
+    const ITEM: &[&str] = &["/measured_usage/0"];
+    const MEASURE: &[&str] = &["/measured_usage/0/measure"];
+    const NO_TEXT: &[&str] = &["null", "true", "1", r#"["x"]"#, r#"{"a":1}"#, r#"{"$ne":""}"#, r#"["$ne"]"#];
+    const CONTROL: &[&str] = &[r#""\u0000""#, r#""a\nb""#, r#""\u007f""#, "\"\u{85}\"", "\"\u{9f}x\""];
+    const ID: &[&str] = &["/id"];
+    let rows: &[Row<'r>] = &[
+        (&ALL, WHOLE, &["null", "true", "1", "\"x\"", "[]", "[{}]"], "must be an object"),
+        (EVENTS, TIME, &[""], "is missing"),
+        (EVENTS, TIME, &["null", "true", r#"{"a":1}"#, "[1533254400000]", "1533254400000.5", "-0.5",
+            r#""1533254400000""#, r#""2018-08-03T00:00:00""#], "whole number of milliseconds"),
+        (EVENTS, TIME, &["-1", "253402300800001", "1e300", "-1e300", "9223372036854775807",
+            "-9223372036854775808", "18446744073709551615"], "out of range"),
+        (EVENTS, target, &[""], "is missing"),
+        (EVENTS, target, NO_TEXT, "must be a string"),
+        (EVENTS, target, &[r#""""#], "must not be empty"),
+        (EVENTS, target, long, "at most 1024 bytes long"),
+        (EVENTS, target, CONTROL, "control characters"),
+        (EVENTS, ID, NO_TEXT, "must be a string"),
+        (EVENTS, ID, long, "at most 1024 bytes long"),
+        (EVENTS, ID, CONTROL, "control characters"),
+        (&[MAPPINGS], &MAPPED, &[""], "is missing"),
+        (&[MAPPINGS], &MAPPED, NO_TEXT, "must be a string"),
+        (&[MAPPINGS], &MAPPED, &[r#""""#], "must not be empty"),
+        (&[MAPPINGS], &MAPPED, long, "at most 1024 bytes long"),
+        (&[MAPPINGS], &MAPPED, CONTROL, "control characters"),
+        (ONE_START, LIST, &[""], "is missing"),
+        (ONE_START, LIST, &["null", "{}", "\"x\"", "1", "true"], "must be a list"),
+        (ONE_START, ITEM, &["null", "[]", "\"x\"", "1"], "must be an object"),
+        (ONE_START, MEASURE, &[""], "is missing"),
+        (ONE_START, MEASURE, NO_TEXT, "must be a string"),
+        (ONE_START, MEASURE, &[r#""""#], "must not be empty"),
+        (ONE_START, MEASURE, long, "at most 1024 bytes long"),
+        (ONE_START, MEASURE, CONTROL, "control characters"),
+        // Fault 12 of the original: a measure of the name that sampling adds.
+        (ONE_START, MEASURE, &[r#""duration""#], "is reserved"),
+        (ONE_START, &["/measured_usage/1/measure"], &[r#""instances""#], "in the list already"),
+        (ONE_START, QUANTITY, &[""], "is missing"),
+        (ONE_START, QUANTITY, &["null", "true", "false"], "must be a number, a string"),
+        (ONE_START, QUANTITY, deep, "deeper than 32 levels"),
+        (ONE_START, QUANTITY, &[r#"{"$set":1}"#, r#"[{"a":{"$x":1}}]"#, r#"{"a\u0000b":1}"#], "member name"),
+        // What is kept is what was sent, or nothing is.
+        (ONE_START, QUANTITY, &["9007199254740993", r#"[1.5,{"a":9007199254740993}]"#],
+            "9007199254740993, which a double does not hold exactly"),
+        (ONE_START, QUANTITY, &["9223372036854775807", "18446744073709551615", "-9223372036854775809",
+            "100000000000000000000000001", r#"[1.5,{"a":18446744073709551615}]"#], "does not hold exactly"),
+        (ONE_START, QUANTITY, &["1e-400", r#"[1.5,{"a":1e-400}]"#], "1e-400, which is so small that a double takes it for zero"),
+        (ONE_START, QUANTITY, &["0.123456789012345678", r#"[1.5,{"a":0.123456789012345678}]"#],
+            "0.123456789012345678, which has more than 17 digits"),
+        (&ALL, &["/extra", "/Timestamp", "/correlation_id", "/", "/größe", "/__proto__", "/a b"], &["null"], "no field of this name"),
+        (&[STOP], LIST, &["[]"], "no field of this name"),
+        (&[MAPPINGS], ID, &["\"x\""], "no field of this name"),
+        (ONE_START, &["/measured_usage/0/unit"], &["\"MB\""], "no field of this name"),
+    ];
+    rows.to_vec()
+}
+
+/// Rows of what is not JSON, or could be read in two ways.
+#[rustfmt::skip]
+const MALFORMED: &[Row<'_>] = &[
+    (&ALL, WHOLE, &["", " ", "\r\n\t "], "The body is empty."),
+    (&ALL, WHOLE, &["{", "[\"a\",", "{\"a\":", "nul"], "ends in the middle"),
+    (&ALL, WHOLE, &["}", "nulx", "NaN", "{'a':1}", "{\"a\":1,}", "[1 2]", "// x\n{}", "\"a\nb\"", "{}{}", "{} x",
+        "\u{feff}{}"], "is not JSON"),
+    (&ALL, &["/plan_id"], &[r#""\ud800""#, r#""\x41""#], "is not JSON"),
+    (EVENTS, &["/timestamp"], &["1e309", "-1e309", "1E400", "15e10000000000000000000000000"], "out of range"),
+    // Fault 1 of the original: it let such a number in, and stopped billing for all when Abacus refused it.
+    (ONE_START, QUANTITY, &["1e309", "-1e309", "1E400", "15e10000000000000000000000000", "[1e309]"], "out of range"),
+    (EVENTS, &["/timestamp"], &["01533254400000", "+1533254400000", ".5", "5.", "0x10", "1_000", "Infinity"], "is not JSON"),
+    (&ALL, &["/plan_id"], &[r#""large","plan_id":"large""#, r#""large","plan_id":"small""#, r#""large","\u0070lan_id":"small""#,
+        r#""large","x":1,"x":1"#], "two members of one name"),
+    (ONE_START, QUANTITY, &[r#"0.5,"quantity":0.5"#, r#"[{"a":{"b":1,"b":2}}]"#], "two members of one name"),
+];
+
+/// Rows of what is kept as it was given.
+#[rustfmt::skip]
+fn accepted<'r>(target: &'r [&'r str], long: &'r [&'r str], deep: &'r [&'r str]) -> Vec<Row<'r>> {
+    let rows: &[Row<'r>] = &[
+        (EVENTS, &["/timestamp"], &["1533254400000.0", "1.5332544e12", "15332544E+5"], ""),
+        (EVENTS, target, long, ""),
+        (EVENTS, target, &[r#""$ne""#, "\"$set.a/b \u{1f388}\u{202e}' {}\"", r#"".""#, r#""..""#], ""),
+        (EVENTS, &["/id"], long, ""),
+        (ONE_START, &["/measured_usage"], &["[]"], ""),
+        (ONE_START, &["/measured_usage/0/measure"], &[r#""Duration""#], ""),
+        (ONE_START, QUANTITY, &["0", "1", "-1", "3000000000", "9007199254740992", "-9007199254740992", "1.0", "0.1", "-0.5",
+            "1e300", "5e-324", r#""""#, r#""many""#, "\"\\u0000\u{7f} \u{1f388} \u{202e}\"", "[]",
+            r#"[1,1.0,null,true,"x",[[]]]"#, "{}", r#"{"b":1,"a":{"c":[2.0,null]},"":false,"a.b":"x","é":0}"#], ""),
+        (ONE_START, QUANTITY, deep, ""),
+        // A double, to its last digit.
+        (ONE_START, QUANTITY, &["31.245270191439438", "121.48791951161945", "9007199254740993.0", "9007199254740994",
+            "-9223372036854775808", "18446744073709549568", "10000000000000000000000"], ""),
+    ];
+    rows.to_vec()
+}
+
+fn written(path: &str, at: &str, text: &str) -> Json {
+    let mut body = Json::from(&valid(path));
+    body.write(at, text);
+    body
+}
+
+/// How the answer names a place: as a fragment of a URI.
+fn pointer(at: &str) -> String {
+    "#".to_owned()
+        + &at
+            .replace(' ', "%20")
+            .replace('ö', "%C3%B6")
+            .replace('ß', "%C3%9F")
+}
+
+fn nested(levels: usize) -> String {
+    "[".repeat(levels) + "1" + &"]".repeat(levels)
+}
+
+fn each<'r>(rows: &'r [Row<'r>]) -> impl Iterator<Item = (&'r str, &'r str, &'r str, &'r str)> {
+    rows.iter().flat_map(|(paths, places, texts, words)| {
+        let places = paths
+            .iter()
+            .flat_map(|path| places.iter().map(move |at| (*path, *at)));
+        places.flat_map(move |(path, at)| texts.iter().map(move |text| (path, at, *text, *words)))
+    })
+}
+
+#[tokio::test]
+async fn fault_1_whatever_is_wrong_is_named_and_nothing_is_kept() {
+    let target = TARGET.map(|name| format!("/{name}"));
+    let target = target.each_ref().map(String::as_str);
+    let long = ["x".repeat(1025), "é".repeat(513)].map(|text| format!("\"{text}\""));
+    let (long, deep) = (long.each_ref().map(String::as_str), nested(33));
+    let world = World::new();
+    for (path, at, text, words) in each(&wrong(&target, &long, &[&deep])) {
+        let body = written(path, at, text).text();
+        let answer = world.send(request(path, body)).await;
+        assert_eq!(answer.status, 400, "{path} {at} {text}");
+        answer.names(400, "invalid-event", &[&pointer(at)]);
+        let problem = answer.any_problem();
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains(words), "{path} {at} {text}: {detail}");
+    }
+    for path in ALL {
+        let escaped = with(&valid(path), "a/b~c d", json!(null));
+        let answer = world.post(path, &escaped).await;
+        answer.names(400, "invalid-event", &["#/a~1b~0c%20d"]);
+    }
+    assert_eq!(world.store.calls(), 0);
+}
+
+async fn refuse_malformed(world: &World, path: &str, body: impl Into<Body>, words: &str) {
+    let answer = world.send(request(path, body)).await;
+    assert_eq!(answer.status, 400, "{path} {words}");
+    answer.names(400, "malformed-json", &[]);
+    let problem = answer.any_problem();
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(words), "{path} {words}: {detail}");
+}
+
+#[tokio::test]
+async fn what_is_not_json_or_could_be_read_in_two_ways_is_refused() {
+    let world = World::new();
+    for (path, at, text, words) in each(MALFORMED) {
+        refuse_malformed(&world, path, written(path, at, text).text(), words).await;
+    }
+    for path in ALL {
+        let text = valid(path).to_string();
+        let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        refuse_malformed(&world, path, utf_16, "is not JSON").await;
+        let latin_1: Vec<u8> = text
+            .bytes()
+            .map(|byte| if byte == b'p' { 0xe9 } else { byte })
+            .collect();
+        refuse_malformed(&world, path, latin_1, "is not JSON").await;
+        let cut = text[..text.len() - 1].to_owned();
+        refuse_malformed(&world, path, cut, "ends in the middle").await;
+        let deep = [
+            nested(200),
+            "{\"a\":".repeat(200),
+            "[".repeat(50_000),
+            "{\"a\":".repeat(50_000),
+        ];
+        for deep in deep {
+            refuse_malformed(&world, path, deep, "nested too deep").await;
+        }
+    }
+    let deep = written(START, QUANTITY[0], &nested(130)).text();
+    refuse_malformed(&world, START, deep, "nested too deep").await;
+    assert_eq!(world.store.calls(), 0);
+}
+
+#[tokio::test]
+async fn what_is_valid_is_kept_as_it_was_given() {
+    let target = TARGET.map(|name| format!("/{name}"));
+    let target = target.each_ref().map(String::as_str);
+    let long = ["x".repeat(1024), "é".repeat(512)].map(|text| format!("\"{text}\""));
+    let (long, deep) = (long.each_ref().map(String::as_str), nested(32));
+    for (path, at, text, _) in each(&accepted(&target, &long, &[&deep])) {
+        let mut body = Json::from(&by("a", &valid(path)));
+        body.write(at, text);
+        let (world, given) = (World::new(), as_kept(&body.value().unwrap()));
+        if path == STOP {
+            let mut begun = with(&start(NOW - HOUR), "measured_usage", json!([]));
+            for name in TARGET {
+                begun[name] = given[name].clone();
+            }
+            world.start(&begun).await.is_created();
+        }
+        let answer = world.send(request(path, body.text())).await;
+        assert_eq!(answer.status, 201, "{path} {at} {text}: {answer:?}");
+        answer.is_created();
+        // The same once more is a repeat, however it was kept.
+        world.send(request(path, body.text())).await.is_replayed();
+        let kept = world.kept().remove(0);
+        let kept = if path == STOP {
+            kept.1.unwrap()
+        } else {
+            kept.0
+        };
+        assert_eq!(kept, given, "{path} {at}");
+        // Comparing looks neither at the order of members nor at the kind of a number.
+        let measures = [&kept, &given].map(|event| event["measured_usage"].to_string());
+        assert_eq!(measures[0], measures[1], "{text}");
+    }
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_is_named_at_once() {
+    let mut body = json!({
+        "id": null,
+        "timestamp": "1533254400000",
+        "organization_id": "",
+        "consumer_id": 1,
+        "resource_id": "\n",
+        "plan_id": null,
+        "resource_instance_id": "x".repeat(1025),
+        "measured_usage": [
+            {"measure": "duration", "quantity": null, "unit": "MB"},
+            {"measure": "a", "quantity": 1},
+            {"quantity": true},
+            {"measure": "a"},
+            7,
+        ],
+        "extra": 1,
+        "more": 2,
+    });
+    let targets = TARGET.map(|name| format!("#/{name}"));
+    let targets = targets.each_ref().map(String::as_str);
+    let measures = [
+        "#/measured_usage/0/quantity",
+        "#/measured_usage/0/unit",
+        "#/measured_usage/2/measure",
+        "#/measured_usage/2/quantity",
+        "#/measured_usage/3/quantity",
+        "#/measured_usage/4",
+        "#/measured_usage/0/measure",
+        "#/measured_usage/3/measure",
+    ];
+    let (head, extra) = (["#/id", "#/timestamp"], ["#/extra", "#/more"]);
+    let world = World::new();
+    let answer = world.start(&body).await;
+    let pointers = [&head[..], &targets, &measures, &extra].concat();
+    answer.names(400, "invalid-event", &pointers);
+    let pointers = [&head[..], &targets, &["#/measured_usage"], &extra].concat();
+    world
+        .stop(&body)
+        .await
+        .names(400, "invalid-event", &pointers);
+    let mapping = MAPPED
+        .iter()
+        .fold(json!({}), |body, name| with(&body, &name[1..], ".."));
+    let pointers = MAPPED.map(|name| format!("#{name}"));
+    let pointers = pointers.each_ref().map(String::as_str);
+    let answer = world.post(MAPPINGS, &mapping).await;
+    answer.names(400, "invalid-event", &pointers);
+    let renamed = with(&without(&start(NOW), "timestamp"), "", NOW);
+    let answer = world.start(&renamed).await;
+    answer.names(400, "invalid-event", &["#/timestamp", "#/"]);
+    // And no more than a hundred.
+    for number in 0..1_000 {
+        body[format!("f{number}")] = json!(number);
+    }
+    let document = world.start(&body).await.problem(400, "invalid-event");
+    assert_eq!(document["errors"].as_array().unwrap().len(), 100);
+    assert_eq!(world.store.calls(), 0);
+}
+
+/// How many values there are in one, itself among them.
+fn count(value: &Value) -> usize {
+    let within: usize = match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(members) => members.values().map(count).sum(),
+        _ => 0,
+    };
+    1 + within
+}
+
+#[tokio::test]
+async fn json_of_too_many_values_is_refused() {
+    let of = |values: usize| {
+        let mut event = start(NOW);
+        event["measured_usage"][0]["quantity"] = json!([]);
+        let zeros = vec![json!(0); values - count(&event)];
+        event["measured_usage"][0]["quantity"] = json!(zeros);
+        event
+    };
+    let (world, event) = (World::new(), of(50_000));
+    world.start(&event).await.is_created();
+    world.assert_kept(&[(&event, None)]);
+    let words = "more than 50,000 values";
+    refuse_malformed(&world, START, of(50_001).to_string(), words).await;
+    for path in ALL {
+        for value in ["0,".repeat(200_000), "[],".repeat(150_000)] {
+            refuse_malformed(&world, path, format!("[{value}0]"), words).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn fault_17_what_a_body_holds_is_neither_answered_nor_logged() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.subscriber());
+    let world = World::new();
+    let wrong = written(START, "/plan_id", "{\"a\":\"hush\"}").text();
+    let broken = [
+        "{\"hush\"",
+        "hush",
+        "{\"hush\":1,\"hush\":2}",
+        "[\"hush\\x\"]",
+        "{\"a\":hush}",
+        &wrong,
+    ];
+    for body in broken.map(str::to_owned) {
+        let (slug, places) = if body == wrong {
+            ("invalid-event", &["#/plan_id"][..])
+        } else {
+            ("malformed-json", &[][..])
+        };
+        let answer = world.send(request(START, body)).await;
+        answer.names(400, slug, places);
+        let text = String::from_utf8(answer.body.to_vec()).unwrap();
+        assert!(!text.contains("hush"), "{text}");
+    }
+    let text = log.text();
+    assert_eq!(text.matches("\"message\":\"refused\"").count(), 6, "{text}");
+    assert!(!text.contains("hush"), "{text}");
+}
+
+/// No id is an operator of the database; in bodies an object or a list is none (see above).
+#[tokio::test]
+async fn an_operator_in_a_query_is_refused() {
+    let world = World::new();
+    for query in [
+        "resource_id[$ne]=x",
+        "organization_id=o&plan_id[$gt]=",
+        "$where=1",
+    ] {
+        let request = Request::get(format!("/v1/spans?{query}")).body(Body::empty());
+        let answer = world.send(request.unwrap()).await;
+        answer.problem(400, "invalid-query");
+    }
+    assert_eq!(world.store.calls(), 0);
+}
