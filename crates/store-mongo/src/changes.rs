@@ -323,7 +323,7 @@ impl Update {
         match uncounted::update(before, after) {
             None => {}
             Some(ListUpdate::Remove) => self.unset.append(list, ""),
-            Some(ListUpdate::Add(last)) => self.push.append(list, last),
+            Some(ListUpdate::Add(added)) => self.push.append(list, added),
             Some(ListUpdate::Replace(all)) => self.set.append(list, all),
         }
     }

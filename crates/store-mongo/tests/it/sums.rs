@@ -244,7 +244,7 @@ async fn an_index_for_sums_is_made_without_the_request() {
         let found = usages.find_one(doc! {}).hint(hint);
         async { found.await.is_ok() }
     };
-    wait_until("the index is there", Duration::from_secs(60), by_index).await;
+    wait_until("the index is there", Duration::from_mins(1), by_index).await;
 }
 
 /// What takes too long is cut off by the server: of a list, the windows before are shown.
