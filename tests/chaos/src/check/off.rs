@@ -3,7 +3,7 @@
 //! The ledger names them, and only what the rest of the evidence bears out is believed: a skip that an
 //! operator has asked for, and a document of Abacus with an error.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use super::bill::hour_of;
 use super::{Rule, Violation};
@@ -32,10 +32,10 @@ impl<'a> OffBill<'a> {
         let mut off = Self::default();
         let asked = skips_asked(&evidence.records);
         let aside: HashSet<&str> = evidence.aside.iter().map(Aside::id).collect();
-        for entry in evidence.ledger.iter().flatten() {
-            off.entries.insert(&entry.usage_guid, entry);
-            let id = entry.usage_guid.as_str();
-            match entry.state.as_str() {
+        for entry in &evidence.ledger {
+            let id = entry.id();
+            off.entries.insert(id, entry);
+            match entry.usage.state.as_str() {
                 _ if entry.withheld => {}
                 _ if entry.pending => {
                     let detail = format!("{entry:?}");
@@ -52,16 +52,11 @@ impl<'a> OffBill<'a> {
                 _ => {}
             }
             if entry.is_off() && !counted.contains(id) {
-                off.by_start.entry(&entry.tag).or_default().push(entry);
+                off.by_start.entry(entry.tag()).or_default().push(entry);
             }
         }
         check_withheld(evidence, violations);
         off
-    }
-
-    /// The usages of a span that are on no bill.
-    pub(super) fn of(&self, start: &str) -> &[&'a Entry] {
-        self.by_start.get(start).map_or(&[], Vec::as_slice)
     }
 
     /// Whether in that hour something was taken back before anybody knew that what it is taken from is on
@@ -73,8 +68,9 @@ impl<'a> OffBill<'a> {
         let Some(planned) = planned.max() else {
             return false;
         };
-        self.of(start).iter().any(|entry| {
-            let is_forward = entry.duration > 0 && hour_of(entry.timestamp) == hour;
+        self.by_start.get(start).into_iter().flatten().any(|entry| {
+            let usage = &entry.usage;
+            let is_forward = usage.duration > 0 && hour_of(usage.timestamp) == hour;
             let known_at = entry.set_aside_at.map(|at| at.saturating_add(CLOCKS_APART));
             is_forward && known_at.is_some_and(|at| at >= planned)
         })
@@ -84,29 +80,20 @@ impl<'a> OffBill<'a> {
 /// What was not posted because it takes back what is on no bill must do just that.
 fn check_withheld(evidence: &Evidence, violations: &mut Vec<Violation>) {
     let mut forward: HashMap<&str, Vec<&Entry>> = HashMap::new();
-    let entries = || evidence.ledger.iter().flatten();
-    for entry in entries().filter(|entry| entry.is_off() && entry.duration > 0) {
-        forward.entry(&entry.tag).or_default().push(entry);
+    let entries = || evidence.ledger.iter();
+    for entry in entries().filter(|entry| entry.is_off() && entry.usage.duration > 0) {
+        forward.entry(entry.tag()).or_default().push(entry);
     }
     for entry in entries().filter(|entry| entry.withheld) {
-        let of_span = forward.get(entry.tag.as_str());
-        let is_right = entry.duration < 0
+        let of_span = forward.get(entry.tag());
+        let is_right = entry.usage.duration < 0
             && entry.is_off()
             && of_span.is_some_and(|all| all.iter().any(|other| entry.is_part_of(other)));
         if !is_right {
             let detail = format!("{entry:?} takes back nothing that is on no bill");
-            violations.push(Rule::Withheld.broken(&entry.usage_guid, detail));
+            violations.push(Rule::Withheld.broken(entry.id(), detail));
         }
     }
-}
-
-/// Signed durations by hours.
-pub(super) fn by_hours(entries: &[&Entry]) -> BTreeMap<i64, i128> {
-    let mut hours = BTreeMap::new();
-    for entry in entries {
-        *hours.entry(hour_of(entry.timestamp)).or_default() += i128::from(entry.duration);
-    }
-    hours
 }
 
 /// The usages whose skip was asked for and done, or may have been done.
