@@ -30,7 +30,12 @@ impl<'a> OffBill<'a> {
             .map(|usage| usage.dedup_id.as_str())
             .collect();
         let mut off = Self::default();
-        let asked = skips_asked(&evidence.records);
+        let asked = asked(&evidence.records, ActKind::Skip);
+        let resent = resent(evidence);
+        let is_refused_late = |entry: &Entry| {
+            let is_refused = entry.usage.duration < 0 && entry.usage.status == Some(400);
+            is_refused && resent.iter().any(|other| entry.is_part_of(other))
+        };
         let aside: HashSet<&str> = evidence.aside.iter().map(Aside::id).collect();
         for entry in &evidence.ledger {
             let id = entry.id();
@@ -41,6 +46,7 @@ impl<'a> OffBill<'a> {
                     let detail = format!("{entry:?}");
                     violations.push(Rule::Unsettled.broken(id, detail));
                 }
+                _ if is_refused_late(entry) => {}
                 "skipped" if !asked.contains(id) => {
                     let detail = format!("{entry:?}, and no operator was told that it is");
                     violations.push(Rule::SkippedOnDemand.broken(id, detail));
@@ -96,13 +102,23 @@ fn check_withheld(evidence: &Evidence, violations: &mut Vec<Violation>) {
     }
 }
 
-/// The usages whose skip was asked for and done, or may have been done.
-fn skips_asked(records: &[Record]) -> HashSet<&str> {
-    let skips = records.iter().filter_map(|record| match record {
-        Record::Act(act) if act.kind == ActKind::Skip => Some(act),
+/// The usages that operators had sent again. What takes one of them back was withheld until then; if Abacus
+/// refuses it, it stays off the bill, and is withheld no more.
+fn resent(evidence: &Evidence) -> Vec<&Entry> {
+    let asked = asked(&evidence.records, ActKind::Resend);
+    let resent = evidence.ledger.iter();
+    resent
+        .filter(|entry| entry.usage.duration > 0 && asked.contains(entry.id()))
+        .collect()
+}
+
+/// The usages for which that was asked and done, or may have been done.
+fn asked(records: &[Record], kind: ActKind) -> HashSet<&str> {
+    let acts = records.iter().filter_map(|record| match record {
+        Record::Act(act) if act.kind == kind => Some(act),
         _ => None,
     });
     // 4xx says that nothing was done.
-    let asked = skips.filter(|act| !act.answer.is_refused());
+    let asked = acts.filter(|act| !act.answer.is_refused());
     asked.filter_map(|act| act.usage.as_deref()).collect()
 }

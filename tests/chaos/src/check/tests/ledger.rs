@@ -257,6 +257,33 @@ fn what_is_withheld_must_take_back_what_is_on_no_bill() {
     assert!(withheld(false).contains(&Rule::Withheld));
 }
 
+/// It was withheld, because what it takes back was skipped, and refused once that was sent again.
+#[test]
+fn what_takes_back_a_usage_that_was_sent_again_may_be_refused() {
+    let (_, taken_back) = used_and_taken_back();
+    let forward = sound().evidence.ledger.swap_remove(taken_back);
+    let is_its = |entry: &Entry| entry.usage.duration < 0 && entry.is_part_of(&forward);
+    let back = sound().evidence.ledger.iter().position(is_its).unwrap();
+    for (state, broken) in [
+        ("skipped", Rule::SkippedOnDemand),
+        ("set_aside", Rule::PutAside),
+    ] {
+        let mut scene = with_off(back, state);
+        let evidence = &mut scene.evidence;
+        evidence.aside.clear();
+        evidence.trail.clear();
+        evidence
+            .records
+            .retain(|record| !matches!(record, Record::Act(_)));
+        assert_eq!(scene.broken(), [broken]);
+        let id = Some(forward.usage.id.clone());
+        scene.act(ActKind::Resend, id, status(202, false), Some("done"));
+        assert_eq!(scene.broken(), []);
+        scene.evidence.ledger[back].usage.status = Some(202);
+        assert_eq!(scene.broken(), [broken]);
+    }
+}
+
 #[test]
 fn answers_to_operators_and_the_trail_must_agree() {
     let broken = |kind, answer, trail| {
