@@ -14,7 +14,8 @@ use crate::history::Used;
 use crate::moment::{Granularity, HOUR, InWords, Millis};
 use crate::quantity::{self, Measure, Quantity};
 
-/// How many findings about one span are kept.
+/// How many findings of one kind about one span are kept. One limit for all would hide a fault behind
+/// usages that were skipped.
 const FINDINGS_MAX: usize = 20;
 
 /// The measure that each usage has beside those of its event: for how long, in ms.
@@ -54,7 +55,7 @@ impl Policy {
 pub struct Verdict {
     /// The amounts that were used and billed.
     pub amounts: Amounts,
-    /// The findings, in order; at most [`FINDINGS_MAX`].
+    /// The findings, in order; at most [`FINDINGS_MAX`] of each kind.
     pub findings: Vec<Finding>,
     /// How many findings there were beyond those.
     pub more: usize,
@@ -195,7 +196,9 @@ impl<'a> SpanCheck<'a> {
     }
 
     fn push(&mut self, finding: Finding) {
-        if self.findings.len() < FINDINGS_MAX {
+        let of_kind = self.findings.iter();
+        let of_kind = of_kind.filter(|other| other.kind == finding.kind);
+        if of_kind.count() < FINDINGS_MAX {
             self.findings.push(finding);
         } else {
             self.more += 1;

@@ -1,5 +1,6 @@
 //! The checker. It knows what the API promises and what must be billed, and nothing of how that is
-//! done: it reads what the clients sent, what they were answered, and what Abacus counts.
+//! done: it reads what the clients sent, what they were answered, and what Abacus counts. Whether the usages
+//! of a span are what was used is for the verifier to say, which knows as little.
 //!
 //! Each start names itself in a measure, so each usage says which span it belongs to. Clients send
 //! the events of a target in order, so for each target there is one possible course of things; or
@@ -13,13 +14,14 @@ mod histories;
 mod ledger;
 mod off;
 mod rule;
+mod spans;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::event::{EventFields, Kind, Target};
-use crate::evidence::{Evidence, Span};
+use crate::evidence::{Entry, Evidence, Span};
 use crate::history::{Event, Record};
 use crate::inject::ASIDE_REASON;
 use crate::schedule::COMMANDS_REFUSED;
@@ -31,6 +33,7 @@ pub use ledger::Undecidable;
 use ledger::faults;
 use off::OffBill;
 pub use rule::{Rule, Violation};
+use spans::Spans;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,23 @@ struct Case<'a> {
     id_of: Option<&'a str>,
 }
 
+/// The starts, by their names.
+struct Starts<'a>(HashMap<&'a str, &'a Case<'a>>);
+
+impl<'a> Starts<'a> {
+    fn of(cases: &'a [Case<'a>]) -> Self {
+        let starts = cases.iter().filter(|case| case.event.kind == Kind::Start);
+        let named = starts.map(|case| (case.event.name.as_str(), case));
+        Self(named.collect())
+    }
+
+    /// The fields of a start that may be billed; otherwise the rule that is broken where it is.
+    fn fields(&self, name: &str) -> Result<&'a EventFields, Rule> {
+        let case = self.0.get(name).ok_or(Rule::UsageKnown)?;
+        case.can_count().ok_or(Rule::RefusedNotBilled)
+    }
+}
+
 /// Checks a run.
 pub fn check(evidence: &Evidence) -> Verdict {
     let refused = faults(&evidence.records, |text| text.starts_with(COMMANDS_REFUSED));
@@ -94,7 +114,9 @@ pub fn check(evidence: &Evidence) -> Verdict {
     );
     let cases = cases(&evidence.records);
     let off = OffBill::new(evidence, &mut violations);
-    let bills = Bills::new(&evidence.counted, off, &cases, &mut violations);
+    let starts = Starts::of(&cases);
+    let bills = Bills::new(&evidence.counted, off, &starts, &mut violations);
+    let spans = Spans::new(evidence, &starts, &mut violations);
     for case in &cases {
         if let (Some(other), KnownOutcome::Accepted) = (case.id_of, case.outcome) {
             let detail = format!("the id was accepted before, with {other}");
@@ -105,15 +127,11 @@ pub fn check(evidence: &Evidence) -> Verdict {
     for cases in by_target(&cases).values() {
         let histories = Histories::of(cases, &mut violations);
         uncertain += usize::from(histories.is_uncertain());
-        violations.extend(histories.compare(cases, &bills));
+        violations.extend(histories.compare(cases, &spans));
     }
-    check_spans(&evidence.spans, &mut violations);
-    let mut undecidable = Undecidable::default();
-    if evidence.ledger.is_some() {
-        undecidable = ledger::check(evidence, &mut violations);
-    }
-    let below_zero = violations.iter().filter(|it| it.rule == Rule::BelowZero);
-    undecidable.unknown = bills.below_zero().saturating_sub(below_zero.count());
+    check_spans(evidence, &mut violations);
+    let mut undecidable = ledger::check(evidence, &mut violations);
+    undecidable.unknown = bills.check_hours(&mut violations);
     for aside in evidence
         .aside
         .iter()
@@ -124,9 +142,9 @@ pub fn check(evidence: &Evidence) -> Verdict {
     explain(&mut violations, &evidence.spans);
     let is_span =
         |case: &&Case<'_>| case.outcome == KnownOutcome::Accepted && case.event.kind == Kind::Start;
-    let in_state = |state: &str| {
-        let entries = evidence.ledger.iter().flatten();
-        entries.filter(|entry| entry.state == state).count()
+    let entries = |is_meant: fn(&Entry) -> bool| {
+        let ledger = evidence.ledger.iter();
+        ledger.filter(|entry| is_meant(entry)).count()
     };
     let takes_back = |duration: Option<i64>| duration.is_some_and(i64::is_negative);
     Verdict {
@@ -138,23 +156,21 @@ pub fn check(evidence: &Evidence) -> Verdict {
             .iter()
             .filter(|usage| takes_back(usage.duration()))
             .count(),
-        skipped: in_state("skipped"),
-        set_aside: in_state("set_aside"),
-        rounds: evidence
-            .ledger
-            .iter()
-            .flatten()
-            .filter(|entry| entry.rounds > 0)
-            .count(),
-        withheld: evidence
-            .ledger
-            .iter()
-            .flatten()
-            .filter(|entry| entry.withheld)
-            .count(),
-        confirmed: in_state("counted"),
+        skipped: entries(|entry| entry.usage.state == "skipped"),
+        set_aside: entries(|entry| entry.usage.state == "set_aside"),
+        rounds: entries(|entry| entry.rounds > 0),
+        withheld: entries(|entry| entry.withheld),
+        confirmed: entries(|entry| entry.usage.state == "counted"),
         undecidable,
         uncertain,
+    }
+}
+
+impl Case<'_> {
+    /// The fields, unless it must have no effect: it is not valid, or has the `id` of another event of its
+    /// target.
+    fn can_count(&self) -> Option<&EventFields> {
+        self.fields.as_ref().filter(|_| self.id_of.is_none())
     }
 }
 
@@ -197,21 +213,30 @@ fn cases(records: &[Record]) -> Vec<Case<'_>> {
     cases
 }
 
-/// The events of each target, in order. An event that is not valid, or has the `id` of another event
-/// of its target, must have no effect.
+/// The events of each target that can count, in order.
 fn by_target<'a, 'b>(cases: &'b [Case<'a>]) -> BTreeMap<&'b Target, Vec<&'b Case<'a>>> {
     let mut targets: BTreeMap<&Target, Vec<&Case<'_>>> = BTreeMap::new();
     for case in cases {
-        if let (Some(fields), None) = (&case.fields, case.id_of) {
+        if let Some(fields) = case.can_count() {
             targets.entry(&fields.target).or_default().push(case);
         }
     }
     targets
 }
 
-fn check_spans(spans: &[Span], violations: &mut Vec<Violation>) {
-    for span in spans.iter().filter(|span| !span.complete) {
-        violations.push(Rule::Incomplete.broken(&span.start_id, "the span is not complete"));
+/// Each span is complete, in the database and by the API.
+fn check_spans(evidence: &Evidence, violations: &mut Vec<Violation>) {
+    let shown = evidence.shown.iter();
+    let shown: HashMap<&str, &str> = shown
+        .map(|span| (span.id.as_str(), span.state.as_str()))
+        .collect();
+    for span in &evidence.spans {
+        let id = span.document["_id"]["$oid"].as_str().unwrap_or_default();
+        let state = shown.get(id).copied();
+        if !span.complete || state != Some("complete") {
+            let detail = format!("complete: {}, and by the API {state:?}", span.complete);
+            violations.push(Rule::Incomplete.broken(&span.start_id, detail));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use sampler_testkit::build::with;
 pub use sampler_testkit::build::{Kind, Target};
-use serde::{Deserialize, Serialize};
+use sampler_verify::quantity::Measure;
 use serde_json::{Value, json};
 
 /// The measure whose quantity is the name of the event that started the span. Quantities are kept
@@ -30,15 +30,6 @@ pub(crate) fn target(client: usize, number: usize) -> Target {
         plan.to_owned(),
         format!("c{client}-t{number}"),
     ])
-}
-
-/// One measure of an event or a usage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measure {
-    /// Its name.
-    pub measure: String,
-    /// How much.
-    pub quantity: Value,
 }
 
 pub(crate) fn stop_body(id: &str, timestamp: i64, target: &Target) -> Value {
@@ -91,6 +82,7 @@ impl EventFields {
 #[cfg(test)]
 mod tests {
     use sampler_testkit::build::without;
+    use sampler_verify::quantity::Quantity;
 
     use super::*;
 
@@ -103,7 +95,8 @@ mod tests {
             (fields.id.as_str(), fields.timestamp, &fields.target),
             ("a", 5, &target)
         );
-        assert_eq!(fields.measures[1].quantity, json!("tag"));
+        let tag = Quantity::Text("tag".to_owned());
+        assert_eq!(fields.measures[1].quantity, tag);
         let stop = stop_body("a", 5, &target);
         assert_eq!(EventFields::read(Kind::Stop, &stop).unwrap().measures, []);
         assert_eq!(EventFields::read(Kind::Start, &stop), None);

@@ -5,10 +5,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use mongodb::bson::Document;
 use sampler_testkit::abacus::{Outcome, StandInAbacus};
+use sampler_verify::api::{self, Interval};
+use sampler_verify::quantity::{Measure, Quantity};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::event::{DURATION, Measure, TAG, Target};
+use crate::event::{DURATION, TAG, Target};
 use crate::history::{Record, read_lines, write_lines};
 
 /// What the clients sent, and what they were answered.
@@ -23,13 +25,13 @@ const SPANS: &str = "spans.ndjson";
 const LEDGER: &str = "ledger.ndjson";
 /// Every post to Abacus.
 const POSTS: &str = "posts.ndjson";
-/// What the API says of each span in the end.
-const PROOFS: &str = "proofs.ndjson";
+/// The spans as the API shows them in the end.
+const SHOWN: &str = "shown.ndjson";
 /// The audit trail, as the API lists it.
 const TRAIL: &str = "trail.ndjson";
 
 /// A usage that counts at Abacus.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Usage {
     /// When it came, ms since epoch.
     pub at: i64,
@@ -43,20 +45,30 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The quantity of a measure.
-    fn quantity(&self, name: &str) -> Option<&Value> {
-        let mut measures = self.measures.iter();
-        Some(&measures.find(|measure| measure.measure == name)?.quantity)
-    }
-
     /// How long its interval is, in ms; negative where it takes back.
     pub(crate) fn duration(&self) -> Option<i64> {
-        self.quantity(DURATION)?.as_i64()
+        match quantity(&self.measures, DURATION)? {
+            Quantity::Integer(duration) => i64::try_from(*duration).ok(),
+            _ => None,
+        }
     }
 
     /// The event that started its span.
     pub(crate) fn tag(&self) -> Option<&str> {
-        self.quantity(TAG)?.as_str()
+        tag_in(&self.measures)
+    }
+}
+
+fn quantity<'a>(measures: &'a [Measure], name: &str) -> Option<&'a Quantity> {
+    let found = measures.iter().find(|measure| measure.measure == name)?;
+    Some(&found.quantity)
+}
+
+/// The event that started the span of these measures.
+pub(crate) fn tag_in(measures: &[Measure]) -> Option<&str> {
+    match quantity(measures, TAG)? {
+        Quantity::Text(tag) => Some(tag),
+        _ => None,
     }
 }
 
@@ -87,24 +99,6 @@ pub struct Post {
     pub counted: bool,
 }
 
-/// What the API says of a span: times in ms.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Proof {
-    /// The id of the span.
-    pub id: String,
-    pub state: String,
-    /// How long it was used.
-    pub used: i64,
-    /// How much of that Abacus accepted.
-    pub billed: i64,
-    /// How much an operator skipped.
-    pub skipped: i64,
-    /// How much of that the upstream may count.
-    pub unanswered: i64,
-    /// What is neither.
-    pub difference: i64,
-}
-
 /// A record of the audit trail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
@@ -126,24 +120,12 @@ pub struct Span {
 }
 
 /// An entry of the ledger.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Entry {
-    /// The id of its usage.
-    pub usage_guid: String,
-    /// The `_id` of its span.
-    pub span: Value,
+    /// Its usage, by the names that the API gives to the parts.
+    pub usage: api::Entry,
     /// What was used, and by whom.
     pub target: Target,
-    /// The moment in the middle of its interval.
-    pub timestamp: i64,
-    /// How long its interval is, ms; negative where it takes back.
-    pub duration: i64,
-    /// Where its interval begins: later than it ends where it takes back.
-    pub start: i64,
-    /// What became of it.
-    pub state: String,
-    /// The event that started its span.
-    pub tag: String,
     /// When it was planned, ms since epoch by Abacus's clock.
     pub planned_at: i64,
     /// When a worker learnt that Abacus has set it aside, by the same clock.
@@ -152,26 +134,33 @@ pub struct Entry {
     pub rounds: usize,
     /// Whether it was not posted, because it takes back what is on no bill.
     pub withheld: bool,
-    /// Whether it says that its usage may count all the same, because a post of it had no answer.
-    pub unanswered: bool,
     /// Whether a worker has still to send it again, or to ask Abacus for it.
     pub pending: bool,
 }
 
 impl Entry {
+    pub(crate) fn id(&self) -> &str {
+        &self.usage.id
+    }
+
+    /// The event that started its span.
+    pub(crate) fn tag(&self) -> &str {
+        tag_in(&self.usage.measured_usage).unwrap_or_default()
+    }
+
     /// Whether it says that its usage is on no bill.
     pub(crate) fn is_off(&self) -> bool {
-        self.state == "skipped" || self.state == "set_aside"
+        self.usage.state == "skipped" || self.usage.state == "set_aside"
     }
 
     /// Whether its interval is a part of the other one's.
     pub(crate) fn is_part_of(&self, other: &Self) -> bool {
         let bounds = |entry: &Self| {
-            let end = entry.start + entry.duration;
-            (entry.start.min(end), entry.start.max(end))
+            let Interval { start, end } = entry.usage.interval;
+            (start.min(end), start.max(end))
         };
         let ((from, to), (first, last)) = (bounds(self), bounds(other));
-        self.span == other.span && first <= from && to <= last
+        self.usage.span == other.usage.span && first <= from && to <= last
     }
 }
 
@@ -186,12 +175,12 @@ pub struct Evidence {
     pub aside: Vec<Aside>,
     /// The spans in the database.
     pub spans: Vec<Span>,
-    /// The entries of the ledger, where there is one.
-    pub ledger: Option<Vec<Entry>>,
+    /// The entries of the ledger, those of each span in their order.
+    pub ledger: Vec<Entry>,
     /// All posts to Abacus, in order.
     pub posts: Vec<Post>,
-    /// What the API says of the spans.
-    pub proofs: Vec<Proof>,
+    /// The spans as the API shows them.
+    pub shown: Vec<api::Span>,
     /// The audit trail.
     pub trail: Vec<Trace>,
 }
@@ -204,34 +193,18 @@ impl Evidence {
             counted: read_lines(&folder.join(COUNTED))?,
             aside: read_lines(&folder.join(ASIDE))?,
             spans: read_lines(&folder.join(SPANS))?,
-            ledger: Some(read_lines(&folder.join(LEDGER))?),
+            ledger: read_lines(&folder.join(LEDGER))?,
             posts: read_lines(&folder.join(POSTS))?,
-            proofs: read_lines(&folder.join(PROOFS))?,
+            shown: read_lines(&folder.join(SHOWN))?,
             trail: read_lines(&folder.join(TRAIL))?,
         })
     }
 }
 
-/// Writes down what the API says of the spans, and what its audit trail holds.
+/// Writes down how the API shows the spans, and what its audit trail holds.
 pub(crate) fn write_answers(folder: &Path, spans: &[Value], trail: &[Value]) -> Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let proofs = spans.iter().map(|span| {
-        let of = |name: &str| span["proof"][name].as_i64();
-        Some(Proof {
-            id: text(&span["id"]),
-            state: text(&span["state"]),
-            used: of("used")?,
-            billed: of("billed")?,
-            skipped: of("skipped")?,
-            unanswered: of("unanswered")?,
-            difference: of("difference")?,
-        })
-    });
-    let proofs: Option<Vec<Proof>> = proofs.collect();
-    write_lines(
-        &folder.join(PROOFS),
-        proofs.context("a span without proof")?,
-    )?;
+    write_lines(&folder.join(SHOWN), spans)?;
     let trail = trail.iter().map(|trace| Trace {
         reason: text(&trace["reason"]),
         outcome: text(&trace["outcome"]),
@@ -249,17 +222,13 @@ pub(crate) fn write(
     let counted = abacus.counted();
     let counted = counted.iter().map(|counted| {
         let usage = &*counted.usage;
-        let measures = usage.measured_usage.iter().map(|entry| Measure {
-            measure: entry.measure.clone(),
-            quantity: entry.quantity.clone(),
-        });
-        Usage {
-            at: counted.at,
-            dedup_id: usage.dedup_id.clone(),
-            midpoint: usage.end,
-            target: Target(usage.target().map(str::to_owned)),
-            measures: measures.collect(),
-        }
+        json!({
+            "at": counted.at,
+            "dedup_id": usage.dedup_id,
+            "midpoint": usage.end,
+            "target": usage.target(),
+            "measures": usage.measured_usage,
+        })
     });
     write_lines(&folder.join(COUNTED), counted)?;
     let aside = abacus.put_aside();
@@ -281,38 +250,32 @@ pub(crate) fn write(
     write_lines(&folder.join(POSTS), posts)?;
     let spans: Result<Vec<Span>> = spans.iter().map(span).collect();
     write_lines(&folder.join(SPANS), spans?)?;
-    let entries: Result<Vec<Entry>> = entries.iter().map(entry).collect();
+    let entries: Result<Vec<Value>> = entries.iter().map(entry).collect();
     write_lines(&folder.join(LEDGER), entries?)
 }
 
-fn entry(document: &Document) -> Result<Entry> {
+/// The members of a document have the names of the API, beside the ids. The API adds the duration to the
+/// measures, as it is posted.
+fn entry(document: &Document) -> Result<Value> {
     let target = document.get_document("target")?;
-    let target = Target::FIELDS.map(|name| target.get_str(name).unwrap_or_default().to_owned());
-    let span = document.get("span").context("an entry without a span")?;
-    Ok(Entry {
-        usage_guid: document.get_str("_id")?.to_owned(),
-        span: serde_json::to_value(span).context("an id as JSON")?,
-        target: Target(target),
-        timestamp: document.get_i64("timestamp")?,
-        duration: document.get_i64("duration")?,
-        state: document.get_str("state")?.to_owned(),
-        tag: tag_in(document).unwrap_or_default(),
-        planned_at: document.get_i64("planned_at")?,
-        set_aside_at: document.get_i64("set_aside_at").ok(),
-        start: document.get_document("interval")?.get_i64("start")?,
-        rounds: document.get_array("earlier_rounds").map_or(0, Vec::len),
-        withheld: document.get_bool("withheld").unwrap_or_default(),
-        unanswered: document.get_bool("unanswered").unwrap_or_default(),
-        pending: document.contains_key("resend") || document.contains_key("ask_again"),
-    })
-}
-
-/// The event that started the span of an entry.
-fn tag_in(entry: &Document) -> Option<String> {
-    let measures = entry.get_array("measured_usage").ok()?;
-    let mut measures = measures.iter().filter_map(|measure| measure.as_document());
-    let tag = measures.find(|measure| measure.get_str("measure").ok() == Some(TAG))?;
-    tag.get_str("quantity").ok().map(str::to_owned)
+    let target = Target::FIELDS.map(|name| target.get_str(name).unwrap_or_default());
+    let mut usage = serde_json::to_value(document).context("an entry as JSON")?;
+    usage["id"] = usage["_id"].take();
+    usage["span"] = usage["span"]["$oid"].take();
+    let duration = json!({ "measure": DURATION, "quantity": usage["duration"] });
+    let measures = usage["measured_usage"].as_array_mut();
+    measures
+        .context("an entry without measures")?
+        .push(duration);
+    Ok(json!({
+        "target": target,
+        "planned_at": document.get_i64("planned_at")?,
+        "set_aside_at": document.get_i64("set_aside_at").ok(),
+        "rounds": document.get_array("earlier_rounds").map_or(0, Vec::len),
+        "withheld": document.get_bool("withheld").unwrap_or_default(),
+        "pending": document.contains_key("resend") || document.contains_key("ask_again"),
+        "usage": usage,
+    }))
 }
 
 fn span(document: &Document) -> Result<Span> {

@@ -5,7 +5,8 @@
 //! - [`Record`]: what each client sent and was answered. [`Evidence`]: that, and what Abacus counted.
 //! - Operators act by the API alone, at any time. Abacus's clock runs faster than that of the machine, so
 //!   that what workers put off by minutes comes within a short run.
-//! - [`check()`]: whether that is right, without knowledge of how it is done.
+//! - [`check()`]: whether that is right, without knowledge of how it is done. `sampler-verify` checks the
+//!   bill of each span.
 //! - [`run()`]: all of it, from starting the servers to the verdict.
 
 mod api;
@@ -29,8 +30,8 @@ mod timeline;
 mod view;
 
 pub use check::{Rule, Undecidable, Verdict, Violation, check};
-pub use event::{Kind, Measure, Target};
-pub use evidence::{Aside, Entry, Evidence, Post, Proof, Span, Trace, Usage};
+pub use event::{Kind, Target};
+pub use evidence::{Aside, Entry, Evidence, Post, Span, Trace, Usage};
 pub use fleet::ProgramId;
 pub use history::{Act, ActKind, Answer, Attempt, Event, FaultRecord, ProgramEnd, Record};
 pub use report::Report;

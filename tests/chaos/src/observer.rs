@@ -91,10 +91,14 @@ impl Observer {
         self.find(doc! {}).await
     }
 
-    /// All entries of the ledger.
+    /// All entries of the ledger, in the order in which the usages of each span were planned.
     pub(crate) async fn entries(&self) -> Result<Vec<Document>> {
         let usages = self.usages.clone();
-        within_limit(async move { usages.find(doc! {}).await?.try_collect().await }).await
+        let find = async move {
+            let found = usages.find(doc! {}).sort(doc! { "version": 1 }).await?;
+            found.try_collect().await
+        };
+        within_limit(find).await
     }
 
     async fn find(&self, filter: Document) -> Result<Vec<Document>> {

@@ -309,8 +309,24 @@ fn findings_have_a_limit() {
         entry.duration += 1;
     }
     let verdict = ledger.check(&used);
-    assert_eq!(verdict.findings.len(), 20);
-    assert!(verdict.more >= ledger.entries.len() - 20);
+    let of_kind = |kind| {
+        let findings = verdict.findings.iter();
+        findings.filter(|finding| finding.kind == kind).count()
+    };
+    assert_eq!(of_kind(Kind::Duration), 20);
+    assert_eq!(of_kind(Kind::UsageQuantities), 20);
+    assert_eq!(verdict.more, 2 * (ledger.entries.len() - 20));
+}
+
+#[test]
+fn a_fault_is_found_behind_many_usages_that_were_skipped() {
+    let (used, mut ledger) = truth();
+    for place in 0..30 {
+        ledger.skip(place);
+    }
+    ledger.span.proof.billed += 1;
+    let verdict = ledger.check(&used);
+    assert_eq!(verdict.first_wrong().unwrap().kind, Kind::Proof);
 }
 
 proptest! {

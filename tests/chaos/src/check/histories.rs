@@ -1,7 +1,7 @@
 //! The possible histories of one target: what its spans may be, given events and answers.
 
 use super::answers::KnownOutcome;
-use super::bill::Bills;
+use super::spans::Spans;
 use super::{Case, Rule, Violation};
 use crate::event::{EventFields, Kind};
 
@@ -130,15 +130,15 @@ impl Histories {
         self.possible.len() > 1
     }
 
-    /// What is wrong with the bill, by the course that it agrees with best.
-    pub(super) fn compare(&self, cases: &[&Case<'_>], bills: &Bills<'_>) -> Vec<Violation> {
+    /// What is wrong with the spans, by the course that they agree with best.
+    pub(super) fn compare(&self, cases: &[&Case<'_>], spans: &Spans<'_>) -> Vec<Violation> {
         let compared = self.possible.iter().map(|history| {
             let mut violations = Vec::new();
             for (place, case) in cases.iter().enumerate() {
                 let span = history.spans.iter().find(|(start, _)| *start == place);
                 match span {
-                    Some((_, end)) => bills.check_span(case, *end, &mut violations),
-                    None => bills.check_nothing(case, &mut violations),
+                    Some((_, end)) => spans.check_span(case, *end, &mut violations),
+                    None => spans.check_nothing(case, &mut violations),
                 }
             }
             violations

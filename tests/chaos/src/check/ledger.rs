@@ -1,9 +1,9 @@
-//! The ledger against the bill and the spans, entry by entry.
+//! The ledger against the bill, entry by entry.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Rule, Violation};
-use crate::evidence::{Entry, Evidence, Post, Proof, Usage};
+use crate::evidence::{Entry, Evidence, Post, Usage};
 use crate::history::Record;
 use crate::schedule::{PROGRAM_FROZEN, WORKER_KILLED, is_of_database};
 
@@ -55,13 +55,13 @@ impl<'a> Books<'a> {
 
     /// Notes why a usage counts that the ledger has off the bill; false where nothing explains it.
     fn explain(&self, entry: &Entry, undecidable: &mut Undecidable) -> bool {
-        let posts = self.posts.get(entry.usage_guid.as_str());
+        let posts = self.posts.get(entry.id());
         let posts = posts.map_or(&[][..], Vec::as_slice);
         let Some(place) = posts.iter().position(|post| post.counted) else {
             return false;
         };
         let was = |posts: &[&Post], status| posts.iter().any(|post| post.status == Some(status));
-        if entry.state == "set_aside" {
+        if entry.usage.state == "set_aside" {
             // One of the posts was set aside, and another one counts.
             undecidable.again += 1;
             return posts.len() > 1;
@@ -69,8 +69,8 @@ impl<'a> Books<'a> {
         let at = posts[place].at;
         if was(&posts[place..], 400) {
             undecidable.early += 1;
-            undecidable.told += usize::from(entry.unanswered);
-            return entry.unanswered
+            undecidable.told += usize::from(entry.usage.unanswered);
+            return entry.usage.unanswered
                 || is_near(&self.of_workers, at)
                 || is_near(&self.of_database, at);
         }
@@ -84,16 +84,14 @@ fn is_near(faults: &[(i64, i64)], at: i64) -> bool {
     faults.iter().any(is_near)
 }
 
-/// Each usage that counts has one entry that says the same, each entry counts or is off the bill, and the
-/// entries of a span are what its totals and the API say: accepted + skipped = sampled.
+/// Each usage that counts has one entry that says the same, and each entry counts or is off the bill.
 pub(super) fn check(evidence: &Evidence, violations: &mut Vec<Violation>) -> Undecidable {
-    let ledger = evidence.ledger.as_deref().unwrap_or_default();
     let books = Books::new(evidence);
     let mut undecidable = Undecidable::default();
     let mut entries: BTreeMap<&str, &Entry> = BTreeMap::new();
-    for entry in ledger {
-        if entries.insert(&entry.usage_guid, entry).is_some() {
-            violations.push(Rule::Ledger.broken(&entry.usage_guid, "it has two entries"));
+    for entry in &evidence.ledger {
+        if entries.insert(entry.id(), entry).is_some() {
+            violations.push(Rule::Ledger.broken(entry.id(), "it has two entries"));
         }
     }
     for usage in &evidence.counted {
@@ -118,80 +116,16 @@ pub(super) fn check(evidence: &Evidence, violations: &mut Vec<Violation>) -> Und
             violations.push(Rule::Ledger.broken(usage_guid, detail));
         }
     }
-    check_totals(ledger, evidence, violations);
     undecidable
 }
 
 fn says_the_same(entry: &Entry, usage: &Usage) -> bool {
-    let state = entry.state.as_str();
+    let (kept, state) = (&entry.usage, entry.usage.state.as_str());
     entry.target == usage.target
-        && entry.timestamp == usage.midpoint
-        && Some(entry.duration) == usage.duration()
+        && kept.timestamp == usage.midpoint
+        && kept.measured_usage == usage.measures
+        && Some(kept.duration) == usage.duration()
         && (entry.is_off() || state == "accepted" || state == "counted")
-}
-
-/// The sums of the entries of a span.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    billed: i64,
-    skipped: i64,
-    unanswered: i64,
-    usages: i64,
-}
-
-fn check_totals(ledger: &[Entry], evidence: &Evidence, violations: &mut Vec<Violation>) {
-    let mut by_span: BTreeMap<String, Sums> = BTreeMap::new();
-    for entry in ledger {
-        let sums = by_span.entry(entry.span.to_string()).or_default();
-        if entry.state == "skipped" {
-            sums.skipped += entry.duration;
-            sums.unanswered += if entry.unanswered { entry.duration } else { 0 };
-        } else {
-            sums.billed += entry.duration;
-            sums.usages += 1;
-        }
-    }
-    let proofs: HashMap<&str, &Proof> = evidence
-        .proofs
-        .iter()
-        .map(|proof| (proof.id.as_str(), proof))
-        .collect();
-    for span in &evidence.spans {
-        let id = &span.document["_id"];
-        let sums = by_span.get(&id.to_string()).copied().unwrap_or_default();
-        let sampled = &span.document["processing"]["last_interval"]["end"];
-        let used = sampled.as_i64().zip(span.document["start"].as_i64());
-        let used = used.map(|(to, start)| to - start);
-        let totals = &span.document["processing"]["totals"];
-        let says = |name: &str| totals[name].as_i64().unwrap_or(0);
-        let fits = used == Some(sums.billed + sums.skipped)
-            && says("billed") == sums.billed
-            && says("skipped") == sums.skipped
-            && says("unanswered") == sums.unanswered
-            && says("usages") == sums.usages;
-        if !fits {
-            let detail = format!(
-                "{used:?} ms are sampled, the totals are {totals}, and the ledger has {sums:?}"
-            );
-            violations.push(Rule::Ledger.broken(&span.start_id, detail));
-        }
-        let proof = id["$oid"].as_str().and_then(|id| proofs.get(id).copied());
-        if !evidence.proofs.is_empty() && !proof.is_some_and(|proof| is_proven(proof, used, sums)) {
-            let detail = format!("{used:?} ms are sampled, {sums:?}, and the API says {proof:?}");
-            violations.push(Rule::Proof.broken(&span.start_id, detail));
-        }
-    }
-}
-
-/// Whether the API says what the ledger does: used = billed + skipped.
-fn is_proven(proof: &Proof, used: Option<i64>, sums: Sums) -> bool {
-    Some(proof.used) == used
-        && proof.billed == sums.billed
-        && proof.skipped == sums.skipped
-        && proof.unanswered == sums.unanswered
-        && proof.used == proof.billed + proof.skipped
-        && proof.difference == 0
-        && proof.state == "complete"
 }
 
 /// The intervals in which there was a fault whose text is like that.

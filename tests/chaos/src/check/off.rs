@@ -3,7 +3,7 @@
 //! The ledger names them, and only what the rest of the evidence bears out is believed: a skip that an
 //! operator has asked for, and a document of Abacus with an error.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use super::bill::hour_of;
 use super::{Rule, Violation};
@@ -30,17 +30,23 @@ impl<'a> OffBill<'a> {
             .map(|usage| usage.dedup_id.as_str())
             .collect();
         let mut off = Self::default();
-        let asked = skips_asked(&evidence.records);
+        let asked = asked(&evidence.records, ActKind::Skip);
+        let resent = resent(evidence);
+        let is_refused_late = |entry: &Entry| {
+            let is_refused = entry.usage.duration < 0 && entry.usage.status == Some(400);
+            is_refused && resent.iter().any(|other| entry.is_part_of(other))
+        };
         let aside: HashSet<&str> = evidence.aside.iter().map(Aside::id).collect();
-        for entry in evidence.ledger.iter().flatten() {
-            off.entries.insert(&entry.usage_guid, entry);
-            let id = entry.usage_guid.as_str();
-            match entry.state.as_str() {
+        for entry in &evidence.ledger {
+            let id = entry.id();
+            off.entries.insert(id, entry);
+            match entry.usage.state.as_str() {
                 _ if entry.withheld => {}
                 _ if entry.pending => {
                     let detail = format!("{entry:?}");
                     violations.push(Rule::Unsettled.broken(id, detail));
                 }
+                _ if is_refused_late(entry) => {}
                 "skipped" if !asked.contains(id) => {
                     let detail = format!("{entry:?}, and no operator was told that it is");
                     violations.push(Rule::SkippedOnDemand.broken(id, detail));
@@ -52,16 +58,11 @@ impl<'a> OffBill<'a> {
                 _ => {}
             }
             if entry.is_off() && !counted.contains(id) {
-                off.by_start.entry(&entry.tag).or_default().push(entry);
+                off.by_start.entry(entry.tag()).or_default().push(entry);
             }
         }
         check_withheld(evidence, violations);
         off
-    }
-
-    /// The usages of a span that are on no bill.
-    pub(super) fn of(&self, start: &str) -> &[&'a Entry] {
-        self.by_start.get(start).map_or(&[], Vec::as_slice)
     }
 
     /// Whether in that hour something was taken back before anybody knew that what it is taken from is on
@@ -73,8 +74,9 @@ impl<'a> OffBill<'a> {
         let Some(planned) = planned.max() else {
             return false;
         };
-        self.of(start).iter().any(|entry| {
-            let is_forward = entry.duration > 0 && hour_of(entry.timestamp) == hour;
+        self.by_start.get(start).into_iter().flatten().any(|entry| {
+            let usage = &entry.usage;
+            let is_forward = usage.duration > 0 && hour_of(usage.timestamp) == hour;
             let known_at = entry.set_aside_at.map(|at| at.saturating_add(CLOCKS_APART));
             is_forward && known_at.is_some_and(|at| at >= planned)
         })
@@ -84,38 +86,39 @@ impl<'a> OffBill<'a> {
 /// What was not posted because it takes back what is on no bill must do just that.
 fn check_withheld(evidence: &Evidence, violations: &mut Vec<Violation>) {
     let mut forward: HashMap<&str, Vec<&Entry>> = HashMap::new();
-    let entries = || evidence.ledger.iter().flatten();
-    for entry in entries().filter(|entry| entry.is_off() && entry.duration > 0) {
-        forward.entry(&entry.tag).or_default().push(entry);
+    let entries = || evidence.ledger.iter();
+    for entry in entries().filter(|entry| entry.is_off() && entry.usage.duration > 0) {
+        forward.entry(entry.tag()).or_default().push(entry);
     }
     for entry in entries().filter(|entry| entry.withheld) {
-        let of_span = forward.get(entry.tag.as_str());
-        let is_right = entry.duration < 0
+        let of_span = forward.get(entry.tag());
+        let is_right = entry.usage.duration < 0
             && entry.is_off()
             && of_span.is_some_and(|all| all.iter().any(|other| entry.is_part_of(other)));
         if !is_right {
             let detail = format!("{entry:?} takes back nothing that is on no bill");
-            violations.push(Rule::Withheld.broken(&entry.usage_guid, detail));
+            violations.push(Rule::Withheld.broken(entry.id(), detail));
         }
     }
 }
 
-/// Signed durations by hours.
-pub(super) fn by_hours(entries: &[&Entry]) -> BTreeMap<i64, i128> {
-    let mut hours = BTreeMap::new();
-    for entry in entries {
-        *hours.entry(hour_of(entry.timestamp)).or_default() += i128::from(entry.duration);
-    }
-    hours
+/// The usages that operators had sent again. What takes one of them back was withheld until then; if Abacus
+/// refuses it, it stays off the bill, and is withheld no more.
+fn resent(evidence: &Evidence) -> Vec<&Entry> {
+    let asked = asked(&evidence.records, ActKind::Resend);
+    let resent = evidence.ledger.iter();
+    resent
+        .filter(|entry| entry.usage.duration > 0 && asked.contains(entry.id()))
+        .collect()
 }
 
-/// The usages whose skip was asked for and done, or may have been done.
-fn skips_asked(records: &[Record]) -> HashSet<&str> {
-    let skips = records.iter().filter_map(|record| match record {
-        Record::Act(act) if act.kind == ActKind::Skip => Some(act),
+/// The usages for which that was asked and done, or may have been done.
+fn asked(records: &[Record], kind: ActKind) -> HashSet<&str> {
+    let acts = records.iter().filter_map(|record| match record {
+        Record::Act(act) if act.kind == kind => Some(act),
         _ => None,
     });
     // 4xx says that nothing was done.
-    let asked = skips.filter(|act| !act.answer.is_refused());
+    let asked = acts.filter(|act| !act.answer.is_refused());
     asked.filter_map(|act| act.usage.as_deref()).collect()
 }

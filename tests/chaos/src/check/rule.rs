@@ -22,16 +22,14 @@ pub enum Rule {
     RightAccepted,
     /// Each event gets a definite answer, unless its client gives it up.
     Answered,
-    /// What was acknowledged is billed, all of it.
+    /// A start that was acknowledged has a span.
     Billed,
-    /// Nothing is billed twice, or for longer than it was used.
+    /// It has no more than one, and an event that could start nothing has none.
     BilledOnce,
     RefusedNotBilled,
-    /// Each measure is billed for as long as it was used.
+    /// A usage has the measures of its start.
     MeasuresBilled,
-    /// Each hour is billed for what was used in it.
-    HoursBilled,
-    /// A usage belongs to a span that a client has started.
+    /// A usage and a span belong to a start that a client has sent.
     UsageKnown,
     /// A usage is charged to whom its start named.
     TargetKept,
@@ -48,9 +46,10 @@ pub enum Rule {
     SkippedOnDemand,
     /// What operators did is in the audit trail, and nothing else as done.
     Trail,
-    /// The API proves each span: what was used was billed or skipped.
-    Proof,
-    /// Entries of the ledger, totals of spans, and what counts agree.
+    /// Each span, the usages of its ledger, and the API's proof fit its events, by the verifier: all that was
+    /// used was billed or skipped, once, in its hour.
+    Verified,
+    /// Entries of the ledger, and what counts agree.
     Ledger,
     /// Each span is complete in the end.
     Incomplete,
@@ -81,12 +80,11 @@ impl Rule {
             Self::WrongRefused => "what may not be taken was accepted",
             Self::RightAccepted => "what must be taken was refused",
             Self::Answered => "an event has no definite answer",
-            Self::Billed => "what was acknowledged is not billed in full",
-            Self::BilledOnce => "more is billed than was used",
+            Self::Billed => "what was acknowledged is not billed",
+            Self::BilledOnce => "a start is billed twice",
             Self::RefusedNotBilled => "what was refused is billed",
             Self::MeasuresBilled => "a measure is billed wrongly",
-            Self::HoursBilled => "an hour is billed wrongly",
-            Self::UsageKnown => "a usage belongs to nothing",
+            Self::UsageKnown => "a usage or a span belongs to nothing",
             Self::TargetKept => "a usage is charged to somebody else",
             Self::BelowZero => "an hour is below zero on the bill",
             Self::PutAside => "a usage is set aside",
@@ -94,7 +92,7 @@ impl Rule {
             Self::Withheld => "a usage was withheld",
             Self::SkippedOnDemand => "a usage is skipped that nobody skipped",
             Self::Trail => "the audit trail says something else",
-            Self::Proof => "the API does not prove a span",
+            Self::Verified => "the verifier finds a fault",
             Self::Ledger => "the ledger does not agree",
             Self::Incomplete => "a span is not complete",
             Self::ProgramLives => "a program has ended by itself",
