@@ -63,7 +63,7 @@ impl ChangeWrite {
             let last = rawdoc! { "$each": [act.as_str()], "$slice": -named };
             update.push.append(ACTS, last);
         }
-        let mut statement = RawDocumentBuf::new();
+        let mut statement = empty_document();
         statement.append(cstr!("q"), condition);
         statement.append(cstr!("u"), update.operators());
         statement.append(cstr!("hint"), "_id_");
@@ -159,7 +159,7 @@ impl Update {
             set: empty_document(),
             inc: RawDocumentBuf::new(),
             push: RawDocumentBuf::new(),
-            unset: RawDocumentBuf::new(),
+            unset: empty_document(),
         }
     }
 

@@ -4,7 +4,7 @@
 use bson::oid::ObjectId;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, Document, doc, rawdoc};
+use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
     ClientId, Id, Interval, Key, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
@@ -187,7 +187,10 @@ fn partition_as_i32(partition: u32) -> i32 {
 }
 
 pub(crate) fn interval(interval: Interval) -> RawDocumentBuf {
-    rawdoc! { "start": interval.start.as_millis(), "end": interval.end.as_millis() }
+    let mut document = empty_document();
+    document.append(cstr!("start"), interval.start.as_millis());
+    document.append(cstr!("end"), interval.end.as_millis());
+    document
 }
 
 pub(crate) fn planned(planned: &Planned) -> RawDocumentBuf {

@@ -8,7 +8,7 @@ use bson::raw::cstr;
 use bson::{Document, RawDocumentBuf, rawdoc};
 use sampler_domain::{Interval, Resent, Span, Totals};
 
-use crate::document::{read_integer, read_moment};
+use crate::document::{empty_document, read_integer, read_moment};
 
 /// The totals of a span that is sampled to the end of `last`.
 pub(crate) fn read_totals(processing: &Document, last: Interval) -> Totals {
@@ -47,13 +47,13 @@ pub(crate) fn read_resent(processing: &Document) -> Option<Resent> {
 /// The totals of a span, as they are kept.
 pub(crate) fn totals(span: &Span) -> RawDocumentBuf {
     let totals = &span.processing.totals;
-    let mut document = rawdoc! {
-        "since": totals.since.as_millis(),
-        "to": span.sampled_to().as_millis(),
-        "billed": totals.billed,
-        "skipped": totals.skipped,
-        "usages": i64::try_from(totals.usages).unwrap_or(i64::MAX),
-    };
+    let mut document = empty_document();
+    document.append(cstr!("since"), totals.since.as_millis());
+    document.append(cstr!("to"), span.sampled_to().as_millis());
+    document.append(cstr!("billed"), totals.billed);
+    document.append(cstr!("skipped"), totals.skipped);
+    let usages = i64::try_from(totals.usages).unwrap_or(i64::MAX);
+    document.append(cstr!("usages"), usages);
     if totals.unanswered != 0 {
         document.append(cstr!("unanswered"), totals.unanswered);
     }

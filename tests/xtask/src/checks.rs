@@ -40,11 +40,8 @@ pub(crate) async fn ci() -> Result<()> {
     test(&[]).await
 }
 
-/// All tests. The summary of the test runner comes last, after the examples in the documentation.
+/// All tests. The documentation of the code has no examples that would have to be compiled.
 pub(crate) async fn test(filters: &[String]) -> Result<()> {
-    if filters.is_empty() {
-        run(&mut cargo(&["test", "--workspace", "--doc", "--quiet"]))?;
-    }
     let server = Server::start().await?;
     let mut tests = Command::new(CHECKING.program(TEST_RUNNER)?);
     // The test runner builds the programs with the tests.

@@ -10,29 +10,7 @@ use url::Url;
 use super::parse;
 use super::setting::Kind;
 
-/// Declares groups of settings.
-///
-/// ```
-/// use std::time::Duration;
-/// use sampler_service::settings::Kind;
-///
-/// sampler_service::settings! {
-///     /// How long things take.
-///     pub struct TimeSettings("time") {
-///         /// How long one thing may take.
-///         thing: Duration = "SAMPLER_THING", Kind::Duration(Duration::ZERO, Duration::MAX), or("5s");
-///         /// A thing with an initial.
-///         initial: Option<char> = "INITIAL", Kind::Text, secret() => initial;
-///     }
-/// }
-///
-/// fn initial(text: &str) -> Result<char, String> {
-///     text.chars().next().ok_or_else(|| "a letter".to_owned())
-/// }
-///
-/// assert_eq!(TimeSettings::TABLE[0].key, "time.thing");
-/// assert_eq!(TimeSettings::default().thing, Duration::from_secs(5));
-/// ```
+/// Declares groups of settings; `tests/it/settings.rs` has an example.
 ///
 /// A setting's key is its section and the name of its field; operators read the comment on it. Then
 /// come its environment variable, its kind, and further methods of [`Setting`]: `or(default)`,
