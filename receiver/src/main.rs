@@ -72,7 +72,8 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
 /// The store over connections of its own for reading, so that reading delays no event.
 async fn reader(store: &MongoStore, options: MongoOptions) -> anyhow::Result<Arc<MongoStore>> {
     let of_readers = MongoOptions {
-        pool_size: reading::AT_ONCE,
+        // One more, for an index that is made for readers.
+        pool_size: reading::AT_ONCE + 1,
         operation_timeout: options.operation_timeout.min(reading::TIME_LIMIT),
         ..options
     };

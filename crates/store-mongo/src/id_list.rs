@@ -35,7 +35,7 @@ pub(crate) async fn ids(
     let mut bound = doc! { "$gte": prefix };
     while ids.len() < limit {
         let found = match link.first_id(&path, field, bound.clone(), index).await {
-            Err(error) if error.is_no_hint() && ids.is_empty() => {
+            Err(error) if error.is_no_hint() && index == index::SUM_INSTANCE && ids.is_empty() => {
                 store.make_sum_index(field).await?;
                 link.first_id(&path, field, bound, index).await?
             }

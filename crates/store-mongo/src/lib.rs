@@ -99,7 +99,7 @@ pub struct MongoStore {
     metrics: GroupMetrics,
     shards: Option<u32>,
     /// Held while an index for sums is made.
-    sum_index_made: Arc<Mutex<()>>,
+    sum_index_turn: Arc<Mutex<()>>,
 }
 
 impl MongoStore {
@@ -154,7 +154,7 @@ impl MongoStore {
             shards: options.shards,
             link,
             metrics,
-            sum_index_made: Arc::default(),
+            sum_index_turn: Arc::default(),
         })
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bson::doc;
 use mongodb::IndexModel;
 use mongodb::error::{Error, ErrorKind};
+use mongodb::options::CommitQuorum;
 use sampler_store::StoreError;
 use sampler_store::group::CommandFailure;
 use tracing::{info, warn};
@@ -212,7 +213,11 @@ pub(crate) async fn make_index(link: &Link, index: Index) -> Result<(), Migratio
     options.name = Some(name.to_owned());
     let model = IndexModel::builder().keys(keys).options(options).build();
     let spans = link.collection.clone();
-    let made = tokio::spawn(async move { spans.create_index(model).await }).await;
+    // A member that is down, for maintenance perhaps, does not hold it up.
+    let making = spans
+        .create_index(model)
+        .commit_quorum(CommitQuorum::Majority);
+    let made = tokio::spawn(async move { making.await }).await;
     let error = match made {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => CallError::Driver(error),

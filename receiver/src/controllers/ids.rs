@@ -46,14 +46,16 @@ impl Receiver {
             items.extend(found.take(EACH).map(|id| shown("resource_id", id)));
         } else {
             let _permit = self.admit_reading(grant).await?;
+            // The index of instances may have to be made first. What else is found need not wait for it.
+            let mut failed = None;
             for field in SpanQuery::NARROWING {
-                let ids = self
-                    .parts
-                    .reading
-                    .ids(field, prefix.as_str(), EACH)
-                    .await
-                    .map_err(|failure| self.not_read(&failure))?;
-                items.extend(ids.iter().map(|id| shown(field, id)));
+                match self.parts.reading.ids(field, prefix.as_str(), EACH).await {
+                    Ok(ids) => items.extend(ids.iter().map(|id| shown(field, id))),
+                    Err(failure) => failed = Some(failure),
+                }
+            }
+            if let (Some(failure), true) = (failed, items.is_empty()) {
+                return Err(self.not_read(&failure));
             }
         }
         Ok(Paged {
