@@ -213,11 +213,12 @@ pub(crate) async fn make_index(link: &Link, index: Index) -> Result<(), Migratio
     options.name = Some(name.to_owned());
     let model = IndexModel::builder().keys(keys).options(options).build();
     let spans = link.collection.clone();
-    // A member that is down, for maintenance perhaps, does not hold it up.
-    let making = spans
-        .create_index(model)
-        .commit_quorum(CommitQuorum::Majority);
-    let made = tokio::spawn(async move { making.await }).await;
+    let making = async move {
+        // A member that is down, for maintenance perhaps, does not hold it up.
+        let quorum = CommitQuorum::Majority;
+        spans.create_index(model).commit_quorum(quorum).await
+    };
+    let made = tokio::spawn(making).await;
     let error = match made {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => CallError::Driver(error),

@@ -222,23 +222,41 @@ async fn the_first_sum_by_a_field_makes_its_index() {
     assert_eq!(sum_indexes(&spans).await.len(), 3);
 }
 
-/// A request does not wait for an index longer than for a command. The index is made all the same.
+/// A search for ids needs one of these indexes, for instances, and makes no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_for_ids_makes_the_index_of_instances_alone() {
+    let (store, spans) = store_and_spans("sums_ids").await;
+    fill(&spans, 0..1, 20).await;
+    spans.drop_index("list_resource").await.unwrap();
+    assert!(store.ids("resource_id", "r", 5).await.is_err());
+    assert!(sum_indexes(&spans).await.is_empty());
+    let found = store.ids("resource_instance_id", "i-1", 2).await.unwrap();
+    assert_eq!(
+        found.iter().map(Id::as_str).collect::<Vec<_>>(),
+        ["i-1", "i-10"]
+    );
+    assert_eq!(sum_indexes(&spans).await, ["sum_instance"]);
+}
+
+/// A request waits a second for an index. The index is made all the same, once.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_for_sums_is_made_without_the_request() {
-    let (_, spans) = store_and_spans("sums_index_late").await;
-    fill(&spans, 0..1, 300_000).await;
-    let server = TestDatabase::new("sums_index_late_reader").await;
-    let impatient = sampler_store_mongo::MongoOptions {
-        database: spans.namespace().db,
-        operation_timeout: Duration::from_millis(20),
-        ..options(&server)
-    };
-    let reader = MongoStore::connect(impatient).await.unwrap();
-    let query = query("resource_id", "r-1", WindowLength::All, 24);
-    let error = reader.sums(&query).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unknown(_)), "{error}");
+    let (store, spans) = store_and_spans("sums_index_late").await;
+    fill(&spans, 0..1, 1_000).await;
     let database = spans.client().database(&spans.namespace().db);
     let usages = database.collection::<Document>("spans_usages");
+    // No index can be made while a transaction has written to the collection.
+    let mut session = spans.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let held_up = doc! { "_id": "of a transaction" };
+    let written = usages.insert_one(held_up).session(&mut session).await;
+    written.unwrap();
+    let query = query("resource_id", "r-1", WindowLength::All, 24);
+    let both = tokio::join!(store.sums(&query), store.sums(&query));
+    for error in [both.0.unwrap_err(), both.1.unwrap_err()] {
+        assert!(matches!(error, StoreError::Unknown(_)), "{error}");
+    }
+    session.commit_transaction().await.unwrap();
     let by_index = || {
         let hint = Hint::Name("sum_resource".to_owned());
         let found = usages.find_one(doc! {}).hint(hint);
