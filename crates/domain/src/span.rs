@@ -39,7 +39,7 @@ impl fmt::Display for SpanId {
     }
 }
 
-/// Two digits for each byte. Each answer to a start has an id, and `{:02x}` takes ten times as long.
+/// Two digits for each byte. Each answer to a start has an id, and a formatter for each byte is slow.
 fn hexadecimal(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
     digits

@@ -319,12 +319,11 @@ impl Update {
 
     /// Changes the list of what does not count.
     fn uncounted(&mut self, before: &Span, after: &Span) {
-        let list = cstr!("processing.uncounted");
         match uncounted::update(before, after) {
             None => {}
-            Some(ListUpdate::Remove) => self.unset.append(list, ""),
-            Some(ListUpdate::Add(added)) => self.push.append(list, added),
-            Some(ListUpdate::Replace(all)) => self.set.append(list, all),
+            Some(ListUpdate::Remove) => self.unset.append(uncounted::LIST, ""),
+            Some(ListUpdate::Add(added)) => self.push.append(uncounted::LIST, added),
+            Some(ListUpdate::Replace(all)) => self.set.append(uncounted::LIST, all),
         }
     }
 

@@ -5,25 +5,32 @@
 //! while they are there they stay, until a step of its own removes them (`retire.rs`).
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::doc;
 use mongodb::IndexModel;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::CommitQuorum;
-use sampler_store::StoreError;
 use sampler_store::group::CommandFailure;
+use sampler_store::{StoreError, SumQuery};
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use crate::MongoStore;
 use crate::call::{CallError, Link};
-use crate::index::{Index, audit_indexes, confirmation_indexes, indexes, ledger_indexes};
+use crate::index::{
+    Index, audit_indexes, confirmation_indexes, indexes, ledger_indexes, sum_index,
+};
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
 
 /// The driver's name for a member of a replica set that was not initiated.
 const GHOST: &str = "RsGhost";
+
+/// How long a request waits for an index that it needs: no longer than for its other searches.
+const INDEX_WAIT: Duration = SumQuery::PAGE_TIME;
 
 /// The pause before the indexes are tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -165,6 +172,38 @@ impl MongoStore {
                 () = &mut given_up => return Ok(false),
                 () = tokio::time::sleep(RETRY_PAUSE) => {}
             }
+        }
+    }
+
+    /// Makes the index for sums by a field, which searches for ids of instances use as well. If that
+    /// takes longer than a request waits, it continues. One index is made at a time, and only for a
+    /// request that waits: where it fails, or somebody stops it, no other begins by itself.
+    pub(crate) async fn make_sum_index(&self, field: &str) -> Result<(), StoreError> {
+        let wait_until = Instant::now() + INDEX_WAIT;
+        let turn = timeout_at(wait_until, Arc::clone(&self.sum_index_turn).lock_owned());
+        let turn = turn.await.map_err(|_| StoreError::Preparing)?;
+        let (usages, index) = (self.usages.clone(), sum_index(field));
+        let making = tokio::spawn(async move {
+            let _turn = turn;
+            let (collection, index_name) = (usages.collection.name().to_owned(), index.name);
+            info!(
+                collection,
+                index = index_name,
+                "an index is being made, for sums"
+            );
+            let made = make_index(&usages, index).await;
+            info!(
+                collection,
+                index = index_name,
+                made = made.is_ok(),
+                "the index is done"
+            );
+            made
+        });
+        match timeout_at(wait_until, making).await {
+            Ok(Ok(made)) => made.map_err(MigrationError::into_store_error),
+            Ok(Err(ended)) => Err(CallError::Ended(ended).into()),
+            Err(_) => Err(StoreError::Preparing),
         }
     }
 

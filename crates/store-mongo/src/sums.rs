@@ -11,7 +11,6 @@
 //! is behind the page is never sent.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::RawDocument;
@@ -21,22 +20,17 @@ use mongodb::options::AggregateOptions;
 use sampler_domain::{EntryState, Id, Timestamp, Window, WindowLength};
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow};
 use serde_json::{Number, Value};
-use tokio::time::{Instant, timeout_at};
-use tracing::info;
+use tokio::time::Instant;
 
 use crate::call::{CallError, hint};
 use crate::document::{has_failed, moment, to_json};
 use crate::index::sum_index;
-use crate::migrate::make_index;
 use crate::unreadable::decoded;
-use crate::{MigrationError, MongoStore, codes, rounds};
+use crate::{MongoStore, codes, rounds};
 
 /// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
 const QUICK: Duration = Duration::from_millis(50);
 const GROWTH: usize = 4;
-
-/// How long a request waits for an index that it needs.
-const INDEX_WAIT: Duration = Duration::from_secs(1);
 
 /// The approximate bytes of the rows on a page, and the most bytes of a single row.
 const PAGE_BYTES: usize = 4 << 20;
@@ -97,7 +91,7 @@ pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage
             Err(error) if error.is_no_hint() => {
                 // It was dropped again meanwhile.
                 if has_made_index {
-                    return Err(StoreError::Unknown(error.into()));
+                    return Err(StoreError::Preparing);
                 }
                 store.make_sum_index(field).await?;
                 has_made_index = true;
@@ -120,39 +114,6 @@ pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage
 }
 
 impl MongoStore {
-    /// Makes the index for sums by a field, which searches for ids of instances use as well. If that
-    /// takes longer than a request waits, it continues. One index is made at a time, and only for a
-    /// request that waits: where it fails, or somebody stops it, no other begins by itself.
-    pub(crate) async fn make_sum_index(&self, field: &str) -> Result<(), StoreError> {
-        let in_progress = || StoreError::Unknown("the index for sums is being made".into());
-        let wait_until = Instant::now() + INDEX_WAIT;
-        let turn = timeout_at(wait_until, Arc::clone(&self.sum_index_turn).lock_owned());
-        let turn = turn.await.map_err(|_| in_progress())?;
-        let (usages, index) = (self.usages.clone(), sum_index(field));
-        let making = tokio::spawn(async move {
-            let _turn = turn;
-            let (collection, index_name) = (usages.collection.name().to_owned(), index.name);
-            info!(
-                collection,
-                index = index_name,
-                "an index is being made, for sums"
-            );
-            let made = make_index(&usages, index).await;
-            info!(
-                collection,
-                index = index_name,
-                made = made.is_ok(),
-                "the index is done"
-            );
-            made
-        });
-        match timeout_at(wait_until, making).await {
-            Ok(Ok(made)) => made.map_err(MigrationError::into_store_error),
-            Ok(Err(ended)) => Err(CallError::Ended(ended).into()),
-            Err(_) => Err(in_progress()),
-        }
-    }
-
     /// The rows of some windows, up to a limit.
     async fn sums_in(
         &self,

@@ -1,11 +1,14 @@
 //! The intervals of a span that do not count upstream, as its document keeps them:
 //! `processing.uncounted`, and `withheld` of the planned interval.
 
-use bson::raw::{CString, RawArrayBuf, cstr};
+use bson::raw::{CStr, CString, RawArrayBuf, cstr};
 use bson::{Bson, Document, RawDocumentBuf, rawdoc};
 use sampler_domain::{EntryState, NotCounted, Span, Uncounted};
 
 use crate::document::{Unreadable, interval, read_interval, unreadable};
+
+/// The name of the list.
+pub(crate) const LIST: &CStr = cstr!("processing.uncounted");
 
 /// Why an interval does not count, as it is kept.
 pub(crate) fn reason(reason: NotCounted) -> RawDocumentBuf {
@@ -74,7 +77,7 @@ pub(crate) fn require_unchanged(span: &Span, condition: &mut RawDocumentBuf) {
 
 /// The name of what is at this place of the list.
 fn name(place: &str) -> CString {
-    CString::try_from(format!("processing.uncounted.{place}")).expect("no zero byte")
+    CString::try_from(format!("{LIST}.{place}")).expect("no zero byte")
 }
 
 /// What makes one list another one.

@@ -10,6 +10,9 @@ pub enum StoreError {
     /// Too many writes wait for the store. Nothing was changed.
     #[error("too many writes wait for the store")]
     Overloaded,
+    /// The store makes an index that a search needs. Nothing was changed.
+    #[error("the store makes an index for this")]
+    Preparing,
     /// The store gave no answer, or none that is final. The write may or may not have been executed.
     #[error("the store gave no final answer")]
     Unknown(#[source] Box<dyn Error + Send + Sync>),

@@ -27,6 +27,9 @@ impl Receiver {
             StoreError::Unavailable(_) => {
                 self.unavailable("The database cannot be reached. Nothing was kept.")
             }
+            StoreError::Preparing => {
+                self.unavailable("The database is being prepared. Nothing was kept.")
+            }
             StoreError::Overloaded => {
                 let detail = "Too many events wait for the database. Nothing was kept.";
                 Problem::new(&problems::OVERLOADED, detail)
@@ -48,6 +51,7 @@ impl Receiver {
         log(failure);
         match failure {
             StoreError::Unavailable(_) => self.unavailable("The database cannot be reached."),
+            StoreError::Preparing => self.unavailable("An index that this needs is being made."),
             StoreError::Unknown(_) | StoreError::Overloaded => {
                 self.unavailable("The database gave no answer in time.")
             }
@@ -70,7 +74,7 @@ impl Receiver {
     pub(crate) fn not_acted(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
-            StoreError::Unavailable(_) | StoreError::Overloaded => {
+            StoreError::Unavailable(_) | StoreError::Overloaded | StoreError::Preparing => {
                 self.unavailable("The database cannot be reached. Nothing was done.")
             }
             StoreError::Unknown(_) => {
@@ -159,6 +163,8 @@ fn log(failure: &StoreError) {
             error = causes,
             "the database is unavailable"
         ),
+        // Who makes the index has logged that.
+        StoreError::Preparing => {}
         StoreError::Overloaded => warn!(
             code = "database.overloaded",
             error = causes,

@@ -9,7 +9,7 @@ use sampler_api as api;
 use sampler_domain::Id;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::SpanQuery;
+use sampler_store::{SpanQuery, StoreError};
 
 use super::answer;
 use crate::Receiver;
@@ -23,7 +23,7 @@ const EACH: usize = 10;
 #[utoipa::path(
     get, path = "/v1/ids", operation_id = "find_ids", tag = "Reading",
     summary = "Ids that begin with a text",
-    description = "Up to 10 ids of each: organizations and resources that have spans, and instances that have usages. With the scope of single resources, those alone.",
+    description = "Up to 10 ids of each: organizations and resources that have spans, and instances that have usages (none of these while the index for them is being made, after the first search). With the scope of single resources, those alone.",
     params(("prefix" = String, Query, description = "How the ids begin.", example = "orders")),
     responses((status = 200, description = "The ids.", body = api::List<api::FoundId>), problem_answers::OfReading),
 )]
@@ -46,16 +46,12 @@ impl Receiver {
             items.extend(found.take(EACH).map(|id| shown("resource_id", id)));
         } else {
             let _permit = self.admit_reading(grant).await?;
-            // The index of instances may have to be made first. What else is found need not wait for it.
-            let mut failed = None;
             for field in SpanQuery::NARROWING {
                 match self.parts.reading.ids(field, prefix.as_str(), EACH).await {
                     Ok(ids) => items.extend(ids.iter().map(|id| shown(field, id))),
-                    Err(failure) => failed = Some(failure),
+                    Err(StoreError::Preparing) => {}
+                    Err(failure) => return Err(self.not_read(&failure)),
                 }
-            }
-            if let (Some(failure), true) = (failed, items.is_empty()) {
-                return Err(self.not_read(&failure));
             }
         }
         Ok(Paged {

@@ -32,7 +32,7 @@ pub const SUMS_AT_ONCE: usize = 1;
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a page of sums may take: the last of its commands begins when the time of a page is over, and
-/// its answer may be a second late. A page that waits for an index ends earlier.
+/// its answer may be a second late.
 pub const SUM_TIME_MAX: Duration = SumQuery::PAGE_TIME
     .saturating_add(TIME_LIMIT)
     .saturating_add(Duration::from_secs(1));

@@ -160,7 +160,7 @@ async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
         json!(["postgres"]),
         json!({ "resource_id": "postgres" }),
     ] {
-        // What is wrong besides is none of the business of who may not write at all.
+        // A client that may not write is not told what else is wrong.
         for body in [start(), with(start(), "timestamp", "soon")] {
             let answer = answer(with(body, "resource_id", resource.clone())).await;
             let told = answer.text.contains("timestamp");

@@ -430,6 +430,13 @@ async fn ids_are_found_by_how_they_begin_and_spans_by_when_they_were_received() 
         .get("/v1/ids")
         .await
         .names(400, "invalid-query", &["prefix"]);
+    // While the index of instances is made, all else is found; no other failure is passed over.
+    world.store.set_behaviour(Behaviour::Preparing);
+    assert_eq!(world.read("/v1/ids?prefix=post").await, found);
+    world.store.set_behaviour(Behaviour::Unavailable);
+    let unavailable = world.get("/v1/ids?prefix=post").await;
+    unavailable.names(503, "database-unavailable", &[]);
+    world.store.set_behaviour(Behaviour::Served);
     let newest = world.read("/v1/spans?order=received&limit=2").await;
     let starts = newest["items"]
         .as_array()

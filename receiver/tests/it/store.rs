@@ -36,6 +36,8 @@ pub(crate) enum Behaviour {
     Paced,
     /// The store cannot be reached.
     Unavailable,
+    /// An index for sums, and for ids of instances, is being made. All else is answered.
+    Preparing,
     /// Too many others wait.
     Overloaded,
     /// They are done, and their answers are lost.
@@ -180,6 +182,13 @@ impl Store {
         Ok(())
     }
 
+    fn require_index(&self) -> Result<(), StoreError> {
+        if *self.behaviour.lock().unwrap() == Behaviour::Preparing {
+            return Err(StoreError::Preparing);
+        }
+        Ok(())
+    }
+
     async fn respond<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
@@ -198,6 +207,7 @@ impl Store {
             Behaviour::Served
             | Behaviour::TakenElsewhere
             | Behaviour::Paced
+            | Behaviour::Preparing
             | Behaviour::ReadOnly => call.await,
             Behaviour::Held => {
                 self.held.send_modify(|held| *held += 1);
@@ -243,6 +253,9 @@ impl Reading for Store {
     }
 
     async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
+        if field == "resource_instance_id" {
+            self.require_index()?;
+        }
         self.respond(self.memory.ids(field, prefix, limit)).await
     }
 
@@ -285,6 +298,7 @@ impl Reading for Store {
     }
 
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.require_index()?;
         self.respond(self.memory.sums(query)).await
     }
 

@@ -280,6 +280,7 @@ async fn what_cannot_be_added_up_is_told() {
         (Behaviour::Overloaded, 422, "query-too-wide"),
         (Behaviour::Unavailable, 503, "database-unavailable"),
         (Behaviour::Unknown, 503, "database-unavailable"),
+        (Behaviour::Preparing, 503, "database-unavailable"),
         (Behaviour::Refused, 500, "internal"),
         (Behaviour::Panics, 503, "database-unavailable"),
     ] {

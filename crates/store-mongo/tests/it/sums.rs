@@ -265,7 +265,7 @@ async fn an_index_for_sums_is_made_without_the_request() {
     let query = query("resource_id", "r-1", WindowLength::All, 24);
     let both = tokio::join!(store.sums(&query), store.sums(&query));
     for error in [both.0.unwrap_err(), both.1.unwrap_err()] {
-        assert!(matches!(error, StoreError::Unknown(_)), "{error}");
+        assert!(matches!(error, StoreError::Preparing), "{error}");
     }
     session.commit_transaction().await.unwrap();
     let by_index = || {
