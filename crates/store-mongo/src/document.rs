@@ -2,7 +2,7 @@
 //! doubles, nulls for what is absent) and as we do (times as 64-bit integers).
 
 use bson::oid::ObjectId;
-use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
@@ -11,7 +11,6 @@ use sampler_domain::{
     SpanId, Target, Timestamp,
 };
 use sampler_store::NewSpan;
-use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -41,62 +40,7 @@ pub(crate) fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable
     }
 }
 
-/// The document of a span that is opened (figure 6.4). It is serialised into one buffer: to build it
-/// of nested documents would copy each into the next.
-#[derive(Serialize)]
-struct OpenSpan<'a> {
-    #[serde(rename = "_id")]
-    id: Bson,
-    target: OpenTarget<'a>,
-    measured_usage: Vec<OpenMeasure<'a>>,
-    start: i64,
-    end: (),
-    processing: OpenProcessing,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_dedup_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_client: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_update: Option<String>,
-}
-
-#[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "these are the names")]
-struct OpenTarget<'a> {
-    organization_id: &'a str,
-    space_id: &'a str,
-    consumer_id: &'a str,
-    resource_id: &'a str,
-    plan_id: &'a str,
-    resource_instance_id: &'a str,
-    correlation_id: &'a str,
-}
-
-#[derive(Serialize)]
-pub(crate) struct OpenMeasure<'a> {
-    measure: &'a str,
-    quantity: Bson,
-}
-
-#[derive(Serialize)]
-struct OpenProcessing {
-    complete: bool,
-    last_interval: OpenInterval,
-    planned_interval: (),
-    last_change_at: i64,
-    version: i32,
-    due_at: i64,
-    partition: i32,
-    key: Binary,
-}
-
-#[derive(Serialize)]
-pub(crate) struct OpenInterval {
-    pub(crate) start: i64,
-    pub(crate) end: i64,
-}
-
-/// The document of a span that is opened, under the key of its target.
+/// The document of a span that is opened (figure 6.4), under the key of its target.
 ///
 /// # Errors
 /// If a name of the provider contains what BSON does not allow.
@@ -105,49 +49,61 @@ pub(crate) fn open_span_document(
     key: Key,
 ) -> Result<RawDocumentBuf, bson::error::Error> {
     let span = &new.span;
-    let target = &span.target;
-    let last = span.processing.last;
-    let document = OpenSpan {
-        id: id_to_bson(&span.id),
-        target: OpenTarget {
-            organization_id: target.organization_id.as_str(),
-            space_id: target.space_id.as_str(),
-            consumer_id: target.consumer_id.as_str(),
-            resource_id: target.resource_id.as_str(),
-            plan_id: target.plan_id.as_str(),
-            resource_instance_id: target.resource_instance_id.as_str(),
-            correlation_id: OPEN,
-        },
-        measured_usage: span.measures.as_slice().iter().map(open_measure).collect(),
-        start: span.start.as_millis(),
-        end: (),
-        processing: OpenProcessing {
-            complete: false,
-            last_interval: OpenInterval {
-                start: last.start.as_millis(),
-                end: last.end.as_millis(),
-            },
-            planned_interval: (),
-            last_change_at: new.now.as_millis(),
-            version: 1,
-            due_at: new.due_at.as_millis(),
-            partition: partition_as_i32(key.partition()),
-            key: key_as_binary(key),
-        },
-        start_dedup_id: span.start_id.as_ref().map(Id::as_str),
-        start_client: span.start_client.as_ref().map(ClientId::as_str),
-        start_update: span.start_update.map(|targets| targets.to_string()),
-    };
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    bson::serialize_to_buffer(&document, &mut bytes)?;
-    RawDocumentBuf::from_bytes(bytes)
+    let mut target = target_document(&span.target);
+    target.append(cstr!("correlation_id"), OPEN);
+    let mut processing = empty_document();
+    processing.append(cstr!("complete"), false);
+    processing.append(cstr!("last_interval"), interval(span.processing.last));
+    processing.append(cstr!("planned_interval"), RawBsonRef::Null);
+    processing.append(cstr!("last_change_at"), new.now.as_millis());
+    processing.append(cstr!("version"), 1_i32);
+    processing.append(cstr!("due_at"), new.due_at.as_millis());
+    processing.append(cstr!("partition"), partition_as_i32(key.partition()));
+    processing.append(cstr!("key"), key_as_binary(key));
+    let mut document = empty_document();
+    document.append(cstr!("_id"), raw_id(&span.id));
+    document.append(cstr!("target"), target);
+    document.append(cstr!("measured_usage"), measured_usage(&span.measures)?);
+    document.append(cstr!("start"), span.start.as_millis());
+    document.append(cstr!("end"), RawBsonRef::Null);
+    document.append(cstr!("processing"), processing);
+    if let Some(id) = &span.start_id {
+        document.append(cstr!("start_dedup_id"), id.as_str());
+    }
+    if let Some(client) = &span.start_client {
+        document.append(cstr!("start_client"), client.as_str());
+    }
+    if let Some(targets) = span.start_update {
+        document.append(cstr!("start_update"), targets.to_string());
+    }
+    Ok(document)
 }
 
-pub(crate) fn open_measure(measure: &Measure) -> OpenMeasure<'_> {
-    OpenMeasure {
-        measure: measure.measure.as_str(),
-        quantity: to_bson(measure.quantity.as_json()),
+/// The six ids of a target.
+pub(crate) fn target_document(target: &Target) -> RawDocumentBuf {
+    let mut document = empty_document();
+    document.append(cstr!("organization_id"), target.organization_id.as_str());
+    document.append(cstr!("space_id"), target.space_id.as_str());
+    document.append(cstr!("consumer_id"), target.consumer_id.as_str());
+    document.append(cstr!("resource_id"), target.resource_id.as_str());
+    document.append(cstr!("plan_id"), target.plan_id.as_str());
+    let instance = target.resource_instance_id.as_str();
+    document.append(cstr!("resource_instance_id"), instance);
+    document
+}
+
+/// # Errors
+/// If a name of the provider contains what BSON does not allow.
+pub(crate) fn measured_usage(measures: &Measures) -> Result<RawArrayBuf, bson::error::Error> {
+    let mut all = RawArrayBuf::new();
+    for measure in measures.as_slice() {
+        let mut document = empty_document();
+        document.append(cstr!("measure"), measure.measure.as_str());
+        let quantity = RawBson::try_from(to_bson(measure.quantity.as_json()))?;
+        document.append(cstr!("quantity"), quantity);
+        all.push(document);
     }
+    Ok(all)
 }
 
 pub(crate) fn moment(timestamp: Timestamp) -> Bson {
@@ -215,7 +171,8 @@ pub(crate) fn executed(planned: &Planned) -> RawDocumentBuf {
 /// A document without members, and room for the usual ones of a statement.
 pub(crate) fn empty_document() -> RawDocumentBuf {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    bytes.extend(RawDocumentBuf::new().as_bytes());
+    // Its length, and the zero that ends it.
+    bytes.extend([5, 0, 0, 0, 0]);
     RawDocumentBuf::from_bytes(bytes).expect("a document")
 }
 

@@ -1,89 +1,22 @@
 //! Entries of the ledger as documents.
 
-use bson::raw::{RawDocument, RawDocumentBuf, cstr};
+use bson::raw::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 use bson::{Document, doc};
 use sampler_domain::{AskAgain, Entry, EntryState, Granularity, Timestamp};
-use serde::Serialize;
 
 use crate::document::{
-    OpenInterval, OpenMeasure, Unreadable, id_from_bson, member, open_measure, raw_id,
+    Unreadable, empty_document, id_from_bson, interval, measured_usage, member, raw_id,
     read_integer, read_interval, read_measures, read_moment, read_optional_moment, read_target,
-    read_text, unreadable,
+    read_text, target_document, unreadable,
 };
 use crate::resends::read_resend;
 use crate::rounds;
 use crate::unreadable::decoded;
 
-/// Room for the document of an entry with the usual ids and one measure or two.
-const USUAL_BYTES: usize = 1_024;
-
 /// The longest reason of a refusal that is kept, in characters.
 pub(crate) const ERROR_LEN_MAX: usize = 1_000;
 
-/// The document of an entry. Absent members are left out, not null.
-#[derive(Serialize)]
-struct EntryDocument<'a> {
-    #[serde(rename = "_id")]
-    usage_guid: &'a str,
-    partition: i32,
-    version: i64,
-    target: EntryTarget<'a>,
-    measured_usage: Vec<OpenMeasure<'a>>,
-    interval: OpenInterval,
-    timestamp: i64,
-    duration: i64,
-    state: &'a str,
-    attempts: i64,
-    planned_at: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    accepted_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counted_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    set_aside_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resent_at: Option<i64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    earlier_rounds: Vec<Document>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    skipped_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    location: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip_serializing_if = "is_false")]
-    unanswered: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    withheld: bool,
-    lifetime: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ask_again: Option<AskAgainDocument>,
-}
-
-/// The month, beside the times, so that a search finds the entries of one month.
-#[derive(Serialize)]
-struct AskAgainDocument {
-    month: i64,
-    at: i64,
-    until: i64,
-}
-
-#[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "these are the names")]
-struct EntryTarget<'a> {
-    organization_id: &'a str,
-    space_id: &'a str,
-    consumer_id: &'a str,
-    resource_id: &'a str,
-    plan_id: &'a str,
-    resource_instance_id: &'a str,
-}
-
-/// The document of an entry. Once its span is complete, it is kept until `lifetime` ms after its
+/// The document of an entry, without members that it does not have. Once its span is complete, it is kept until `lifetime` ms after its
 /// usage was accepted or skipped. Entries are marked for a resend later.
 ///
 /// # Errors
@@ -93,62 +26,61 @@ pub(crate) fn written(
     partition: i32,
     lifetime: i64,
 ) -> Result<RawDocumentBuf, bson::error::Error> {
-    let target = &entry.target;
-    let millis = |moment: Option<Timestamp>| moment.map(Timestamp::as_millis);
-    let measures = entry.measures.as_slice().iter();
-    let error = entry.error.as_ref();
-    let document = EntryDocument {
-        usage_guid: &entry.usage_guid,
-        partition,
-        version: entry.version,
-        target: EntryTarget {
-            organization_id: target.organization_id.as_str(),
-            space_id: target.space_id.as_str(),
-            consumer_id: target.consumer_id.as_str(),
-            resource_id: target.resource_id.as_str(),
-            plan_id: target.plan_id.as_str(),
-            resource_instance_id: target.resource_instance_id.as_str(),
-        },
-        measured_usage: measures.map(open_measure).collect(),
-        interval: OpenInterval {
-            start: entry.interval.start.as_millis(),
-            end: entry.interval.end.as_millis(),
-        },
-        timestamp: entry.interval.midpoint().as_millis(),
-        duration: entry.interval.duration(),
-        state: entry.state.name(),
-        attempts: i64::from(entry.attempts),
-        planned_at: entry.planned_at.as_millis(),
-        refused_at: millis(entry.refused_at),
-        accepted_at: millis(entry.accepted_at),
-        counted_at: millis(entry.counted_at),
-        set_aside_at: millis(entry.set_aside_at),
-        resent_at: millis(entry.resent_at),
-        earlier_rounds: entry.earlier_rounds.iter().map(rounds::written).collect(),
-        skipped_at: millis(entry.skipped_at),
-        status: entry.status.map(i32::from),
-        location: entry.location.as_deref(),
-        error: error.map(|error| error.chars().take(ERROR_LEN_MAX).collect()),
-        unanswered: entry.unanswered,
-        withheld: entry.withheld,
-        lifetime,
-        ask_again: entry.ask_again.map(|ask| AskAgainDocument {
-            month: month_of(entry.interval.midpoint()).as_millis(),
-            at: ask.at.as_millis(),
-            until: ask.until.as_millis(),
-        }),
-    };
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    bson::serialize_to_buffer(&document, &mut bytes)?;
-    let mut document = RawDocumentBuf::from_bytes(bytes)?;
-    // serde would write an ObjectId as a text, and read that again.
+    let mut document = empty_document();
+    document.append(cstr!("_id"), entry.usage_guid.as_str());
+    document.append(cstr!("partition"), partition);
+    document.append(cstr!("version"), entry.version);
+    document.append(cstr!("target"), target_document(&entry.target));
+    document.append(cstr!("measured_usage"), measured_usage(&entry.measures)?);
+    document.append(cstr!("interval"), interval(entry.interval));
+    document.append(cstr!("timestamp"), entry.interval.midpoint().as_millis());
+    document.append(cstr!("duration"), entry.interval.duration());
+    document.append(cstr!("state"), entry.state.name());
+    document.append(cstr!("attempts"), i64::from(entry.attempts));
+    document.append(cstr!("planned_at"), entry.planned_at.as_millis());
+    for (name, moment) in [
+        (cstr!("refused_at"), entry.refused_at),
+        (cstr!("accepted_at"), entry.accepted_at),
+        (cstr!("counted_at"), entry.counted_at),
+        (cstr!("set_aside_at"), entry.set_aside_at),
+        (cstr!("resent_at"), entry.resent_at),
+        (cstr!("skipped_at"), entry.skipped_at),
+    ] {
+        if let Some(moment) = moment {
+            document.append(name, moment.as_millis());
+        }
+    }
+    if !entry.earlier_rounds.is_empty() {
+        let mut earlier = RawArrayBuf::new();
+        for round in &entry.earlier_rounds {
+            earlier.push(RawDocumentBuf::try_from(&rounds::written(round))?);
+        }
+        document.append(cstr!("earlier_rounds"), earlier);
+    }
+    if let Some(status) = entry.status {
+        document.append(cstr!("status"), i32::from(status));
+    }
+    if let Some(location) = &entry.location {
+        document.append(cstr!("location"), location.as_str());
+    }
+    if let Some(error) = &entry.error {
+        let error: String = error.chars().take(ERROR_LEN_MAX).collect();
+        document.append(cstr!("error"), error);
+    }
+    for (name, flag) in [
+        (cstr!("unanswered"), entry.unanswered),
+        (cstr!("withheld"), entry.withheld),
+    ] {
+        if flag {
+            document.append(name, true);
+        }
+    }
+    document.append(cstr!("lifetime"), lifetime);
+    if let Some(ask_again) = ask_again_document(entry) {
+        document.append(cstr!("ask_again"), RawDocumentBuf::try_from(&ask_again)?);
+    }
     document.append(cstr!("span"), raw_id(&entry.span));
     Ok(document)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
