@@ -1,9 +1,15 @@
-//! Events: which come next, and what they look like on the wire and in the database.
+//! Events: which come next, and what they look like on the wire.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sampler_domain::{Id, Key, Target};
+use anyhow::Result;
+use sampler_domain::{
+    Id, Measure, Measures, Quantity, Span, SpanId, StartEvent, Target, Timestamp,
+};
+use sampler_store::{Arrival, NewSpan};
 use sampler_testkit::build::Kind;
+use sampler_testkit::rng::mix;
+use serde_json::Value;
 
 use crate::template::{START_TEXT, STOP_TEXT, Template, Values};
 
@@ -20,24 +26,6 @@ const TARGET: [&str; 6] = [
     "v9.6-large",
     "8a5c1f0e-3b7d-4c2e-9f61-############",
 ];
-
-/// The fields of the target by name.
-pub(crate) fn target() -> impl Iterator<Item = (&'static str, &'static str)> {
-    Target::FIELDS.into_iter().zip(TARGET)
-}
-
-/// The key of a target whose texts are filled in.
-pub(crate) fn key(filled: impl Fn(&str) -> String) -> Key {
-    let [organization, space, consumer, resource, plan, instance] = TARGET.map(filled);
-    Key::of(&Target {
-        organization_id: Id::from_store(organization),
-        space_id: Id::from_store(space),
-        consumer_id: Id::from_store(consumer),
-        resource_id: Id::from_store(resource),
-        plan_id: Id::from_store(plan),
-        resource_instance_id: Id::from_store(instance),
-    })
-}
 
 /// The id of a start event.
 pub(crate) const START_ID: &str = "3c0b7a91-64de-4a1f-8f25-############";
@@ -195,8 +183,47 @@ impl Requests {
     }
 }
 
+/// The span of a start, as a receiver makes it.
+pub(crate) fn new_span(values: &Values) -> Result<NewSpan> {
+    let filled = |text: &str| {
+        let bytes = Template::new(text.as_bytes().to_vec()).filled(values);
+        Id::new(String::from_utf8(bytes)?).map_err(anyhow::Error::from)
+    };
+    let [organization, space, consumer, resource, plan, instance] = TARGET.map(filled);
+    let memory = Measure::new("memory", Quantity::new(Value::from(512))?)?;
+    let event = StartEvent {
+        id: Some(filled(START_ID)?),
+        timestamp: Timestamp::new(values.start)?,
+        target: Target {
+            organization_id: organization?,
+            space_id: space?,
+            consumer_id: consumer?,
+            resource_id: resource?,
+            plan_id: plan?,
+            resource_instance_id: instance?,
+        },
+        measures: Measures::from_store(vec![memory]),
+    };
+    Ok(NewSpan {
+        span: Span::open(SpanId::ObjectId(object_id(values)), event),
+        due_at: Timestamp::new(values.due_at)?,
+        now: Timestamp::new(values.now)?,
+        may_overlap: true,
+        arrival: Arrival::Alone,
+    })
+}
+
+/// The time in seconds, then bytes without order.
+fn object_id(values: &Values) -> [u8; 12] {
+    let mut id = [0; 12];
+    let seconds = u32::try_from(values.now / 1000).unwrap_or(u32::MAX);
+    id[..4].copy_from_slice(&seconds.to_be_bytes());
+    id[4..].copy_from_slice(&mix(values.number).to_be_bytes());
+    id
+}
+
 fn target_json(resource: &str) -> String {
-    let members = target().map(|(name, value)| {
+    let members = Target::FIELDS.into_iter().zip(TARGET).map(|(name, value)| {
         let value = if value == RESOURCE { resource } else { value };
         format!(r#""{name}":"{value}""#)
     });
@@ -235,8 +262,6 @@ pub(crate) fn batch_request(address: &str, lines: &[u8], into: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]

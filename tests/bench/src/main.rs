@@ -3,7 +3,6 @@
 
 mod baseline;
 mod data;
-mod document;
 mod event;
 mod histogram;
 mod load;

@@ -1,22 +1,22 @@
 //! The database server, and collections of spans in it.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use anyhow::{Context, Result, bail, ensure};
+use bson::{Bson, Document, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
 use mongodb::{Client, Collection, Database};
+use sampler_store::{Events, StartOutcome};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet, find};
 use sampler_testkit::target_dir;
 use tempfile::TempDir;
 
-use crate::document::learn;
-use crate::template::{Template, Values};
+use crate::event::new_span;
+use crate::template::Values;
 
 /// The collection of spans, as both programs have it unless told otherwise.
 const SPANS: &str = "spans";
@@ -27,8 +27,8 @@ const CACHE_GB: f32 = 2.0;
 /// How many connections a program opens to the database unless told otherwise; as many for those
 /// that it is compared with.
 pub(crate) const POOL_SIZE: u32 = 64;
-/// How many documents are loaded at once, and how often at the same time.
-const LOAD: (usize, usize) = (1_000, 3);
+/// How many spans are being loaded at the same time.
+const LOADED_AT_ONCE: usize = 512;
 /// The commands that are work, not looking after connections.
 const COMMANDS: [&str; 8] = [
     "aggregate",
@@ -46,7 +46,6 @@ const COMMANDS: [&str; 8] = [
 pub(crate) struct Server {
     set: ReplicaSet,
     client: Client,
-    open: Arc<Template>,
     databases: AtomicU64,
     /// The process.
     pub(crate) pid: i32,
@@ -57,7 +56,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server and learns what a span looks like from the programs' own store.
+    /// Starts a server.
     pub(crate) async fn start() -> Result<Self> {
         eprintln!("mongod: {}", find()?);
         let parent = target_dir().join("bench");
@@ -78,11 +77,7 @@ impl Server {
             .await;
         let version = info.context("asking the server")?;
         let version = version.get_str("version").unwrap_or("unknown").to_owned();
-        let learnt = set.uri_of("learn");
-        let store = store(&learnt, "learn", SPANS).await?;
-        let open = learn(&client.database("learn").collection(SPANS), &store).await;
         Ok(Self {
-            open: Arc::new(open?),
             set,
             client,
             databases: AtomicU64::new(0),
@@ -121,7 +116,6 @@ impl Server {
             client: self.client.clone(),
             database: self.client.database(&name),
             collection,
-            open: Arc::clone(&self.open),
             uri: self.set.uri_of(&name),
         }
     }
@@ -208,35 +202,28 @@ pub(crate) struct Spans {
     client: Client,
     database: Database,
     collection: &'static str,
-    open: Arc<Template>,
     /// The connection string, with this database in its path.
     pub(crate) uri: String,
 }
 
 impl Spans {
-    /// Loads open spans of the targets of these numbers, without waiting for the journal: this is not
-    /// what is measured.
+    /// Starts spans of the targets of these numbers, by the programs' own store.
     pub(crate) async fn load_open(
         &self,
         numbers: Range<u64>,
         values: impl Fn(u64) -> Values,
     ) -> Result<()> {
-        let (size, parallel) = LOAD;
-        let spans: Collection<RawDocumentBuf> = self.database.collection(self.collection);
-        let begins = numbers.clone().step_by(size);
-        let batches = begins.map(|begin| {
-            let end = (begin + size as u64).min(numbers.end);
-            let documents: Result<Vec<RawDocumentBuf>> = (begin..end)
-                .map(|number| raw(self.open.filled(&values(number))))
-                .collect();
-            let spans = spans.clone();
-            async move {
-                let inserted = spans.insert_many(documents?).ordered(false).await;
-                inserted.map(drop).context("loading spans")
+        let store = store(&self.uri, self.database.name(), self.collection).await?;
+        let starts = numbers.map(|number| {
+            let new = new_span(&values(number));
+            async {
+                let outcome = store.start(new?).await.context("starting a span")?;
+                ensure!(outcome == StartOutcome::Opened, "a start is {outcome:?}");
+                Ok(())
             }
         });
-        stream::iter(batches)
-            .buffer_unordered(parallel)
+        stream::iter(starts)
+            .buffer_unordered(LOADED_AT_ONCE)
             .try_collect()
             .await
     }
@@ -283,10 +270,6 @@ impl Spans {
     pub(crate) async fn drop(self) -> Result<()> {
         self.database.drop().await.context("removing a database")
     }
-}
-
-fn raw(bytes: Vec<u8>) -> Result<RawDocumentBuf> {
-    RawDocumentBuf::from_bytes(bytes).context("a document")
 }
 
 #[cfg(test)]
