@@ -2,15 +2,15 @@
 //! (`worker/src/confirm.rs`, `docs/adr/043-confirmation.md`): the span is told first, then the entry.
 //! Between the two anything may happen, and the worker may die.
 
-use std::sync::Arc;
-
 use sampler_domain::{
     AskAgain, Cause, Change, Changed, Entry, EntryState, Id, Interval, Span, SpanId, Timestamp,
 };
 use sampler_store::{Confirmation, Unconfirmed};
+use sampler_store_testing::Shared;
 
 use crate::resend::message_of;
 use crate::scenario::{Mutant, Scenario};
+
 use crate::state::{Message, State};
 
 /// The worker that asks, between two of its steps.
@@ -39,10 +39,10 @@ pub(crate) fn may_be_set_aside(scenario: &Scenario, state: &State) -> bool {
 }
 
 /// A usage arrives at Abacus, which accepts it and sets it aside, unless it is a repeat.
-pub(crate) fn set_aside(state: &mut State, message: &Arc<Message>) {
+pub(crate) fn set_aside(state: &mut State, message: &Shared<Message>) {
     state.in_flight.remove(message);
     state.history.asides += 1;
-    state.aside.insert(Arc::clone(message));
+    state.aside.insert(message.clone());
 }
 
 /// The usages of which the worker may learn that they were set aside. No post of such a usage is on its way
@@ -101,7 +101,7 @@ fn note(state: &mut State, guid: String, span: &Span) -> Confirmer {
         return Confirmer::Idle;
     };
     let change = Change::SetAside { interval };
-    match Arc::make_mut(&mut state.table).change(span, &change) {
+    match state.table.make_mut().change(span, &change) {
         Changed::Made => Confirmer::Ending(guid),
         Changed::Rejected => Confirmer::Told(guid),
     }
@@ -122,7 +122,7 @@ fn end(state: &mut State, guid: &str) {
         error: String::new(),
         cause: cause.id(),
     };
-    Arc::make_mut(&mut state.table).confirm(&read, &confirmation);
+    state.table.make_mut().confirm(&read, &confirmation);
 }
 
 /// Whether a plan takes back a usage that was set aside while the ledger says that it is accepted.

@@ -28,7 +28,7 @@ pub struct Explored<A = Action> {
 /// Goes through all states.
 pub fn explore(scenario: Scenario) -> Explored {
     let threads = available_parallelism().map_or(1, NonZeroUsize::get);
-    let checker = Protocol(scenario).checker().threads(threads);
+    let checker = Protocol::new(scenario).checker().threads(threads);
     explored(&checker.spawn_dfs().join())
 }
 
@@ -47,7 +47,9 @@ pub fn find_update_violation(updates: Updates, property: &'static str) -> Explor
 /// Searches for violations of these properties, the shortest first, until it has one of each.
 pub fn find_violations(scenario: Scenario, properties: &[&'static str]) -> Explored {
     let all: BTreeSet<_> = properties.iter().copied().collect();
-    let checker = Protocol(scenario).checker().target_state_count(STATES_MAX);
+    let checker = Protocol::new(scenario)
+        .checker()
+        .target_state_count(STATES_MAX);
     let checker = checker.finish_when(HasDiscoveries::AllOf(all));
     explored(&checker.spawn_bfs().join())
 }

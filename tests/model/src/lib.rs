@@ -57,6 +57,7 @@
 
 mod confirm;
 mod explore;
+mod liveness;
 mod properties;
 mod protocol;
 mod receiver;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sampler_domain::{Entry, EntryState, Granularity, Interval, Resend, Span, SpanId, Timestamp};
+use sampler_domain::{Entry, EntryState, Granularity, Interval, Span, SpanId, Timestamp};
 use sampler_store_testing::memory::StoredSpan;
 use stateright::Property;
 
@@ -115,19 +115,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         ),
         Property::always(WINDOWS, |_, state: &State| no_window_is_below_zero(state)),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
-            let rest = protocol.fair_run(state);
-            // Spans without an end are not driven on.
-            let is_open = |id| rest.table.find(id).is_some_and(|span| span.end.is_none());
-            // What takes back a usage that was set aside once more waits until that is sent again.
-            let waits = |entry: &Entry, resend: &Resend| {
-                resend.acceptance.is_none() && rest.table.takes_back_uncounted(entry)
-            };
-            let mut entries = rest.table.entries().map(|kept| &kept.entry);
-            let marks_go = entries.all(|entry| {
-                let mut left = entry.resend.iter();
-                left.all(|resend| is_open(&entry.span) || waits(entry, resend))
-            });
-            marks_go && spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
+            protocol.ends_complete(state)
         }),
         Property::sometimes(ALL_REMOVED, |_, state: &State| {
             state.history.kept.iter().all(|times| *times == 1) && spans(state).next().is_none()
@@ -169,7 +157,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
 
 fn is_suspended_rightly(protocol: &Protocol, span: &Span) -> bool {
     let processing = &span.processing;
-    let refusals = protocol.0.suspend_after.max(1);
+    let refusals = protocol.scenario.suspend_after.max(1);
     processing.suspended.is_none()
         || (processing.refused_at.is_some() && processing.refusals >= refusals)
 }

@@ -1,27 +1,27 @@
 //! The actions of each state, and their effects.
 
-use std::sync::Arc;
-
 use sampler_domain::{CauseId, Change, SUSPENDED_DUE_AT, Skip, SpanId, Timestamp};
 use sampler_store::{KeptCause, Resumption};
+use sampler_store_testing::Shared;
 use stateright::{Model, Property};
 use uuid::Uuid;
 
 use crate::confirm::{self, Confirmer};
+
+use crate::liveness::Proven;
 use crate::receiver::Request;
 use crate::resend::{self, Resender};
 use crate::scenario::{Mutant, Scenario};
+
 use crate::state::{Message, Removed, State, Worker};
 use crate::{properties, receiver, worker};
 
-/// More steps than any span of a scenario needs to its end.
-const STEPS_MAX: usize = 200;
-
-/// More rounds of probes and going on than any cause needs.
-const ROUNDS_MAX: usize = 8;
-
-#[derive(Clone, Debug)]
-pub struct Protocol(pub Scenario);
+/// A scenario, and the states from which all has been driven to its end.
+#[derive(Debug)]
+pub struct Protocol {
+    pub(crate) scenario: Scenario,
+    pub(crate) proven: Proven,
+}
 
 /// What happens next.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,9 +59,9 @@ pub enum Action {
     /// A worker dies, or its call was answered and the answer was lost.
     WorkerDies(usize),
     /// A usage arrives at Abacus.
-    Arrive(Arc<Message>),
+    Arrive(Shared<Message>),
     /// A usage arrives at Abacus, which accepts it and sets it aside.
-    SetAside(Arc<Message>),
+    SetAside(Shared<Message>),
     /// A worker hears that a usage was set aside.
     Ask(String),
     /// It takes the next step with that.
@@ -76,18 +76,18 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::new(&self.0)]
+        vec![State::new(&self.scenario)]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        actions.extend(self.0.moment_after(state.now).map(Action::Tick));
+        actions.extend(self.scenario.moment_after(state.now).map(Action::Tick));
         self.receiver_actions(state, actions);
         self.worker_actions(state, actions);
         cause_actions(state, actions);
         actions.extend(self.skippable(state).map(Action::Skip));
         self.resend_actions(state, actions);
         actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
-        if confirm::may_be_set_aside(&self.0, state) {
+        if confirm::may_be_set_aside(&self.scenario, state) {
             actions.extend(state.in_flight.iter().cloned().map(Action::SetAside));
         }
         if state.confirmer == Confirmer::Idle {
@@ -111,12 +111,17 @@ impl Model for Protocol {
 }
 
 impl Protocol {
+    pub fn new(scenario: Scenario) -> Self {
+        let proven = Proven::default();
+        Self { scenario, proven }
+    }
+
     fn receiver_actions(&self, state: &State, actions: &mut Vec<Action>) {
         if state.provider.answered {
             actions.push(Action::Answered);
         }
         for event in 0..state.provider.sent.len() {
-            if let Some(admitted) = receiver::outcome(&self.0, state, event) {
+            if let Some(admitted) = receiver::outcome(&self.scenario, state, event) {
                 actions.push(Action::CallStore(Request { event, admitted }));
             }
         }
@@ -137,10 +142,10 @@ impl Protocol {
             if self.is_calm(state) {
                 continue;
             }
-            if worker::may_time_out(&self.0, worker) {
+            if worker::may_time_out(&self.scenario, worker) {
                 actions.push(Action::TimeOut(index));
             }
-            if worker::may_be_refused(&self.0, state, worker) {
+            if worker::may_be_refused(&self.scenario, state, worker) {
                 actions.push(Action::Refuse(index));
             }
         }
@@ -150,14 +155,14 @@ impl Protocol {
     /// there are too many states.
     fn is_calm(&self, state: &State) -> bool {
         let mut entries = state.table.entries().map(|kept| &kept.entry);
-        self.0.resends_max > 0 && entries.any(|entry| entry.skipped_at.is_some())
+        self.scenario.resends_max > 0 && entries.any(|entry| entry.skipped_at.is_some())
     }
 
     fn resend_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let resendable = resend::resendable(&self.0, state).into_iter();
+        let resendable = resend::resendable(&self.scenario, state).into_iter();
         actions.extend(resendable.map(Action::Resend));
         if state.resender == Resender::Idle {
-            let due = resend::due(&self.0, state).into_iter();
+            let due = resend::due(&self.scenario, state).into_iter();
             actions.extend(due.map(Action::TakeUp));
             return;
         }
@@ -172,17 +177,17 @@ impl Protocol {
     }
 
     /// Has one span of a cause tried, or lets all go on that are to.
-    fn look_after(&self, state: &mut State, id: CauseId) {
+    pub(crate) fn look_after(&self, state: &mut State, id: CauseId) {
         let resumption = Resumption {
             now: state.now,
-            refusals: self.0.suspend_after.saturating_sub(1),
+            refusals: self.scenario.suspend_after.saturating_sub(1),
         };
         let of_cause = |cause: &&KeptCause| cause.id == id;
         let Some(cause) = state.table.causes().find(of_cause).cloned() else {
             return;
         };
-        let before = Arc::clone(&state.table);
-        let table = Arc::make_mut(&mut state.table);
+        let before = state.table.clone();
+        let table = state.table.make_mut();
         match cause.resuming {
             Some(until) => {
                 table.resume_batch(id, until, resumption, usize::MAX);
@@ -191,7 +196,7 @@ impl Protocol {
             // Here each probe has its answer at some time.
             None => _ = table.probe(id, resumption, i64::MAX),
         }
-        if self.0.is_broken(Mutant::ResumedStaysAway) {
+        if self.scenario.is_broken(Mutant::ResumedStaysAway) {
             for kept in before
                 .all()
                 .filter(|kept| kept.span.processing.suspended.is_some())
@@ -205,7 +210,7 @@ impl Protocol {
     /// usage after that, would have it count: that is found out when its answer comes, and by no
     /// protocol before. So none has it in hand here.
     fn skippable<'a>(&self, state: &'a State) -> impl Iterator<Item = SpanId> + use<'a> {
-        let is_free = self.0.may_skip && state.in_flight.is_empty();
+        let is_free = self.scenario.may_skip && state.in_flight.is_empty();
         let is_free = is_free && state.workers.iter().all(|worker| *worker == Worker::Idle);
         let suspended = state.table.all().filter(|kept| {
             let processing = &kept.span.processing;
@@ -218,32 +223,32 @@ impl Protocol {
     }
 
     fn removable(&self, state: &State) -> Vec<SpanId> {
-        let cutoff = state.now.plus(-self.0.retention);
+        let cutoff = state.now.plus(-self.scenario.retention);
         state.table.completed_before(cutoff, usize::MAX)
     }
 
     fn act(&self, state: &mut State, action: Action) {
         match action {
             Action::Tick(now) => self.tick(state, now),
-            Action::CallStore(request) => receiver::call_store(&self.0, state, &request),
+            Action::CallStore(request) => receiver::call_store(&self.scenario, state, &request),
             Action::Answered => self.go_to_next_event(state),
-            Action::Read(worker, span) => worker::read(&self.0, state, worker, &span),
-            Action::Step(worker) => worker::step(&self.0, state, worker),
-            Action::TimeOut(worker) => worker::time_out(&self.0, state, worker),
-            Action::Refuse(worker) => worker::refuse(&self.0, state, worker),
+            Action::Read(worker, span) => worker::read(&self.scenario, state, worker, &span),
+            Action::Step(worker) => worker::step(&self.scenario, state, worker),
+            Action::TimeOut(worker) => worker::time_out(&self.scenario, state, worker),
+            Action::Refuse(worker) => worker::refuse(&self.scenario, state, worker),
             Action::LookAfter(cause) => self.look_after(state, cause),
             Action::Forget(cause) => forget(state, cause),
             Action::Skip(span) => skip(state, &span),
             Action::Resend(usage) => resend::mark(state, &usage),
-            Action::TakeUp(usage) => resend::take_up(&self.0, state, &usage),
-            Action::StepResend => resend::step(&self.0, state),
+            Action::TakeUp(usage) => resend::take_up(&self.scenario, state, &usage),
+            Action::StepResend => resend::step(&self.scenario, state),
             Action::RefuseResend => resend::refuse(state),
             Action::ResenderDies => state.resender = Resender::Idle,
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
-            Action::Arrive(message) => worker::arrive(&self.0, state, &message),
+            Action::Arrive(message) => worker::arrive(&self.scenario, state, &message),
             Action::SetAside(message) => confirm::set_aside(state, &message),
             Action::Ask(usage) => state.confirmer = Confirmer::Told(usage),
-            Action::StepConfirm => confirm::step(&self.0, state),
+            Action::StepConfirm => confirm::step(&self.scenario, state),
             Action::ConfirmerDies => state.confirmer = Confirmer::Idle,
             Action::Remove(span) => remove(state, &span),
         }
@@ -251,14 +256,14 @@ impl Protocol {
 
     fn tick(&self, state: &mut State, now: Timestamp) {
         state.now = now;
-        if self.0.forgets_usages() {
+        if self.scenario.forgets_usages() {
             // By now a post has taken effect, or never will.
             state.in_flight.clear();
             state.fresh.clear();
             state.remembered.retain(|(_, until)| *until > now);
         }
         for sent in &mut state.provider.sent {
-            if *sent <= now.plus(-self.0.request_limit) {
+            if *sent <= now.plus(-self.scenario.request_limit) {
                 *sent = Timestamp::MIN;
             }
         }
@@ -268,64 +273,8 @@ impl Protocol {
         let provider = &mut state.provider;
         provider.event += 1;
         provider.answered = false;
-        if provider.event < self.0.events.len() {
+        if provider.event < self.scenario.events.len() {
             provider.sent.push(state.now);
-        }
-    }
-
-    /// What becomes of a state if no more faults happen and no more events come: what is on its
-    /// way arrives, the workers end what they have in hand, with whatever they remember, and all
-    /// that is due is driven, long after the end of the scenario.
-    pub(crate) fn fair_run(&self, state: &State) -> State {
-        let mut state = state.clone();
-        for worker in 0..state.workers.len() {
-            self.run(&mut state, worker);
-        }
-        state.now = self.0.moments[self.0.moments.len() - 1].plus(self.0.retry.max(60_000));
-        state.fresh.clear();
-        for _ in 0..ROUNDS_MAX {
-            self.drive_all(&mut state);
-            // Those of a worker that slept between keeping its cause and suspending its span.
-            let table = Arc::make_mut(&mut state.table);
-            table.register_missing(Timestamp::MIN, Timestamp::MIN);
-            let suspended = |cause: &&KeptCause| table.count_suspended(cause.id) > 0;
-            let causes = table.causes().filter(suspended).map(|cause| cause.id);
-            let causes: Vec<CauseId> = causes.collect();
-            if causes.is_empty() {
-                break;
-            }
-            for cause in causes {
-                self.look_after(&mut state, cause);
-            }
-        }
-        resend::run(&self.0, &mut state);
-        state
-    }
-
-    /// Drives all that is due and has an end.
-    fn drive_all(&self, state: &mut State) {
-        for _ in 0..STEPS_MAX {
-            let has_end = |id: &SpanId| state.table.find(id).is_some_and(|span| span.end.is_some());
-            let Some(span) = worker::due(state).into_iter().find(has_end) else {
-                break;
-            };
-            worker::read(&self.0, state, 0, &span);
-            self.run(state, 0);
-        }
-    }
-
-    /// Lets one worker go on until it has nothing in hand.
-    fn run(&self, state: &mut State, worker: usize) {
-        for _ in 0..STEPS_MAX {
-            while let Some(message) = state.in_flight.pop_first() {
-                worker::arrive(&self.0, state, &message);
-            }
-            if !worker::can_step(state, &state.workers[worker]) {
-                // Its post has taken no effect, and never will.
-                state.workers[worker] = Worker::Idle;
-                return;
-            }
-            worker::step(&self.0, state, worker);
         }
     }
 }
@@ -343,7 +292,7 @@ fn cause_actions(state: &State, actions: &mut Vec<Action>) {
 }
 
 fn forget(state: &mut State, id: CauseId) {
-    let table = Arc::make_mut(&mut state.table);
+    let table = state.table.make_mut();
     let cause = table.causes().find(|cause| cause.id == id).cloned();
     if let Some(cause) = cause {
         table.end_resuming(&cause);
@@ -371,7 +320,7 @@ fn skip(state: &mut State, id: &SpanId) {
             suspension,
             due_at: state.now,
         };
-        Arc::make_mut(&mut state.table).change(&span, &change);
+        state.table.make_mut().change(&span, &change);
     }
 }
 
@@ -379,7 +328,7 @@ fn remove(state: &mut State, id: &SpanId) {
     let span = state.table.find(id);
     let length = span.and_then(|span| span.end.map(|end| end.since(span.start)));
     let skipped = span.map_or(0, |span| span.processing.totals.skipped);
-    let removed = Arc::make_mut(&mut state.table).remove(std::slice::from_ref(id));
+    let removed = state.table.make_mut().remove(std::slice::from_ref(id));
     if removed > 0 {
         let length = length.unwrap_or_default();
         let removed = Removed { length, skipped };

@@ -1,8 +1,6 @@
 //! A receiver, as `receiver/src/controllers/events/decision.rs` does it: it reads the clock, then calls
 //! the store once. What is kept is decided by `sampler_domain::intake`, here as there.
 
-use std::sync::Arc;
-
 use sampler_domain::{
     NotEnded, Span, SpanId, StartDecision, StartEvent, StopDecision, StopEvent, Timestamp,
 };
@@ -79,7 +77,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
     let id = SpanId::new(event.timestamp, state.history.opened);
     let span = Span::open(id, event.clone());
     if scenario.is_broken(Mutant::StartsWithoutIndexes) {
-        Arc::make_mut(&mut state.table).insert_original(span);
+        state.table.make_mut().insert_original(span);
         state.history.opened += 1;
         return Answer::Kept;
     }
@@ -90,7 +88,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
         may_overlap: false,
         arrival: Arrival::Alone,
     };
-    match Arc::make_mut(&mut state.table).start(new) {
+    match state.table.make_mut().start(new) {
         StartOutcome::Opened => {
             state.history.opened += 1;
             Answer::Kept
@@ -109,7 +107,7 @@ fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
         correlation_id: Uuid::from_u64_pair(number as u64 + 1, state.history.kept[number].into()),
         arrival: Arrival::Alone,
     };
-    match Arc::make_mut(&mut state.table).stop(&new) {
+    match state.table.make_mut().stop(&new) {
         StopOutcome::Ended => Answer::Kept,
         StopOutcome::Repeated => Answer::Repeated,
         StopOutcome::Refused(_) => Answer::Refused,

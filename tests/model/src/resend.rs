@@ -2,17 +2,18 @@
 //! (`docs/adr/042-resending.md`), each one conditional change. Between two of them anything may happen,
 //! and the worker may die.
 
-use std::sync::Arc;
-
 use sampler_domain::{
     Changed, Correction, Entry, EntryState, Interval, LastError, Resend, Span, Timestamp, Usage,
 };
 use sampler_store::EntryKey;
+use sampler_store_testing::Shared;
 use uuid::Uuid;
 
 use crate::confirm::ASK;
 use crate::scenario::{Mutant, Scenario};
+
 use crate::state::{Message, State};
+
 use crate::worker::{ACCEPTANCE, arrive, is_counted, is_taken};
 
 /// The worker that sends again, between two of its steps.
@@ -21,7 +22,7 @@ pub enum Resender {
     /// It has nothing in hand, or has just died.
     Idle,
     /// It has posted the usage of an entry, and waits for the answer.
-    Posting(Box<Entry>, Arc<Message>),
+    Posting(Box<Entry>, Shared<Message>),
     /// The entry says that Abacus has it; it is about to read the span.
     Accepted(Box<Entry>),
     /// It has read the span, and is about to correct its totals.
@@ -60,7 +61,7 @@ pub(crate) fn mark(state: &mut State, usage_guid: &str) {
     let Some(key) = key_of(state, usage_guid) else {
         return;
     };
-    Arc::make_mut(&mut state.table).mark_resend(&key, &resend);
+    state.table.make_mut().mark_resend(&key, &resend);
 }
 
 fn key_of(state: &State, usage_guid: &str) -> Option<EntryKey> {
@@ -94,9 +95,9 @@ pub(crate) fn take_up(scenario: &Scenario, state: &mut State, usage_guid: &str) 
         if scenario.is_broken(Mutant::ResentSaysMore) {
             message.duration += 1;
         }
-        let message = Arc::new(message);
+        let message = Shared::new(message);
         if !is_counted(state, &message) {
-            state.in_flight.insert(Arc::clone(&message));
+            state.in_flight.insert(message.clone());
         }
         Resender::Posting(entry, message)
     } else {
@@ -157,12 +158,12 @@ fn accept(
     scenario: &Scenario,
     state: &mut State,
     entry: Box<Entry>,
-    message: &Arc<Message>,
+    message: &Shared<Message>,
 ) -> Resender {
     if !is_taken(state, message) {
-        return Resender::Posting(entry, Arc::clone(message));
+        return Resender::Posting(entry, message.clone());
     }
-    let table = Arc::make_mut(&mut state.table);
+    let table = state.table.make_mut();
     let asked = Entry {
         ask_again: (scenario.asides_max > 0).then_some(ASK),
         ..(*entry).clone()
@@ -218,7 +219,7 @@ fn correct(scenario: &Scenario, state: &mut State, entry: Box<Entry>, span: &Spa
     let Correction::Make { change, .. } = correction(scenario, &entry, Some(span)) else {
         return Resender::Marking(entry);
     };
-    match Arc::make_mut(&mut state.table).change(span, &change) {
+    match state.table.make_mut().change(span, &change) {
         Changed::Made => Resender::Marking(entry),
         Changed::Rejected => Resender::Accepted(entry),
     }
@@ -232,7 +233,7 @@ fn mark_withheld(state: &mut State, entry: Box<Entry>) -> Resender {
         return Resender::Idle;
     }
     if let Some(resend) = &entry.resend {
-        let table = Arc::make_mut(&mut state.table);
+        let table = state.table.make_mut();
         for withheld in table.withheld_of(&entry) {
             let mark = resend.of_withheld(&withheld);
             table.mark_resend(&EntryKey::of(&withheld), &mark);
@@ -247,7 +248,7 @@ fn mark_withheld(state: &mut State, entry: Box<Entry>) -> Resender {
 fn end(state: &mut State, entry: &Entry, refusal: Option<&LastError>) {
     if let Some(act) = act_of(entry) {
         let key = EntryKey::of(entry);
-        Arc::make_mut(&mut state.table).end_resend(&key, act, refusal);
+        state.table.make_mut().end_resend(&key, act, refusal);
     }
 }
 

@@ -2,11 +2,10 @@
 //! upstream.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
 use sampler_domain::{Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage};
 use sampler_store_testing::memory::Table;
+use sampler_store_testing::{Shared, hash_of};
 
 use crate::confirm::Confirmer;
 use crate::resend::Resender;
@@ -25,22 +24,22 @@ pub struct State {
     /// Who reports the events.
     pub provider: Provider,
     /// What is kept, under the real rules.
-    pub table: Arc<Table>,
+    pub table: Shared<Table>,
     /// Per worker what it remembers.
     pub workers: Vec<Worker>,
     /// The worker that sends usages again.
     pub resender: Resender,
     /// Usages on their way to Abacus. One stays here until it arrives, which may be never; what
     /// arrives again is a repeat, and changes nothing.
-    pub in_flight: BTreeSet<Arc<Message>>,
+    pub in_flight: BTreeSet<Shared<Message>>,
     /// Usages that Abacus counts.
-    pub counted: BTreeSet<Arc<Message>>,
+    pub counted: BTreeSet<Shared<Message>>,
     /// Usages that Abacus has accepted and set aside. One that comes again counts.
-    pub aside: BTreeSet<Arc<Message>>,
+    pub aside: BTreeSet<Shared<Message>>,
     /// Usages that count since this moment, and are not found yet by an upstream that forgets.
-    pub fresh: BTreeSet<Arc<Message>>,
+    pub fresh: BTreeSet<Shared<Message>>,
     /// Usages of which such an upstream recognises a repeat, and until when.
-    pub remembered: BTreeSet<(Arc<Message>, Timestamp)>,
+    pub remembered: BTreeSet<(Shared<Message>, Timestamp)>,
     /// The worker that asks whether usages count.
     pub confirmer: Confirmer,
     /// What happened so far, for the properties alone.
@@ -66,13 +65,13 @@ pub enum Worker {
     /// It has nothing in hand, or has just died.
     Idle,
     /// It has read a span, and is about to decide what is next.
-    Holding(Arc<Driver>),
+    Holding(Shared<Driver>),
     /// It has decided on a change, and is about to ask the store for it.
-    Calling(Arc<Driver>, Box<Change>),
+    Calling(Shared<Driver>, Box<Change>),
     /// It has posted the planned usage, and waits for the answer.
-    Posting(Arc<Driver>, Arc<Message>),
+    Posting(Shared<Driver>, Shared<Message>),
     /// It has noted an execution, and is about to ask the ledger for its entry: a planted bug.
-    WritingEntry(Arc<Driver>, Box<Entry>),
+    WritingEntry(Shared<Driver>, Box<Entry>),
 }
 
 /// A usage as it was sent, with what it stands for. There is only one target, and no measure but
@@ -131,7 +130,7 @@ impl State {
         Self {
             now: scenario.moments[0],
             provider: Provider::new(scenario),
-            table: Arc::default(),
+            table: Shared::default(),
             workers: vec![Worker::Idle; scenario.workers],
             resender: Resender::Idle,
             in_flight: BTreeSet::new(),
@@ -151,7 +150,7 @@ impl State {
     pub(crate) fn sort(&mut self) {
         let busy = |worker: &Worker| *worker != Worker::Idle;
         if self.workers.iter().filter(|worker| busy(worker)).count() > 1 {
-            self.workers.sort_by_cached_key(fingerprint);
+            self.workers.sort_by_cached_key(hash_of);
         }
         self.workers.sort_by_key(busy);
     }
@@ -223,10 +222,4 @@ impl Message {
     pub(crate) fn repeats(&self, other: &Self) -> bool {
         self.dedup_id == other.dedup_id && self.dated == other.dated
     }
-}
-
-fn fingerprint(worker: &Worker) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    worker.hash(&mut hasher);
-    hasher.finish()
 }

@@ -7,13 +7,12 @@
 
 mod transitions;
 
-use std::sync::Arc;
-
 use sampler_domain::{
     EventId, Half, HalfKept, Id, IntakeRules, Measures, Refusal, Slack, Span, SpanId, StartEvent,
     StopEvent, Target, Timestamp, UpdateEvent, UpdateIntake, UpdateRead, UpdateStep,
 };
 use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store_testing::Shared;
 use sampler_store_testing::memory::Table;
 use uuid::Uuid;
 
@@ -94,7 +93,7 @@ enum Answer {
 /// A state: what is kept, the requests that are under way, and what went wrong so far.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpdateState {
-    table: Arc<Table>,
+    table: Shared<Table>,
     requests: Vec<UpdateRequest>,
     /// Events of others that have not come in yet.
     others: Vec<Other>,
@@ -221,7 +220,7 @@ impl Updates {
     fn world(&self, before: &[Other], others: Vec<Other>) -> UpdateState {
         let updates = self.events().len();
         let mut state = UpdateState {
-            table: Arc::default(),
+            table: Shared::default(),
             requests: (0..REQUESTS).map(|it| self.request(it % updates)).collect(),
             others,
             history: UpdateHistory::default(),
@@ -442,7 +441,7 @@ fn start(
     let number = state.table.all().count() as u64;
     let mut span = Span::open(SpanId::new(at, number), event);
     span.start_update = update;
-    Arc::make_mut(&mut state.table).start(NewSpan {
+    state.table.make_mut().start(NewSpan {
         span,
         due_at: at,
         now: at,
@@ -461,7 +460,7 @@ fn end(state: &mut UpdateState, event: &StopEvent, update: Option<Uuid>) -> Stop
         correlation_id: Uuid::from_u64_pair(1, ended.count() as u64),
         arrival: Arrival::Alone,
     };
-    Arc::make_mut(&mut state.table).stop(&new)
+    state.table.make_mut().stop(&new)
 }
 
 /// When the updates take place.

@@ -2,7 +2,6 @@
 //! step; between two of them anything may happen.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
@@ -10,10 +9,12 @@ use sampler_domain::{
     Planned, SUSPENDED_DUE_AT, Span, SpanId, Timestamp,
 };
 use sampler_store::DueQuery;
+use sampler_store_testing::Shared;
 use sampler_store_testing::memory::Table;
 
 use crate::confirm::{ASK, is_blind};
 use crate::scenario::{Mutant, Scenario};
+
 use crate::state::{Message, State, Worker};
 
 /// The ids of the spans that a worker finds by looking.
@@ -33,7 +34,7 @@ pub(crate) fn read(scenario: &Scenario, state: &mut State, worker: usize, id: &S
         span.processing.planned.is_some() && scenario.is_broken(Mutant::IgnoresPlansOfOthers)
     };
     if let Some(span) = state.table.find(id).filter(|span| !is_ignored(span)) {
-        state.workers[worker] = Worker::Holding(Arc::new(Driver::new(
+        state.workers[worker] = Worker::Holding(Shared::new(Driver::new(
             span.clone(),
             scenario.contract(),
             Timestamp::MIN,
@@ -57,7 +58,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
 pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
-        Arc::make_mut(&mut driver).on_failed(Failure {
+        driver.make_mut().on_failed(Failure {
             is_post: true,
             unanswered: true,
             suspends: scenario.is_broken(Mutant::SuspendsWhatWaits),
@@ -75,7 +76,7 @@ pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
         let suspends = driver
             .span()
             .is_suspended_by_refusal(scenario.suspend_after);
-        Arc::make_mut(&mut driver).on_failed(Failure {
+        driver.make_mut().on_failed(Failure {
             blames_usage: true,
             suspends,
             ..failure(scenario, state)
@@ -113,20 +114,20 @@ pub(crate) fn may_be_refused(scenario: &Scenario, state: &State, worker: &Worker
 fn register(
     scenario: &Scenario,
     state: &mut State,
-    mut driver: Arc<Driver>,
+    mut driver: Shared<Driver>,
     cause: &Cause,
 ) -> Worker {
-    let table = Arc::make_mut(&mut state.table);
+    let table = state.table.make_mut();
     table.register(cause, Timestamp::MIN, Timestamp::MIN);
-    Arc::make_mut(&mut driver).on_registered();
+    driver.make_mut().on_registered();
     decide(scenario, state, driver)
 }
 
 /// The worker lets all spans of a cause go on, as its own was accepted; it may die before it asks for
 /// the entry.
-fn resume(state: &mut State, mut driver: Arc<Driver>, cause: CauseId) -> Worker {
-    Arc::make_mut(&mut state.table).begin_resuming(cause, Timestamp::MIN);
-    Arc::make_mut(&mut driver).on_resuming_begun();
+fn resume(state: &mut State, mut driver: Shared<Driver>, cause: CauseId) -> Worker {
+    state.table.make_mut().begin_resuming(cause, Timestamp::MIN);
+    driver.make_mut().on_resuming_begun();
     Worker::Holding(driver)
 }
 
@@ -146,7 +147,7 @@ pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
 }
 
 /// A usage arrives at Abacus, which counts it unless it is a repeat. One that was set aside counts now.
-pub(crate) fn arrive(scenario: &Scenario, state: &mut State, message: &Arc<Message>) {
+pub(crate) fn arrive(scenario: &Scenario, state: &mut State, message: &Shared<Message>) {
     state.in_flight.remove(message);
     if is_counted(state, message) {
         let remembered = &mut state.remembered.iter();
@@ -155,19 +156,20 @@ pub(crate) fn arrive(scenario: &Scenario, state: &mut State, message: &Arc<Messa
         return;
     }
     state.aside.retain(|usage| !usage.repeats(message));
-    state.counted.insert(Arc::clone(message));
+    state.counted.insert(message.clone());
     if let Some(horizon) = scenario.horizon {
-        state.fresh.insert(Arc::clone(message));
+        state.fresh.insert(message.clone());
         let until = state.now.plus(horizon);
         if until > state.now {
-            state.remembered.insert((Arc::clone(message), until));
+            state.remembered.insert((message.clone(), until));
         }
     }
 }
 
 /// Whether Abacus has a usage, and answers so. What was set aside and is on its way again has no answer yet.
 pub(crate) fn is_taken(state: &State, message: &Message) -> bool {
-    let is_in = |usages: &BTreeSet<Arc<Message>>| usages.iter().any(|usage| usage.repeats(message));
+    let is_in =
+        |usages: &BTreeSet<Shared<Message>>| usages.iter().any(|usage| usage.repeats(message));
     is_counted(state, message) || is_in(&state.aside) && !is_in(&state.in_flight)
 }
 
@@ -177,7 +179,7 @@ pub(crate) fn is_counted(state: &State, message: &Message) -> bool {
 
 /// Asks the driver what is next. A post is on its way at once: that it may stay there for long is
 /// the same as a worker that falls asleep before it posts.
-fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker {
+fn decide(scenario: &Scenario, state: &mut State, driver: Shared<Driver>) -> Worker {
     let action = driver.next(state.now, &scenario.policy);
     match broken(scenario, driver.span(), action) {
         Action::Done => Worker::Idle,
@@ -275,10 +277,15 @@ fn broken(scenario: &Scenario, span: &Span, action: Action) -> Action {
 
 /// The upstream says whether it has the usage of a planned interval. Anything may happen before the worker
 /// goes on.
-fn find(scenario: &Scenario, state: &State, mut driver: Arc<Driver>, planned: &Planned) -> Worker {
+fn find(
+    scenario: &Scenario,
+    state: &State,
+    mut driver: Shared<Driver>,
+    planned: &Planned,
+) -> Worker {
     let message = Message::new(driver.span(), planned);
     let is_fresh = state.fresh.iter().any(|usage| usage.repeats(&message));
-    let asked = Arc::make_mut(&mut driver);
+    let asked = driver.make_mut();
     if is_counted(state, &message) && !is_fresh {
         asked.on_found(ACCEPTANCE);
     } else {
@@ -293,7 +300,7 @@ fn find(scenario: &Scenario, state: &State, mut driver: Arc<Driver>, planned: &P
 }
 
 /// Sends the usage of a planned interval on its way.
-fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) -> Arc<Message> {
+fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) -> Shared<Message> {
     let mut message = Message::new(span, planned);
     if scenario.is_broken(Mutant::GuidPerAttempt) {
         state.history.posts += 1;
@@ -305,14 +312,14 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
     let sent = state.counted.iter().chain(&state.in_flight);
     let sent = sent.chain(&state.aside);
     let sent = sent.filter(|sent| sent.repeats(&message));
-    let sent: Vec<Arc<Message>> = sent.cloned().collect();
+    let sent: Vec<Shared<Message>> = sent.cloned().collect();
     if scenario.is_broken(Mutant::ResendsOtherBytes) && !sent.is_empty() {
         message.duration += 1;
     }
     state.history.resent_otherwise |= sent.iter().any(|sent| **sent != message);
-    let message = Arc::new(message);
+    let message = Shared::new(message);
     if scenario.forgets_usages() || !is_counted(state, &message) {
-        state.in_flight.insert(Arc::clone(&message));
+        state.in_flight.insert(message.clone());
     }
     message
 }
@@ -321,15 +328,15 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
 fn receive_answer(
     scenario: &Scenario,
     state: &mut State,
-    mut driver: Arc<Driver>,
-    message: Arc<Message>,
+    mut driver: Shared<Driver>,
+    message: Shared<Message>,
 ) -> Worker {
     if !is_taken(state, &message) {
         return Worker::Posting(driver, message);
     }
-    Arc::make_mut(&mut driver).on_accepted(ACCEPTANCE);
+    driver.make_mut().on_accepted(ACCEPTANCE);
     if scenario.is_broken(Mutant::EntryAfterNote) {
-        Arc::make_mut(&mut driver).on_entry_written(EntryState::Accepted);
+        driver.make_mut().on_entry_written(EntryState::Accepted);
     }
     decide(scenario, state, driver)
 }
@@ -345,10 +352,10 @@ pub(crate) const ACCEPTANCE: Acceptance = Acceptance {
 fn write_entry(
     scenario: &Scenario,
     state: &mut State,
-    mut driver: Arc<Driver>,
+    mut driver: Shared<Driver>,
     entry: &Entry,
 ) -> Worker {
-    let table = Arc::make_mut(&mut state.table);
+    let table = state.table.make_mut();
     let is_asked = scenario.asides_max > 0 && entry.state == EntryState::Accepted;
     let entry = &Entry {
         ask_again: is_asked.then_some(ASK),
@@ -359,7 +366,7 @@ fn write_entry(
         table.expire(std::slice::from_ref(&entry.span));
         table.remove_expired(state.now);
     }
-    Arc::make_mut(&mut driver).on_entry_written(kept);
+    driver.make_mut().on_entry_written(kept);
     decide(scenario, state, driver)
 }
 
@@ -367,12 +374,12 @@ fn write_entry(
 fn call(
     scenario: &Scenario,
     state: &mut State,
-    mut driver: Arc<Driver>,
+    mut driver: Shared<Driver>,
     change: &Change,
 ) -> Worker {
     let before = driver.span().clone();
     let changed = call_store(scenario, state, &before, change);
-    let updated = Arc::make_mut(&mut driver);
+    let updated = driver.make_mut();
     match changed {
         Changed::Made => {
             updated.on_change_made(change);
@@ -400,7 +407,7 @@ fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Chan
     let is_blind = matches!(change, Change::KeepSuspended { .. })
         && scenario.is_broken(Mutant::PutsAwayWhatWasResumed);
     let change = if is_blind { &away } else { change };
-    let table = Arc::make_mut(&mut state.table);
+    let table = state.table.make_mut();
     let changed = table.change(&span, change);
     if changed == Changed::Made
         && matches!(change, Change::Executed { .. })
@@ -434,9 +441,9 @@ fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Chang
 ///
 /// It does so at once: an end never changes, so reading later finds the same, or another version
 /// and then the worker has nothing in hand, as if it had died.
-fn reread(scenario: &Scenario, state: &mut State, mut driver: Arc<Driver>) -> Worker {
+fn reread(scenario: &Scenario, state: &mut State, mut driver: Shared<Driver>) -> Worker {
     let fresh = state.table.find(&driver.span().id).cloned();
-    Arc::make_mut(&mut driver).on_reread(fresh);
+    driver.make_mut().on_reread(fresh);
     decide(scenario, state, driver)
 }
 

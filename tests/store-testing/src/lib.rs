@@ -10,4 +10,7 @@
 pub mod contract;
 pub mod faulty;
 pub mod memory;
+mod shared;
 pub mod support;
+
+pub use shared::{Shared, hash_of};

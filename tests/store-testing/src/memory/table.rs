@@ -21,6 +21,7 @@ use sampler_store::{
 };
 use uuid::Uuid;
 
+use crate::shared::Shared;
 use entries::StoredEntries;
 pub use ledger::StoredEntry;
 
@@ -56,7 +57,7 @@ type DueKey = (SearchClass, Timestamp, SpanId);
 /// that. Others are parts of one, or are for tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
-    pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
+    pub(crate) spans: BTreeMap<SpanId, Shared<StoredSpan>>,
     pub(crate) entries: StoredEntries,
     /// The causes of suspended spans.
     pub(crate) causes: BTreeMap<CauseId, KeptCause>,
@@ -65,7 +66,7 @@ pub struct Table {
 impl Table {
     /// All that is kept, in the order of the ids.
     pub fn all(&self) -> impl Iterator<Item = &StoredSpan> {
-        self.spans.values()
+        self.spans.values().map(|kept| &**kept)
     }
 
     /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
@@ -79,7 +80,11 @@ impl Table {
             probed_at: None,
             acts: Vec::new(),
         };
-        self.spans.insert(kept.span.id.clone(), kept);
+        self.keep(kept);
+    }
+
+    fn keep(&mut self, kept: StoredSpan) {
+        self.spans.insert(kept.span.id.clone(), Shared::new(kept));
     }
 
     /// Opens a span.
@@ -100,7 +105,7 @@ impl Table {
             probed_at: None,
             acts: Vec::new(),
         };
-        self.spans.insert(kept.span.id.clone(), kept);
+        self.keep(kept);
     }
 
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
@@ -144,7 +149,7 @@ impl Table {
     }
 
     fn not_ended(&self, new: &Span) -> NotEnded {
-        let spans = self.spans.values().map(|kept| &kept.span);
+        let spans = self.all().map(|kept| &kept.span);
         let of_target = spans.filter(|span| span.target == new.target);
         NotEnded::by(new.start, of_target.map(|span| span.end))
     }
@@ -170,7 +175,7 @@ impl Table {
         let event = &new.event;
         let is_own =
             |kept: &StoredSpan| has_correlation_id(kept, &event.target, new.correlation_id);
-        if self.spans.values().any(is_own) {
+        if self.all().any(is_own) {
             return Some(StopOutcome::Ended);
         }
         let by_id = event.id.as_ref();
@@ -201,7 +206,7 @@ impl Table {
     pub fn backlog(&self, query: &BacklogQuery) -> Backlog {
         let mut backlog = Backlog::nothing(query);
         let is_left = |kept: &&StoredSpan| !kept.span.processing.complete;
-        for StoredSpan { span, due_at, .. } in self.spans.values().filter(is_left) {
+        for StoredSpan { span, due_at, .. } in self.all().filter(is_left) {
             if span.processing.suspended.is_some() {
                 backlog.suspended += 1;
             }
@@ -215,7 +220,7 @@ impl Table {
     /// The spans of the target that have not ended by a moment: the open one, and the one that ends
     /// next after it.
     pub fn find_not_ended(&self, target: &Target, moment: Timestamp) -> Vec<&Span> {
-        let spans = self.spans.values().map(|kept| &kept.span);
+        let spans = self.all().map(|kept| &kept.span);
         let is_there =
             |span: &&Span| span.target == *target && span.end.is_none_or(|end| end > moment);
         let mut spans: Vec<&Span> = spans.filter(is_there).collect();
@@ -228,7 +233,7 @@ impl Table {
     /// Due spans with their sort keys, in the order of a search.
     pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
         let mut due = Vec::new();
-        for StoredSpan { span, due_at, .. } in self.spans.values() {
+        for StoredSpan { span, due_at, .. } in self.all() {
             let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
                 continue;
             };
@@ -257,7 +262,7 @@ impl Table {
 
     /// A page of the spans that a query asks for, the newest start first.
     pub fn spans(&self, query: &SpanQuery) -> SpanPage {
-        let all = self.spans.values().map(StoredSpan::listed);
+        let all = self.all().map(StoredSpan::listed);
         let matches = |listed: &ListedSpan| {
             let is_behind = |after: &SpanPosition| listed.position() < *after;
             query.matches(&listed.span) && query.after.as_ref().is_none_or(is_behind)
@@ -275,7 +280,7 @@ impl Table {
 
     /// The span whose id is written so.
     pub fn span(&self, id: &str) -> Option<ListedSpan> {
-        let mut spans = self.spans.values();
+        let mut spans = self.all();
         let found = spans.find(|kept| kept.span.id.to_string() == id);
         found.map(StoredSpan::listed)
     }
@@ -298,7 +303,7 @@ impl Table {
 
     /// Makes a change that an operator asked for, once: an act that the span names was done.
     pub fn change_by_operator(&mut self, act: Uuid, read: &Span, change: &Change) -> Changed {
-        let is_done = |kept: &StoredSpan| kept.acts.contains(&act);
+        let is_done = |kept: &Shared<StoredSpan>| kept.acts.contains(&act);
         if self.spans.get(&read.id).is_some_and(is_done) {
             return Changed::Made;
         }
@@ -342,8 +347,7 @@ impl Table {
     /// Up to `limit` complete spans that end before `cutoff`.
     pub fn completed_before(&self, cutoff: Timestamp, limit: usize) -> Vec<SpanId> {
         let over = self
-            .spans
-            .values()
+            .all()
             .filter(|kept| kept.span.processing.complete && kept.span.processing.last.end < cutoff);
         over.take(limit).map(|kept| kept.span.id.clone()).collect()
     }
@@ -357,10 +361,7 @@ impl Table {
     }
 
     fn first(&self, matches: impl Fn(&Span) -> bool) -> Option<&Span> {
-        self.spans
-            .values()
-            .map(|kept| &kept.span)
-            .find(|span| matches(span))
+        self.all().map(|kept| &kept.span).find(|span| matches(span))
     }
 
     fn open(&self, target: &Target) -> Option<&Span> {

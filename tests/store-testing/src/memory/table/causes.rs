@@ -6,6 +6,7 @@ use sampler_domain::{Cause, CauseId, Suspension, Timestamp};
 use sampler_store::{KeptCause, Probe, Resumption};
 
 use super::{StoredSpan, Table};
+use crate::shared::Shared;
 
 impl StoredSpan {
     fn suspension(&self) -> Option<Suspension> {
@@ -39,7 +40,7 @@ impl Table {
     /// How many spans are suspended under a cause.
     pub fn count_suspended(&self, cause: CauseId) -> usize {
         let of_cause = |kept: &&StoredSpan| kept.is_suspended_under(cause);
-        self.spans.values().filter(of_cause).count()
+        self.all().filter(of_cause).count()
     }
 
     /// Keeps a cause, unless it is there.
@@ -63,7 +64,7 @@ impl Table {
     /// Writes the missing causes of suspended spans; returns how many.
     pub fn register_missing(&mut self, now: Timestamp, probe_at: Timestamp) -> u64 {
         let mut missing = BTreeMap::new();
-        for span in self.spans.values().map(|kept| &kept.span) {
+        for span in self.all().map(|kept| &kept.span) {
             let error = span.processing.last_error.as_ref();
             let (Some(suspension), Some(error)) = (span.processing.suspended, error) else {
                 continue;
@@ -102,12 +103,12 @@ impl Table {
     /// Does nothing while a probe that began less than `lasts` ms ago has no answer.
     pub fn probe(&mut self, cause: CauseId, resumption: Resumption, lasts: i64) -> Probe {
         let is_running = |kept: &StoredSpan| kept.is_probing(cause, resumption.now, lasts);
-        if self.spans.values().any(is_running) {
+        if self.all().any(is_running) {
             return Probe::Running;
         }
         let spans = self.spans.values_mut();
         let suspended = spans.filter(|kept| kept.is_suspended_under(cause));
-        let since = |kept: &&mut StoredSpan| kept.suspension().map(|it| it.since);
+        let since = |kept: &&mut Shared<StoredSpan>| kept.suspension().map(|it| it.since);
         let Some(kept) = suspended.min_by_key(since) else {
             return Probe::NoSpan;
         };
@@ -158,7 +159,7 @@ impl Table {
         resumption: Resumption,
         limit: usize,
     ) -> u64 {
-        let is_meant = |kept: &&mut StoredSpan| {
+        let is_meant = |kept: &&mut Shared<StoredSpan>| {
             let suspension = kept.suspension();
             suspension.is_some_and(|it| it.cause == cause && it.since <= until)
         };

@@ -67,7 +67,7 @@ impl Table {
     pub fn sums(&self, query: &SumQuery) -> SumPage {
         let mut rows: BTreeMap<SumPosition, SumRow> = BTreeMap::new();
         let entries = self.entries.values().map(|kept| kept.entry.clone());
-        let spans = self.spans.values().map(|kept| &kept.span);
+        let spans = self.all().map(|kept| &kept.span);
         let planned = spans.filter(|span| !span.processing.complete && query.has_refused());
         let refused = planned.filter_map(Entry::of_planned);
         let entries = entries.chain(refused);
