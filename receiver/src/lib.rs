@@ -1,10 +1,11 @@
 //! The receiver: takes start and stop events from resource providers and keeps them as spans
 //! (sections 3, 6.1 and 6.2 of the paper). It is stateless; any number of instances share a store.
 //!
-//! A request passes, in this order:
+//! An event passes, in this order:
 //!
-//! 1. the token, and whether it may write at all (`sampler_service::security`),
-//! 2. the body ([`body`]),
+//! 1. the token, and whether it may write at all: each handler takes a `Grant`, which axum makes of the
+//!    request's head (`sampler_service::security`),
+//! 2. the query and the body ([`body`]),
 //! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
@@ -18,9 +19,9 @@
 //! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 512 concurrently.
 //! Events of one target are processed in their order.
 //!
-//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`];
-//! requests with which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
-//! compared with the spans and changes nothing.
+//! [`controllers`] carry this out and choose the answer. Requests that read pass 1, then [`reading`]; actions
+//! of operators pass 1 and 2, then [`acts`]. A snapshot ([`snapshot`]) is compared with the spans and
+//! changes nothing.
 
 mod acts;
 pub mod admission;
@@ -119,7 +120,7 @@ pub struct Receiver {
     pub steering: Arc<Steering>,
     /// Counts events by their answers.
     metrics: EventMetrics,
-    /// Whether the indexes exist and the slack is announced.
+    /// Whether the indexes exist, the slack is announced and the control was read.
     prepared: AtomicBool,
 }
 
@@ -149,8 +150,8 @@ impl Receiver {
         })
     }
 
-    /// Accepts events from now on. The indexes must exist, and the slack must be announced to the
-    /// workers. Programs call [`prepare`](Self::prepare), which announces it.
+    /// Accepts events from now on. Programs call [`prepare`](Self::prepare), which comes to this once
+    /// everything is prepared.
     pub fn set_prepared(&self) {
         self.prepared.store(true, Ordering::Release);
     }
@@ -188,8 +189,8 @@ impl Receiver {
 static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
     LazyLock::new(|| Arc::new(moments::names(reading().get_openapi())));
 
-/// The routes of the API, and of what describes it. To make them takes longer than all else at a start,
-/// and tests make many receivers.
+/// The routes of the API, and of what describes it. To make them takes longer than all else when a program
+/// starts, and tests make many receivers.
 static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
     let (routes, document) = described().split_for_parts();
     let reference = Reference::new(&document, &problems::all());

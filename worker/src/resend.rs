@@ -44,7 +44,7 @@ enum ResendOutcome {
 enum Later {
     /// The upstream is away, or failed on this usage.
     Failed(String),
-    /// The upstream asks to wait, or this worker begins nothing new.
+    /// Nothing may be posted now: the upstream asks to wait, sampling is paused, or the worker stops.
     Held,
     /// The upstream does not say whether it has the usage.
     Unclear(String),
@@ -95,6 +95,7 @@ impl Worker {
         let Some(resend) = &entry.resend else {
             return Ok(true);
         };
+        // Otherwise an earlier attempt has accepted the entry, and the span is still to be corrected.
         if entry.is_uncounted() {
             let span = self.parts.work.find(&entry.span, &entry.target).await?;
             if !entry.is_noted_on(span.as_ref()) {

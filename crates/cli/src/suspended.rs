@@ -24,8 +24,8 @@ use crate::show::{print_json, text};
 Examples:
   sampler suspended
   sampler suspended --resource-id postgres
-  sampler spans --cause 5e0c1f    # the spans of a cause
-  sampler resume --cause 5e0c1f --reason \"the plan is mapped now\"")]
+  sampler spans --cause 0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52    # the spans of a cause
+  sampler resume --cause 0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52 --reason \"the plan is mapped now\"")]
 pub(crate) struct SuspendedArguments {
     /// Only causes of this resource
     #[arg(long, value_name = "ID")]
@@ -39,7 +39,7 @@ pub(crate) struct SuspendedArguments {
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(after_help = "\
 Examples:
-  sampler resume --cause 5e0c1f --reason \"the plan is mapped now\"
+  sampler resume --cause 0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52 --reason \"the plan is mapped now\"
   sampler resume --span orders-db --reason \"the plan is mapped now\"")]
 pub(crate) struct ResumeArguments {
     /// All spans of this cause, of `sampler suspended`

@@ -221,6 +221,8 @@ impl Driver {
                 is_resuming,
             }) => self.after_acceptance(acceptance, *is_resuming),
             Some(Progress::EntryWritten(kept)) => {
+                // A withheld piece has the state of what it takes back. With a usage that was set aside it
+                // changes `billed`, as that usage did.
                 let is_skipped = *kept == EntryState::Skipped;
                 Action::Change(self.execution(now, policy, is_skipped))
             }

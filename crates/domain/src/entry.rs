@@ -2,6 +2,8 @@
 
 use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp};
 
+/// The state of a usage. The first two are those of a usage that is still on its span; the ledger has the
+/// other four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryState {
     /// It is planned on its span, and not answered yet.

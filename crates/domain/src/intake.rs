@@ -5,9 +5,9 @@
 //! start opens a span, if the target has none that is open or ends later; any other stop ends the open
 //! span, unless it is dated before that span's start.
 //!
-//! [`decide_start`] and [`decide_stop`] are what a store decides in one atomic step. The store in memory
-//! applies them. A command of MongoDB has the same rule as the condition of a query or an index, and
-//! they decide about the outcome of one that has changed nothing. [`IntakeRules::admit_start`] and
+//! [`decide_start`] and [`decide_stop`] are what a store decides in one atomic step. They are called by the
+//! store in memory, and by the MongoDB store after a conflict: an ordinary event is decided by the same rule
+//! as the condition of a query and the unique indexes. [`IntakeRules::admit_start`] and
 //! [`IntakeRules::admit_stop`] add what only a receiver knows: its clock and its settings. Dry runs and
 //! the model call them. A receiver that keeps an event does the same in two steps around the store
 //! (`controllers/events/decision.rs`): the slack before it, lenient repeats after it.

@@ -148,7 +148,8 @@ pub struct Totals {
     /// The version of the span at which the first of the counted usages was planned; none before
     /// one is counted. The entries of the others have higher ones.
     pub first_version: Option<i64>,
-    /// Signed durations of the usages that Abacus accepted, ms.
+    /// Signed durations of the usages that the upstream accepted, also of those that it set aside later,
+    /// and of what was withheld of these, ms.
     pub billed: i64,
     /// Signed durations of the usages that were skipped, ms.
     pub skipped: i64,
@@ -203,7 +204,7 @@ impl Totals {
     }
 }
 
-/// An interval with the id of its usage, both decided once and for all.
+/// An interval with the id of its usage, both fixed by the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
     /// The interval to be executed.
@@ -278,8 +279,8 @@ impl Span {
         }
     }
 
-    /// The end of the last recorded interval: what was billed, skipped and withheld adds up to this time
-    /// minus the start.
+    /// The end of the last recorded interval: billed and skipped add up to this time minus
+    /// [`Totals::since`].
     pub fn sampled_to(&self) -> Timestamp {
         self.processing.last.end
     }

@@ -17,7 +17,8 @@ use crate::{Interval, Planned, Policy, Span, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Plan(Interval),
-    /// Post the usage of this interval as it was planned, even if the policy has changed since.
+    /// Carry out this interval as it was planned, even if the policy has changed since: post its usage, or
+    /// only record it (skipped, withheld).
     Execute(Planned),
     /// Complete the span: the durations of its usages add up to end minus start.
     Complete,
@@ -72,7 +73,7 @@ fn execute(planned: &Planned, now: Timestamp) -> Step {
 /// end, whichever is nearer. It is due at once.
 ///
 /// A piece takes back either what counts upstream, or what does not
-/// ([`Uncounted`](crate::Uncounted)), and never more than one usage of the latter.
+/// ([`Uncounted`](crate::Uncounted)), and of the latter only one usage, unless the list was shortened.
 fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let granularity = policy.granularities.of(&span.target);

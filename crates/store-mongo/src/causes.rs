@@ -172,9 +172,9 @@ impl Causes for MongoStore {
 pub(crate) async fn resume_by_operator(
     store: &MongoStore,
     cause: CauseId,
-    by: Timestamp,
 ) -> Result<bool, StoreError> {
-    let update = doc! { "$max": { "resuming": moment(by) }, "$inc": { "resumes": 1_i64 } };
+    let until = moment(Timestamp::MAX);
+    let update = doc! { "$max": { "resuming": until }, "$inc": { "resumes": 1_i64 } };
     store.update_cause(named(cause), update).await
 }
 

@@ -31,8 +31,8 @@ impl Operating for MongoStore {
         changes::change(self, span, change, Some(act), now).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
-        causes::resume_by_operator(self, cause, by).await
+    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
+        causes::resume_by_operator(self, cause).await
     }
 
     async fn resend_by_operator(

@@ -101,8 +101,7 @@ pub trait Causes: Send + Sync + 'static {
     ) -> Result<u64, StoreError>;
 
     /// Changes `resuming` to `until`, if it still is as it was read and no operator has resumed the
-    /// cause since. So a worker replaces the last possible time, which the action of an operator
-    /// sets.
+    /// cause since. So a worker replaces the mark of [`crate::Operating::resume_by_operator`].
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
     /// Notes that all spans that were to be resumed are resumed, unless the cause was resumed again since

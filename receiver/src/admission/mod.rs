@@ -1,8 +1,8 @@
 //! How many requests are served at a time, and whose turn it is.
 //!
 //! Fair queues ([`fair_queue`]) precede the store's group commit: events wait there, where clients
-//! are distinguished, and not in the store, where all are alike. An event waits for its turn when
-//! its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits of
+//! are distinguished, and not in the store, where all are alike. An event waits for its turn once it is
+//! valid, a large one once its body has arrived, so a slow body holds nothing. Stops and starts have permits of
 //! their own: a refused start bills too little for a short time, a refused stop bills too much. Each
 //! range of a sharded collection ([`ShardRange`]) has permits of its own, too: a range that does not
 //! answer holds up no other.

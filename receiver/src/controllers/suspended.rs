@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{CauseId, Id, Timestamp};
+use sampler_domain::{CauseId, Id};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{CauseQuery, KeptCause, SuspendedCause};
@@ -112,7 +112,7 @@ impl Receiver {
         } = admitted.await?;
         let cause = self.cause(grant, cause).await?;
         let id = cause.kept.id;
-        let act = Act {
+        let action = Act {
             act: "cause.resume",
             subject: format!("/v1/suspended/{id}"),
             span: None,
@@ -120,12 +120,9 @@ impl Receiver {
             before: serde_json::to_value(shown(&cause)).unwrap_or_default(),
             after: json!({ "resuming": cause.spans }),
         };
-        let act = self.record_act(grant, act).await?;
-        // All spans that are suspended when a worker finds this. A time of this machine's clock
-        // would not do: if it is behind, spans would count as suspended later, and stay suspended.
-        let by = Timestamp::MAX;
-        let is_known = self.parts.operating.resume_by_operator(id, by).await;
-        self.finish(act, is_known, no_such_cause).await?;
+        let action_id = self.record_act(grant, action).await?;
+        let is_known = self.parts.operating.resume_by_operator(id).await;
+        self.finish(action_id, is_known, no_such_cause).await?;
         let resumed = cause.spans;
         Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
     }

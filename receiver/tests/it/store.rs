@@ -333,9 +333,8 @@ impl Operating for Store {
         self.respond_as(behaviour, call).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.respond(self.memory.resume_by_operator(cause, now))
-            .await
+    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
+        self.respond(self.memory.resume_by_operator(cause)).await
     }
 
     async fn resend_by_operator(

@@ -170,12 +170,8 @@ impl World {
         }
     }
 
-    /// As the receiver does: up to whenever a worker finds it.
     fn resume_cause(&self, cause: CauseId) {
-        let resume = |table: &mut sampler_store_testing::memory::Table| {
-            table.resume_by_operator(cause, Timestamp::MAX)
-        };
-        let is_known = self.store.with(resume);
+        let is_known = self.store.with(|table| table.resume_by_operator(cause));
         self.log("operator", || {
             format!("resumes the cause {cause:?}: {is_known}")
         });

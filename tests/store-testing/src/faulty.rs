@@ -136,7 +136,7 @@ pass_on! {
         record_act(record: &AuditRecord) -> ();
         settle_act(id: Uuid, outcome: ActOutcome) -> ();
         change_by_operator(act: Uuid, span: &Span, change: &Change, now: Timestamp) -> Changed;
-        resume_by_operator(cause: CauseId, by: Timestamp) -> bool;
+        resume_by_operator(cause: CauseId) -> bool;
         resend_by_operator(entry: &EntryKey, resend: &Resend) -> bool;
         control() -> KeptControl;
         set_control(control: &Control, version: i64) -> bool;

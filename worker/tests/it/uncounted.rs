@@ -423,9 +423,7 @@ async fn a_cause_is_resumed_while_usages_are_sent_again() {
         causes.collect::<Vec<_>>()
     });
     for cause in causes {
-        world
-            .store
-            .with(|table| table.resume_by_operator(cause, Timestamp::MAX));
+        world.store.with(|table| table.resume_by_operator(cause));
     }
     let before = world.clock_now();
     world.until("it is resumed", || !is_suspended()).await;

@@ -1,5 +1,6 @@
-//! Keeps one event, however it arrived: checks its slack and the rate of starts, then asks the store. The
-//! rule is in [`sampler_domain::intake`](sampler_domain::IntakeRules).
+//! Keeps one event, however it arrived: checks its slack and the rate of starts, then asks the store. What
+//! else the rule says ([`sampler_domain::intake`](sampler_domain::IntakeRules)), MongoDB decides by the
+//! query and the unique indexes of a command. Only after a conflict the rule itself gives the reason.
 
 use sampler_domain::{
     Field, IntakeRules, Refusal, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,

@@ -50,8 +50,8 @@ impl Operating for MemoryStore {
         Ok(self.lock().table.change_by_operator(act, span, change))
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.lock().table.resume_by_operator(cause, by))
+    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
+        Ok(self.lock().table.resume_by_operator(cause))
     }
 
     async fn resend_by_operator(
