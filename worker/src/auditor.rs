@@ -141,7 +141,7 @@ impl Worker {
     async fn difference_of(&self, key: &SpanKey) -> Result<Option<Difference>, StoreError> {
         self.pace().await;
         // The span is read first: an entry is written before its execution is noted on the span.
-        let span = self.parts.work.find(&key.id, &key.target).await;
+        let span = self.parts.work.read(&key.id, &key.target).await;
         let span = match span {
             // The search reports a span that cannot be read, once it is due.
             Err(StoreError::Refused(_)) => return Ok(None),

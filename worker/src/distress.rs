@@ -79,7 +79,7 @@ impl Worker {
                 ),
                 Err(_) => {}
             }
-            self.pause(self.intervals.lag).await;
+            self.pause(self.periods.lag).await;
         }
     }
 

@@ -9,13 +9,15 @@ mod auditor;
 mod backlog;
 mod confirm;
 mod control;
+mod deliver;
 mod distress;
 mod drive;
-mod find;
+
 mod instance;
-mod intervals;
+mod lookup;
 mod metrics;
 mod ownership;
+mod periods;
 mod process;
 mod progress;
 mod rate;
@@ -47,10 +49,10 @@ use sampler_upstream::{Pace, Promises, Upstream};
 use auditor::Findings;
 use confirm::Asking;
 use distress::Distress;
-use find::finds_max;
-pub use intervals::Intervals;
+use lookup::lookups_max;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
+pub use periods::Periods;
 pub use progress::{IgnoreProgress, ReportProgress};
 use rate::RateMeter;
 use store_failures::StoreFailures;
@@ -64,7 +66,7 @@ pub struct Options {
     /// The name of this worker; no two workers may have the same.
     pub name: String,
     pub settings: WorkerSettings,
-    pub intervals: Intervals,
+    pub periods: Periods,
 }
 
 #[derive(Clone)]
@@ -96,11 +98,11 @@ pub struct Worker {
     name: String,
     settings: WorkerSettings,
     policy: Policy,
-    intervals: Intervals,
+    periods: Periods,
     promises: Promises,
     post_limit: UpstreamLimit,
-    /// The limit of finds before posts.
-    find_limit: UpstreamLimit,
+    /// The limit of lookups before posts.
+    lookup_limit: UpstreamLimit,
     metrics: PostMetrics,
     /// The questions to the upstream about usages.
     asking: Asking,
@@ -131,13 +133,13 @@ impl Worker {
         let Options {
             name,
             settings,
-            intervals,
+            periods,
         } = options;
         let post_limit = UpstreamLimit::new(settings.abacus.concurrency);
-        let find_limit = UpstreamLimit::new(finds_max(settings.processing.concurrency));
+        let lookup_limit = UpstreamLimit::new(lookups_max(settings.processing.concurrency));
         let promises = parts.upstream.promises();
         let pace = Pace {
-            usual: intervals.clock,
+            usual: periods.clock,
         };
         let time = UpstreamTime::new(Arc::clone(&parts.clock), pace);
         let steering = Steering::new(Arc::clone(&parts.operating));
@@ -146,10 +148,10 @@ impl Worker {
             name,
             policy: settings.sampling.policy(),
             settings,
-            intervals,
+            periods,
             promises,
             post_limit,
-            find_limit,
+            lookup_limit,
             metrics: PostMetrics::default(),
             asking: Asking::default(),
             ownership: OwnedPartitions::default(),
@@ -178,7 +180,7 @@ impl Worker {
             self.keep_resending(),
             self.audit(),
             self.confirm(),
-            self.steering.follow(self.intervals.steering, &self.stop),
+            self.steering.follow(self.periods.steering, &self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
             self.watch_lag(),

@@ -20,7 +20,7 @@ use sampler_upstream::{
 };
 use sampler_worker::settings::{Destination, PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{Intervals, Options, Parts, UpstreamTime, Worker};
+use sampler_worker::{Options, Parts, Periods, UpstreamTime, Worker};
 use url::Url;
 
 /// The scope that the collector requires in a token for usages of any resource.
@@ -174,7 +174,7 @@ fn worker(
     let options = Options {
         name: random.uuid_v4().to_string(),
         settings: settings.clone(),
-        intervals: Intervals::default(),
+        periods: Periods::default(),
     };
     let (store, health) = (&start.store, &mut start.health);
     let parts = Parts {

@@ -20,17 +20,16 @@ pub enum EntryState {
     Counted,
 }
 
-/// Abacus is asked whether a usage counts that it has accepted: when next, and until when.
+/// Whether an accepted usage counts: when the upstream is asked next, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AskAgain {
+pub struct Question {
     /// When it is asked next.
     pub at: Timestamp,
     /// From then on, an answer that it is not there ends the questions.
     pub until: Timestamp,
-    /// Whether a find did not find the usage, which proved that it does not count. Then the entry
-    /// becomes `set_aside`, whatever a later find says: the span may have noted already that it does
-    /// not count.
-    pub is_lost: bool,
+    /// Whether a lookup has proved that the upstream does not have the usage. Then the entry becomes
+    /// `set_aside`, whatever a later lookup finds: the span may say already that it does not count.
+    pub is_missing: bool,
 }
 
 /// An entry of the ledger: one usage and its state. The span may be gone before its entries.
@@ -78,7 +77,7 @@ pub struct Entry {
     /// It is to be sent again.
     pub resend: Option<Resend>,
     /// Whether Abacus is still to be asked if it counts.
-    pub ask_again: Option<AskAgain>,
+    pub question: Option<Question>,
 }
 
 /// One time that Abacus set a usage aside and accepted it again.
@@ -140,7 +139,7 @@ impl Entry {
             unanswered: processing.unanswered,
             withheld: false,
             resend: None,
-            ask_again: None,
+            question: None,
         })
     }
 

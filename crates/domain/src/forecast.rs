@@ -49,7 +49,7 @@ impl Iterator for Forecast {
                 }
                 Action::WriteEntry(entry) => self.driver.on_entry_written(entry.state),
                 // Nothing fails here, and nobody else drives the span.
-                Action::Find(_)
+                Action::LookUp(_)
                 | Action::Register(_)
                 | Action::BeginResuming(_)
                 | Action::Reread

@@ -59,7 +59,7 @@ pub use control::{Control, ControllerSettings, SamplingControl, StartRates};
 pub use controller::{ControllerMemory, ControllerStep, ControllerTerms, Load};
 pub use distress::Bounds;
 pub use driver::{Action, Driver, READ_VALID_FOR};
-pub use entry::{Acceptance, AskAgain, EARLIER_ROUNDS_MAX, Entry, EntryState, Round};
+pub use entry::{Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Question, Round};
 pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use forecast::Forecast;
 pub use granularity::{Granularities, Granularity};

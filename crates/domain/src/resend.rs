@@ -100,7 +100,7 @@ impl Entry {
 
     /// Whether its span has noted the skip. Until then a worker may be about to note what the ledger says, so
     /// the entry must stay `skipped`.
-    pub fn is_noted_on(&self, span: Option<&Span>) -> bool {
+    pub fn is_recorded_on(&self, span: Option<&Span>) -> bool {
         span.is_none_or(|span| span.processing.version > self.version)
     }
 
@@ -156,7 +156,7 @@ impl Entry {
             state: EntryState::SetAside,
             set_aside_at: Some(at),
             error: Some(error.to_owned()),
-            ask_again: None,
+            question: None,
             ..entry
         }
     }

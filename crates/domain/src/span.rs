@@ -213,8 +213,8 @@ pub struct Planned {
     pub usage_guid: String,
     /// When that was decided.
     pub planned_at: Timestamp,
-    /// By when the last post of its usage has ended that followed a find
-    /// ([`Change::NotThere`](crate::Change::NotThere)). None where nobody had to ask.
+    /// The latest end of the posts that followed a lookup ([`Change::NotFound`](crate::Change::NotFound));
+    /// none without a lookup.
     pub posts_end_by: Option<Timestamp>,
     /// Set where the interval takes back what does not count upstream: then its usage is not posted,
     /// and its entry gets the state of what it takes back.

@@ -193,9 +193,9 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             let set = &mut update.set;
             set.append(cstr!("processing.planned_interval"), planned(plan));
         }
-        Change::NotThere { .. } => {
+        Change::NotFound { .. } => {
             update.next_version(now);
-            update.not_there(before, &before.after(change));
+            update.not_found(before, &before.after(change));
         }
         Change::Executed { next, .. } => {
             update.next_version(now);
@@ -289,7 +289,7 @@ impl Update {
     }
 
     /// What is kept with the version of the planned interval is about the next version from now on.
-    fn not_there(&mut self, before: &Span, after: &Span) {
+    fn not_found(&mut self, before: &Span, after: &Span) {
         let (was, is) = (&before.processing, &after.processing);
         if let Some(plan) = &is.planned {
             self.set

@@ -59,7 +59,7 @@ pub(crate) async fn confirm(
 
 /// Asks the upstream no earlier than this entry says, if its usage is asked for.
 pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), StoreError> {
-    let Some(ask) = entry.ask_again else {
+    let Some(ask) = entry.question else {
         return Ok(());
     };
     let filter = doc! {
@@ -152,7 +152,7 @@ fn statement(
     let condition = condition(read);
     let update: Bson = match confirmation {
         Confirmation::AskAgain { at } => doc! { "$set": { "ask_again.at": moment(*at) } }.into(),
-        Confirmation::Lost { at } => {
+        Confirmation::Missing { at } => {
             doc! { "$set": { "ask_again.at": moment(*at), "ask_again.lost": true } }.into()
         }
         Confirmation::GivenUp => ending(None).into(),

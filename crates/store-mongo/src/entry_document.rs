@@ -2,7 +2,7 @@
 
 use bson::raw::{RawDocument, RawDocumentBuf, cstr};
 use bson::{Document, doc};
-use sampler_domain::{AskAgain, Entry, EntryState, Granularity, Timestamp};
+use sampler_domain::{Entry, EntryState, Granularity, Question, Timestamp};
 use serde::Serialize;
 
 use crate::document::{
@@ -132,7 +132,7 @@ pub(crate) fn written(
         unanswered: entry.unanswered,
         withheld: entry.withheld,
         lifetime,
-        ask_again: entry.ask_again.map(|ask| AskAgainDocument {
+        ask_again: entry.question.map(|ask| AskAgainDocument {
             month: month_of(entry.interval.midpoint()).as_millis(),
             at: ask.at.as_millis(),
             until: ask.until.as_millis(),
@@ -176,7 +176,7 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         unanswered: document.get_bool("unanswered").unwrap_or(false),
         withheld: document.get_bool("withheld").unwrap_or(false),
         resend: read_resend(&document),
-        ask_again: ask_again_in(&document),
+        question: ask_again_in(&document),
     })
 }
 
@@ -187,7 +187,7 @@ fn month_of(moment: Timestamp) -> Timestamp {
 
 /// The part of an entry's document that says when Abacus is asked for its usage, if it is to be.
 pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
-    let ask = entry.ask_again?;
+    let ask = entry.question?;
     Some(doc! {
         "month": month_of(entry.interval.midpoint()).as_millis(),
         "at": ask.at.as_millis(),
@@ -196,12 +196,12 @@ pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
 }
 
 /// When Abacus is asked for the usage of an entry, if it is to be.
-pub(crate) fn ask_again_in(document: &Document) -> Option<AskAgain> {
+pub(crate) fn ask_again_in(document: &Document) -> Option<Question> {
     let ask = document.get_document("ask_again").ok()?;
-    Some(AskAgain {
+    Some(Question {
         at: read_moment(ask, "at").ok()?,
         until: read_moment(ask, "until").ok()?,
-        is_lost: ask.get_bool("lost").unwrap_or(false),
+        is_missing: ask.get_bool("lost").unwrap_or(false),
     })
 }
 

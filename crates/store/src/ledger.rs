@@ -99,7 +99,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry
     /// still is as it was read. Returns whether it was noted.
     ///
-    /// From then on Abacus is asked by `ask_again` of the given entry. An entry expires only once it
+    /// From then on the upstream is asked by the question of the given entry. An entry expires only once it
     /// is no longer asked for.
     async fn accept_resent(
         &self,

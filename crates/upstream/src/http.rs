@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::answer::{Answer, parse_date};
-use crate::port::{AnswerDate, Details, FindAnswer, Found, Posted};
+use crate::port::{AnswerDate, Details, LookupAnswer, LookupResult, Posted};
 
 /// All characters but those that RFC 3986 calls unreserved.
 pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -171,10 +171,10 @@ impl SendError {
         }
     }
 
-    /// What it means for a find.
-    pub(crate) fn into_found(self) -> Found {
-        Found {
-            answer: FindAnswer::Failed {
+    /// What it means for a lookup.
+    pub(crate) fn into_looked_up(self) -> LookupResult {
+        LookupResult {
+            answer: LookupAnswer::Failed {
                 after: None,
                 error: self.text,
             },

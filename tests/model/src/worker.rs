@@ -181,7 +181,7 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
     let action = driver.next(state.now, &scenario.policy);
     match broken(scenario, driver.span(), action) {
         Action::Done => Worker::Idle,
-        Action::Find(planned) => find(scenario, state, driver, &planned),
+        Action::LookUp(planned) => find(scenario, state, driver, &planned),
         Action::Post { planned, .. } => {
             let message = post(scenario, state, driver.span(), &planned);
             Worker::Posting(driver, message)
@@ -287,7 +287,7 @@ fn find(scenario: &Scenario, state: &State, mut driver: Arc<Driver>, planned: &P
             is_post: false,
             ..failure(scenario, state)
         };
-        asked.on_not_there(state.now, failure);
+        asked.on_not_found(state.now, failure);
     }
     Worker::Holding(driver)
 }
@@ -351,7 +351,7 @@ fn write_entry(
     let table = Arc::make_mut(&mut state.table);
     let is_asked = scenario.asides_max > 0 && entry.state == EntryState::Accepted;
     let entry = &Entry {
-        ask_again: is_asked.then_some(ASK),
+        question: is_asked.then_some(ASK),
         ..entry.clone()
     };
     let kept = table.write_entry(entry.clone(), 0);
@@ -417,7 +417,7 @@ fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Chang
     let mut span = span.clone();
     let kept = table.find(&span.id)?;
     let is_unnoted =
-        matches!(change, Change::NotThere { .. }) && scenario.is_broken(Mutant::NotThereUnnoted);
+        matches!(change, Change::NotFound { .. }) && scenario.is_broken(Mutant::NotThereUnnoted);
     if scenario.is_broken(Mutant::IgnoresVersion) || is_unnoted {
         span.processing.version = kept.processing.version;
         if matches!(change, Change::Executed { .. }) {

@@ -116,7 +116,7 @@ impl World {
                 let is_sent = |resend: &Resend| {
                     resend.acceptance.is_some() || !table.takes_back_uncounted(entry)
                 };
-                entry.ask_again.is_some() || entry.resend.as_ref().is_some_and(is_sent)
+                entry.question.is_some() || entry.resend.as_ref().is_some_and(is_sent)
             })
         });
         is_right && !is_busy

@@ -17,7 +17,7 @@ use sampler_settings::{
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
 use sampler_testkit::rng::Rng;
-use sampler_worker::Intervals;
+use sampler_worker::Periods;
 
 /// Dates at which calendar code may fail; some runs cross them.
 const CALENDAR_EDGES: [(i64, i64, i64); 9] = [
@@ -448,7 +448,7 @@ impl Setup {
                 ..WorkerSettings::default()
             },
             // Nobody steers here.
-            intervals: Intervals {
+            periods: Periods {
                 clock: millis(self.clock_interval()),
                 causes: millis(tick),
                 confirmations: millis(tick),

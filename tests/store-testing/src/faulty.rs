@@ -83,7 +83,7 @@ macro_rules! pass_on {
 
 pass_on! {
     Work {
-        find(id: &SpanId, target: &Target) -> Option<Span>;
+        read(id: &SpanId, target: &Target) -> Option<Span>;
         change(span: &Span, change: &Change, now: Timestamp) -> Changed;
         adopt(policy: &Policy, now: Timestamp, limit: usize) -> Adopted;
         completed_before(cutoff: Timestamp, limit: usize) -> Vec<Finished>;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sampler_domain::{Acceptance, Changed, Entry, EntryState, Granularity, Resend, Timestamp};
 use sampler_store::{EntryKey, Ledger, Work};
-use sampler_upstream::{Answer, FindAnswer};
+use sampler_upstream::{Answer, LookupAnswer};
 use uuid::Uuid;
 
 use crate::abacus::duration;
@@ -207,11 +207,11 @@ fn set_aside(world: &World, windows: &Windows) {
     world.abacus.know(move |guid| {
         let window = counted(guid).map(window_of);
         if window.is_some_and(|it| windows.lock().unwrap().contains(&it)) {
-            return FindAnswer::SetAside {
+            return LookupAnswer::SetAside {
                 error: "the month is closed".to_owned(),
             };
         }
-        FindAnswer::Counts
+        LookupAnswer::Counts
     });
 }
 
@@ -262,11 +262,11 @@ async fn taken_back_and_set_aside(world: &World) -> (Running, Entry) {
     world.abacus.know(move |guid| {
         let window = counted(guid).map(window_of);
         if window.is_some_and(|it| is_aside.lock().unwrap().contains(&it)) {
-            return FindAnswer::SetAside {
+            return LookupAnswer::SetAside {
                 error: "the month is closed".to_owned(),
             };
         }
-        FindAnswer::Unknown
+        LookupAnswer::NotFound
     });
     world.abacus.answer(|usage| {
         (duration(usage) < 0).then(|| Answer::Refused {

@@ -15,7 +15,7 @@ use sampler_settings::{SamplingSettings, WorkerSettings};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_testkit::rng::SharedRng;
-use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, UpstreamTime, Worker};
+use sampler_worker::{IgnoreProgress, Options, Parts, Periods, UpstreamTime, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -120,7 +120,7 @@ pub(crate) fn options(name: &str) -> Options {
             audit: AuditSettings { rate: 0 },
             ..WorkerSettings::default()
         },
-        intervals: Intervals::default(),
+        periods: Periods::default(),
     }
 }
 

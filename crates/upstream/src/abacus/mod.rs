@@ -12,7 +12,7 @@ use url::Url;
 use crate::answer::{ABACUS, AnswerParts, interpret};
 use crate::error_name::ErrorName;
 use crate::http::{ClientError, ClientOptions, UpstreamClient, dated, header, join, read_start};
-use crate::port::{AnswerDate, Details, Found, Posted, Promises, Sought, Upstream};
+use crate::port::{AnswerDate, Details, LookupResult, Posted, Promises, SoughtUsage, Upstream};
 use document::HttpConfirmer;
 
 /// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
@@ -35,7 +35,7 @@ impl Upstream for Abacus {
         self.collector.post(usage, now).await
     }
 
-    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found {
+    async fn look_up(&self, sought: SoughtUsage<'_>, now: Timestamp) -> LookupResult {
         let (location, usage_guid) = (sought.location, sought.usage_guid);
         self.documents.ask(location, usage_guid, now).await
     }

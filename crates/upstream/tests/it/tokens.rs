@@ -10,7 +10,8 @@ use sampler_oauth::http::client;
 use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_upstream::{
-    Answer, CloudEvents, EventAttributes, FindAnswer, FindUrl, HttpCollector, Sought, Upstream,
+    Answer, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupAnswer, SoughtUsage,
+    Upstream,
 };
 
 use crate::{NOW, serve, usage};
@@ -156,9 +157,12 @@ async fn events_and_finds_carry_the_token_of_the_client_where_none_is_set() {
     let events = CloudEvents::new(&options, attributes, Contract::Forever).unwrap();
     let events = events.found_at(Some(find_url), std::time::Duration::ZERO);
     assert_eq!(events.post(&usage(), NOW).await.answer, Answer::Accepted);
-    let sought = Sought {
+    let sought = SoughtUsage {
         usage_guid: "u",
         location: "",
     };
-    assert_eq!(events.find(sought, NOW).await.answer, FindAnswer::Unknown);
+    assert_eq!(
+        events.look_up(sought, NOW).await.answer,
+        LookupAnswer::NotFound
+    );
 }

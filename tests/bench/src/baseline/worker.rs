@@ -15,7 +15,7 @@ use sampler_store::{
 use sampler_store_mongo::MongoStore;
 use sampler_upstream::{Abacus, ClientOptions, HttpCollector, HttpConfirmer};
 use sampler_worker::settings::{Destination, PROGRAM, Settings};
-use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, Worker};
+use sampler_worker::{IgnoreProgress, Options, Parts, Periods, Worker};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -132,7 +132,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     let options = Options {
         name: random.uuid_v4().to_string(),
         settings: groups,
-        intervals: Intervals::default(),
+        periods: Periods::default(),
     };
     let ledger: Arc<dyn Ledger> = if has_ledger {
         store.clone()

@@ -96,7 +96,7 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
         9 => return resent(read, millis),
         5 | 13 => return set_aside(read, millis),
         7 if read.processing.planned.is_some() => {
-            return Change::NotThere {
+            return Change::NotFound {
                 posts_end_by: due_at,
             };
         }

@@ -101,8 +101,8 @@ impl Table {
         kept.entry = kept.entry.resent(acceptance);
         kept.cause = None;
         kept.keep_longer();
-        kept.entry.ask_again = entry.ask_again;
-        if entry.ask_again.is_some() && kept.expires_at.take().is_some() {
+        kept.entry.question = entry.question;
+        if entry.question.is_some() && kept.expires_at.take().is_some() {
             kept.expires_once_confirmed = true;
         }
         true
