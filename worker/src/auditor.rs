@@ -140,7 +140,7 @@ impl Worker {
     /// The differences between a span, its totals and its entries now, if there are any.
     async fn difference_of(&self, key: &SpanKey) -> Result<Option<Difference>, StoreError> {
         self.pace().await;
-        // The span is read first: an entry is written before its execution is noted on the span.
+        // The span is read first: an entry is written before its execution is recorded on the span.
         let span = self.parts.work.read(&key.id, &key.target).await;
         let span = match span {
             // The search reports a span that cannot be read, once it is due.

@@ -2,7 +2,7 @@
 
 use crate::{Acceptance, Action, Contract, Driver, Policy, Span, Timestamp, Usage};
 
-/// The usages of a span that are due by a time and have not been noted as delivered, in the order in
+/// The usages of a span that are due by a time and have not been recorded as delivered, in the order in
 /// which a worker would post them.
 ///
 /// The worker's own protocol decides them. Only the grace for late stops is left out: it changes when a
@@ -15,7 +15,7 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// The usages that would be posted for `span` until then, if Abacus accepted everything.
+    /// The usages that would be posted for `span` until then, if the upstream accepted everything.
     pub fn new(mut span: Span, until: Timestamp, policy: &Policy) -> Self {
         // The usages of a suspended span are posted as well, once it is resumed.
         span.processing.suspended = None;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Target, Timestamp};
 
-/// The windows within which Abacus accumulates; no interval crosses a boundary between two of
+/// The windows within which the upstream accumulates; no interval crosses a boundary between two of
 /// them (section 5.2 of the paper). All in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -62,7 +62,7 @@ impl Id {
     /// Takes a text that is already in the store, whatever it is.
     ///
     /// The original Sampler accepted empty and endless ids. Their spans must be sampled as well;
-    /// Abacus decides about their usages.
+    /// the upstream decides about their usages.
     pub fn from_store(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -95,7 +95,7 @@ pub struct Processing {
     /// resumed with its cause begins one below the number that suspends; a span that an operator
     /// resumes alone begins at 0.
     pub refusals: u32,
-    /// When Abacus first refused the usage of the planned interval.
+    /// When the upstream first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
     /// Whether a post of the planned interval's usage had no answer: it may count upstream, whatever
     /// was answered since.
@@ -138,7 +138,7 @@ pub struct Skip {
 /// The sums of a span's executions. They prove what was billed, also after the entries of its
 /// usages have expired.
 ///
-/// The change that notes an execution also changes the totals. At any time `sampled_to - since`,
+/// The change that records an execution also changes the totals. At any time `sampled_to - since`,
 /// the time used, is `billed + skipped`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Totals {
@@ -209,7 +209,7 @@ impl Totals {
 pub struct Planned {
     /// The interval to be executed.
     pub interval: Interval,
-    /// The `dedup_id` by which Abacus recognises a repeat.
+    /// The `dedup_id` by which the upstream recognises a repeat.
     pub usage_guid: String,
     /// When that was decided.
     pub planned_at: Timestamp,

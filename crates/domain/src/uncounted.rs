@@ -1,9 +1,9 @@
 //! The intervals that a span has sampled and that never counted upstream: skipped by an operator, or
-//! set aside by Abacus (`docs/adr/048-what-never-counted.md`).
+//! set aside by the upstream (`docs/adr/048-what-never-counted.md`).
 //!
 //! A late stop takes back what was sampled too much. What never counted must not be taken back
 //! upstream: the window would count less than nothing. So the span knows these intervals, and the
-//! piece that takes one back is withheld: it is planned and noted like any other, but not posted. If the
+//! piece that takes one back is withheld: it is planned and recorded like any other, but not posted. If the
 //! usage is sent again later, the piece that was withheld is sent after it.
 
 use crate::{EntryState, Interval, Span, Timestamp};
@@ -20,7 +20,7 @@ pub enum NotCounted {
         /// A post of it had no answer, so it may count all the same.
         unanswered: bool,
     },
-    /// Abacus accepted its usage, and set it aside later.
+    /// The upstream accepted its usage, and set it aside later.
     SetAside,
 }
 

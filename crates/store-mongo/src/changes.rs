@@ -117,7 +117,7 @@ fn condition(before: &Span, change: &Change, id: ObjectId) -> RawDocumentBuf {
     );
     condition.append(cstr!("processing.version"), version);
     condition.append(cstr!("end"), raw_moment_or_null(before.end));
-    // Postponements and failures leave the version alone, and are to be noted once, too.
+    // Postponements and failures leave the version alone, and are to be made once, too.
     condition.append(cstr!("processing.last_change_id"), rawdoc! { "$ne": id });
     let resent = cstr!("processing.resent.act");
     match &processing.resent {
@@ -246,7 +246,7 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
 }
 
 impl Update {
-    /// Notes the time of the change, and increments the version.
+    /// Records the time of the change, and increments the version.
     fn next_version(&mut self, now: Timestamp) {
         self.set
             .append(cstr!("processing.last_change_at"), now.as_millis());

@@ -1,4 +1,4 @@
-//! Entries of accepted usages that Abacus has not confirmed yet.
+//! Entries of accepted usages that the upstream has not confirmed yet.
 
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -114,7 +114,7 @@ impl MongoStore {
     }
 }
 
-/// The condition on entries that Abacus is to be asked about. The first two conditions are those of
+/// The condition on entries that the upstream is to be asked about. The first two conditions are those of
 /// the index. The totals of a span are about to count a usage that is marked for a resend: its
 /// state stays until they do.
 fn filter(query: &UnconfirmedQuery) -> Document {
@@ -145,7 +145,7 @@ fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
     })
 }
 
-/// The statement that notes Abacus's answer, unless the entry has changed since it was read.
+/// The statement that records the answer, unless the entry has changed since it was read.
 fn statement(
     (read, confirmation): &(Unconfirmed, Confirmation),
 ) -> Result<Statement, bson::error::Error> {

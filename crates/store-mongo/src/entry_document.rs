@@ -185,7 +185,7 @@ fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
 }
 
-/// The part of an entry's document that says when Abacus is asked for its usage, if it is to be.
+/// The part of an entry's document that says when the upstream is asked for its usage, if it is to be.
 pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
     let ask = entry.question?;
     Some(doc! {
@@ -195,7 +195,7 @@ pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
     })
 }
 
-/// When Abacus is asked for the usage of an entry, if it is to be.
+/// When the upstream is asked for the usage of an entry, if it is to be.
 pub(crate) fn ask_again_in(document: &Document) -> Option<Question> {
     let ask = document.get_document("ask_again").ok()?;
     Some(Question {

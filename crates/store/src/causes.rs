@@ -19,7 +19,7 @@ pub struct KeptCause {
     pub touched_at: Timestamp,
     /// While its spans are resumed: the spans that were suspended by this time.
     pub resuming: Option<Timestamp>,
-    /// How often operators have resumed it. So a worker that was about to note something of an earlier
+    /// How often operators have resumed it. So a worker that was about to record something of an earlier
     /// resume does not take a later one for it.
     pub resumes: i64,
 }
@@ -104,7 +104,7 @@ pub trait Causes: Send + Sync + 'static {
     /// cause since. So a worker replaces the mark of [`crate::Operating::resume_by_operator`].
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
-    /// Notes that all spans that were to be resumed are resumed, unless the cause was resumed again since
+    /// Records that all spans that were to be resumed are resumed, unless the cause was resumed again since
     /// it was read.
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 

@@ -21,7 +21,7 @@ pub trait Operating: Send + Sync + 'static {
     /// Keeps a record, before its action is carried out. A record that is kept already stays as it is.
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
 
-    /// Notes how the action of a record ended.
+    /// Records how an action ended.
     async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span

@@ -98,7 +98,7 @@ impl Receiver {
         })
     }
 
-    /// Notes that the spans of the cause are to be resumed; workers find it within seconds. Answers
+    /// Records that the spans of the cause are to be resumed; workers find it within seconds. Answers
     /// with the number of spans at this time.
     async fn resume_spans_of(
         &self,

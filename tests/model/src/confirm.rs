@@ -46,7 +46,7 @@ pub(crate) fn set_aside(state: &mut State, message: &Arc<Message>) {
 }
 
 /// The usages of which the worker may learn that they were set aside. No post of such a usage is on its way
-/// here, and its execution is noted: what is posted once more counts, and nobody can tell.
+/// here, and its execution is recorded: what is posted once more counts, and nobody can tell.
 pub(crate) fn askable(state: &State) -> Vec<String> {
     let entries = state.table.entries().map(|kept| &kept.entry);
     let aside = entries.filter(|entry| {

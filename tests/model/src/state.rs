@@ -71,7 +71,7 @@ pub enum Worker {
     Calling(Arc<Driver>, Box<Change>),
     /// It has posted the planned usage, and waits for the answer.
     Posting(Arc<Driver>, Arc<Message>),
-    /// It has noted an execution, and is about to ask the ledger for its entry: a planted bug.
+    /// It has recorded an execution, and is about to ask the ledger for its entry: a planted bug.
     WritingEntry(Arc<Driver>, Box<Entry>),
 }
 

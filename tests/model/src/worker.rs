@@ -53,7 +53,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
     };
 }
 
-/// The worker's post times out, and the worker notes that.
+/// The worker's post times out, and the worker records that.
 pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
@@ -130,7 +130,7 @@ fn resume(state: &mut State, mut driver: Arc<Driver>, cause: CauseId) -> Worker 
     Worker::Holding(driver)
 }
 
-/// Whether the worker waits for an answer, and may note that none came.
+/// Whether the worker waits for an answer, and may record that none came.
 pub(crate) fn may_time_out(scenario: &Scenario, worker: &Worker) -> bool {
     matches!(worker, Worker::Posting(driver, _)
         if driver.span().processing.attempts < scenario.failures_max)

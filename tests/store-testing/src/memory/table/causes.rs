@@ -177,14 +177,14 @@ impl Table {
         }
     }
 
-    /// Notes that all spans that were to be resumed are resumed.
+    /// Records that all spans that were to be resumed are resumed.
     pub fn end_resuming(&mut self, cause: &KeptCause) {
         if let Some(kept) = self.resuming_as(cause) {
             kept.resuming = None;
         }
     }
 
-    /// Removes a cause if nothing was noted of it since it was read, and nothing is suspended
+    /// Removes a cause if nothing was recorded of it since it was read, and nothing is suspended
     /// or set aside under it.
     pub fn remove_cause(&mut self, cause: &KeptCause) -> bool {
         let kept = self.causes.get(&cause.id);

@@ -45,7 +45,7 @@ impl Table {
         found.into_iter().map(|(_, it)| it).collect()
     }
 
-    /// Notes what came of asking for a usage, unless its entry has changed since it was read. Says
+    /// Records the answer for a usage, unless its entry has changed since it was read. Says
     /// whether it was noted.
     pub fn confirm(&mut self, read: &Unconfirmed, confirmation: &Confirmation) -> bool {
         let is_same = |kept: &&mut StoredEntry| {

@@ -89,7 +89,7 @@ impl Table {
         true
     }
 
-    /// Notes that Abacus has accepted the usage of a marked entry.
+    /// Records that the upstream has accepted the usage of a marked entry.
     pub fn accept_resent(&mut self, entry: &Entry, acceptance: &Acceptance) -> bool {
         let Some(act) = entry.resend.as_ref().map(|resend| resend.act) else {
             return false;
