@@ -110,7 +110,7 @@ impl Worker {
         // less than a post may take.
         let timeout = match self.promises.lookups {
             Lookups::ById { settles } => {
-                confirm.timeout.max(settles + self.settings.abacus.timeout)
+                confirm.timeout.max(settles + self.settings.delivery.timeout)
             }
             Lookups::ByLocation | Lookups::Never => confirm.timeout,
         };

@@ -188,7 +188,7 @@ impl Worker {
     /// exceeded, because it is what fits into the slack of a closing month.
     pub(crate) fn retry_at(&self, span: &Span, at_least: i64) -> Timestamp {
         let fraction = self.parts.random.fraction();
-        let backoff = self.settings.abacus.backoff();
+        let backoff = self.settings.delivery.backoff();
         let wait = backoff.wait(span.processing.attempts + 1, fraction);
         self.now().plus(wait.max(at_least.min(backoff.limit)))
     }

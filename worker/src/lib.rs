@@ -135,7 +135,7 @@ impl Worker {
             settings,
             periods,
         } = options;
-        let post_limit = UpstreamLimit::new(settings.abacus.concurrency);
+        let post_limit = UpstreamLimit::new(settings.delivery.concurrency);
         let lookup_limit = UpstreamLimit::new(lookups_max(settings.processing.concurrency));
         let promises = parts.upstream.promises();
         let pace = Pace {

@@ -91,7 +91,7 @@ impl Worker {
 
     /// How long a span waits that got no permit, ms.
     fn postponed_wait(&self) -> i64 {
-        let backoff = self.settings.abacus.backoff();
+        let backoff = self.settings.delivery.backoff();
         let wait = backoff.wait(POSTPONED_ATTEMPTS, self.parts.random.fraction());
         let paused = self.lookup_limit.remaining_pause().map_or(0, millis);
         wait.max(paused)

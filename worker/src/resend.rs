@@ -81,7 +81,7 @@ impl Worker {
                 Ok(false) => return false,
                 Err(error) => {
                     log_failure(&error, Some(entry));
-                    self.postpone(entry, self.settings.abacus.backoff().limit)
+                    self.postpone(entry, self.settings.delivery.backoff().limit)
                         .await;
                 }
             }
@@ -104,7 +104,7 @@ impl Worker {
             }
             // What does not count is not taken back: the usage may have been set aside since.
             if resend.acceptance.is_none() && self.parts.ledger.takes_back_uncounted(entry).await? {
-                self.postpone(entry, self.settings.abacus.backoff().limit)
+                self.postpone(entry, self.settings.delivery.backoff().limit)
                     .await;
                 return Ok(true);
             }
@@ -266,7 +266,7 @@ impl Worker {
 
     /// Has a usage tried later. Returns whether the next one may be tried now: not while the upstream is away.
     async fn try_later(&self, entry: &Entry, later: Later) -> bool {
-        let wait = self.settings.abacus.backoff().limit;
+        let wait = self.settings.delivery.backoff().limit;
         let (error, wait) = match later {
             Later::Held => return false,
             Later::Unsettled(at) => {

@@ -61,7 +61,7 @@ impl Worker {
         let next = now.plus(interval);
         let is_urgent = [now, next].iter().any(|at| self.closing(*at).is_some());
         if is_urgent {
-            now.plus(interval.min(self.settings.abacus.backoff().limit))
+            now.plus(interval.min(self.settings.delivery.backoff().limit))
         } else {
             next
         }

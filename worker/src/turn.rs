@@ -48,7 +48,7 @@ impl Worker {
 
     pub fn month(&self) -> MonthClose {
         MonthClose {
-            slack: millis(self.settings.month.month_slack),
+            month_slack: millis(self.settings.month.month_slack),
             stop_grace: self.policy.stop_grace,
         }
     }

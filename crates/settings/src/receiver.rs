@@ -84,7 +84,7 @@ sampler_service::settings! {
     }
 }
 
-crate::groups::groups! {
+crate::programs::groups! {
     /// The settings of the receiver.
     pub struct ReceiverSettings {
         http: HttpSettings = HttpSettings::table("7070");

@@ -9,7 +9,7 @@ use sampler_domain::{
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, ProcessingSettings,
+    DeliverySettings, AuditSettings, CleanupSettings, ProcessingSettings,
 };
 use sampler_settings::{SamplingSettings, WorkerSettings};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
@@ -103,10 +103,10 @@ pub(crate) fn options(name: &str) -> Options {
                 dimension: Some(Granularity::Hour),
                 ..SamplingSettings::default()
             },
-            abacus: AbacusSettings {
+            delivery: DeliverySettings {
                 concurrency: 4,
                 retry_limit: Duration::from_mins(1),
-                ..AbacusSettings::default()
+                ..DeliverySettings::default()
             },
             processing: ProcessingSettings {
                 concurrency: 8,
