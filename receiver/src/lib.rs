@@ -13,17 +13,17 @@
 //! 7. the fields ([`event`]),
 //! 8. for any other body, the client's turn,
 //! 9. whether the database is prepared, and the slack,
-//! 10. for a start, the rate of new starts ([`throttle`]),
+//! 10. for a start, the rate of new starts,
 //! 11. the store.
 //!
 //! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 512 concurrently.
 //! Events of one target are processed in their order.
 //!
 //! [`controllers`] carry this out and choose the answer. Requests that read pass 1, then [`reading`]; actions
-//! of operators pass 1 and 2, then [`acts`]. A snapshot ([`snapshot`]) is compared with the spans and
+//! of operators pass 1 and 2, then [`actions`]. A snapshot ([`snapshot`]) is compared with the spans and
 //! changes nothing.
 
-mod acts;
+mod actions;
 pub mod admission;
 mod announce;
 mod batch;
@@ -45,7 +45,6 @@ pub mod reading;
 pub mod settings;
 mod snapshot;
 mod steered;
-mod throttle;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,8 +68,8 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as control_routes, events, ids, instances, mappings,
-    snapshots, span_acts, spans, sums, suspended, usage_acts, usages, webhook,
+    audit, backlog, batches, cause_actions, control as control_routes, events, ids, instances,
+    mappings, snapshots, span_actions, spans, sums, suspended, usage_actions, usages, webhook,
 };
 use metrics::EventMetrics;
 
@@ -178,7 +177,7 @@ impl Receiver {
             .route("/v1/events/update/", post(events::update))
             .route("/v1/mappings/", post(mappings::map));
         let receiver = self;
-        Authenticator::protect(routes).with_state(Api {
+        Authenticator::require_token_elsewhere(routes).with_state(Api {
             receiver,
             authenticator,
         })
@@ -187,7 +186,7 @@ impl Receiver {
 
 /// The names of the members that are times.
 static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
-    LazyLock::new(|| Arc::new(moments::names(reading().get_openapi())));
+    LazyLock::new(|| Arc::new(moments::names(read_routes().get_openapi())));
 
 /// The routes of the API, and of what describes it. To make them takes longer than all else when a program
 /// starts, and tests make many receivers.
@@ -200,7 +199,7 @@ static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
     let names = Arc::clone(&MOMENTS);
-    let read = reading().layer(from_fn_with_state(names, moments::render));
+    let read = read_routes().layer(from_fn_with_state(names, moments::render));
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(batches::post, webhook::allow))
         .routes(routes!(events::start))
@@ -212,7 +211,7 @@ fn described() -> OpenApiRouter<Api> {
 }
 
 /// Those with answers that clients read.
-fn reading() -> OpenApiRouter<Api> {
+fn read_routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(spans::list))
         .routes(routes!(spans::get))
@@ -221,10 +220,10 @@ fn reading() -> OpenApiRouter<Api> {
         .routes(routes!(ids::find))
         .routes(routes!(suspended::list))
         .routes(routes!(suspended::get))
-        .routes(routes!(suspended::resume))
-        .routes(routes!(span_acts::resume))
-        .routes(routes!(span_acts::skip))
-        .routes(routes!(usage_acts::resend))
+        .routes(routes!(cause_actions::resume))
+        .routes(routes!(span_actions::resume))
+        .routes(routes!(span_actions::skip))
+        .routes(routes!(usage_actions::resend))
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
         .routes(routes!(instances::list))

@@ -57,10 +57,20 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     let steering = &receiver.steering;
     let users = authenticator.clone();
     let is_tls = tls.is_some();
-    let console = console::routes(&settings, is_tls, api.clone(), users, steering, clock, random)?;
+    let console = console::routes(
+        &settings,
+        is_tls,
+        api.clone(),
+        users,
+        steering,
+        clock,
+        random,
+    )?;
     let metrics_access = security.metrics(Some(authenticator.clone()))?;
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listening = startup.listen(tls, metrics_access, api.merge(console)).await?;
+    let listening = startup
+        .listen(tls, metrics_access, api.merge(console))
+        .await?;
     let watching = prepare_and_watch(&receiver, &store, &reachable, threshold, &shutdown);
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
     let running = async { tokio::join!(listening.serve(), watching, refreshing) };
@@ -70,7 +80,10 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
 }
 
 /// The store over connections of its own for reading, so that reading delays no event.
-async fn reading_store(store: &MongoStore, options: MongoOptions) -> anyhow::Result<Arc<MongoStore>> {
+async fn reading_store(
+    store: &MongoStore,
+    options: MongoOptions,
+) -> anyhow::Result<Arc<MongoStore>> {
     let of_readers = MongoOptions {
         // One more, for an index that is made for readers.
         pool_size: reading::AT_ONCE + 1,

@@ -109,9 +109,9 @@ impl Worker {
         // What is not there before it can be found says nothing. The clock of another worker may differ by
         // less than a post may take.
         let timeout = match self.promises.lookups {
-            Lookups::ById { settles } => {
-                confirm.timeout.max(settles + self.settings.delivery.timeout)
-            }
+            Lookups::ById { settles } => confirm
+                .timeout
+                .max(settles + self.settings.delivery.timeout),
             Lookups::ByLocation | Lookups::Never => confirm.timeout,
         };
         confirm.enabled.then(|| Question {

@@ -18,7 +18,7 @@ use sampler_store_mongo::{MongoStore, Retired};
 use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
 };
-use sampler_worker::settings::{Destination, CheckedSettings, PROGRAM};
+use sampler_worker::settings::{CheckedSettings, Destination, PROGRAM};
 use sampler_worker::shadow::Shadow;
 use sampler_worker::{Options, Parts, Periods, UpstreamTime, Worker};
 use url::Url;

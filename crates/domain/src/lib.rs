@@ -12,7 +12,6 @@
 mod amount;
 mod backoff;
 pub mod change;
-pub mod client;
 mod closing_month;
 pub mod conservation;
 pub mod contract;
@@ -32,9 +31,7 @@ pub mod measure;
 pub mod number;
 pub mod partition;
 mod percent;
-pub mod policy;
 pub mod resend;
-mod slack;
 pub mod span;
 pub mod state;
 pub mod step;
@@ -51,7 +48,6 @@ mod window;
 pub use amount::Amount;
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
-pub use client::ClientId;
 pub use closing_month::ClosingMonth;
 pub use conservation::{ConservationCheck, Difference};
 pub use contract::{Contract, Memory};
@@ -62,19 +58,17 @@ pub use driver::{Action, Driver, READ_VALID_FOR};
 pub use entry::{Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Question, Round};
 pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use forecast::Forecast;
-pub use granularity::{Granularities, Granularity};
-pub use id::{EventId, Id, IdError};
+pub use granularity::{Granularities, Granularity, Policy};
+pub use id::{ClientId, EventId, Id, IdError};
 pub use intake::{
-    Half, HalfKept, IntakeRules, NotEnded, Refusal, StartDecision, StopDecision, UpdateIntake,
-    UpdateRead, UpdateStep, decide_start, decide_stop,
+    Half, HalfKept, IntakeRules, NotEnded, Refusal, Slack, StartDecision, StopDecision,
+    UpdateIntake, UpdateRead, UpdateStep, decide_start, decide_stop,
 };
 pub use interval::Interval;
 pub use key::Key;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
 pub use percent::{Percent, PercentError, plain};
-pub use policy::Policy;
 pub use resend::{Correction, Resend, Resent};
-pub use slack::Slack;
 pub use span::{Planned, Processing, SKIP_DELAY, Skip, Span, SpanId, Totals};
 pub use state::SpanState;
 pub use step::{Step, next_step};

@@ -75,7 +75,9 @@ where
     };
     identity.announce(name, version);
     common.database.announce();
-    common.security.announce(&settings.token_destinations(), &variables);
+    common
+        .security
+        .announce(&settings.token_destinations(), &variables);
     let counts = telemetry.counts();
     let end = run_until_stopped(|shutdown| async move {
         let mut startup = Startup::new(program, common, &identity, shutdown).await?;

@@ -9,8 +9,8 @@
 mod common;
 mod database;
 mod distress;
-mod programs;
 mod ledger;
+mod programs;
 pub mod receiver;
 mod sampling;
 mod upstream;

@@ -19,10 +19,10 @@ pub const ACTS_NAMED: usize = 8;
 #[async_trait]
 pub trait Operating: Send + Sync + 'static {
     /// Keeps a record, before its action is carried out. A record that is kept already stays as it is.
-    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
+    async fn record_action(&self, record: &AuditRecord) -> Result<(), StoreError>;
 
     /// Records how an action ended.
-    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
+    async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
     /// still is as it was read. The span keeps the id of the action, so a change that was made is

@@ -6,7 +6,7 @@ use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularity, Memory, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
-    DeliverySettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
+    AuditSettings, CleanupSettings, ConfirmSettings, DeliverySettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
 use sampler_settings::{
@@ -403,7 +403,7 @@ impl Setup {
                 month: MonthSettings {
                     month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
                 },
-                abacus: DeliverySettings {
+                delivery: DeliverySettings {
                     retry_first: millis(tick / 8),
                     retry_limit: millis(4 * tick),
                     concurrency: 1 + rng.below(4),

@@ -133,8 +133,8 @@ pass_on! {
 
 pass_on! {
     Operating {
-        record_act(record: &AuditRecord) -> ();
-        settle_act(id: Uuid, outcome: ActOutcome) -> ();
+        record_action(record: &AuditRecord) -> ();
+        record_outcome(id: Uuid, outcome: ActOutcome) -> ();
         change_by_operator(act: Uuid, span: &Span, change: &Change, now: Timestamp) -> Changed;
         resume_by_operator(cause: CauseId) -> bool;
         resend_by_operator(entry: &EntryKey, resend: &Resend) -> bool;

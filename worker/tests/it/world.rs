@@ -9,7 +9,7 @@ use sampler_domain::{
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    DeliverySettings, AuditSettings, CleanupSettings, ProcessingSettings,
+    AuditSettings, CleanupSettings, DeliverySettings, ProcessingSettings,
 };
 use sampler_settings::{SamplingSettings, WorkerSettings};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};

@@ -20,8 +20,8 @@
 //! with exit code 64.
 
 mod bindings;
-mod declare;
 mod common_groups;
+mod declare;
 mod layers;
 mod parse;
 mod print;
@@ -30,10 +30,10 @@ mod reader;
 mod setting;
 mod similar;
 
-pub use declare::{FromParsed, FromText};
 pub use common_groups::{
     HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings, TraceSettings,
 };
+pub use declare::{FromParsed, FromText};
 pub use layers::Variables;
 pub use parse::duration;
 pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, Table, load};

@@ -200,7 +200,10 @@ mod tests {
             (Kind::Choice(&["day", "hour"]), ["day", "hour"], ["Day", ""]),
         ] {
             assert!(taken.into_iter().all(|text| kind.accepts(text)), "{kind}");
-            assert!(!refused.into_iter().any(|text| kind.accepts(text)), "{kind}");
+            assert!(
+                !refused.into_iter().any(|text| kind.accepts(text)),
+                "{kind}"
+            );
         }
         assert!(Kind::Text.accepts(&"x".repeat(TEXT_MAX)));
         assert!(!Kind::Text.accepts(&"x".repeat(TEXT_MAX + 1)));

@@ -5,7 +5,7 @@ use sampler_domain::{Granularity, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::{Algorithm, SecuritySettings};
 use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, Setting, load};
 use sampler_settings::receiver::{self, LimitsSettings};
-use sampler_settings::worker::{self, DeliverySettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::worker::{self, CleanupSettings, DeliverySettings, ProcessingSettings};
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis};
 use secrecy::ExposeSecret;
 

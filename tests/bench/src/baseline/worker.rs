@@ -112,8 +112,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         Err(exit) => bail!("unusable settings: {exit:?}"),
     };
     let settings = checked.settings;
-    let store =
-        Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
+    let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
     let Destination::Abacus(url) = checked.destination else {
         bail!("it posts to Abacus alone");
     };

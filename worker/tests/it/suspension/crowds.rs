@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sampler_settings::worker::{DeliverySettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSettings};
 use sampler_store::Causes;
 use sampler_worker::Options;
 

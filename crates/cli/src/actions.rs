@@ -49,7 +49,7 @@ pub(crate) struct ResumeArguments {
     #[arg(long, value_name = "SPAN|INSTANCE", group = "what")]
     span: Option<String>,
     #[command(flatten)]
-    act: Act,
+    act: ActionArguments,
 }
 
 /// Skips the usage that the upstream refuses: it is not billed, unless it is sent again
@@ -65,7 +65,7 @@ pub(crate) struct SkipArguments {
     #[arg(value_name = "USAGE")]
     usage: String,
     #[command(flatten)]
-    act: Act,
+    act: ActionArguments,
 }
 
 /// Sends a usage again that was skipped or set aside
@@ -78,7 +78,7 @@ pub(crate) struct ResendArguments {
     #[arg(value_name = "USAGE")]
     usage: String,
     #[command(flatten)]
-    act: Act,
+    act: ActionArguments,
 }
 
 /// Lists the actions of operators, the newest first
@@ -106,7 +106,7 @@ pub(crate) struct AuditArguments {
 
 /// The arguments of all actions.
 #[derive(Debug, Args)]
-pub(crate) struct Act {
+pub(crate) struct ActionArguments {
     /// Why, for the audit trail: 1 to 1,000 characters
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
@@ -114,7 +114,7 @@ pub(crate) struct Act {
     pub(crate) common: Common,
 }
 
-impl Act {
+impl ActionArguments {
     fn body(&self) -> Reason {
         let reason = self.reason.clone();
         Reason { reason }
