@@ -232,10 +232,8 @@ impl Worker {
         from: EntryState,
         acceptance: Acceptance,
     ) -> Result<(), StoreError> {
-        let mut bytes = [0; 16];
-        self.parts.random.fill(&mut bytes);
         let resend = Resend {
-            act: uuid::Builder::from_random_bytes(bytes).into_uuid(),
+            act: self.parts.random.uuid_v4(),
             from,
             at: acceptance.at,
             due_at: acceptance.at,

@@ -90,14 +90,7 @@ impl Receiver {
         })
     }
 
-    /// An id for an action. The changed documents can name it.
-    pub(crate) fn new_action_id(&self) -> Uuid {
-        let mut bytes = [0; 16];
-        self.parts.random.fill(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
-    }
-
-    /// Records an action in the audit trail, before it is carried out.
+    /// Records an action in the audit trail, before it is carried out. The changed documents can name its id.
     ///
     /// # Errors
     /// 503 if that may have failed: the action must not be carried out then.

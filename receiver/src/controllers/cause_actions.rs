@@ -61,7 +61,7 @@ impl Receiver {
             before: serde_json::to_value(shown(&cause)).unwrap_or_default(),
             after: json!({ "resuming": cause.spans }),
         };
-        let action_id = self.new_action_id();
+        let action_id = self.parts.random.uuid_v4();
         self.record_action(action_id, grant, record).await?;
         let is_known = self.parts.operating.resume_by_operator(id).await;
         self.conclude(action_id, is_known, no_such_cause).await?;

@@ -96,7 +96,7 @@ impl Receiver {
             before: record(&kept.control),
             after: record(&admitted.fields),
         };
-        let id = self.new_action_id();
+        let id = self.parts.random.uuid_v4();
         self.record_action(id, grant, new).await?;
         let set = self
             .parts

@@ -88,9 +88,11 @@ impl Receiver {
         let (listed, suspension) = self.suspended_span(grant, id, &if_match).await?;
         // A time of the workers' clock that has passed. The clock of this machine may be ahead.
         let due_at = suspension.since;
-        let change = |_| Change::Resume { suspension, due_at };
-        self.change_by_operator(grant, "span.resume", reason, listed, change)
-            .await
+        self.change_by_operator(grant, "span.resume", reason, listed, |_| Change::Resume {
+            suspension,
+            due_at,
+        })
+        .await
     }
 
     async fn skip_usage(
@@ -117,18 +119,19 @@ impl Receiver {
         // Counted from the last refusal, by the workers' clock.
         let not_before = suspension.since.plus(SKIP_DELAY);
         let at = self.parts.clock.now();
-        let change = |act| Change::RequestSkip {
-            skip: Skip {
-                usage_guid: usage_id,
-                at,
-                not_before,
-                act,
-            },
-            suspension,
-            due_at: not_before,
-        };
-        self.change_by_operator(grant, "span.skip", reason, listed, change)
-            .await
+        self.change_by_operator(grant, "span.skip", reason, listed, |act| {
+            Change::RequestSkip {
+                skip: Skip {
+                    usage_guid: usage_id,
+                    at,
+                    not_before,
+                    act,
+                },
+                suspension,
+                due_at: not_before,
+            }
+        })
+        .await
     }
 
     /// The suspended span of an address, if it is unchanged since the operator read it.
@@ -160,7 +163,7 @@ impl Receiver {
         listed: ListedSpan,
         change: impl FnOnce(Uuid) -> Change,
     ) -> Result<Response, Problem> {
-        let (id, span) = (self.new_action_id(), &listed.span);
+        let (id, span) = (self.parts.random.uuid_v4(), &listed.span);
         let change = change(id);
         let after = ListedSpan {
             span: span.after(&change),

@@ -66,7 +66,7 @@ impl Receiver {
             before: summary(&entry, entry.resend.is_some()),
             after: summary(&entry, true),
         };
-        let act = self.new_action_id();
+        let act = self.parts.random.uuid_v4();
         self.record_action(act, grant, record).await?;
         let resend = Resend {
             act,

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::FromRef;
 use axum::routing::any;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
-use http::request::Parts;
 use sampler_domain::ClientId;
 use sampler_oauth::code_flow::person;
 use sampler_oauth::verify::claimed_issue;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use axum::extract::{FromRef, FromRequestParts};
-use axum::http::request::Parts;
+use http::request::Parts;
 use sampler_domain::ClientId;
 use sampler_oauth::Claims;
 
@@ -37,8 +37,8 @@ pub enum Reach {
     Resources(BTreeSet<String>),
 }
 
-/// A handler that takes a [`Grant`] needs a token. Reads nothing but the headers: the body is not read before the token is verified. A request that
-/// comes from within the program, for somebody who has signed in, brings the grant with it: no
+/// A handler that takes a [`Grant`] needs a token. Only the headers are read before the token is verified. A
+/// request that comes from within the program, for somebody who has signed in, brings the grant with it: no
 /// client can send one.
 impl<S> FromRequestParts<S> for Grant
 where
