@@ -66,11 +66,9 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
         clock,
         random,
     )?;
-    let metrics_access = security.metrics(Some(authenticator.clone()))?;
+    let access = security.metrics(Some(authenticator.clone()))?;
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listening = startup
-        .listen(tls, metrics_access, api.merge(console))
-        .await?;
+    let listening = startup.listen(tls, access, api.merge(console)).await?;
     let watching = prepare_and_watch(&receiver, &store, &reachable, threshold, &shutdown);
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
     let running = async { tokio::join!(listening.serve(), watching, refreshing) };

@@ -16,7 +16,7 @@ use sampler_metrics::Counters;
 use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
-use sampler_upstream::{LookupAnswer, LookupResult, Lookups, SoughtUsage};
+use sampler_upstream::{LookupAnswer, LookupResult, Lookups, Sought};
 use tracing::{error, info, warn};
 
 use crate::upstream_limit::UpstreamLimit;
@@ -147,7 +147,7 @@ impl Worker {
                 }
             };
             // A month that begins to close is noticed in time, however long the upstream asks to wait.
-            self.pause(if is_on { pause.min(interval) } else { pause })
+            self.sleep(if is_on { pause.min(interval) } else { pause })
                 .await;
         }
     }
@@ -196,7 +196,7 @@ impl Worker {
             return None;
         }
         let permit = limit.acquire(&IgnoreProgress, &self.stop).await?;
-        let sought = SoughtUsage {
+        let sought = Sought {
             usage_guid: &usage.usage_guid,
             location: &usage.location,
         };

@@ -79,7 +79,7 @@ impl Worker {
                 ),
                 Err(_) => {}
             }
-            self.pause(self.periods.lag).await;
+            self.sleep(self.periods.lag).await;
         }
     }
 

@@ -46,7 +46,7 @@ impl Worker {
         let mut turn = self.turn();
         // After a shutdown, the loop still records the last answer of the upstream.
         while driver.has_unrecorded_outcome() || self.may_begin() {
-            match driver.next(self.now(), &self.policy) {
+            match driver.action(self.now(), &self.policy) {
                 Action::Change(change) => {
                     let step = trace::of_change(&change);
                     // A change that is made proves that the span was as it was read when this was sent.

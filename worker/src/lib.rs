@@ -4,6 +4,11 @@
 //! Any number of workers share one store, and any of them may die at any instruction. All state is in
 //! the store, and each change of a span requires that the span is still as it was read. See
 //! `docs/architecture.md`.
+//!
+//! A span passes `process` (the loop), `search`, `drive`, `lookup`, `deliver` and `turn`; `suspension` and
+//! `resend` serve what was refused, `confirm` and `auditor` check what was accepted. `ownership` says which
+//! spans are this worker's, `upstream_time` what time it is, `control`, `distress` and `rate` whether it may
+//! sample.
 
 mod auditor;
 mod backlog;
@@ -107,7 +112,6 @@ pub struct Worker {
     /// The questions to the upstream about usages.
     asking: Asking,
     ownership: OwnedPartitions,
-    /// The time by which everything is decided.
     time: Arc<UpstreamTime>,
     /// Whether a due span that was found waits for a permit.
     spans_wait: AtomicBool,
@@ -209,8 +213,8 @@ impl Worker {
         self.time.now()
     }
 
-    /// Pauses; ends early on shutdown.
-    async fn pause(&self, length: Duration) {
+    /// Sleeps; ends early on shutdown.
+    async fn sleep(&self, length: Duration) {
         self.stop
             .run_until_cancelled(tokio::time::sleep(length))
             .await;

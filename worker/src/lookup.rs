@@ -5,7 +5,7 @@
 
 use sampler_domain::{Acceptance, Driver, Failure, Planned, Span, Timestamp};
 use sampler_settings::millis;
-use sampler_upstream::{Details, LookupAnswer, LookupResult, SoughtUsage};
+use sampler_upstream::{Details, LookupAnswer, LookupResult, Sought};
 use tracing::{info, warn};
 
 use crate::Worker;
@@ -103,7 +103,7 @@ impl Worker {
             return LookupOutcome::Postponed;
         };
         let sent_at = self.now();
-        let sought = SoughtUsage {
+        let sought = Sought {
             usage_guid,
             location: "",
         };

@@ -61,7 +61,7 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     } = checked;
     let security = &settings.security;
     let tokens = security.reader_tokens(Arc::clone(&clock));
-    let metrics_access = security.metrics(tokens)?;
+    let access = security.metrics(tokens)?;
     let mode = if settings.shadow.enabled {
         Mode::Shadow(shadow(&settings, &store, clock, &mut startup.health))
     } else {
@@ -87,7 +87,7 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     };
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::help::routes(problem::kinds::ALL.iter().collect(), None);
-    let listening = startup.listen(None, metrics_access, help).await?;
+    let listening = startup.listen(None, access, help).await?;
     let working = async {
         let original_gone = settings.processing.original_gone;
         let ended = Box::pin(work(mode, original_gone, &store, &shutdown)).await;

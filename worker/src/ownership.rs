@@ -73,7 +73,7 @@ impl Worker {
         while !self.stop.is_cancelled() {
             self.send_heartbeat().await;
             self.report_rate().await;
-            self.pause(self.settings.processing.heartbeat_interval)
+            self.sleep(self.settings.processing.heartbeat_interval)
                 .await;
         }
     }

@@ -58,7 +58,7 @@ impl Worker {
     pub(crate) async fn keep_resending(&self) {
         while self.wait_until_time_known(&IgnoreProgress).await {
             if !(self.ownership.owns_first() && self.resend_due().await) {
-                self.pause(self.periods.causes).await;
+                self.sleep(self.periods.causes).await;
             }
         }
     }
@@ -241,7 +241,7 @@ impl Worker {
         };
         loop {
             match self.parts.ledger.mark_resend(key, &resend).await {
-                Err(_) if !self.stop.is_cancelled() => self.pause(MARK_PAUSE).await,
+                Err(_) if !self.stop.is_cancelled() => self.sleep(MARK_PAUSE).await,
                 marked => return marked.map(drop),
             }
         }

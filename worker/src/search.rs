@@ -198,6 +198,7 @@ impl Worker {
                     );
                     return;
                 }
+                // This search found nothing more, and it was new, or spans still wait.
                 None if is_new || before > 0 => return self.parts.processing_progress.report(),
                 None => {}
             }

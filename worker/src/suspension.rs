@@ -108,7 +108,7 @@ impl Worker {
                     "suspended spans could not be probed or resumed"
                 ),
             }
-            self.pause(self.periods.causes).await;
+            self.sleep(self.periods.causes).await;
         }
     }
 

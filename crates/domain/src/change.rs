@@ -5,8 +5,8 @@
 //! and the contract suite compares the database with it.
 
 use crate::{
-    Cause, Interval, NotCounted, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension,
-    Timestamp, Uncounted,
+    Cause, Interval, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp,
+    Uncounted, UncountedReason,
 };
 
 /// A change of a span by a worker or an operator. Starts and stops come from providers and are not
@@ -84,7 +84,7 @@ pub enum Change {
         resent: Resent,
         interval: Interval,
         /// Why it did not count before.
-        reason: NotCounted,
+        reason: UncountedReason,
     },
     /// Records that the upstream has set aside a usage that it had accepted, so that a late stop does not take
     /// it back.
@@ -301,7 +301,7 @@ impl Span {
             } => span = self.with_resent(resent, *interval, *reason),
             Change::SetAside { interval } => span.add_uncounted(Uncounted {
                 interval: *interval,
-                reason: NotCounted::SetAside,
+                reason: UncountedReason::SetAside,
             }),
             Change::RequestSkip { skip, .. } => {
                 span = self.resumed(0, false);

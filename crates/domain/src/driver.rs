@@ -9,16 +9,16 @@
 //! ```text
 //!              ┌────────── on_change_made ────────────┐
 //!              ▼                                      │
-//!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
+//! action() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► action() or Done
 //!        │                                      (a failure that was answered: Done at once)
 //!        ├──► LookUp ─┬─ on_found ────────────► as on_accepted
-//!        │            ├─ on_not_found ────────► next() (records it) ─► Post
-//!        │            ├─ on_lookup_postponed ─► next() (postpones the span)
-//!        │            └─ on_failed ───────────► next() (records the failure)
-//!        ├──► Post ─┬─ on_accepted ─► next() ─► WriteEntry (a probe: BeginResuming before)
-//!        │          ├─ on_failed ───► next() (records the failure; one that suspends: Register before)
-//!        │          └─ on_outdated ─► next() ─► Reread
-//!        └──► WriteEntry ─ on_entry_written ──► next() (records the execution)
+//!        │            ├─ on_not_found ────────► action() (records it) ─► Post
+//!        │            ├─ on_lookup_postponed ─► action() (postpones the span)
+//!        │            └─ on_failed ───────────► action() (records the failure)
+//!        ├──► Post ─┬─ on_accepted ─► action() ─► WriteEntry (a probe: BeginResuming before)
+//!        │          ├─ on_failed ───► action() (records the failure; one that suspends: Register before)
+//!        │          └─ on_outdated ─► action() ─► Reread
+//!        └──► WriteEntry ─ on_entry_written ──► action() (records the execution)
 //! ```
 //!
 //! A usage that an operator skips, or that takes back what never counted (it is *withheld*), is not posted:
@@ -162,7 +162,7 @@ impl Driver {
         self.outcome.is_some() || matches!(self.state, State::Failed { .. } | State::Unrecorded(_))
     }
 
-    pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
+    pub fn action(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
             State::Failed {

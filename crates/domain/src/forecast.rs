@@ -36,7 +36,7 @@ impl Iterator for Forecast {
 
     fn next(&mut self) -> Option<Usage> {
         loop {
-            match self.driver.next(self.until, &self.policy) {
+            match self.driver.action(self.until, &self.policy) {
                 Action::Change(change) => self.driver.on_change_made(&change),
                 Action::Post { planned, .. } => {
                     let usage = Usage::new(self.driver.span(), &planned);

@@ -3,7 +3,7 @@
 //!
 //! Nothing in here does I/O, reads a clock or draws a random number: state and `now` go in, the
 //! next step comes out. The names are those of the paper "Sampler" (its sections are cited where
-//! code follows them): a *span* is one continuous usage of one *target*, it is *sampled* interval
+//! code follows them, see `docs/original.md`): a *span* is one continuous usage of one *target*, it is *sampled* interval
 //! by interval, each interval is first *planned* and then *executed*.
 //!
 //! All times are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
@@ -76,7 +76,7 @@ pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension}
 pub use target::Target;
 pub use throttle::Place;
 pub use timestamp::{Timestamp, TimestampError};
-pub use uncounted::{NotCounted, UNCOUNTED_MAX, Uncounted};
+pub use uncounted::{UNCOUNTED_MAX, Uncounted, UncountedReason};
 pub use units::Units;
 pub use usage::{Usage, usage_guid};
 pub use window::{Window, WindowLength};

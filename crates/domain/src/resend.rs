@@ -8,8 +8,8 @@
 use uuid::Uuid;
 
 use crate::{
-    Acceptance, Change, EARLIER_ROUNDS_MAX, Entry, EntryState, Interval, NotCounted, Round, Span,
-    Timestamp,
+    Acceptance, Change, EARLIER_ROUNDS_MAX, Entry, EntryState, Interval, Round, Span, Timestamp,
+    UncountedReason,
 };
 
 /// The mark on an entry whose usage a worker must post again. Or the upstream has accepted the usage
@@ -71,7 +71,7 @@ impl Resend {
 impl Entry {
     /// Whether the usage does not count upstream: it was skipped or set aside.
     pub fn is_uncounted(&self) -> bool {
-        NotCounted::of(self.state, self.unanswered).is_some()
+        UncountedReason::of(self.state, self.unanswered).is_some()
     }
 
     /// Whether it was withheld when a part of `interval` was taken back.
@@ -112,8 +112,8 @@ impl Entry {
             return Correction::Nothing;
         };
         let is_missing = match reason {
-            NotCounted::Skipped { .. } => span.counts(self.version),
-            NotCounted::SetAside => span.knows_uncounted(self.interval),
+            UncountedReason::Skipped { .. } => span.counts(self.version),
+            UncountedReason::SetAside => span.knows_uncounted(self.interval),
         };
         let after = span.processing.resent.clone();
         if !is_missing || after.as_ref().is_some_and(|last| last.act == mark.act) {
@@ -133,8 +133,8 @@ impl Entry {
     }
 
     /// Why the usage did not count when it was marked; none if it is not marked.
-    pub fn marked_from(&self) -> Option<NotCounted> {
-        NotCounted::of(self.resend.as_ref()?.from, self.unanswered)
+    pub fn marked_from(&self) -> Option<UncountedReason> {
+        UncountedReason::of(self.resend.as_ref()?.from, self.unanswered)
     }
 
     /// The entry after the upstream has set its usage aside. The round before is kept, if there was one:
@@ -200,11 +200,11 @@ impl Span {
         &self,
         resent: &Resent,
         interval: Interval,
-        reason: NotCounted,
+        reason: UncountedReason,
     ) -> Self {
         let mut span = self.clone();
         span.remove_uncounted(interval);
-        if reason != NotCounted::SetAside {
+        if reason != UncountedReason::SetAside {
             let totals = &mut span.processing.totals;
             totals.unskip(interval.duration(), reason);
         }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    CauseId, ClientId, EventId, Interval, LastError, Measures, NotCounted, Resent, StartEvent,
-    StopEvent, Suspension, Target, Timestamp, Uncounted,
+    CauseId, ClientId, EventId, Interval, LastError, Measures, Resent, StartEvent, StopEvent,
+    Suspension, Target, Timestamp, Uncounted, UncountedReason,
 };
 
 /// The id of a span's document: the `_id` from MongoDB or from its client.
@@ -174,7 +174,7 @@ impl Totals {
 
     /// Counts a usage that was planned at `version`, and was skipped or not. An interval of no length
     /// has none.
-    fn count(&mut self, interval: Interval, version: i64, skipped: Option<NotCounted>) {
+    fn count(&mut self, interval: Interval, version: i64, skipped: Option<UncountedReason>) {
         if interval.is_empty() {
             return;
         }
@@ -189,7 +189,7 @@ impl Totals {
     }
 
     /// Adds the signed duration of a skipped usage, ms.
-    fn skip(&mut self, duration: i64, reason: NotCounted) {
+    fn skip(&mut self, duration: i64, reason: UncountedReason) {
         self.skipped += duration;
         if reason.is_unanswered() {
             self.unanswered += duration;
@@ -197,7 +197,7 @@ impl Totals {
     }
 
     /// Counts a skipped usage as billed.
-    pub(crate) fn unskip(&mut self, duration: i64, reason: NotCounted) {
+    pub(crate) fn unskip(&mut self, duration: i64, reason: UncountedReason) {
         self.skip(-duration, reason);
         self.billed += duration;
         self.usages += 1;
@@ -218,7 +218,7 @@ pub struct Planned {
     pub posts_end_by: Option<Timestamp>,
     /// Set where the interval takes back what does not count upstream: then its usage is not posted,
     /// and its entry gets the state of what it takes back.
-    pub withheld: Option<NotCounted>,
+    pub withheld: Option<UncountedReason>,
 }
 
 impl Span {
@@ -331,7 +331,7 @@ impl Span {
             .take()
             .expect("only what is planned is executed");
         let processing = &mut span.processing;
-        let skipped = is_skipped.then_some(planned.withheld.unwrap_or(NotCounted::Skipped {
+        let skipped = is_skipped.then_some(planned.withheld.unwrap_or(UncountedReason::Skipped {
             unanswered: processing.unanswered,
         }));
         processing

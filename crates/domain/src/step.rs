@@ -28,7 +28,8 @@ pub enum Step {
 
 impl Step {
     /// The `due_at` of a span whose next step this is. For an interval it is the interval's end, or
-    /// now if that is earlier, so that the span that has waited longest comes first.
+    /// now if that is earlier, so that the span that has waited longest comes first; the grace for late stops
+    /// is in [`Self::Wait`].
     pub fn due_at(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Plan(interval) => interval.end.min(now),

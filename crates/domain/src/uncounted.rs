@@ -14,7 +14,7 @@ pub const UNCOUNTED_MAX: usize = 500;
 
 /// Why an interval does not count upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NotCounted {
+pub enum UncountedReason {
     /// An operator skipped its usage.
     Skipped {
         /// A post of it had no answer, so it may count all the same.
@@ -30,10 +30,10 @@ pub struct Uncounted {
     /// The interval of the usage, which leads forwards; or those of several that follow each other.
     pub interval: Interval,
     /// Why it does not count.
-    pub reason: NotCounted,
+    pub reason: UncountedReason,
 }
 
-impl NotCounted {
+impl UncountedReason {
     /// The state of the usage in the ledger.
     pub const fn state(self) -> EntryState {
         match self {
@@ -102,7 +102,7 @@ impl Span {
     }
 
     /// Why an interval that leads backwards takes back nothing that counts, if it does not.
-    pub(crate) fn withholds(&self, interval: Interval) -> Option<NotCounted> {
+    pub(crate) fn withholds(&self, interval: Interval) -> Option<UncountedReason> {
         let uncounted = self.uncounted_at(interval.start)?;
         interval
             .takes_back(uncounted.interval)

@@ -24,7 +24,6 @@ pub use error_name::ErrorName;
 pub use http::{ClientError, ClientOptions};
 pub use limiter::{ConcurrencyLimit, Load};
 pub use port::{
-    AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, SoughtUsage,
-    Upstream,
+    AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
 };
 pub use provisioning::{Mapped, Mapping, Provisioning};

@@ -59,13 +59,13 @@ pub trait Upstream: Send + Sync + 'static {
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted;
 
     /// Asks whether the upstream has a usage, and whether it counts.
-    async fn look_up(&self, sought: SoughtUsage<'_>, now: Timestamp) -> LookupResult;
+    async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult;
 
     /// Asks for the upstream's time only.
     ///
     /// # Errors
     /// If there is no answer: the reason, for the operator.
-    async fn probe(&self) -> Result<AnswerDate, String>;
+    async fn ask_time(&self) -> Result<AnswerDate, String>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub struct Details {
 
 /// A usage that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SoughtUsage<'a> {
+pub struct Sought<'a> {
     pub usage_guid: &'a str,
     /// The `Location` that the upstream gave it; empty where it gave none.
     pub location: &'a str,

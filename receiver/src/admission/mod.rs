@@ -26,7 +26,8 @@ use in_flight::InFlightLimit;
 pub use in_flight::InFlightPermit;
 pub(crate) use limits::SMALL_BODY;
 use limits::{LARGE_REQUEST, QUEUES_WITHOUT_TOKENS, REQUEST_WEIGHT, STORE_PERMITS, VALUE_WEIGHT};
-use permits::{FairPermit, FairPermits, NoPermit};
+pub use permits::ServingPermit;
+use permits::{FairPermits, NoPermit};
 
 /// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +77,6 @@ struct EventPermits {
     /// The share of this range in what large events may take. Nothing where there is one range.
     large: Option<Arc<FairPermits>>,
 }
-
-/// Permission to be served.
-#[derive(Debug)]
-pub struct ServingPermit(#[expect(dead_code, reason = "it is held")] FairPermit);
 
 impl EventPermits {
     /// The permits of one of `ranges` ranges.
@@ -279,9 +276,7 @@ async fn acquire(
     weight: usize,
 ) -> Result<ServingPermit, TurnedAway> {
     let permit = permits.acquire(client, weight).await;
-    permit
-        .map(ServingPermit)
-        .map_err(|NoPermit| TurnedAway::Queue)
+    permit.map_err(|NoPermit| TurnedAway::Queue)
 }
 
 /// The weight of a request with this body: about the memory that it takes until it is answered.

@@ -178,7 +178,7 @@ pub(crate) fn is_counted(state: &State, message: &Message) -> bool {
 /// Asks the driver what is next. A post is on its way at once: that it may stay there for long is
 /// the same as a worker that falls asleep before it posts.
 fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker {
-    let action = driver.next(state.now, &scenario.policy);
+    let action = driver.action(state.now, &scenario.policy);
     match broken(scenario, driver.span(), action) {
         Action::Done => Worker::Idle,
         Action::LookUp(planned) => find(scenario, state, driver, &planned),

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use sampler_domain::{Contract, Timestamp, Usage};
 use sampler_testkit::rng::Rng;
 use sampler_upstream::{
-    Answer, AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises,
-    SoughtUsage, Upstream,
+    Answer, AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought,
+    Upstream,
 };
 
 use super::conditions::{PostOutcome, Transfer};
@@ -197,7 +197,7 @@ impl Upstream for SimUpstream {
         }
     }
 
-    async fn look_up(&self, sought: SoughtUsage<'_>, _: Timestamp) -> LookupResult {
+    async fn look_up(&self, sought: Sought<'_>, _: Timestamp) -> LookupResult {
         self.life.checkpoint().await;
         let mut rng = self.call_rng.of("ask", self.world.now());
         let slow = self.world.setup.scale.slow;
@@ -308,7 +308,7 @@ impl Upstream for SimUpstream {
         }
     }
 
-    async fn probe(&self) -> Result<AnswerDate, String> {
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
         self.life.checkpoint().await;
         let mut rng = self.call_rng.of("probe", self.world.now());
         let slow = self.world.setup.scale.slow;

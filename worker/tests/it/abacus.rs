@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_domain::{Timestamp, Usage};
 use sampler_upstream::{
-    Answer, AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises,
-    SoughtUsage, Upstream,
+    Answer, AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought,
+    Upstream,
 };
 use tokio::time::Instant;
 
@@ -184,7 +184,7 @@ impl Upstream for Abacus {
         }
     }
 
-    async fn probe(&self) -> Result<AnswerDate, String> {
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
         self.probes.fetch_add(1, Ordering::Relaxed);
         match self.dated() {
             AnswerDate::NoAnswer => Err("it is away".to_owned()),
@@ -192,8 +192,8 @@ impl Upstream for Abacus {
         }
     }
 
-    async fn look_up(&self, sought: SoughtUsage<'_>, _now: Timestamp) -> LookupResult {
-        let SoughtUsage {
+    async fn look_up(&self, sought: Sought<'_>, _now: Timestamp) -> LookupResult {
+        let Sought {
             usage_guid,
             location,
         } = sought;

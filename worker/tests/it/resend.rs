@@ -12,7 +12,7 @@ use sampler_domain::{
 };
 use sampler_store::{EntryKey, Ledger, Work};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
-use sampler_upstream::{Answer, AnswerDate, LookupResult, Posted, Promises, SoughtUsage, Upstream};
+use sampler_upstream::{Answer, AnswerDate, LookupResult, Posted, Promises, Sought, Upstream};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -355,7 +355,7 @@ impl Upstream for FallsAsleep {
         self.world.abacus.promises()
     }
 
-    async fn look_up(&self, sought: SoughtUsage<'_>, now: Timestamp) -> LookupResult {
+    async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult {
         self.world.abacus.look_up(sought, now).await
     }
 
@@ -366,8 +366,8 @@ impl Upstream for FallsAsleep {
         self.world.abacus.post(usage, now).await
     }
 
-    async fn probe(&self) -> Result<AnswerDate, String> {
-        self.world.abacus.probe().await
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
+        self.world.abacus.ask_time().await
     }
 }
 

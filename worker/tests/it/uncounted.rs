@@ -352,7 +352,7 @@ async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {
         sampler_domain::Driver::new(span, sampler_domain::Contract::Forever, Timestamp::MIN);
     let policy = options("w").settings.sampling.policy();
     while !driver.span().plans_to_withhold(skipped.interval) {
-        match driver.next(world.clock_now(), &policy) {
+        match driver.action(world.clock_now(), &policy) {
             sampler_domain::Action::Change(change) => {
                 let changed = world
                     .store

@@ -28,8 +28,7 @@ use crate::http::{
     ClientError, ClientOptions, UpstreamClient, dated, header, read_body, read_start,
 };
 use crate::port::{
-    AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, SoughtUsage,
-    Upstream,
+    AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
 };
 use answer::{is_page, meaning};
 
@@ -149,7 +148,7 @@ impl Upstream for CloudEvents {
         }
     }
 
-    async fn look_up(&self, sought: SoughtUsage<'_>, now: Timestamp) -> LookupResult {
+    async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult {
         let source = self.attributes.source();
         let url = self.find_url.as_ref();
         let Some(url) = url.and_then(|url| url.of(sought.usage_guid, source)) else {
@@ -181,10 +180,10 @@ impl Upstream for CloudEvents {
     }
 
     /// Asks for the root of the host: a `GET` on the address of posts is a search in OpenMeter.
-    async fn probe(&self) -> Result<AnswerDate, String> {
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
         let mut root = self.url.clone();
         root.set_path("/");
         root.set_query(None);
-        self.client.probe(root).await
+        self.client.ask_time(root).await
     }
 }

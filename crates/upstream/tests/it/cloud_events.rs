@@ -7,8 +7,7 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use sampler_domain::Contract;
 use sampler_upstream::{
-    Answer, CloudEvents, EventAttributes, FindUrl, LookupAnswer, LookupResult, SoughtUsage,
-    Upstream,
+    Answer, CloudEvents, EventAttributes, FindUrl, LookupAnswer, LookupResult, Sought, Upstream,
 };
 use secrecy::SecretString;
 
@@ -45,7 +44,7 @@ type Asking = Arc<Mutex<Vec<(String, String)>>>;
 
 async fn find(answer: (u16, &'static str, &'static str)) -> LookupResult {
     let (events, asked) = upstream(answer).await;
-    let sought = SoughtUsage {
+    let sought = Sought {
         usage_guid: "u/1",
         location: "",
     };
@@ -127,7 +126,7 @@ async fn a_find_that_hangs_or_breaks_off_is_no_answer() {
         let find_url = FindUrl::new(&format!("{}{{id}}", options.url)).unwrap();
         let events = CloudEvents::new(&options, attributes, Contract::Forever).unwrap();
         let events = events.found_at(Some(find_url), Duration::ZERO);
-        let sought = SoughtUsage {
+        let sought = Sought {
             usage_guid: "u",
             location: "",
         };

@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use sampler_domain::Contract;
 use sampler_upstream::{
     Answer, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupAnswer,
-    Posted, SoughtUsage, Upstream,
+    Posted, Sought, Upstream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ fn cloud_events(options: &ClientOptions) -> CloudEvents {
 
 async fn find(upstream: &CloudEvents) -> LookupAnswer {
     let usage = usage();
-    let sought = SoughtUsage {
+    let sought = Sought {
         usage_guid: &usage.dedup_id,
         location: "",
     };

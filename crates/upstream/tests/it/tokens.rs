@@ -10,8 +10,7 @@ use sampler_oauth::http::client;
 use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_upstream::{
-    Answer, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupAnswer, SoughtUsage,
-    Upstream,
+    Answer, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupAnswer, Sought, Upstream,
 };
 
 use crate::{NOW, serve, usage};
@@ -157,7 +156,7 @@ async fn events_and_finds_carry_the_token_of_the_client_where_none_is_set() {
     let events = CloudEvents::new(&options, attributes, Contract::Forever).unwrap();
     let events = events.found_at(Some(find_url), std::time::Duration::ZERO);
     assert_eq!(events.post(&usage(), NOW).await.answer, Answer::Accepted);
-    let sought = SoughtUsage {
+    let sought = Sought {
         usage_guid: "u",
         location: "",
     };
