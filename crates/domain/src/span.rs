@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     CauseId, ClientId, EventId, Interval, LastError, Measures, Resent, StartEvent, StopEvent,
-    Suspension, Target, Timestamp, Uncounted, UncountedReason,
+    Suspension, Target, Timestamp, Uncounted, UncountedReason, usage_guid,
 };
 
 /// The id of a span's document: the `_id` from MongoDB or from its client.
@@ -219,6 +219,19 @@ pub struct Planned {
     /// Set where the interval takes back what does not count upstream: then its usage is not posted,
     /// and its entry gets the state of what it takes back.
     pub withheld: Option<UncountedReason>,
+}
+
+impl Planned {
+    /// Decides on an interval for `span`, and whether its usage is posted.
+    pub fn new(span: &Span, interval: Interval, now: Timestamp) -> Self {
+        Self {
+            interval,
+            usage_guid: usage_guid(span, interval),
+            planned_at: now,
+            posts_end_by: None,
+            withheld: span.withholds(interval),
+        }
+    }
 }
 
 impl Span {

@@ -96,16 +96,3 @@ fn push_tagged(name: &mut Vec<u8>, tag: u8, text: &str) {
     name.push(tag);
     push_text(name, text);
 }
-
-impl Planned {
-    /// Decides on an interval for `span`, and whether its usage is posted.
-    pub fn new(span: &Span, interval: Interval, now: Timestamp) -> Self {
-        Self {
-            interval,
-            usage_guid: usage_guid(span, interval),
-            planned_at: now,
-            posts_end_by: None,
-            withheld: span.withholds(interval),
-        }
-    }
-}
