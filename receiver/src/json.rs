@@ -271,7 +271,7 @@ impl<'b> Values<'b> {
     }
 }
 
-/// Numbers as the body writes them. serde_json gives a number as the nearest double, so its text is looked up
+/// Numbers as the body writes them. `serde_json` gives a number as the nearest double, so its text is looked up
 /// in the body; to find it, numbers are counted.
 struct NumberTexts<'b> {
     body: &'b [u8],

@@ -221,7 +221,7 @@ impl Receiver {
     ) -> Result<(Received, Option<InFlightPermit>), Problem> {
         grant.require_write()?;
         let body = body::read(request, self, self.sender(grant)).await?;
-        let counted = self.acquire_in_flight(counted_as(Some(kind)))?;
+        let in_flight = self.acquire_in_flight(counted_as(Some(kind)))?;
         Ok((body, in_flight))
     }
 
