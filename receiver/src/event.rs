@@ -57,7 +57,8 @@ impl EventKind {
     }
 }
 
-/// The identity of an event, as far as it could be read.
+/// The id and the timestamp of an event, as far as they could be read. A CloudEvent has them in its attributes,
+/// so they are read apart from the other fields.
 pub(crate) struct Head {
     pub(crate) id: Option<EventId>,
     pub(crate) timestamp: Option<Timestamp>,
@@ -209,7 +210,7 @@ pub(crate) fn measures(fields: &mut Fields<'_>) -> Option<Measures> {
 }
 
 /// One measure: exactly a name and a quantity. Where only the name can be read, null replaces the
-/// quantity: names are compared with each other whatever else is wrong.
+/// quantity: names are compared with each other whatever else is wrong. The event is refused anyway.
 fn measure(fields: &mut Fields<'_>) -> Option<Measure> {
     let measure = fields.required("measure", fields::id);
     let quantity = fields.required("quantity", quantity);

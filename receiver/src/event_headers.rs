@@ -1,14 +1,16 @@
-//! The headers of a request that is one event.
+//! What a request that is one event says beside its body: headers and the query.
 
 use std::borrow::Cow;
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, Uri};
+use sampler_domain::Timestamp;
 use sampler_service::problem::{FieldError, Problem};
 
 use crate::event::Event;
 use crate::form::{Form, Readable};
 use crate::json::Json;
 use crate::problems;
+use crate::reading::Parameters;
 
 /// Another name of an event's `id`, as many APIs have it (draft-ietf-httpapi-idempotency-key-header).
 const KEY: &str = "Idempotency-Key";
@@ -159,4 +161,42 @@ fn quoted(rest: &str) -> Option<String> {
     }
     let behind = chars.as_str().trim();
     (behind.is_empty() || behind.starts_with(';')).then_some(text)
+}
+
+/// The query of a dry run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DryRunQuery {
+    /// Windows that end by then are shown.
+    pub(crate) until: Option<Timestamp>,
+}
+
+impl DryRunQuery {
+    /// The dry run that a request asks for; `None` if its events are to be kept. Other parameters are
+    /// errors, unless `ignores_others`: the original ignores all parameters at its addresses.
+    pub(crate) fn of(uri: &Uri, ignores_others: bool) -> Result<Option<Self>, Problem> {
+        let mut parameters = Parameters::of(uri);
+        let expected = "It must be true or false.";
+        let is_dry = parameters.parsed("dry_run", expected, |text| text.parse::<bool>().ok());
+        let until = parameters.moment("until");
+        if is_dry != Some(true) && until.is_some() {
+            parameters.complain("until", "It has a meaning with dry_run=true alone.");
+        }
+        if is_dry == Some(true) || !ignores_others {
+            parameters.finish()?;
+        } else {
+            // What was meant as a dry run must not take effect.
+            parameters.complain_of("dry_run", is_misspelt_dry_run);
+            parameters.finish_taken()?;
+        }
+        Ok((is_dry == Some(true)).then_some(Self { until }))
+    }
+}
+
+fn is_misspelt_dry_run(name: &str) -> bool {
+    let letters: String = name
+        .chars()
+        .filter(char::is_ascii_alphabetic)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect();
+    letters == "dryrun"
 }

@@ -116,7 +116,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(empty());
     }
-    let reading = Reading::of(bytes);
+    let reading = NumberTexts::of(bytes);
     let read = match std::str::from_utf8(bytes) {
         // Its texts need not be checked one by one.
         Ok(text) => read_all(&reading, serde_json::Deserializer::from_str(text)),
@@ -126,7 +126,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
 }
 
 fn read_all<'b, R: serde_json::de::Read<'b>>(
-    reading: &Reading<'b>,
+    reading: &NumberTexts<'b>,
     mut deserializer: serde_json::Deserializer<R>,
 ) -> serde_json::Result<Json<'b>> {
     let members = EVENT_MEMBERS;
@@ -271,37 +271,36 @@ impl<'b> Values<'b> {
     }
 }
 
-/// Where the reader of a body is.
-struct Reading<'b> {
+/// Numbers as the body writes them. `serde_json` gives a number as the nearest double, so its text is looked up
+/// in the body; to find it, numbers are counted.
+struct NumberTexts<'b> {
     body: &'b [u8],
     /// How many more values the body may hold.
     remaining: Cell<usize>,
-    /// Up to where the numbers of the body were looked at as they are written, and how many have
-    /// been read since.
+    /// The end of the last text that was looked up, and how many numbers were read since.
     seen_to: Cell<usize>,
-    unseen: Cell<usize>,
+    numbers_since: Cell<usize>,
 }
 
-impl<'b> Reading<'b> {
+impl<'b> NumberTexts<'b> {
     fn of(body: &'b [u8]) -> Self {
         Self {
             body,
             remaining: Cell::new(VALUES_MAX),
             seen_to: Cell::new(0),
-            unseen: Cell::new(0),
+            numbers_since: Cell::new(0),
         }
     }
 
-    /// Passes over a number that was read as it is written.
-    fn pass(&self) {
-        self.unseen.set(self.unseen.get() + 1);
+    /// Counts a number whose text is not needed.
+    fn skip_number(&self) {
+        self.numbers_since.set(self.numbers_since.get() + 1);
     }
 
-    /// The number that was read last, as it is written: the reader hands out the nearest double.
-    /// Numbers are read in their order, so it is the first one after those that were seen.
+    /// The text of the number that was read last.
     fn number(&self) -> &'b str {
         let mut number = 0..self.seen_to.get();
-        for _ in 0..=self.unseen.take() {
+        for _ in 0..=self.numbers_since.take() {
             number = next_number(self.body, number.end);
         }
         self.seen_to.set(number.end);
@@ -349,7 +348,7 @@ fn behind_string(body: &[u8], from: usize) -> usize {
 /// Reads a value in which no object has two members of one name: which of them was meant?
 #[derive(Clone, Copy)]
 struct StrictVisitor<'r, 'b> {
-    reading: &'r Reading<'b>,
+    reading: &'r NumberTexts<'b>,
     /// How many members to allocate for if it is an object.
     members: usize,
 }
@@ -367,7 +366,7 @@ impl StrictVisitor<'_, '_> {
         if !number::is_safe(magnitude) {
             return self.number(value);
         }
-        self.reading.pass();
+        self.reading.skip_number();
         Json::Plain(value)
     }
 

@@ -1,10 +1,11 @@
 //! The receiver: takes start and stop events from resource providers and keeps them as spans
 //! (sections 3, 6.1 and 6.2 of the paper). It is stateless; any number of instances share a store.
 //!
-//! A request passes, in this order:
+//! An event passes, in this order:
 //!
-//! 1. the token, and whether it may write at all (`sampler_service::security`),
-//! 2. the body ([`body`]),
+//! 1. the token, and whether it may write at all: each handler takes a `Grant`, which axum makes of the
+//!    request's head (`sampler_service::security`),
+//! 2. the query and the body ([`body`]),
 //! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
@@ -12,17 +13,17 @@
 //! 7. the fields ([`event`]),
 //! 8. for any other body, the client's turn,
 //! 9. whether the database is prepared, and the slack,
-//! 10. for a start, the rate of new starts ([`throttle`]),
+//! 10. for a start, the rate of new starts,
 //! 11. the store.
 //!
 //! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 512 concurrently.
 //! Events of one target are processed in their order.
 //!
-//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`];
-//! requests with which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
-//! compared with the spans and changes nothing.
+//! [`controllers`] carry this out and choose the answer. Requests that read pass 1, then [`reading`]; actions
+//! of operators pass 1 and 2, then [`actions`]. A snapshot ([`snapshot`]) is compared with the spans and
+//! changes nothing.
 
-mod acts;
+mod actions;
 pub mod admission;
 mod announce;
 mod batch;
@@ -44,7 +45,6 @@ pub mod reading;
 pub mod settings;
 mod snapshot;
 mod steered;
-mod throttle;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,8 +68,8 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as control_routes, events, ids, instances, mappings,
-    snapshots, span_acts, spans, sums, suspended, usage_acts, usages, webhook,
+    audit, backlog, batches, cause_actions, control as control_routes, events, ids, instances,
+    mappings, snapshots, span_actions, spans, sums, suspended, usage_actions, usages, webhook,
 };
 use metrics::EventMetrics;
 
@@ -119,7 +119,7 @@ pub struct Receiver {
     pub steering: Arc<Steering>,
     /// Counts events by their answers.
     metrics: EventMetrics,
-    /// Whether the indexes exist and the slack is announced.
+    /// Whether the indexes exist, the slack is announced and the control was read.
     prepared: AtomicBool,
 }
 
@@ -149,8 +149,8 @@ impl Receiver {
         })
     }
 
-    /// Accepts events from now on. The indexes must exist, and the slack must be announced to the
-    /// workers. Programs call [`prepare`](Self::prepare), which announces it.
+    /// Accepts events from now on. Programs call [`prepare`](Self::prepare), which comes to this once
+    /// everything is prepared.
     pub fn set_prepared(&self) {
         self.prepared.store(true, Ordering::Release);
     }
@@ -177,7 +177,7 @@ impl Receiver {
             .route("/v1/events/update/", post(events::update))
             .route("/v1/mappings/", post(mappings::map));
         let receiver = self;
-        Authenticator::protect(routes).with_state(Api {
+        Authenticator::require_token_elsewhere(routes).with_state(Api {
             receiver,
             authenticator,
         })
@@ -186,10 +186,10 @@ impl Receiver {
 
 /// The names of the members that are times.
 static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
-    LazyLock::new(|| Arc::new(moments::names(reading().get_openapi())));
+    LazyLock::new(|| Arc::new(moments::names(read_routes().get_openapi())));
 
-/// The routes of the API, and of what describes it. To make them takes longer than all else at a start,
-/// and tests make many receivers.
+/// The routes of the API, and of what describes it. To make them takes longer than all else when a program
+/// starts, and tests make many receivers.
 static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
     let (routes, document) = described().split_for_parts();
     let reference = Reference::new(&document, &problems::all());
@@ -199,7 +199,7 @@ static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
     let names = Arc::clone(&MOMENTS);
-    let read = reading().layer(from_fn_with_state(names, moments::render));
+    let read = read_routes().layer(from_fn_with_state(names, moments::render));
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(batches::post, webhook::allow))
         .routes(routes!(events::start))
@@ -211,7 +211,7 @@ fn described() -> OpenApiRouter<Api> {
 }
 
 /// Those with answers that clients read.
-fn reading() -> OpenApiRouter<Api> {
+fn read_routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(spans::list))
         .routes(routes!(spans::get))
@@ -220,10 +220,10 @@ fn reading() -> OpenApiRouter<Api> {
         .routes(routes!(ids::find))
         .routes(routes!(suspended::list))
         .routes(routes!(suspended::get))
-        .routes(routes!(suspended::resume))
-        .routes(routes!(span_acts::resume))
-        .routes(routes!(span_acts::skip))
-        .routes(routes!(usage_acts::resend))
+        .routes(routes!(cause_actions::resume))
+        .routes(routes!(span_actions::resume))
+        .routes(routes!(span_actions::skip))
+        .routes(routes!(usage_actions::resend))
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
         .routes(routes!(instances::list))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_metrics::Registry;
-use sampler_program::{self as program, Start};
-use sampler_receiver::settings::{PROGRAM, Settings};
+use sampler_program::{self as program, Startup};
+use sampler_receiver::settings::{CheckedSettings, PROGRAM};
 use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits, console, reading};
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::{Health, Progress};
@@ -26,26 +26,26 @@ fn main() -> ExitCode {
 }
 
 /// Sets everything up, then serves HTTP and watches the database until the shutdown.
-async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
-    let Settings { groups, tls } = settings;
-    let database = groups.database.options(PROGRAM.name);
+async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<()> {
+    let CheckedSettings { settings, tls } = checked;
+    let database = settings.database.options(PROGRAM.name);
     let options = Options {
-        settings: groups.clone(),
+        settings: settings.clone(),
         snapshots: SnapshotLimits::default(),
         unknown_for: database.unknown_for(),
     };
-    let (store, clock) = (Arc::clone(&start.store), Arc::clone(&start.clock));
-    let shutdown = start.shutdown.clone();
-    let reading = reader(&store, database).await?;
-    let receiver = Receiver::new(parts(&groups, &store, reading, &clock)?, options);
-    let security = &groups.security;
+    let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
+    let shutdown = startup.shutdown.clone();
+    let reading = reading_store(&store, database).await?;
+    let receiver = Receiver::new(parts(&settings, &store, reading, &clock)?, options);
+    let security = &settings.security;
     let authenticator = security.authenticator(Arc::clone(&clock))?;
-    let threshold = groups.health.threshold;
-    let reachable = check_health(&mut start.health, threshold, &receiver, &authenticator);
-    register_metrics(&receiver, &mut start.registry);
+    let threshold = settings.health.threshold;
+    let reachable = check_health(&mut startup.health, threshold, &receiver, &authenticator);
+    register_metrics(&receiver, &mut startup.registry);
     let api = Arc::clone(&receiver).routes(authenticator.clone());
     let random = Arc::new(SystemRandom);
-    let (name, slack) = (random.uuid_v4().to_string(), groups.slack.slack().past);
+    let (name, slack) = (random.uuid_v4().to_string(), settings.slack.slack().past);
     let describe = Box::new({
         let receiver = Arc::clone(&receiver);
         move |instance: &mut Instance| {
@@ -53,14 +53,22 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
             instance.intake = Some(receiver.intake());
         }
     });
-    let reports = start.reports(name, InstanceProgram::Receiver, describe);
+    let reports = startup.reports(name, InstanceProgram::Receiver, describe);
     let steering = &receiver.steering;
     let users = authenticator.clone();
     let is_tls = tls.is_some();
-    let console = console::routes(&groups, is_tls, api.clone(), users, steering, clock, random)?;
-    let readers = security.metrics(Some(authenticator.clone()))?;
+    let console = console::routes(
+        &settings,
+        is_tls,
+        api.clone(),
+        users,
+        steering,
+        clock,
+        random,
+    )?;
+    let access = security.metrics(Some(authenticator.clone()))?;
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listening = start.listen(tls, readers, api.merge(console)).await?;
+    let listening = startup.listen(tls, access, api.merge(console)).await?;
     let watching = prepare_and_watch(&receiver, &store, &reachable, threshold, &shutdown);
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
     let running = async { tokio::join!(listening.serve(), watching, refreshing) };
@@ -70,7 +78,10 @@ async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
 }
 
 /// The store over connections of its own for reading, so that reading delays no event.
-async fn reader(store: &MongoStore, options: MongoOptions) -> anyhow::Result<Arc<MongoStore>> {
+async fn reading_store(
+    store: &MongoStore,
+    options: MongoOptions,
+) -> anyhow::Result<Arc<MongoStore>> {
     let of_readers = MongoOptions {
         // One more, for an index that is made for readers.
         pool_size: reading::AT_ONCE + 1,

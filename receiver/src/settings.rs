@@ -25,33 +25,33 @@ pub const PROGRAM: Program = Program {
 };
 
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub groups: ReceiverSettings,
+pub struct CheckedSettings {
+    pub settings: ReceiverSettings,
     /// TLS on the port.
     pub tls: Option<Tls>,
 }
 
-impl ProgramSettings for Settings {
+impl ProgramSettings for CheckedSettings {
     fn common(&self) -> CommonSettings {
-        self.groups.common()
+        self.settings.common()
     }
 
-    fn called(&self) -> Vec<(&'static str, &Url)> {
-        let url = self.groups.provisioning.url.iter();
+    fn token_destinations(&self) -> Vec<(&'static str, &Url)> {
+        let url = self.settings.provisioning.url.iter();
         url.map(|url| ("PROVISIONING_URL", url)).collect()
     }
 
     /// Also checks those that must fit each other.
     fn read(reader: &mut Reader) -> Option<Self> {
-        let groups = ReceiverSettings::read(reader);
-        groups.security.require_keys(reader);
-        if groups.provisioning.url.is_some() {
-            groups.security.require_client(reader);
+        let settings = ReceiverSettings::read(reader);
+        settings.security.require_keys(reader);
+        if settings.provisioning.url.is_some() {
+            settings.security.require_client(reader);
         }
-        console::check(&groups.console, reader);
-        note(&groups, reader);
-        let tls = groups.tls.clone().tls(reader);
-        Some(Self { groups, tls })
+        console::check(&settings.console, reader);
+        note(&settings, reader);
+        let tls = settings.tls.clone().tls(reader);
+        Some(Self { settings, tls })
     }
 }
 

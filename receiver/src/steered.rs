@@ -27,7 +27,7 @@ const LAG_LOOK: Duration = Duration::from_secs(5);
 impl Receiver {
     pub fn month(&self) -> MonthClose {
         MonthClose {
-            slack: millis(self.settings.month.month_slack),
+            month_slack: millis(self.settings.month.month_slack),
             stop_grace: self.policy.stop_grace,
         }
     }

@@ -80,10 +80,10 @@ impl Worker {
                     );
                     // The shard of another partition may answer. The next round continues here.
                     failed.insert(*partition, from);
-                    self.pause(ROUND_PAUSE).await;
+                    self.sleep(ROUND_PAUSE).await;
                 }
             }
-            self.pause(ROUND_PAUSE).await;
+            self.sleep(ROUND_PAUSE).await;
         }
     }
 
@@ -109,7 +109,7 @@ impl Worker {
         if self.difference_of(key).await?.is_none() {
             return Ok(());
         }
-        self.pause(SECOND_LOOK).await;
+        self.sleep(SECOND_LOOK).await;
         let Some(difference) = self.difference_of(key).await? else {
             return Ok(());
         };
@@ -140,8 +140,8 @@ impl Worker {
     /// The differences between a span, its totals and its entries now, if there are any.
     async fn difference_of(&self, key: &SpanKey) -> Result<Option<Difference>, StoreError> {
         self.pace().await;
-        // The span is read first: an entry is written before its execution is noted on the span.
-        let span = self.parts.work.find(&key.id, &key.target).await;
+        // The span is read first: an entry is written before its execution is recorded on the span.
+        let span = self.parts.work.read(&key.id, &key.target).await;
         let span = match span {
             // The search reports a span that cannot be read, once it is due.
             Err(StoreError::Refused(_)) => return Ok(None),
@@ -173,10 +173,10 @@ impl Worker {
     /// Waits for the next span's turn, and while the database cannot keep up.
     async fn pace(&self) {
         while self.distress.pauses() && !self.stop.is_cancelled() {
-            self.pause(ROUND_PAUSE).await;
+            self.sleep(ROUND_PAUSE).await;
         }
         let rate = u32::try_from(self.settings.audit.rate).unwrap_or(u32::MAX);
-        self.pause(Duration::from_secs(1) / rate.max(1)).await;
+        self.sleep(Duration::from_secs(1) / rate.max(1)).await;
     }
 }
 

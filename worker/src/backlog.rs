@@ -23,7 +23,7 @@ impl Worker {
                 );
             }
             let pause = count_pause(began.elapsed());
-            self.pause(pause.max(self.intervals.backlog)).await;
+            self.sleep(pause.max(self.periods.backlog)).await;
         }
     }
 

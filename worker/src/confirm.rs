@@ -1,23 +1,22 @@
 //! Confirmation (`docs/adr/043-confirmation.md`): an acceptance may say only that a usage is queued. So the
-//! worker asks for each accepted usage until the upstream counts it, has set it aside, or
+//! worker looks each accepted usage up until the upstream counts it, has set it aside, or
 //! `SAMPLER_CONFIRM_TIMEOUT` is over.
 //!
-//! The ledger says which usages are to be asked for, so a worker that starts continues where another one
-//! stopped. Two workers that ask for the same usage do no harm: each notes an answer only if the entry is
-//! still as it was read.
+//! The entry says when, so a worker that starts continues where another one stopped. Two workers that look
+//! the same usage up do no harm: each records an answer only if the entry is still as it was read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
-    Acceptance, AskAgain, Cause, CauseId, Change, Changed, Entry, EntryState, Span, Timestamp,
+    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Question, Span, Timestamp,
 };
 use sampler_metrics::Counters;
 use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
-use sampler_upstream::{FindAnswer, Finds, Found, Load, Sought};
+use sampler_upstream::{LookupAnswer, LookupResult, Lookups, Sought};
 use tracing::{error, info, warn};
 
 use crate::upstream_limit::UpstreamLimit;
@@ -26,10 +25,10 @@ use crate::{IgnoreProgress, Worker, error_chain};
 /// Questions in flight, at the most. Posts have a limit of their own and do not wait for them.
 const CONCURRENCY: usize = 16;
 
-/// How many entries one command reads, and how many answers one command notes.
+/// How many entries one command reads, and how many answers one command records.
 const PAGE: usize = 100;
 
-/// Attempts to note on a span that a usage was set aside, while others change the span. After that the
+/// Attempts to record on a span that a usage was set aside, while others change the span. After that the
 /// upstream is asked again.
 const TRIES: usize = 5;
 
@@ -62,12 +61,12 @@ impl Asking {
 }
 
 /// A usage, and the upstream's answer about it.
-type Answered = (Unconfirmed, FindAnswer);
+type Answered = (Unconfirmed, LookupAnswer);
 
 impl Worker {
-    /// The entry of a usage that was accepted, to be confirmed where that is on. Without a `Location`
-    /// nothing can be asked.
-    pub(crate) fn to_confirm(&self, entry: Entry) -> Entry {
+    /// The entry, with the first question if its usage was accepted and is to be confirmed. Without a
+    /// `Location` Abacus cannot be asked.
+    pub(crate) fn with_first_question(&self, entry: Entry) -> Entry {
         let confirm = &self.settings.confirm;
         let accepted_at = entry.accepted_at.filter(|_| confirm.enabled);
         let (EntryState::Accepted, Some(at)) = (entry.state, accepted_at) else {
@@ -80,50 +79,52 @@ impl Worker {
             return entry;
         }
         Entry {
-            ask_again: self.ask_from(at),
+            question: self.ask_from(at),
             ..entry
         }
     }
 
-    /// The entry of a usage that was sent again and accepted then, to be confirmed where that is on.
-    pub(crate) fn to_confirm_again(&self, entry: &Entry, acceptance: &Acceptance) -> Entry {
+    /// The same for a usage that was sent again and accepted then.
+    pub(crate) fn with_next_question(&self, entry: &Entry, acceptance: &Acceptance) -> Entry {
         let can_ask = self.can_ask(acceptance.location.as_deref());
         Entry {
-            ask_again: self.ask_from(acceptance.at).filter(|_| can_ask),
+            question: self.ask_from(acceptance.at).filter(|_| can_ask),
             ..entry.clone()
         }
     }
 
     /// Whether a usage can be asked for that was given this `Location`, or none.
     fn can_ask(&self, location: Option<&str>) -> bool {
-        match self.promises.finds {
-            Finds::ByLocation => location.is_some(),
-            Finds::ById { .. } => true,
-            Finds::Never => false,
+        match self.promises.lookups {
+            Lookups::ByLocation => location.is_some(),
+            Lookups::ById { .. } => true,
+            Lookups::Never => false,
         }
     }
 
-    /// When the upstream is asked for a usage that it accepted at `accepted_at`; `None` with
+    /// When a usage is looked up that was accepted at `accepted_at`; `None` with
     /// `SAMPLER_CONFIRM=false`.
-    fn ask_from(&self, accepted_at: Timestamp) -> Option<AskAgain> {
+    fn ask_from(&self, accepted_at: Timestamp) -> Option<Question> {
         let confirm = &self.settings.confirm;
         // What is not there before it can be found says nothing. The clock of another worker may differ by
         // less than a post may take.
-        let timeout = match self.promises.finds {
-            Finds::ById { settles } => confirm.timeout.max(settles + self.settings.abacus.timeout),
-            Finds::ByLocation | Finds::Never => confirm.timeout,
+        let timeout = match self.promises.lookups {
+            Lookups::ById { settles } => confirm
+                .timeout
+                .max(settles + self.settings.delivery.timeout),
+            Lookups::ByLocation | Lookups::Never => confirm.timeout,
         };
-        confirm.enabled.then(|| AskAgain {
+        confirm.enabled.then(|| Question {
             at: accepted_at.plus(millis(confirm.interval)),
             until: accepted_at.plus(millis(timeout)),
-            is_lost: false,
+            is_missing: false,
         })
     }
 
     /// Asks for usages, page by page.
     pub(crate) async fn confirm(&self) {
         let is_on = self.settings.confirm.enabled;
-        let interval = self.intervals.confirmations;
+        let interval = self.periods.confirmations;
         while self.wait_until_time_known(&IgnoreProgress).await {
             let done = if self.distress.pauses() {
                 Ok(false)
@@ -146,7 +147,7 @@ impl Worker {
                 }
             };
             // A month that begins to close is noticed in time, however long the upstream asks to wait.
-            self.pause(if is_on { pause.min(interval) } else { pause })
+            self.sleep(if is_on { pause.min(interval) } else { pause })
                 .await;
         }
     }
@@ -182,12 +183,12 @@ impl Worker {
         let asked = stream::iter(page).map(|usage| self.ask(usage));
         let asked = asked.buffer_unordered(CONCURRENCY);
         let answered: Vec<Answered> = asked.filter_map(async |it| it).collect().await;
-        self.note_answers(answered).await
+        self.record_answers(answered).await
     }
 
     /// Asks for a usage. `None` if the upstream asks to wait, or after a shutdown.
     async fn ask(&self, usage: Unconfirmed) -> Option<Answered> {
-        if usage.ask.is_lost {
+        if usage.ask.is_missing {
             return Some((usage, not_found()));
         }
         let limit = &self.asking.limit;
@@ -200,34 +201,34 @@ impl Worker {
             location: &usage.location,
         };
         let sent_at = self.now();
-        let Found { mut answer, .. } = self.parts.upstream.find(sought, sent_at).await;
-        limit.release(permit, load(&answer));
+        let LookupResult { mut answer, .. } = self.parts.upstream.look_up(sought, sent_at).await;
+        limit.release(permit, answer.load());
         let is_over = usage.ask.until <= sent_at;
-        if answer == FindAnswer::Unknown && is_over && self.promises.finds.is_by_id() {
+        if answer == LookupAnswer::NotFound && is_over && self.promises.lookups.is_by_id() {
             answer = not_found();
         }
         match &answer {
-            FindAnswer::Wait { after } => {
+            LookupAnswer::Wait { after } => {
                 limit.pause_for(*after);
                 self.asking.outcomes.inc(&["throttled"]);
                 return None;
             }
-            FindAnswer::Failed { after, .. } => after.iter().for_each(|it| limit.pause_for(*it)),
+            LookupAnswer::Failed { after, .. } => after.iter().for_each(|it| limit.pause_for(*it)),
             _ => {}
         }
         Some((usage, answer))
     }
 
-    /// Notes the answers in the ledger. A usage that was set aside is noted on its span first, so
-    /// that a late stop does not take it back; a worker that dies in between leaves an entry that is
-    /// asked for again. Causes are kept before the entries that name them.
-    async fn note_answers(&self, answered: Vec<Answered>) -> Result<bool, StoreError> {
+    /// Records the answers in the ledger, but first on its span that a usage was set aside, so that a late
+    /// stop does not take it back; a worker that dies in between leaves an entry that is asked for again.
+    /// Causes are kept before the entries that name them.
+    async fn record_answers(&self, answered: Vec<Answered>) -> Result<bool, StoreError> {
         if answered.is_empty() {
             return Ok(false);
         }
         let mut confirmed: Vec<(Unconfirmed, Confirmation)> = Vec::with_capacity(answered.len());
         for (usage, answer) in &answered {
-            confirmed.push(self.noted_on_span(usage.clone(), answer).await?);
+            confirmed.push(self.recorded_on_span(usage.clone(), answer).await?);
         }
         let now = self.now();
         let mut causes: BTreeMap<CauseId, Cause> = BTreeMap::new();
@@ -240,32 +241,32 @@ impl Worker {
             let (probe_at, store) = (self.next_probe(now), &self.parts.causes);
             store.register(cause, now, probe_at).await?;
         }
-        let noted = self.parts.ledger.confirm(&confirmed).await?;
+        let recorded = self.parts.ledger.confirm(&confirmed).await?;
         self.report(&answered, &confirmed, &causes);
-        Ok(noted > 0)
+        Ok(recorded > 0)
     }
 
-    /// The change of the entry that follows from an answer. That a usage was set aside is noted on its span
-    /// before; if that fails, it is asked for again.
-    async fn noted_on_span(
+    /// The change of the entry that follows from an answer. That a usage was set aside is recorded on its
+    /// span before; if that fails, it is asked for again.
+    async fn recorded_on_span(
         &self,
         mut usage: Unconfirmed,
-        answer: &FindAnswer,
+        answer: &LookupAnswer,
     ) -> Result<(Unconfirmed, Confirmation), StoreError> {
         let confirmation = self.confirmation(&usage, answer);
         if !matches!(confirmation, Confirmation::SetAside { .. }) {
             return Ok((usage, confirmation));
         }
-        let is_noted = match self.note_set_aside(&mut usage).await {
+        let is_recorded = match self.record_set_aside(&mut usage).await {
             Err(error @ StoreError::Refused(_)) => {
-                // Others are noted all the same.
+                // Others are recorded all the same.
                 warn!(code = "confirmation.store_failed", span.id = %usage.span,
                     error = error_chain(&error), "a span cannot be told that a usage was set aside");
                 false
             }
-            noted => noted?,
+            recorded => recorded?,
         };
-        let confirmation = if is_noted {
+        let confirmation = if is_recorded {
             confirmation
         } else {
             self.ask_again()
@@ -273,18 +274,18 @@ impl Worker {
         Ok((usage, confirmation))
     }
 
-    /// Notes on the span that a usage was set aside, so that a late stop does not take it back. Returns
-    /// whether the span has noted it, or need not: the span is complete or removed, or nothing of this
-    /// usage can be taken back.
+    /// Records on the span that a usage was set aside, so that a late stop does not take it back. Returns
+    /// whether the span says so, or need not: it is complete or removed, or nothing of this usage can be
+    /// taken back.
     ///
-    /// Where usages are found by their ids, "not there" proves less than a refusal. While the usage is
+    /// Where usages are looked up by their ids, "not found" proves less than a refusal. While the usage is
     /// planned, the driver posts it once more, and it may count then. A worker that has done so moves
-    /// `ask_again` before it notes the execution. So the entry must still be as it was read
-    /// ([`Self::note_lost`]).
-    async fn note_set_aside(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
+    /// its question before it records the execution. So the entry must still be as it was read
+    /// ([`Self::record_missing`]).
+    async fn record_set_aside(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
         for _ in 0..TRIES {
-            let is_proved = usage.ask.is_lost || !self.promises.finds.is_by_id();
-            let span = self.parts.work.find(&usage.span, &usage.target).await?;
+            let is_proved = usage.ask.is_missing || !self.promises.lookups.is_by_id();
+            let span = self.parts.work.read(&usage.span, &usage.target).await?;
             let is_planned = |span: &Span| span.plans(&usage.usage_guid);
             if !is_proved && span.as_ref().is_some_and(is_planned) {
                 return Ok(false);
@@ -292,7 +293,7 @@ impl Worker {
             let Some(span) = span.filter(|span| span.is_to_learn(usage.interval)) else {
                 return Ok(true);
             };
-            if !is_proved && !self.note_lost(usage).await? {
+            if !is_proved && !self.record_missing(usage).await? {
                 return Ok(false);
             }
             let change = Change::SetAside {
@@ -306,14 +307,14 @@ impl Worker {
         Ok(false)
     }
 
-    /// Decides that a usage is lost, if its entry is as it was read. Returns whether it was. From
-    /// then on no find decides otherwise, because the loss may be applied to the span at any time.
-    async fn note_lost(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
+    /// Decides that the upstream does not have a usage, if its entry is as it was read. Returns whether it
+    /// was. From then on no lookup decides otherwise, because that may be recorded on the span at any time.
+    async fn record_missing(&self, usage: &mut Unconfirmed) -> Result<bool, StoreError> {
         let at = self.ask_again_at();
-        let lost = [(usage.clone(), Confirmation::Lost { at })];
+        let missing = [(usage.clone(), Confirmation::Missing { at })];
         usage.ask.at = at;
-        usage.ask.is_lost = true;
-        Ok(self.parts.ledger.confirm(&lost).await? > 0)
+        usage.ask.is_missing = true;
+        Ok(self.parts.ledger.confirm(&missing).await? > 0)
     }
 
     fn ask_again_at(&self) -> Timestamp {
@@ -328,23 +329,23 @@ impl Worker {
     }
 
     /// The change of the entry that follows from an answer.
-    fn confirmation(&self, usage: &Unconfirmed, answer: &FindAnswer) -> Confirmation {
+    fn confirmation(&self, usage: &Unconfirmed, answer: &LookupAnswer) -> Confirmation {
         let at = self.now();
-        let is_clear = self.promises.finds.is_by_id();
+        let is_clear = self.promises.lookups.is_by_id();
         match answer {
-            FindAnswer::Counts => Confirmation::Counted { at },
-            FindAnswer::SetAside { error } => Confirmation::SetAside {
+            LookupAnswer::Counts => Confirmation::Counted { at },
+            LookupAnswer::SetAside { error } => Confirmation::SetAside {
                 at,
                 error: error.clone(),
                 cause: set_aside_cause(usage, error).id(),
             },
-            FindAnswer::Unknown | FindAnswer::Mismatch { .. }
+            LookupAnswer::NotFound | LookupAnswer::Mismatch { .. }
                 if usage.ask.until <= at && !is_clear =>
             {
                 Confirmation::GivenUp
             }
             // While the upstream is away nothing is known, so nothing is given up. Where it knows each
-            // usage, one that is not there is set aside by the next find.
+            // usage, one that is not found is set aside by the next lookup.
             _ => self.ask_again(),
         }
     }
@@ -378,7 +379,7 @@ impl Worker {
                 "the upstream does not know usages that it had accepted; the worker no longer asks for them");
         }
         let mut failures = answered.iter().filter_map(|(_, answer)| match answer {
-            FindAnswer::Failed { error, .. } | FindAnswer::Mismatch { error } => Some(error),
+            LookupAnswer::Failed { error, .. } | LookupAnswer::Mismatch { error } => Some(error),
             _ => None,
         });
         if let Some(error) = failures.next() {
@@ -392,13 +393,13 @@ impl Worker {
     }
 
     /// With `SAMPLER_CONFIRM=false`: gives up the usages that another worker wanted to ask for, once their
-    /// `SAMPLER_CONFIRM_TIMEOUT` is over. Otherwise their entries would never expire. A usage that is lost
-    /// becomes set aside all the same. Returns whether there may be more.
+    /// `SAMPLER_CONFIRM_TIMEOUT` is over. Otherwise their entries would never expire. A missing usage becomes
+    /// set aside all the same. Returns whether there may be more.
     async fn release_page(&self) -> Result<bool, StoreError> {
         let page = self.unconfirmed(None).await?;
-        let (lost, page): (Vec<_>, Vec<_>) = page.into_iter().partition(|it| it.ask.is_lost);
-        let lost = lost.into_iter().map(|usage| (usage, not_found()));
-        let has_lost = self.note_answers(lost.collect()).await?;
+        let (missing, page): (Vec<_>, Vec<_>) = page.into_iter().partition(|it| it.ask.is_missing);
+        let missing = missing.into_iter().map(|usage| (usage, not_found()));
+        let has_missing = self.record_answers(missing.collect()).await?;
         let now = self.now();
         let release = |usage: Unconfirmed| {
             let until = usage.ask.until;
@@ -411,14 +412,14 @@ impl Worker {
         };
         let released: Vec<_> = page.into_iter().map(release).collect();
         if released.is_empty() {
-            return Ok(has_lost);
+            return Ok(has_missing);
         }
         let usages = self.parts.ledger.confirm(&released).await?;
         info!(
             usages,
             "usages that were to be confirmed are not: SAMPLER_CONFIRM is false"
         );
-        Ok(has_lost || usages > 0)
+        Ok(has_missing || usages > 0)
     }
 }
 
@@ -434,32 +435,21 @@ fn set_aside_cause(usage: &Unconfirmed, error: &str) -> Cause {
 }
 
 /// The answer for a usage that was not found, once that proves something.
-fn not_found() -> FindAnswer {
-    FindAnswer::SetAside {
+fn not_found() -> LookupAnswer {
+    LookupAnswer::SetAside {
         error: NOT_FOUND.to_owned(),
     }
 }
 
-/// The load that an answer shows.
-pub(crate) fn load(answer: &FindAnswer) -> Load {
-    match answer {
-        FindAnswer::Counts
-        | FindAnswer::SetAside { .. }
-        | FindAnswer::Unknown
-        | FindAnswer::Mismatch { .. } => Load::Sustained,
-        FindAnswer::Wait { .. } | FindAnswer::Failed { .. } => Load::Overload,
-    }
-}
-
-fn outcome(answer: &FindAnswer, confirmation: &Confirmation) -> &'static str {
+fn outcome(answer: &LookupAnswer, confirmation: &Confirmation) -> &'static str {
     match (answer, confirmation) {
         (_, Confirmation::Counted { .. }) => "counted",
         (_, Confirmation::SetAside { .. }) => "set_aside",
         (_, Confirmation::GivenUp) => "given_up",
         (
-            FindAnswer::Failed { .. } | FindAnswer::Mismatch { .. },
+            LookupAnswer::Failed { .. } | LookupAnswer::Mismatch { .. },
             Confirmation::AskAgain { .. },
         ) => "failed",
-        (_, Confirmation::AskAgain { .. } | Confirmation::Lost { .. }) => "not_yet",
+        (_, Confirmation::AskAgain { .. } | Confirmation::Missing { .. }) => "not_yet",
     }
 }

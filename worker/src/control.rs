@@ -39,7 +39,7 @@ impl Worker {
                     "a step of the controller failed"
                 );
             }
-            self.pause(self.intervals.controller).await;
+            self.sleep(self.periods.controller).await;
         }
     }
 

@@ -79,7 +79,7 @@ impl Worker {
                 ),
                 Err(_) => {}
             }
-            self.pause(self.intervals.lag).await;
+            self.sleep(self.periods.lag).await;
         }
     }
 

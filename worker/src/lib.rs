@@ -4,18 +4,25 @@
 //! Any number of workers share one store, and any of them may die at any instruction. All state is in
 //! the store, and each change of a span requires that the span is still as it was read. See
 //! `docs/architecture.md`.
+//!
+//! A span passes `process` (the loop), `search`, `drive`, `lookup`, `deliver` and `turn`; `suspension` and
+//! `resend` serve what was refused, `confirm` and `auditor` check what was accepted. `ownership` says which
+//! spans are this worker's, `upstream_time` what time it is, `control`, `distress` and `rate` whether it may
+//! sample.
 
 mod auditor;
 mod backlog;
 mod confirm;
 mod control;
+mod deliver;
 mod distress;
 mod drive;
-mod find;
+
 mod instance;
-mod intervals;
+mod lookup;
 mod metrics;
 mod ownership;
+mod periods;
 mod process;
 mod progress;
 mod rate;
@@ -47,10 +54,10 @@ use sampler_upstream::{Pace, Promises, Upstream};
 use auditor::Findings;
 use confirm::Asking;
 use distress::Distress;
-use find::finds_max;
-pub use intervals::Intervals;
+use lookup::lookups_max;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
+pub use periods::Periods;
 pub use progress::{IgnoreProgress, ReportProgress};
 use rate::RateMeter;
 use store_failures::StoreFailures;
@@ -64,7 +71,7 @@ pub struct Options {
     /// The name of this worker; no two workers may have the same.
     pub name: String,
     pub settings: WorkerSettings,
-    pub intervals: Intervals,
+    pub periods: Periods,
 }
 
 #[derive(Clone)]
@@ -96,16 +103,15 @@ pub struct Worker {
     name: String,
     settings: WorkerSettings,
     policy: Policy,
-    intervals: Intervals,
+    periods: Periods,
     promises: Promises,
     post_limit: UpstreamLimit,
-    /// The limit of finds before posts.
-    find_limit: UpstreamLimit,
+    /// The limit of lookups before posts.
+    lookup_limit: UpstreamLimit,
     metrics: PostMetrics,
     /// The questions to the upstream about usages.
     asking: Asking,
     ownership: OwnedPartitions,
-    /// The time by which everything is decided.
     time: Arc<UpstreamTime>,
     /// Whether a due span that was found waits for a permit.
     spans_wait: AtomicBool,
@@ -131,13 +137,13 @@ impl Worker {
         let Options {
             name,
             settings,
-            intervals,
+            periods,
         } = options;
-        let post_limit = UpstreamLimit::new(settings.abacus.concurrency);
-        let find_limit = UpstreamLimit::new(finds_max(settings.processing.concurrency));
+        let post_limit = UpstreamLimit::new(settings.delivery.concurrency);
+        let lookup_limit = UpstreamLimit::new(lookups_max(settings.processing.concurrency));
         let promises = parts.upstream.promises();
         let pace = Pace {
-            usual: intervals.clock,
+            usual: periods.clock,
         };
         let time = UpstreamTime::new(Arc::clone(&parts.clock), pace);
         let steering = Steering::new(Arc::clone(&parts.operating));
@@ -146,10 +152,10 @@ impl Worker {
             name,
             policy: settings.sampling.policy(),
             settings,
-            intervals,
+            periods,
             promises,
             post_limit,
-            find_limit,
+            lookup_limit,
             metrics: PostMetrics::default(),
             asking: Asking::default(),
             ownership: OwnedPartitions::default(),
@@ -178,7 +184,7 @@ impl Worker {
             self.keep_resending(),
             self.audit(),
             self.confirm(),
-            self.steering.follow(self.intervals.steering, &self.stop),
+            self.steering.follow(self.periods.steering, &self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
             self.watch_lag(),
@@ -207,8 +213,8 @@ impl Worker {
         self.time.now()
     }
 
-    /// Pauses; ends early on shutdown.
-    async fn pause(&self, length: Duration) {
+    /// Sleeps; ends early on shutdown.
+    async fn sleep(&self, length: Duration) {
         self.stop
             .run_until_cancelled(tokio::time::sleep(length))
             .await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sampler_metrics::Registry;
 use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
-use sampler_program::{self as program, Start};
+use sampler_program::{self as program, Startup};
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
@@ -18,9 +18,9 @@ use sampler_store_mongo::{MongoStore, Retired};
 use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
 };
-use sampler_worker::settings::{Destination, PROGRAM, Settings};
+use sampler_worker::settings::{CheckedSettings, Destination, PROGRAM};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{Intervals, Options, Parts, UpstreamTime, Worker};
+use sampler_worker::{Options, Parts, Periods, UpstreamTime, Worker};
 use url::Url;
 
 /// The scope that the collector requires in a token for usages of any resource.
@@ -52,41 +52,44 @@ enum Mode {
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
-async fn run(settings: Settings, mut start: Start) -> anyhow::Result<()> {
-    let (store, clock) = (Arc::clone(&start.store), Arc::clone(&start.clock));
-    let shutdown = start.shutdown.clone();
-    let Settings { groups, upstream } = settings;
-    let security = &groups.security;
+async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<()> {
+    let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
+    let shutdown = startup.shutdown.clone();
+    let CheckedSettings {
+        settings,
+        destination,
+    } = checked;
+    let security = &settings.security;
     let tokens = security.reader_tokens(Arc::clone(&clock));
-    let readers = security.metrics(tokens)?;
-    let mode = if groups.shadow.enabled {
-        Mode::Shadow(shadow(&groups, &store, clock, &mut start.health))
+    let access = security.metrics(tokens)?;
+    let mode = if settings.shadow.enabled {
+        Mode::Shadow(shadow(&settings, &store, clock, &mut startup.health))
     } else {
-        let upstream = connect(&groups, &upstream)?;
-        let worker = worker(&groups, upstream, &mut start);
-        report_clocks(&worker.time(), &mut start.health, &mut start.registry);
-        register_metrics(&worker, &clock, &mut start.registry);
+        let upstream = connect(&settings, &destination)?;
+        let worker = worker(&settings, upstream, &mut startup);
+        report_clocks(&worker.time(), &mut startup.health, &mut startup.registry);
+        register_metrics(&worker, &clock, &mut startup.registry);
         Mode::Sample(worker)
     };
-    check_database(&store, &mut start.health);
+    check_database(&store, &mut startup.health);
     let reports = match &mode {
         Mode::Sample(worker) => {
             let (name, worker) = (worker.name().to_owned(), Arc::clone(worker));
-            let upstream = upstream.to_string();
+            let shown = destination.to_string();
             let describe = Box::new(move |instance: &mut Instance| {
                 worker.describe(instance);
-                instance.upstream = Some(upstream.clone());
+                instance.upstream = Some(shown.clone());
             });
-            Some(start.reports(name, InstanceProgram::Worker, describe))
+            Some(startup.reports(name, InstanceProgram::Worker, describe))
         }
         // It writes nothing.
         Mode::Shadow(_) => None,
     };
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::help::routes(problem::kinds::ALL.iter().collect(), None);
-    let listening = start.listen(None, readers, help).await?;
+    let listening = startup.listen(None, access, help).await?;
     let working = async {
-        let original_gone = groups.processing.original_gone;
+        let original_gone = settings.processing.original_gone;
         let ended = Box::pin(work(mode, original_gone, &store, &shutdown)).await;
         shutdown.begin();
         ended
@@ -168,15 +171,15 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
 fn worker(
     settings: &WorkerSettings,
     upstream: Arc<dyn Upstream>,
-    start: &mut Start,
+    startup: &mut Startup,
 ) -> Arc<Worker> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
         settings: settings.clone(),
-        intervals: Intervals::default(),
+        periods: Periods::default(),
     };
-    let (store, health) = (&start.store, &mut start.health);
+    let (store, health) = (&startup.store, &mut startup.health);
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
@@ -186,10 +189,10 @@ fn worker(
         upstream,
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
-        clock: Arc::clone(&start.clock),
+        clock: Arc::clone(&startup.clock),
         random,
     };
-    Worker::new(parts, options, start.shutdown.soft().clone())
+    Worker::new(parts, options, startup.shutdown.soft().clone())
 }
 
 /// What takes the usages.
@@ -197,7 +200,7 @@ fn connect(
     settings: &WorkerSettings,
     destination: &Destination,
 ) -> anyhow::Result<Arc<dyn Upstream>> {
-    let accept_conflict = settings.abacus.accept_conflict;
+    let accept_conflict = settings.delivery.accept_conflict;
     Ok(match destination {
         Destination::Abacus(url) => {
             let posts = client_options(settings, url, COLLECTOR_SCOPE)?;
@@ -230,7 +233,7 @@ fn client_options(
 ) -> anyhow::Result<ClientOptions> {
     Ok(ClientOptions {
         url: url.clone(),
-        timeout: settings.abacus.timeout,
+        timeout: settings.delivery.timeout,
         skip_ssl_validation: settings.security.skip_ssl_validation,
         authorities: settings.security.authorities(),
         tokens: settings.security.tokens(scope)?,

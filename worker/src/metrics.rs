@@ -63,7 +63,7 @@ impl Worker {
         });
         let worker = Arc::clone(self);
         registry.gauge(&POST_CONCURRENCY, move || {
-            Some(worker.post_limit.concurrency() as f64)
+            Some(worker.post_limit.current() as f64)
         });
     }
 }

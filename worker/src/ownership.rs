@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sampler_domain::Timestamp;
 use sampler_domain::partition::partitions_of;
+use sampler_settings::millis;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -71,7 +73,7 @@ impl Worker {
         while !self.stop.is_cancelled() {
             self.send_heartbeat().await;
             self.report_rate().await;
-            self.pause(self.settings.processing.heartbeat_interval)
+            self.sleep(self.settings.processing.heartbeat_interval)
                 .await;
         }
     }
@@ -102,6 +104,13 @@ impl Worker {
                 "the heartbeat failed"
             ),
         }
+    }
+
+    /// When this worker took the partition over; now, if it does not own the partition.
+    pub(crate) fn owned_since(&self, partition: u32) -> Timestamp {
+        let since = self.ownership.since(partition);
+        let elapsed = since.map_or(0, |since| millis(since.elapsed()));
+        self.now().plus(-elapsed)
     }
 
     /// Removes this worker's name, so that the others take its partitions over at once.

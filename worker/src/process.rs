@@ -49,7 +49,7 @@ impl Worker {
             if due.runs_low(self.settings.processing.batch_size) {
                 self.poll(&mut due).await;
                 if due.is_empty() {
-                    self.pause(self.settings.processing.interval).await;
+                    self.sleep(self.settings.processing.interval).await;
                     continue;
                 }
             }
@@ -62,8 +62,8 @@ impl Worker {
             let Some(charge) = self.charge(&memory, &span).await else {
                 break;
             };
-            // Until then this span waits, too, so spans in progress yield to it.
-            self.note_waiting(&due);
+            // While it waited for memory, spans in progress have yielded to this span, too.
+            self.update_spans_wait(&due);
             let worker = Arc::clone(self);
             self.rate.begin();
             tasks.spawn(async move {
@@ -84,7 +84,7 @@ impl Worker {
         let Some(pause) = pause else { return };
         let paused = self.store_failures.pause();
         let held = paused.is_none().then_some(held);
-        self.pause(pause).await;
+        self.sleep(pause).await;
         drop((held, paused));
     }
 
@@ -96,7 +96,7 @@ impl Worker {
         if self.steering.is_known() {
             self.parts.processing_progress.report();
         }
-        self.pause(self.intervals.paused).await;
+        self.sleep(self.periods.paused).await;
     }
 
     /// Pauses for the schedule interval; ends early when a permit is free.

@@ -58,7 +58,7 @@ impl RateMeter {
     }
 
     /// The execution of an interval is recorded at this time.
-    pub(crate) fn note_done(&self, now: Timestamp) {
+    pub(crate) fn count_interval(&self, now: Timestamp) {
         let mut meter = self.counted();
         if let Some(slot) = meter.slots.back_mut() {
             slot.done = slot.done.saturating_add(1);
@@ -137,8 +137,8 @@ mod tests {
         meter.begin();
         for _ in 0..100 {
             pass(1).await;
-            meter.note_done(at(0));
-            meter.note_done(at(0));
+            meter.count_interval(at(0));
+            meter.count_interval(at(0));
         }
         let rate = meter.rate();
         assert!((1.9..2.1).contains(&rate), "{rate}");
@@ -155,7 +155,7 @@ mod tests {
     async fn where_nothing_moves_the_rate_falls_to_nothing() {
         let meter = RateMeter::default();
         meter.begin();
-        meter.note_done(at(0));
+        meter.count_interval(at(0));
         for _ in 0..30 {
             pass(5).await;
             meter.rate();
@@ -170,14 +170,14 @@ mod tests {
     fn a_day_begins_at_midnight() {
         let meter = RateMeter::default();
         assert_eq!(meter.today(at(1)), 0);
-        meter.note_done(at(1));
-        meter.note_done(at(23));
+        meter.count_interval(at(1));
+        meter.count_interval(at(23));
         assert_eq!(meter.today(at(23)), 2);
         assert_eq!(meter.today(at(24)), 0);
-        meter.note_done(at(24));
+        meter.count_interval(at(24));
         assert_eq!(meter.today(at(25)), 1);
         // The estimate of the time was lowered.
-        meter.note_done(at(23));
+        meter.count_interval(at(23));
         assert_eq!(meter.today(at(25)), 2);
     }
 }

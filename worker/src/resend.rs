@@ -14,8 +14,8 @@ use sampler_store::{EntryKey, StoreError};
 use sampler_upstream::Answer;
 use tracing::{error, info, warn};
 
-use crate::drive::{PostDeadline, PostOutcome, ReadAt, blames_usage};
-use crate::find::LookUp;
+use crate::deliver::{PostDeadline, PostOutcome, ReadAt, blames_usage};
+use crate::lookup::LookupOutcome;
 use crate::{IgnoreProgress, Worker, error_chain};
 
 /// Marked entries that are read with one command.
@@ -24,12 +24,12 @@ const BATCH: usize = 100;
 /// Attempts to correct the totals of a span while others change the span. After that the entry waits.
 const TRIES: usize = 5;
 
-/// How long a usage waits while its span has not noted the skip yet, or its totals could not be
+/// How long a usage waits while its span has not recorded the skip yet, or its totals could not be
 /// corrected, ms.
-const NOT_NOTED_WAIT: i64 = 5_000;
+const NOT_RECORDED_WAIT: i64 = 5_000;
 
 /// How long a worker waits before it tries again to mark a usage that the upstream has accepted.
-const NOTE_PAUSE: Duration = Duration::from_secs(1);
+const MARK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The outcome of sending a usage again.
 enum ResendOutcome {
@@ -44,7 +44,7 @@ enum ResendOutcome {
 enum Later {
     /// The upstream is away, or failed on this usage.
     Failed(String),
-    /// The upstream asks to wait, or this worker begins nothing new.
+    /// Nothing may be posted now: the upstream asks to wait, sampling is paused, or the worker stops.
     Held,
     /// The upstream does not say whether it has the usage.
     Unclear(String),
@@ -58,7 +58,7 @@ impl Worker {
     pub(crate) async fn keep_resending(&self) {
         while self.wait_until_time_known(&IgnoreProgress).await {
             if !(self.ownership.owns_first() && self.resend_due().await) {
-                self.pause(self.intervals.causes).await;
+                self.sleep(self.periods.causes).await;
             }
         }
     }
@@ -72,8 +72,8 @@ impl Worker {
                 return false;
             }
         };
-        // However finds fail or hang, what needs none is sent.
-        due.sort_by_key(|entry| self.resend_unasked_until(entry).is_none());
+        // Usages that need no lookup are sent first, because lookups may fail or hang.
+        due.sort_by_key(|entry| self.resend_safe_until(entry).is_none());
         for entry in &due {
             match self.resend(entry).await {
                 Ok(true) => {}
@@ -81,7 +81,7 @@ impl Worker {
                 Ok(false) => return false,
                 Err(error) => {
                     log_failure(&error, Some(entry));
-                    self.postpone(entry, self.settings.abacus.backoff().limit)
+                    self.postpone(entry, self.settings.delivery.backoff().limit)
                         .await;
                 }
             }
@@ -95,15 +95,16 @@ impl Worker {
         let Some(resend) = &entry.resend else {
             return Ok(true);
         };
+        // Otherwise an earlier attempt has accepted the entry, and the span is still to be corrected.
         if entry.is_uncounted() {
-            let span = self.parts.work.find(&entry.span, &entry.target).await?;
-            if !entry.is_noted_on(span.as_ref()) {
-                self.postpone(entry, NOT_NOTED_WAIT).await;
+            let span = self.parts.work.read(&entry.span, &entry.target).await?;
+            if !entry.is_recorded_on(span.as_ref()) {
+                self.postpone(entry, NOT_RECORDED_WAIT).await;
                 return Ok(true);
             }
             // What does not count is not taken back: the usage may have been set aside since.
             if resend.acceptance.is_none() && self.parts.ledger.takes_back_uncounted(entry).await? {
-                self.postpone(entry, self.settings.abacus.backoff().limit)
+                self.postpone(entry, self.settings.delivery.backoff().limit)
                     .await;
                 return Ok(true);
             }
@@ -125,7 +126,7 @@ impl Worker {
             let key = EntryKey::of(entry);
             self.parts.ledger.end_resend(&key, resend.act, None).await?;
         } else {
-            self.postpone(entry, NOT_NOTED_WAIT).await;
+            self.postpone(entry, NOT_RECORDED_WAIT).await;
         }
         Ok(true)
     }
@@ -137,42 +138,42 @@ impl Worker {
         entry: &Entry,
         resend: &Resend,
     ) -> Result<ResendOutcome, StoreError> {
-        if let Some(begin_before) = self.resend_unasked_until(entry) {
+        if let Some(begin_before) = self.resend_safe_until(entry) {
             return Ok(self.post_again(entry, begin_before).await);
         }
         let contract = self.promises.contract;
         let settled_at = contract.resend_settled_at(entry, self.owned_since(0));
-        let later = match self.find_once(&entry.usage_guid).await {
-            LookUp::There(acceptance) => return Ok(ResendOutcome::Accepted(acceptance)),
-            LookUp::NotThere { sent_at, .. } if sent_at < settled_at => {
+        let later = match self.look_up_once(&entry.usage_guid).await {
+            LookupOutcome::Found(acceptance) => return Ok(ResendOutcome::Accepted(acceptance)),
+            LookupOutcome::NotFound { sent_at, .. } if sent_at < settled_at => {
                 // A post that is remembered as a repeat would be taken for an acceptance, and may count
                 // nothing.
                 Later::Unsettled(settled_at)
             }
-            LookUp::NotThere { .. } => {
+            LookupOutcome::NotFound { .. } => {
                 let now = self.now();
                 // Until the post has settled, no other worker takes the usage up.
                 let claim = now.plus(contract.claim());
                 let key = EntryKey::of(entry);
                 let ledger = &self.parts.ledger;
                 if ledger.claim_resend(&key, resend, claim).await? {
-                    return Ok(self.post_again(entry, contract.post_by(now)).await);
+                    return Ok(self.post_again(entry, contract.post_before(now)).await);
                 }
                 Later::Held
             }
-            LookUp::Unclear(unclear) => Later::Unclear(unclear.error),
-            LookUp::NotAsked => Later::Unclear("find: too many are under way".to_owned()),
+            LookupOutcome::Unclear(unclear) => Later::Unclear(unclear.error),
+            LookupOutcome::Postponed => Later::Unclear("find: too many are under way".to_owned()),
         };
         Ok(ResendOutcome::Later(later))
     }
 
-    /// Until when the usage of an entry may be posted without a look; none where that is over.
-    fn resend_unasked_until(&self, entry: &Entry) -> Option<Timestamp> {
+    /// Until then the usage of an entry may be posted without a lookup; none where that is over.
+    fn resend_safe_until(&self, entry: &Entry) -> Option<Timestamp> {
         // It may have come in after all.
-        if self.promises.finds.is_by_id() && entry.state == EntryState::SetAside {
+        if self.promises.lookups.is_by_id() && entry.state == EntryState::SetAside {
             return None;
         }
-        let until = self.promises.contract.resend_unasked_until(entry)?;
+        let until = self.promises.contract.resend_safe_until(entry)?;
         (self.now() < until).then_some(until)
     }
 
@@ -185,38 +186,37 @@ impl Worker {
         };
         match self.post_once(&usage, &deadline).await {
             PostOutcome::Outdated | PostOutcome::Held => ResendOutcome::Later(Later::Held),
-            PostOutcome::Answered(Answer::Accepted, details) => {
+            PostOutcome::Posted(Answer::Accepted, details) => {
                 ResendOutcome::Accepted(self.acceptance(details))
             }
-            PostOutcome::Answered(Answer::Wait { after }, _) => {
+            PostOutcome::Posted(Answer::Wait { after }, _) => {
                 self.post_limit.pause_for(after);
                 ResendOutcome::Later(Later::Held)
             }
-            PostOutcome::Answered(Answer::Refused { error }, details) if blames_usage(&details) => {
+            PostOutcome::Posted(Answer::Refused { error }, details) if blames_usage(&details) => {
                 ResendOutcome::Refused(LastError {
                     at: self.now(),
                     status: details.status,
                     error: details.error_name.unwrap_or(error),
                 })
             }
-            PostOutcome::Answered(
-                Answer::Refused { error } | Answer::TryAgain { error, .. },
-                _,
-            ) => ResendOutcome::Later(Later::Failed(error)),
+            PostOutcome::Posted(Answer::Refused { error } | Answer::TryAgain { error, .. }, _) => {
+                ResendOutcome::Later(Later::Failed(error))
+            }
         }
     }
 
-    /// Notes that the upstream has accepted the usage. If the mark is gone, another worker got another answer
-    /// and has removed it: then the entry is marked again, together with this answer. So it is where the answer
-    /// of the store is lost, because the mark may go meanwhile. Returns whether the entry is `accepted` now.
+    /// Records that the upstream has accepted the usage. If the mark is gone, another worker got another
+    /// answer and has removed it: then the entry is marked again, together with this answer. So it is if the
+    /// store gives no answer, because the mark may go meanwhile. Returns whether the entry is `accepted` now.
     async fn accept(&self, entry: &Entry, acceptance: Acceptance) -> Result<bool, StoreError> {
         let (span, usage) = (&entry.span, &entry.usage_guid);
-        let asked = self.to_confirm_again(entry, &acceptance);
+        let asked = self.with_next_question(entry, &acceptance);
         if let Ok(true) = self.parts.ledger.accept_resent(&asked, &acceptance).await {
             info!(span.id = %span, usage, "the upstream accepted a usage that was sent again");
             return Ok(true);
         }
-        self.note_accepted(&EntryKey::of(entry), entry.state, acceptance)
+        self.mark_accepted(&EntryKey::of(entry), entry.state, acceptance)
             .await?;
         Ok(false)
     }
@@ -226,16 +226,14 @@ impl Worker {
     ///
     /// Nobody else knows that the upstream has the usage, so this continues however long the store is
     /// away, until the shutdown.
-    pub(crate) async fn note_accepted(
+    pub(crate) async fn mark_accepted(
         &self,
         key: &EntryKey,
         from: EntryState,
         acceptance: Acceptance,
     ) -> Result<(), StoreError> {
-        let mut bytes = [0; 16];
-        self.parts.random.fill(&mut bytes);
         let resend = Resend {
-            act: uuid::Builder::from_random_bytes(bytes).into_uuid(),
+            act: self.parts.random.uuid_v4(),
             from,
             at: acceptance.at,
             due_at: acceptance.at,
@@ -243,7 +241,7 @@ impl Worker {
         };
         loop {
             match self.parts.ledger.mark_resend(key, &resend).await {
-                Err(_) if !self.stop.is_cancelled() => self.pause(NOTE_PAUSE).await,
+                Err(_) if !self.stop.is_cancelled() => self.sleep(MARK_PAUSE).await,
                 marked => return marked.map(drop),
             }
         }
@@ -266,7 +264,7 @@ impl Worker {
 
     /// Has a usage tried later. Returns whether the next one may be tried now: not while the upstream is away.
     async fn try_later(&self, entry: &Entry, later: Later) -> bool {
-        let wait = self.settings.abacus.backoff().limit;
+        let wait = self.settings.delivery.backoff().limit;
         let (error, wait) = match later {
             Later::Held => return false,
             Later::Unsettled(at) => {
@@ -298,7 +296,7 @@ impl Worker {
     async fn correct_span(&self, entry: &Entry, resend: &Resend) -> Result<bool, StoreError> {
         let key = EntryKey::of(entry);
         for _ in 0..TRIES {
-            let span = self.parts.work.find(&entry.span, &entry.target).await?;
+            let span = self.parts.work.read(&entry.span, &entry.target).await?;
             let correction = entry.correction(span.as_ref());
             let (Correction::Make { after, change }, Some(span)) = (correction, span) else {
                 return Ok(true);
@@ -322,7 +320,7 @@ impl Worker {
     /// Marks what was withheld when the usage was taken back: it is sent from now on, because the usage
     /// counts. Returns false while a piece is planned that was withheld before the span knew that.
     async fn send_withheld(&self, entry: &Entry, resend: &Resend) -> Result<bool, StoreError> {
-        let span = self.parts.work.find(&entry.span, &entry.target).await?;
+        let span = self.parts.work.read(&entry.span, &entry.target).await?;
         if span.is_some_and(|span| span.plans_to_withhold(entry.interval)) {
             return Ok(false);
         }

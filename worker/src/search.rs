@@ -12,7 +12,7 @@ use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::drive::ReadAt;
+use crate::deliver::ReadAt;
 use crate::process::bytes_of;
 use crate::{Worker, error_chain};
 
@@ -142,11 +142,11 @@ impl Worker {
         due.queue.clear();
         due.search = None;
         due.began = None;
-        self.note_waiting(due);
+        self.update_spans_wait(due);
     }
 
     /// Tells the spans that are being driven whether others wait.
-    pub(crate) fn note_waiting(&self, due: &DueQueue) {
+    pub(crate) fn update_spans_wait(&self, due: &DueQueue) {
         self.spans_wait.store(!due.is_empty(), Ordering::Relaxed);
     }
 
@@ -171,7 +171,7 @@ impl Worker {
                 });
             }
         }
-        self.note_waiting(due);
+        self.update_spans_wait(due);
     }
 
     /// Queues the next page that has unclaimed spans, if there is one. If the search is exhausted and
@@ -198,6 +198,7 @@ impl Worker {
                     );
                     return;
                 }
+                // This search found nothing more, and it was new, or spans still wait.
                 None if is_new || before > 0 => return self.parts.processing_progress.report(),
                 None => {}
             }

@@ -24,10 +24,11 @@ pub const PROGRAM: Program = Program {
     printouts: &[],
 };
 
+/// The settings of the worker, and what follows from several of them.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub groups: WorkerSettings,
-    pub upstream: Destination,
+pub struct CheckedSettings {
+    pub settings: WorkerSettings,
+    pub destination: Destination,
 }
 
 /// What takes the usages.
@@ -42,16 +43,16 @@ pub enum Destination {
 impl Destination {
     /// None where something is missing or wrong, after a complaint about it.
     fn of(settings: &WorkerSettings, reader: &mut Reader) -> Option<Self> {
-        let (abacus, upstream) = (&settings.abacus, &settings.upstream);
+        let (delivery, upstream) = (&settings.delivery, &settings.upstream);
         if upstream.is_cloud_events() {
             let confirms = settings.confirm.enabled;
-            let cloud_events = upstream.cloud_events(abacus.timeout, confirms, reader);
+            let cloud_events = upstream.cloud_events(delivery.timeout, confirms, reader);
             return cloud_events.map(Box::new).map(Self::CloudEvents);
         }
-        if abacus.collector_url.is_none() {
+        if delivery.collector_url.is_none() {
             reader.reject("abacus.collector_url", &Kind::Url.to_string());
         }
-        abacus.collector_url.clone().map(Self::Abacus)
+        delivery.collector_url.clone().map(Self::Abacus)
     }
 
     /// Notes what is known of it, but nothing that may be secret.
@@ -80,13 +81,13 @@ impl fmt::Display for Destination {
     }
 }
 
-impl ProgramSettings for Settings {
+impl ProgramSettings for CheckedSettings {
     fn common(&self) -> CommonSettings {
-        self.groups.common()
+        self.settings.common()
     }
 
-    fn called(&self) -> Vec<(&'static str, &Url)> {
-        match &self.upstream {
+    fn token_destinations(&self) -> Vec<(&'static str, &Url)> {
+        match &self.destination {
             Destination::Abacus(url) => vec![("COLLECTOR_URL", url)],
             Destination::CloudEvents(upstream) => vec![("SAMPLER_UPSTREAM_URL", &upstream.url)],
         }
@@ -95,22 +96,25 @@ impl ProgramSettings for Settings {
     /// Also checks those that must fit each other: values that are valid alone, but together would bill
     /// wrongly, or never be ready.
     fn read(reader: &mut Reader) -> Option<Self> {
-        let groups = WorkerSettings::read(reader);
-        let upstream = Destination::of(&groups, reader);
-        groups.security.require_client(reader);
-        check_retention(&groups, reader);
-        check_month(&groups, reader);
-        check_thresholds(&groups, reader);
-        let upstream = upstream?;
-        note(&groups, &upstream, reader);
-        Some(Self { groups, upstream })
+        let settings = WorkerSettings::read(reader);
+        let destination = Destination::of(&settings, reader);
+        settings.security.require_client(reader);
+        check_retention(&settings, reader);
+        check_month(&settings, reader);
+        check_thresholds(&settings, reader);
+        let destination = destination?;
+        note(&settings, &destination, reader);
+        Some(Self {
+            settings,
+            destination,
+        })
     }
 }
 
 /// Notes what the worker uses, and what it does without.
-fn note(settings: &WorkerSettings, upstream: &Destination, reader: &mut Reader) {
+fn note(settings: &WorkerSettings, destination: &Destination, reader: &mut Reader) {
     settings.common().note(reader);
-    upstream.note(reader);
+    destination.note(reader);
     settings.security.note_client(reader);
     let source = reader.source("sampling.dimension");
     let granularity = reader.shown("sampling.dimension");
@@ -144,7 +148,7 @@ fn check_retention(settings: &WorkerSettings, reader: &mut Reader) {
 fn check_month(settings: &WorkerSettings, reader: &mut Reader) {
     let slack = settings.month.month_slack;
     let longest = settings
-        .abacus
+        .delivery
         .retry_limit
         .max(settings.sampling.stop_grace);
     if !slack.is_zero() && slack <= longest {
@@ -164,7 +168,7 @@ fn check_thresholds(settings: &WorkerSettings, reader: &mut Reader) {
     let idle = "an idle worker would never be ready";
     for (fits, longer, shorter, otherwise) in [
         (
-            process > settings.abacus.timeout,
+            process > settings.delivery.timeout,
             "processing.threshold",
             "abacus.timeout",
             "a worker would not be ready while the upstream is slow",

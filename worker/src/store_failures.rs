@@ -45,7 +45,7 @@ impl StoreFailures {
         self.counts.lock().expect("nobody panics with it")
     }
 
-    /// Notes a failure. Returns how long the span pauses. `fraction` is random in `[0, 1)`.
+    /// Records a failure. Returns how long the span pauses. `fraction` is random in `[0, 1)`.
     pub(crate) fn note(&self, id: &SpanId, fraction: f64) -> Duration {
         let mut counts = self.lock();
         if counts.len() >= COUNTED_MAX && !counts.contains_key(id) {

@@ -61,7 +61,7 @@ impl Worker {
         let next = now.plus(interval);
         let is_urgent = [now, next].iter().any(|at| self.closing(*at).is_some());
         if is_urgent {
-            now.plus(interval.min(self.settings.abacus.backoff().limit))
+            now.plus(interval.min(self.settings.delivery.backoff().limit))
         } else {
             next
         }
@@ -108,7 +108,7 @@ impl Worker {
                     "suspended spans could not be probed or resumed"
                 ),
             }
-            self.pause(self.intervals.causes).await;
+            self.sleep(self.periods.causes).await;
         }
     }
 
@@ -120,8 +120,8 @@ impl Worker {
         let mut has_more = false;
         for cause in due {
             match cause.resuming {
-                // An operator's action sets the last possible time; this worker replaces it by its own.
-                // Otherwise spans that are suspended from now on would be resumed again and again.
+                // An operator has resumed it. Without a time, spans that are suspended from now on would be
+                // resumed again and again.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;
                     has_more = true;

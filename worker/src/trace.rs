@@ -14,7 +14,7 @@ pub(crate) fn of_turn(id: &SpanId) -> Span {
 pub(crate) fn of_change(change: &Change) -> Span {
     let change = match change {
         Change::Plan { .. } => "plan",
-        Change::NotThere { .. } => "not_there",
+        Change::NotFound { .. } => "not_there",
         Change::Executed { .. } => "executed",
         Change::Complete => "complete",
         Change::Postpone { .. } => "postpone",

@@ -2,13 +2,13 @@
 //!
 //! A span with a long backlog has many intervals to post. If it kept its permit until none is left, a
 //! few such spans would keep all others waiting for hours. When a month closes, those others would
-//! never be billed. So a span yields its permit after a turn, and the change that notes its
+//! never be billed. So a span yields its permit after a turn, and the change that records its
 //! last execution puts it behind all spans that have waited longer. That order is in the store: it
 //! holds for all workers and searches, and over restarts.
 
 use std::sync::atomic::Ordering;
 
-use sampler_domain::{ClosingMonth, Span, Step, Timestamp, next_step};
+use sampler_domain::{Change, ClosingMonth, Next, Span, Step, Timestamp, next_step};
 use sampler_settings::millis;
 use sampler_steering::MonthClose;
 
@@ -23,6 +23,13 @@ pub(crate) struct Turn {
     executed: u32,
     /// The month that was closing when it got the permit.
     closing: Option<ClosingMonth>,
+}
+
+/// Whether a span keeps its permit after a change.
+#[derive(PartialEq)]
+pub(crate) enum TurnState {
+    Continues,
+    Yielded,
 }
 
 /// A span yields its permit.
@@ -41,7 +48,7 @@ impl Worker {
 
     pub fn month(&self) -> MonthClose {
         MonthClose {
-            slack: millis(self.settings.month.month_slack),
+            month_slack: millis(self.settings.month.month_slack),
             stop_grace: self.policy.stop_grace,
         }
     }
@@ -66,16 +73,35 @@ impl Worker {
         }
     }
 
-    /// Notes that a span, which is now `after`, has executed an interval. Returns a [`Yield`] if the
-    /// span must yield its permit: its turn is over and a found span waits, or a month has begun to
-    /// close since the turn began.
-    pub(crate) fn yields_after(
+    /// Counts the interval that a change records, if another one follows at once. If the turn is over then,
+    /// the change gets a `due_at` after all spans that have waited longer.
+    pub(crate) fn yield_if_turn_over(
         &self,
+        span: &Span,
+        change: &mut Change,
         turn: &mut Turn,
-        after: &Span,
         now: Timestamp,
     ) -> Option<Yield> {
+        let (Change::Executed {
+            next: Next::Planned(_),
+            due_at,
+        }
+        | Change::Skipped {
+            next: Next::Planned(_),
+            due_at,
+        }) = change
+        else {
+            return None;
+        };
         turn.executed += 1;
+        let yielded = self.yields(turn, &span.executed(), now)?;
+        *due_at = yielded.due_at;
+        Some(yielded)
+    }
+
+    /// Whether a span, which is now `after`, must yield its permit: its turn is over and a found span waits,
+    /// or a month has begun to close since the turn began.
+    fn yields(&self, turn: &Turn, after: &Span, now: Timestamp) -> Option<Yield> {
         let is_over = turn.executed >= TURN_LENGTH && self.spans_wait.load(Ordering::Relaxed);
         let closing = self.closing(now);
         if !is_over && (closing.is_none() || closing == turn.closing) {

@@ -39,7 +39,7 @@ impl Worker {
                     "the clean-up failed"
                 ),
             }
-            self.pause(self.settings.cleanup.interval).await;
+            self.sleep(self.settings.cleanup.interval).await;
         }
     }
 
@@ -90,7 +90,7 @@ impl Worker {
             if self.ownership.owns_first() && self.adopt_batch().await {
                 continue;
             }
-            self.pause(self.settings.processing.adopt_interval).await;
+            self.sleep(self.settings.processing.adopt_interval).await;
         }
     }
 

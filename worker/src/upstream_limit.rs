@@ -1,5 +1,5 @@
-//! The concurrency limit of requests to the upstream. Posts, finds before posts, and questions whether usages
-//! count have one each. It adapts to the load that the upstream can take, and allows none while that asks to wait or
+//! The concurrency limit of requests to the upstream. Posts, lookups before posts, and the lookups of the
+//! confirmation have one each. It adapts to the load that the upstream can take, and allows none while that asks to wait or
 //! is overloaded.
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ReportProgress;
 
-/// After this many overloads in a row all posts pause.
+/// After this many overloads in a row all requests pause.
 const PAUSE_AFTER: u32 = 8;
 
 /// The first such pause; each further one is twice as long.
@@ -45,7 +45,7 @@ pub(crate) struct UpstreamPermit {
 }
 
 impl UpstreamLimit {
-    /// At most `max` posts are in flight at once.
+    /// At most `max` requests are in flight at once.
     pub(crate) fn new(max: usize) -> Self {
         let limiter = ConcurrencyLimit::new(max);
         let permits = limiter.limit();
@@ -67,8 +67,8 @@ impl UpstreamLimit {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// How many posts may be in flight at once.
-    pub(crate) fn concurrency(&self) -> usize {
+    /// How many requests may be in flight at once now.
+    pub(crate) fn current(&self) -> usize {
         self.state().limiter.limit()
     }
 
@@ -116,13 +116,13 @@ impl UpstreamLimit {
         })
     }
 
-    /// Takes a permit back with which nothing was posted.
+    /// Takes a permit back with which nothing was sent.
     pub(crate) fn give_back(&self, permit: UpstreamPermit) {
         self.state().in_flight -= 1;
         drop(permit);
     }
 
-    /// Takes a permit back, with what its post showed about the load.
+    /// Takes a permit back, with what its answer showed about the load.
     pub(crate) fn release(&self, permit: UpstreamPermit, load: Load) {
         let UpstreamPermit { permit, began } = permit;
         let (now, latency) = (self.began.elapsed(), began.elapsed());

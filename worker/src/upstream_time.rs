@@ -1,7 +1,7 @@
 //! The upstream's time: the one notion of now in a worker.
 //!
 //! It follows the upstream's clock, which the `Date` of several answers shows, and a clock that does not
-//! step. Each posted usage brings an answer with a date; while none are posted, probes ask for the
+//! step. Each posted usage brings an answer with a date; while none are posted, requests ask for the
 //! time. The worker decides nothing by time before the estimate is there: if its own clock were a
 //! day ahead, it would post the future.
 
@@ -45,8 +45,8 @@ struct TimeState {
     undated: u32,
     /// The clocks are more than a year apart, and ours is the later one.
     is_far_ahead: bool,
-    probed_at: Option<Duration>,
-    /// Whether the last probe had an answer.
+    asked_at: Option<Duration>,
+    /// Whether the last request for the time had an answer.
     is_answered: bool,
     reported: ClockState,
 }
@@ -77,7 +77,7 @@ impl UpstreamTime {
                 estimate: ClockEstimate::new(pace),
                 undated: 0,
                 is_far_ahead: false,
-                probed_at: None,
+                asked_at: None,
                 is_answered: false,
                 reported: ClockState::default(),
             }),
@@ -162,10 +162,10 @@ impl UpstreamTime {
         }
     }
 
-    /// How long until the next probe, if no other answer comes before.
-    fn until_probe(&self) -> Duration {
+    /// How long until the time is asked for, if no other answer comes before.
+    fn until_asked(&self) -> Duration {
         let (state, instant) = (self.state(), self.instant());
-        let Some(probed_at) = state.probed_at else {
+        let Some(asked_at) = state.asked_at else {
             return Duration::ZERO;
         };
         let is_known = state.is_undated() || state.estimate.at(instant).is_some();
@@ -181,15 +181,15 @@ impl UpstreamTime {
         let last = state
             .estimate
             .last_at()
-            .map_or(probed_at, |at| at.max(probed_at));
+            .map_or(asked_at, |at| at.max(asked_at));
         (last + interval).saturating_sub(instant)
     }
 
-    /// Notes the outcome of a probe.
-    fn note_probe(&self, sent_at: SentAt, answer: Result<AnswerDate, String>) {
+    /// Notes the answer to a request for the time.
+    fn note_time(&self, sent_at: SentAt, answer: Result<AnswerDate, String>) {
         let instant = self.instant();
         let mut state = self.state();
-        state.probed_at = Some(instant);
+        state.asked_at = Some(instant);
         state.is_answered = answer.is_ok();
         drop(state);
         match answer {
@@ -266,18 +266,18 @@ impl ClockState {
 }
 
 impl Worker {
-    /// Keeps the estimate of the upstream's clock fresh: probes the upstream when no answer came for a while.
+    /// Keeps the estimate of the upstream's clock fresh: asks for the time when no answer came for a while.
     pub(crate) async fn keep_clock_estimate(&self) {
         while !self.stop.is_cancelled() {
-            let wait = self.time.until_probe();
+            let wait = self.time.until_asked();
             if !wait.is_zero() {
-                self.pause(wait).await;
+                self.sleep(wait).await;
                 continue;
             }
             let sent_at = self.time.request_sent();
-            let probe = self.parts.upstream.probe();
-            if let Some(answer) = self.stop.run_until_cancelled(probe).await {
-                self.time.note_probe(sent_at, answer);
+            let asking = self.parts.upstream.ask_time();
+            if let Some(answer) = self.stop.run_until_cancelled(asking).await {
+                self.time.note_time(sent_at, answer);
             }
         }
     }

@@ -8,12 +8,12 @@ use sampler_api::{Backlog, Control};
 use sampler_verify::moment::Millis;
 use serde_json::Value;
 
+use crate::actions::ActionArguments;
 use crate::api::{Answer, Api, Request};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::{print, printable};
 use crate::show::{length_in_words, pairs, print_json, text};
-use crate::suspended::Act;
 
 const PATH: [&str; 2] = ["v1", "control"];
 
@@ -82,7 +82,7 @@ struct SetArguments {
     #[arg(long, value_name = "K", group = "change", value_parser = number)]
     kd: Option<f64>,
     #[command(flatten)]
-    act: Act,
+    act: ActionArguments,
 }
 
 pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Failure> {

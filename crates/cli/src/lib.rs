@@ -1,5 +1,6 @@
 //! The program `sampler`, for people at a terminal and for their scripts.
 
+mod actions;
 mod api;
 mod clock;
 mod columns;
@@ -23,7 +24,6 @@ mod show;
 mod snapshot;
 mod span;
 mod spans;
-mod suspended;
 pub mod table;
 mod terminal;
 mod token;
@@ -66,11 +66,11 @@ enum Command {
     Spans(spans::Arguments),
     Span(span::Arguments),
     Usages(usages::Arguments),
-    Suspended(suspended::SuspendedArguments),
-    Resume(suspended::ResumeArguments),
-    Skip(suspended::SkipArguments),
-    Resend(suspended::ResendArguments),
-    Audit(suspended::AuditArguments),
+    Suspended(actions::SuspendedArguments),
+    Resume(actions::ResumeArguments),
+    Skip(actions::SkipArguments),
+    Resend(actions::ResendArguments),
+    Audit(actions::AuditArguments),
     Backlog(control::BacklogArguments),
     Control(Box<control::ControlArguments>),
     Instances(instances::Arguments),
@@ -148,11 +148,11 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Spans(arguments) => spans::run(arguments).await,
         Command::Span(arguments) => span::run(arguments).await,
         Command::Usages(arguments) => usages::run(arguments).await,
-        Command::Suspended(arguments) => suspended::suspended(arguments).await,
-        Command::Resume(arguments) => suspended::resume(arguments).await,
-        Command::Skip(arguments) => suspended::skip(arguments).await,
-        Command::Resend(arguments) => suspended::resend(arguments).await,
-        Command::Audit(arguments) => suspended::audit(arguments).await,
+        Command::Suspended(arguments) => actions::suspended(arguments).await,
+        Command::Resume(arguments) => actions::resume(arguments).await,
+        Command::Skip(arguments) => actions::skip(arguments).await,
+        Command::Resend(arguments) => actions::resend(arguments).await,
+        Command::Audit(arguments) => actions::audit(arguments).await,
         Command::Backlog(arguments) => control::backlog(arguments).await,
         Command::Control(arguments) => control::control(*arguments).await,
         Command::Instances(arguments) => instances::run(arguments).await,

@@ -114,11 +114,11 @@ impl Console {
             .route("/console/spans/{id}", get(pages::span::show))
             .route(
                 "/console/spans/{id}/resume",
-                get(pages::acts::show_resume).post(pages::acts::resume),
+                get(pages::actions::show_resume).post(pages::actions::resume),
             )
             .route(
                 "/console/spans/{id}/skip",
-                get(pages::acts::show_skip).post(pages::acts::skip),
+                get(pages::actions::show_skip).post(pages::actions::skip),
             )
             .route(
                 "/console/spans/{id}/usages/{usage}/resend",
@@ -127,7 +127,7 @@ impl Console {
             .route("/console/suspended", get(pages::suspended::show))
             .route(
                 "/console/suspended/{cause}/resume",
-                get(pages::acts::show_resume_of_cause).post(pages::acts::resume_cause),
+                get(pages::actions::show_resume_of_cause).post(pages::actions::resume_cause),
             )
             .route("/console/usage", get(pages::usage::show))
             .route(

@@ -5,8 +5,8 @@
 //! and the contract suite compares the database with it.
 
 use crate::{
-    Cause, Interval, NotCounted, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension,
-    Timestamp, Uncounted,
+    Cause, Interval, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp,
+    Uncounted, UncountedReason,
 };
 
 /// A change of a span by a worker or an operator. Starts and stops come from providers and are not
@@ -20,37 +20,38 @@ pub enum Change {
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Notes that the upstream does not have the usage of the planned interval, before it is posted. No
+    /// Records that the upstream does not have the usage of the planned interval, before it is posted. No
     /// other worker may post it by an older read after that: the version grows.
-    NotThere {
-        /// By when the post that follows has ended.
+    NotFound {
+        /// By when the post that follows ends.
         posts_end_by: Timestamp,
     },
-    /// Notes that the planned interval was executed, and decides what follows (section 6.6).
+    /// Records that the planned interval was executed, and decides what follows (section 6.6). Its usage was
+    /// accepted, or withheld because it takes back one that was set aside.
     Executed {
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Notes that the planned interval was skipped, as the ledger says, and decides what follows.
+    /// Records that the planned interval was skipped, as the ledger says, and decides what follows.
     Skipped {
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Notes that the span is sampled to its end (section 6.5, last paragraph).
+    /// Records that the span is sampled to its end (section 6.5, last paragraph).
     Complete,
     /// Sets when a span with nothing due needs a worker next.
     Postpone { due_at: Timestamp },
-    /// Notes that the planned interval could not be delivered.
+    /// Records that the planned interval could not be delivered.
     Failed {
         /// Why, and when it is to be tried again.
         failure: Failure,
         /// How often it has failed by now.
         attempts: u32,
-        /// How often Abacus has refused its usage by now.
+        /// How often the upstream has refused its usage by now.
         refusals: u32,
-        /// When Abacus first refused its usage, if it did.
+        /// When the upstream first refused its usage, if it did.
         refused_at: Option<Timestamp>,
         /// The span is suspended: it is not tried again until it is resumed.
         suspension: Option<Suspension>,
@@ -77,15 +78,15 @@ pub enum Change {
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Counts a usage as billed that was skipped or set aside, once Abacus has accepted it all the same.
+    /// Counts a usage as billed that was skipped or set aside, once the upstream has accepted it all the same.
     /// The span may be complete.
     Resent {
         resent: Resent,
         interval: Interval,
         /// Why it did not count before.
-        reason: NotCounted,
+        reason: UncountedReason,
     },
-    /// Notes that Abacus has set aside a usage that it had accepted, so that a late stop does not take
+    /// Records that the upstream has set aside a usage that it had accepted, so that a late stop does not take
     /// it back.
     SetAside { interval: Interval },
 }
@@ -112,14 +113,14 @@ pub struct Failure {
     pub at: Timestamp,
     /// When it is to be tried again.
     pub retry_at: Timestamp,
-    /// The name that Abacus gives the error, or else words for the operator.
+    /// The name that the upstream gives the error, or else words for the operator.
     pub error: String,
-    /// The status of Abacus's answer, if there was one.
+    /// The status of the upstream's answer, if there was one.
     pub status: Option<u16>,
-    /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
+    /// Whether the upstream refused the usage itself: the same answer is to be expected until somebody
     /// does something about it.
     pub blames_usage: bool,
-    /// Whether it was a post that failed, not a find: then the post has ended.
+    /// Whether it was a post that failed, not a lookup: then the post has ended.
     pub is_post: bool,
     /// Whether the post may have been carried out all the same: it had no answer.
     pub unanswered: bool,
@@ -131,9 +132,9 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LastError {
     pub at: Timestamp,
-    /// The status of Abacus's answer, if there was one.
+    /// The status of the upstream's answer, if there was one.
     pub status: Option<u16>,
-    /// The name that Abacus gives the error, or else words for the operator.
+    /// The name that the upstream gives the error, or else words for the operator.
     pub error: String,
 }
 
@@ -164,7 +165,7 @@ pub enum Changed {
 }
 
 impl Change {
-    /// Notes that the planned interval of a span could not be delivered.
+    /// Records that the planned interval of a span could not be delivered.
     pub fn failed(span: &Span, failure: Failure) -> Self {
         let processing = &span.processing;
         let refused_at = failure.blames_usage.then_some(failure.at);
@@ -198,7 +199,7 @@ impl Change {
             }
             | Self::KeepSuspended { .. } => Some(SUSPENDED_DUE_AT),
             Self::Failed { failure, .. } => Some(failure.retry_at),
-            Self::NotThere { .. }
+            Self::NotFound { .. }
             | Self::Complete
             | Self::Resent { .. }
             | Self::SetAside { .. } => None,
@@ -208,7 +209,7 @@ impl Change {
     /// Whether nothing is left to do for the span after this change, for now.
     pub fn is_last(&self) -> bool {
         match self {
-            Self::Plan { .. } | Self::NotThere { .. } => false,
+            Self::Plan { .. } | Self::NotFound { .. } => false,
             Self::Executed { next, .. } | Self::Skipped { next, .. } => {
                 !matches!(next, Next::Planned(_))
             }
@@ -258,7 +259,7 @@ impl Span {
     /// a span otherwise ([`Span::resumed`]).
     ///
     /// # Panics
-    /// If an execution is noted and nothing is planned.
+    /// If an execution is recorded and nothing is planned.
     #[must_use]
     pub fn after(&self, change: &Change) -> Self {
         let mut span = self.clone();
@@ -268,7 +269,7 @@ impl Span {
                 processing.planned = Some(planned.clone());
                 processing.version += 1;
             }
-            Change::NotThere { posts_end_by } => {
+            Change::NotFound { posts_end_by } => {
                 processing
                     .totals
                     .first_version
@@ -300,7 +301,7 @@ impl Span {
             } => span = self.with_resent(resent, *interval, *reason),
             Change::SetAside { interval } => span.add_uncounted(Uncounted {
                 interval: *interval,
-                reason: NotCounted::SetAside,
+                reason: UncountedReason::SetAside,
             }),
             Change::RequestSkip { skip, .. } => {
                 span = self.resumed(0, false);

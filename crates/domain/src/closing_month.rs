@@ -1,8 +1,8 @@
-//! The month that Abacus is about to close, whose spans come first.
+//! The month that the upstream is about to close, whose spans come first.
 
 use crate::{Granularity, Timestamp};
 
-/// The month that Abacus closes next. Usages of it that come later are set aside.
+/// The month that the upstream closes next. Usages of it that come later are set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosingMonth {
     /// Its first millisecond.

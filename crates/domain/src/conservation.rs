@@ -4,7 +4,7 @@ use crate::{Entry, EntryState, Interval, Span, Timestamp, Totals};
 
 /// Compares a span with its entries, which are added one by one in the order of their versions.
 ///
-/// Read the span before its entries. An entry is written before its execution is noted, so each
+/// Read the span before its entries. An entry is written before its execution is recorded, so each
 /// execution of the span that was read has its entry by then. Entries of this version of the span
 /// or a later one do not count: their usages are planned, or were executed since. Neither do
 /// entries from before the totals begin.

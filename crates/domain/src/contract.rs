@@ -1,9 +1,14 @@
 //! What an upstream promises about repeats, and what follows from that: when a usage may be posted, and
 //! when it must be looked up before (`docs/adr/050-contracts-of-upstreams.md`).
 //!
-//! Abacus recognises a repeat for ever, so posting again is always safe. Others forget. A usage may
-//! be posted without asking while every earlier post of it is surely still remembered. After that the
-//! worker asks, and posts only what the upstream does not have.
+//! Abacus recognises a repeat for ever, so posting again is always safe. Others forget: after some time a
+//! usage is looked up, and posted only if the upstream does not have it.
+//!
+//! ```text
+//! planned, and due      safe_until            settled_at
+//!       ├─ is posted ───────┤  is looked up ──────┤  is looked up; not found: is posted until post_before
+//!                           └ the last post ends ┘ and would be found
+//! ```
 
 use crate::{Entry, Interval, Planned, Timestamp};
 
@@ -32,48 +37,48 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// How long before the horizon the worker begins to ask. A post takes effect when it arrives, so it is
-    /// never less than a post may take.
+    /// How long before the horizon the worker begins to look up. A post takes effect when it arrives, so it
+    /// is never less than a post may take.
     pub fn margin(self) -> i64 {
         (self.horizon / 10).min(MARGIN_MAX).max(self.post_timeout)
     }
 
-    /// Until when a usage that was posted at `earliest` for the first time may be posted without asking; none
-    /// where each post is asked for.
-    fn unasked_until(self, earliest: Timestamp) -> Option<Timestamp> {
+    /// Until then a repeat of a post at `earliest` is surely recognised; none if the usage must always be
+    /// looked up first.
+    fn safe_until(self, earliest: Timestamp) -> Option<Timestamp> {
         let safe = self.horizon - self.margin();
         (safe > 0).then(|| earliest.plus(safe))
     }
 
-    /// From when on a find that is sent proves that a usage is not there: no post of it can have ended
-    /// later than one settling time before. It was posted at `earliest` for the first time, and posts
-    /// after a find have ended at `ended`.
+    /// A lookup that is sent then or later, and finds nothing, proves that the upstream does not have the
+    /// usage. Earlier, a post may still take effect: without a lookup one began from `earliest` on, and
+    /// after lookups they end by `ended`.
     fn settled_at(
         self,
         earliest: Timestamp,
         ended: Option<Timestamp>,
         owned_since: Timestamp,
     ) -> Timestamp {
-        let unasked = self.unasked_until(earliest);
-        let unasked_ended = unasked.map(|begun| begun.plus(self.post_timeout));
-        let ended = unasked_ended.max(ended);
+        let last_begun = self.safe_until(earliest);
+        let last_ended = last_begun.map(|begun| begun.plus(self.post_timeout));
+        let ended = last_ended.max(ended);
         let ended = ended.map_or(owned_since, |ended| ended.max(owned_since));
         ended.plus(self.settles)
     }
 }
 
 impl Contract {
-    /// Until when the usage of a planned interval may be posted without asking; none where it must be looked
-    /// up first.
-    pub fn unasked_until(&self, planned: &Planned) -> Option<Timestamp> {
+    /// Until then the usage of a planned interval may be posted without a lookup; none if it must always be
+    /// looked up first.
+    pub fn safe_until(&self, planned: &Planned) -> Option<Timestamp> {
         match self {
             Self::Forever => Some(Timestamp::MAX),
-            Self::Forgets(memory) => memory.unasked_until(earliest_post(planned)),
+            Self::Forgets(memory) => memory.safe_until(earliest_post(planned)),
         }
     }
 
-    /// From when on a find that is sent proves that the usage of a planned interval is not there.
-    /// `owned_since` is when this worker took the span over.
+    /// A lookup that is sent then or later, and finds nothing, proves that the upstream does not have the
+    /// usage of a planned interval. `owned_since` is when this worker took the span over.
     pub fn settled_at(&self, planned: &Planned, owned_since: Timestamp) -> Timestamp {
         match self {
             Self::Forever => Timestamp::MIN,
@@ -83,12 +88,11 @@ impl Contract {
         }
     }
 
-    /// Until when the usage of an entry may be sent again without asking; none where it must be looked up
-    /// first.
-    pub fn resend_unasked_until(&self, entry: &Entry) -> Option<Timestamp> {
+    /// The same as [`safe_until`](Self::safe_until) for the usage of an entry.
+    pub fn resend_safe_until(&self, entry: &Entry) -> Option<Timestamp> {
         match self {
             Self::Forever => Some(Timestamp::MAX),
-            Self::Forgets(memory) => memory.unasked_until(earliest_post_of(entry)),
+            Self::Forgets(memory) => memory.safe_until(earliest_post_of(entry)),
         }
     }
 
@@ -105,7 +109,7 @@ impl Contract {
         }
     }
 
-    /// By when the post has ended that follows a "not there" which is noted at `now`.
+    /// By when the post ends that follows a "not found" which is recorded at `now`.
     pub fn posts_end_by(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Forever => now,
@@ -122,11 +126,11 @@ impl Contract {
         }
     }
 
-    /// Until when a post may follow a "not there" that was heard at `heard_at`.
-    pub fn post_by(&self, heard_at: Timestamp) -> Timestamp {
+    /// A post may follow a "not found" that was answered at `answered_at` until then.
+    pub fn post_before(&self, answered_at: Timestamp) -> Timestamp {
         match self {
             Self::Forever => Timestamp::MAX,
-            Self::Forgets(memory) => heard_at.plus(memory.post_timeout),
+            Self::Forgets(memory) => answered_at.plus(memory.post_timeout),
         }
     }
 }
@@ -202,18 +206,18 @@ mod tests {
             (planned(0, 50 * SECOND, 40 * SECOND), 120 * SECOND),
             (planned(50 * SECOND, 0, 40 * SECOND), 110 * SECOND),
         ] {
-            assert_eq!(contract.unasked_until(&planned), Some(at(until)));
+            assert_eq!(contract.safe_until(&planned), Some(at(until)));
         }
-        let forever = Contract::Forever.unasked_until(&planned(0, 1, 1));
+        let forever = Contract::Forever.safe_until(&planned(0, 1, 1));
         assert_eq!(forever, Some(Timestamp::MAX));
     }
 
     #[test]
-    fn a_horizon_no_longer_than_the_margin_has_each_post_asked_for() {
+    fn with_a_horizon_no_longer_than_the_margin_each_usage_is_looked_up() {
         for horizon in [0, SECOND, 30 * SECOND] {
             let contract = Contract::Forgets(memory(horizon, 30 * SECOND));
             let plan = planned(0, SECOND, 9 * SECOND);
-            assert_eq!(contract.unasked_until(&plan), None);
+            assert_eq!(contract.safe_until(&plan), None);
             // Nobody can have posted it, but for those who had the span before.
             assert_eq!(contract.settled_at(&plan, at(20)), at(20 + 7 * SECOND));
         }
@@ -223,7 +227,7 @@ mod tests {
     fn not_there_counts_once_every_post_has_settled() {
         let contract = Contract::Forgets(memory(100 * SECOND, 30 * SECOND));
         let mut plan = planned(0, SECOND, 10 * SECOND);
-        // Posts without asking begin until 80 s, and end until 110 s.
+        // Posts without a lookup begin until 80 s, and end until 110 s.
         assert_eq!(contract.settled_at(&plan, at(0)), at(117 * SECOND));
         let later = contract.settled_at(&plan, at(500 * SECOND));
         assert_eq!(later, at(507 * SECOND));

@@ -17,7 +17,7 @@ use crate::{ControllerSettings, Percent};
 const CAPACITY_KEPT: f64 = 0.9;
 
 /// The least speed that is assumed, intervals a second. Few intervals are not a reason to refuse
-/// starts, even where nothing is done at all: one usage may be what Abacus cannot take.
+/// starts, even where nothing is done at all: one usage may be what the upstream cannot take.
 const CAPACITY_MIN: f64 = 1.0;
 
 /// How far above the target a time counts: nothing is gained by more.

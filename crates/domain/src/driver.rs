@@ -1,32 +1,33 @@
 //! The worker's protocol for one span, without I/O (sections 6.5 and 6.6 of the paper).
 //!
 //! A worker may die at any instruction. So the interval is planned, and a majority has the plan,
-//! before its usage is posted. After Abacus has accepted the usage, its entry is written into the
-//! ledger. Only then one change notes the execution and plans the next interval. If a worker dies in
-//! between, the plan remains: the next worker posts the same usage, which Abacus recognises, and writes
-//! the same entry, which the ledger recognises. So each noted execution has its entry.
+//! before its usage is posted. After the upstream has accepted the usage, its entry is written into the
+//! ledger. Only then one change records the execution and plans the next interval. If a worker dies in
+//! between, the plan remains: the next worker posts the same usage, which the upstream recognises, and
+//! writes the same entry, which the ledger recognises. So each recorded execution has its entry.
 //!
 //! ```text
 //!              ┌────────── on_change_made ────────────┐
 //!              ▼                                      │
-//!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
-//!        ├──► Find ─┬─ on_found ──────► as on_accepted
-//!        │          ├─ on_not_there ──► next() (notes it) ─► Post
-//!        │          └─ on_failed ─────► next() (notes the failure; it is asked again)
-//!        ├──► Post ─┬─ on_accepted ─► next() ─► WriteEntry (a probe: BeginResuming before)
-//!        │          ├─ on_failed ───► next() (notes the failure; one that suspends: Register before)
-//!        │          └─ on_outdated ─► next() ─► Reread
-//!        └──► WriteEntry ─ on_entry_written ──► next() (notes the execution)
+//! action() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► action() or Done
+//!        │                                      (a failure that was answered: Done at once)
+//!        ├──► LookUp ─┬─ on_found ────────────► as on_accepted
+//!        │            ├─ on_not_found ────────► action() (records it) ─► Post
+//!        │            ├─ on_lookup_postponed ─► action() (postpones the span)
+//!        │            └─ on_failed ───────────► action() (records the failure)
+//!        ├──► Post ─┬─ on_accepted ─► action() ─► WriteEntry (a probe: BeginResuming before)
+//!        │          ├─ on_failed ───► action() (records the failure; one that suspends: Register before)
+//!        │          └─ on_outdated ─► action() ─► Reread
+//!        └──► WriteEntry ─ on_entry_written ──► action() (records the execution)
 //! ```
 //!
-//! A usage that an operator skips, or that takes back what never counted, is not posted: `WriteEntry`
-//! comes first then. If the worker's read of
-//! the span is too old for a post, the worker answers a `Post` with [`Driver::on_outdated`], and reads
-//! the span again.
+//! A usage that an operator skips, or that takes back what never counted (it is *withheld*), is not posted:
+//! `WriteEntry` comes first then. If the worker's read of the span is too old for a post
+//! ([`READ_VALID_FOR`]), it answers with [`Driver::on_outdated`], and reads the span again.
 //!
 //! Where the upstream forgets ([`Contract`]), a usage that may have been posted too long ago is looked up
-//! before it is posted. What is there counts as accepted. That it is not there is noted on the span before
-//! the post ([`Change::NotThere`]), so that no two workers post what each has found missing.
+//! before it is posted. One that is found counts as accepted. That it was not found is recorded on the span
+//! before the post ([`Change::NotFound`]), so that no two workers post it.
 //!
 //! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
 //! suspended under it. A span that probes its cause asks for `BeginResuming` before `WriteEntry`, so
@@ -39,7 +40,7 @@ use crate::{
     Policy, Span, Step, Timestamp, next_step,
 };
 
-/// How old the read of a span may be when a worker begins a post by it, ms.
+/// How old the read of a span may be when a worker begins a post by it, ms. The worker checks that.
 pub const READ_VALID_FOR: i64 = 2 * 60_000;
 
 /// The next action for a span.
@@ -55,10 +56,10 @@ pub enum Action {
         /// The post must begin before; after that it is outdated.
         begin_before: Timestamp,
     },
-    /// Ask whether the upstream has the usage of this planned interval. Answer with
-    /// [`Driver::on_found`], [`Driver::on_not_there`] or [`Driver::on_failed`], or with
-    /// [`Driver::on_not_asked`].
-    Find(Planned),
+    /// Ask the upstream whether it has the usage of this planned interval. Answer with
+    /// [`Driver::on_found`], [`Driver::on_not_found`], [`Driver::on_failed`] or
+    /// [`Driver::on_lookup_postponed`].
+    LookUp(Planned),
     /// Write this entry into the ledger. Answer with [`Driver::on_entry_written`].
     WriteEntry(Box<Entry>),
     /// Keep this cause of refusals, before the span is suspended under it. Answer with
@@ -77,24 +78,24 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
     span: Span,
-    /// The plan whose usage Abacus has accepted, or that was skipped, until that is noted.
+    /// The plan whose usage the upstream has accepted, or that was skipped, until that is recorded.
     outcome: Option<PlanOutcome>,
     /// What the upstream promises.
     contract: Contract,
     /// When this worker took the span over.
     owned_since: Timestamp,
     /// The upstream does not have the usage of the planned interval.
-    not_there: Option<NotThere>,
+    not_found: Option<NotFound>,
     state: State,
 }
 
 /// The upstream does not have a usage, and no post of it can still come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct NotThere {
+struct NotFound {
     /// Until then its post may begin.
-    post_by: Timestamp,
+    post_before: Timestamp,
     /// Whether the span says that the usage was not found, so that no other worker posts it.
-    is_noted: bool,
+    is_recorded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,10 +104,10 @@ struct PlanOutcome {
     progress: Progress,
 }
 
-/// How far it is noted.
+/// How far it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Progress {
-    /// Abacus has accepted the usage.
+    /// The upstream has accepted the usage.
     Accepted {
         acceptance: Acceptance,
         /// Whether the cause that this span probes is marked as resuming.
@@ -120,19 +121,19 @@ enum Progress {
 enum State {
     /// The driver decides from the span that it knows.
     Deciding,
-    /// A failure must be noted, once its cause is kept.
+    /// A failure must be recorded, once its cause is kept.
     Failed {
         failure: Failure,
         unregistered: Option<Box<Cause>>,
     },
-    /// A lost answer could not be noted, because the span has changed.
-    Unnoted(Failure),
+    /// A failure without an answer could not be recorded, because the span has changed.
+    Unrecorded(Failure),
     /// The last change was rejected.
     Rejected,
     /// The span was read too long ago.
     Outdated,
-    /// Too many finds are under way: the span waits until this time.
-    NotAsked(Timestamp),
+    /// Too many lookups are under way: the span waits until this time.
+    LookupPostponed(Timestamp),
     Done,
 }
 
@@ -145,7 +146,7 @@ impl Driver {
             outcome: None,
             contract,
             owned_since,
-            not_there: None,
+            not_found: None,
             state: State::Deciding,
         }
     }
@@ -155,13 +156,13 @@ impl Driver {
         &self.span
     }
 
-    /// Whether an outcome is not noted yet: a usage was accepted, or a post has failed. It should be
-    /// noted before the worker stops. If it is not, nothing is lost.
-    pub fn has_unnoted_outcome(&self) -> bool {
-        self.outcome.is_some() || matches!(self.state, State::Failed { .. } | State::Unnoted(_))
+    /// Whether an outcome is not recorded yet: a usage was accepted, or a post has failed. It should be
+    /// recorded before the worker stops. If it is not, nothing is lost.
+    pub fn has_unrecorded_outcome(&self) -> bool {
+        self.outcome.is_some() || matches!(self.state, State::Failed { .. } | State::Unrecorded(_))
     }
 
-    pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
+    pub fn action(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
             State::Failed {
@@ -171,8 +172,8 @@ impl Driver {
             State::Failed { failure, .. } => {
                 Action::Change(Change::failed(&self.span, failure.clone()))
             }
-            State::NotAsked(due_at) => Action::Change(Change::Postpone { due_at: *due_at }),
-            State::Unnoted(_) | State::Rejected | State::Outdated => Action::Reread,
+            State::LookupPostponed(due_at) => Action::Change(Change::Postpone { due_at: *due_at }),
+            State::Unrecorded(_) | State::Rejected | State::Outdated => Action::Reread,
             State::Done => Action::Done,
         }
     }
@@ -195,7 +196,7 @@ impl Driver {
         }
     }
 
-    /// Posts the usage, then has its entry written, then notes the execution. Only the original
+    /// Posts the usage, then has its entry written, then records the execution. Only the original
     /// Sampler plans intervals of no length; there is nothing to bill, and no entry to write.
     ///
     /// A usage that takes back what never counted is not posted: its entry is written at once. That was
@@ -203,7 +204,7 @@ impl Driver {
     ///
     /// A usage that an operator skips is not posted either. A worker that had posted it before the
     /// skip, and has the answer, writes that it is accepted. The ledger keeps what is written first,
-    /// and the span notes what the ledger keeps.
+    /// and the span records what the ledger keeps.
     fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
         match self.outcome.as_ref().map(|outcome| &outcome.progress) {
             _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy, false)),
@@ -221,35 +222,37 @@ impl Driver {
                 is_resuming,
             }) => self.after_acceptance(acceptance, *is_resuming),
             Some(Progress::EntryWritten(kept)) => {
+                // A withheld piece has the state of what it takes back. With a usage that was set aside it
+                // changes `billed`, as that usage did.
                 let is_skipped = *kept == EntryState::Skipped;
                 Action::Change(self.execution(now, policy, is_skipped))
             }
         }
     }
 
-    /// Posts the usage while the upstream surely remembers all earlier posts of it. After that asks
+    /// Posts the usage while the upstream surely remembers all earlier posts of it. After that looks it up
     /// first. A usage that is not found is posted once the span says that it was not found.
     fn deliver(&self, planned: Planned, now: Timestamp) -> Action {
-        let unasked_until = self.contract.unasked_until(&planned);
-        if let Some(begin_before) = unasked_until.filter(|until| now < *until) {
+        let safe_until = self.contract.safe_until(&planned);
+        if let Some(begin_before) = safe_until.filter(|until| now < *until) {
             return Action::Post {
                 planned,
                 begin_before,
             };
         }
-        match self.not_there.filter(|it| now < it.post_by) {
-            Some(it) if it.is_noted => Action::Post {
+        match self.not_found.filter(|it| now < it.post_before) {
+            Some(it) if it.is_recorded => Action::Post {
                 planned,
-                begin_before: it.post_by,
+                begin_before: it.post_before,
             },
-            Some(_) => Action::Change(Change::NotThere {
+            Some(_) => Action::Change(Change::NotFound {
                 posts_end_by: self.contract.posts_end_by(now),
             }),
-            None => Action::Find(planned),
+            None => Action::LookUp(planned),
         }
     }
 
-    /// The action once Abacus has the usage: a probe marks its cause as resuming, then the
+    /// The action once the upstream has the usage: a probe marks its cause as resuming, then the
     /// entry is written.
     fn after_acceptance(&self, acceptance: &Acceptance, is_resuming: bool) -> Action {
         if let Some(cause) = self.span.processing.probe.filter(|_| !is_resuming) {
@@ -258,7 +261,7 @@ impl Driver {
         write_entry(Entry::of_accepted(&self.span, acceptance.clone()))
     }
 
-    /// Notes that the planned interval was executed or skipped, and plans the next one if it is
+    /// Records that the planned interval was executed or skipped, and plans the next one if it is
     /// due.
     fn execution(&self, now: Timestamp, policy: &Policy, is_skipped: bool) -> Change {
         // What is skipped is not taken back by the step that follows.
@@ -282,7 +285,7 @@ impl Driver {
         }
     }
 
-    /// Input: Abacus has accepted the usage of the planned interval.
+    /// Input: the upstream has accepted the usage of the planned interval.
     pub fn on_accepted(&mut self, acceptance: Acceptance) {
         let planned = self.span.processing.planned.clone();
         self.outcome = planned.map(|planned| PlanOutcome {
@@ -301,10 +304,10 @@ impl Driver {
         self.on_resuming_begun();
     }
 
-    /// Input: a find that was sent at `sent_at` says that the upstream does not have the usage of the
-    /// planned interval. It proves that only once all posts of the usage have settled; until then `failure`
-    /// is noted, and it is asked again.
-    pub fn on_not_there(&mut self, sent_at: Timestamp, failure: Failure) {
+    /// Input: a lookup that was sent at `sent_at` has not found the usage of the planned interval. It proves
+    /// something only once all posts of the usage have settled; until then `failure` is recorded, and the
+    /// usage is looked up again.
+    pub fn on_not_found(&mut self, sent_at: Timestamp, failure: Failure) {
         let planned = self.span.processing.planned.as_ref();
         let settled_at = planned.map(|it| self.contract.settled_at(it, self.owned_since));
         match settled_at {
@@ -313,17 +316,17 @@ impl Driver {
                 ..failure
             }),
             _ => {
-                self.not_there = Some(NotThere {
-                    post_by: self.contract.post_by(failure.at),
-                    is_noted: false,
+                self.not_found = Some(NotFound {
+                    post_before: self.contract.post_before(failure.at),
+                    is_recorded: false,
                 });
             }
         }
     }
 
-    /// Input: too many finds are under way. It is asked again at this time.
-    pub fn on_not_asked(&mut self, again_at: Timestamp) {
-        self.state = State::NotAsked(again_at);
+    /// Input: too many lookups are under way. The usage is looked up at this time.
+    pub fn on_lookup_postponed(&mut self, again_at: Timestamp) {
+        self.state = State::LookupPostponed(again_at);
     }
 
     /// Input: the cause that this span probes is marked as resuming.
@@ -346,7 +349,7 @@ impl Driver {
 
     /// Input: the usage of the planned interval could not be delivered.
     pub fn on_failed(&mut self, failure: Failure) {
-        self.not_there = None;
+        self.not_found = None;
         self.state = State::Failed {
             unregistered: failure.cause(&self.span).map(Box::new),
             failure,
@@ -363,13 +366,13 @@ impl Driver {
     /// Input: the store has made this change.
     ///
     /// # Panics
-    /// If an execution was noted and nothing was planned.
+    /// If an execution was recorded and nothing was planned.
     pub fn on_change_made(&mut self, change: &Change) {
         self.set_span(self.span.after(change));
-        // A usage is posted once for each find that did not find it.
-        self.not_there = match change {
-            Change::NotThere { .. } => self.not_there.map(|it| NotThere {
-                is_noted: true,
+        // A usage is posted once for each lookup that did not find it.
+        self.not_found = match change {
+            Change::NotFound { .. } => self.not_found.map(|it| NotFound {
+                is_recorded: true,
                 ..it
             }),
             _ => None,
@@ -380,10 +383,12 @@ impl Driver {
     }
 
     /// Input: the store has rejected the change, because the span has changed since it was read. A
-    /// failure need not be noted then, unless an answer was lost: the span stays due, and is found again.
+    /// failure need not be recorded then, unless it had no answer: the span stays due, and is found again.
     pub fn on_change_rejected(&mut self) {
         self.state = match &self.state {
-            State::Failed { failure, .. } if failure.unanswered => State::Unnoted(failure.clone()),
+            State::Failed { failure, .. } if failure.unanswered => {
+                State::Unrecorded(failure.clone())
+            }
             State::Failed { .. } => State::Done,
             _ => State::Rejected,
         };
@@ -403,7 +408,7 @@ impl Driver {
             Some(fresh) => {
                 self.set_span(fresh);
                 self.state = match &self.state {
-                    State::Unnoted(failure) => State::Failed {
+                    State::Unrecorded(failure) => State::Failed {
                         failure: failure.clone(),
                         unregistered: None,
                     },
@@ -414,8 +419,8 @@ impl Driver {
         }
     }
 
-    /// Input: the span was read too long ago for a post, or it is too late for one without asking again. It
-    /// is read again, and the driver decides again.
+    /// Input: the span was read too long ago for a post, or it is too late for one without another lookup.
+    /// It is read again, and the driver decides again.
     pub fn on_outdated(&mut self) {
         self.state = State::Outdated;
     }

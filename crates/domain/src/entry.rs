@@ -2,33 +2,34 @@
 
 use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp};
 
+/// The state of a usage. The first two are those of a usage that is still on its span; the ledger has the
+/// other four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryState {
     /// It is planned on its span, and not answered yet.
     Planned,
-    /// Abacus refused it. It is tried again.
+    /// The upstream refused it. It is tried again.
     Refused,
     /// An operator skipped it: it is not billed.
     Skipped,
-    /// Abacus accepted it.
+    /// The upstream accepted it.
     Accepted,
-    /// Abacus accepted it, and set it aside later: it is not billed.
+    /// The upstream accepted it, and set it aside later: it is not billed.
     SetAside,
-    /// Abacus accepted the usage, and confirmed later that it counts.
+    /// The upstream accepted the usage, and confirmed later that it counts.
     Counted,
 }
 
-/// Abacus is asked whether a usage counts that it has accepted: when next, and until when.
+/// Whether an accepted usage counts: when the upstream is asked next, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AskAgain {
+pub struct Question {
     /// When it is asked next.
     pub at: Timestamp,
     /// From then on, an answer that it is not there ends the questions.
     pub until: Timestamp,
-    /// Whether a find did not find the usage, which proved that it does not count. Then the entry
-    /// becomes `set_aside`, whatever a later find says: the span may have noted already that it does
-    /// not count.
-    pub is_lost: bool,
+    /// Whether a lookup has proved that the upstream does not have the usage. Then the entry becomes
+    /// `set_aside`, whatever a later lookup finds: the span may say already that it does not count.
+    pub is_missing: bool,
 }
 
 /// An entry of the ledger: one usage and its state. The span may be gone before its entries.
@@ -44,17 +45,18 @@ pub struct Entry {
     /// The version of the span while the usage was planned: the order of a span's entries.
     pub version: i64,
     pub planned_at: Timestamp,
-    /// How often it was posted, as far as that was noted.
+    /// How often it was posted, as far as that was recorded.
     pub attempts: u32,
-    /// When Abacus first refused it.
+    /// When the upstream first refused it.
     pub refused_at: Option<Timestamp>,
-    /// When Abacus accepted it.
+    /// When the upstream accepted it.
     pub accepted_at: Option<Timestamp>,
     /// When the upstream confirmed that the usage counts.
     pub counted_at: Option<Timestamp>,
-    /// When a find showed that Abacus had set the usage aside.
+    /// When a lookup showed that the upstream had set the usage aside.
     pub set_aside_at: Option<Timestamp>,
-    /// When Abacus accepted it again after that. While it is set aside: after it was set aside before.
+    /// When the upstream accepted it again after that. While it is set aside: after it was set aside
+    /// before.
     pub resent_at: Option<Timestamp>,
     /// What happened before `set_aside_at`, where it was set aside more than once: the last
     /// [`EARLIER_ROUNDS_MAX`] times, the oldest first.
@@ -62,7 +64,7 @@ pub struct Entry {
     /// When a worker skipped it, as an operator had asked.
     pub skipped_at: Option<Timestamp>,
     pub state: EntryState,
-    /// The status of Abacus's last answer, if there was one.
+    /// The status of the upstream's last answer, if there was one.
     pub status: Option<u16>,
     /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
@@ -75,16 +77,16 @@ pub struct Entry {
     pub withheld: bool,
     /// It is to be sent again.
     pub resend: Option<Resend>,
-    /// Whether Abacus is still to be asked if it counts.
-    pub ask_again: Option<AskAgain>,
+    /// Whether the upstream is still to be asked if it counts.
+    pub question: Option<Question>,
 }
 
-/// One time that Abacus set a usage aside and accepted it again.
+/// One time that the upstream set a usage aside and accepted it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Round {
-    /// When a find showed that Abacus had set the usage aside.
+    /// When a lookup showed that the upstream had set the usage aside.
     pub set_aside_at: Option<Timestamp>,
-    /// When Abacus accepted it again.
+    /// When the upstream accepted it again.
     pub resent_at: Option<Timestamp>,
 }
 
@@ -92,7 +94,7 @@ pub struct Round {
 /// that are kept, the usage shows as accepted. Each round takes an operator's action.
 pub const EARLIER_ROUNDS_MAX: usize = 100;
 
-/// Abacus's answer that it has a usage.
+/// The upstream's answer that it has a usage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acceptance {
     /// When it came.
@@ -138,18 +140,18 @@ impl Entry {
             unanswered: processing.unanswered,
             withheld: false,
             resend: None,
-            ask_again: None,
+            question: None,
         })
     }
 
-    /// Whether a span has planned this usage, and Abacus has refused it.
+    /// Whether a span has planned this usage, and the upstream has refused it.
     pub fn is_refused_on(span: &Span, usage_guid: &str) -> bool {
         Self::of_planned(span).is_some_and(|entry| {
             entry.usage_guid == usage_guid && entry.state == EntryState::Refused
         })
     }
 
-    /// The entry of what is planned for a span, once Abacus has it.
+    /// The entry of what is planned for a span, once the upstream has it.
     pub fn of_accepted(span: &Span, acceptance: Acceptance) -> Option<Self> {
         let planned = Self::of_planned(span)?;
         Some(Self {
@@ -193,7 +195,7 @@ impl Entry {
     /// The entry as the ledger had it at a time; `None` if the usage was not planned yet.
     ///
     /// States follow each other in an order of their own. Their times may contradict it, because each is
-    /// noted by the clock of another program, or by one that was put right meanwhile. So the last state
+    /// recorded by the clock of another program, or by one that was put right meanwhile. So the last state
     /// that was reached by then counts, not the one with the latest time.
     pub fn as_of(&self, at: Timestamp) -> Option<EntryState> {
         let last = self.reached().find(|(time, _)| *time <= at);
@@ -232,7 +234,7 @@ impl Entry {
         all.filter_map(|(time, state)| Some((time?, state)))
     }
 
-    /// Whether Abacus has the usage, as far as is known.
+    /// Whether the upstream has the usage, as far as is known.
     pub fn is_billed(&self) -> bool {
         matches!(self.state, EntryState::Accepted | EntryState::Counted)
     }

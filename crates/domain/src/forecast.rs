@@ -2,7 +2,7 @@
 
 use crate::{Acceptance, Action, Contract, Driver, Policy, Span, Timestamp, Usage};
 
-/// The usages of a span that are due by a time and have not been noted as delivered, in the order in
+/// The usages of a span that are due by a time and have not been recorded as delivered, in the order in
 /// which a worker would post them.
 ///
 /// The worker's own protocol decides them. Only the grace for late stops is left out: it changes when a
@@ -15,7 +15,7 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// The usages that would be posted for `span` until then, if Abacus accepted everything.
+    /// The usages that would be posted for `span` until then, if the upstream accepted everything.
     pub fn new(mut span: Span, until: Timestamp, policy: &Policy) -> Self {
         // The usages of a suspended span are posted as well, once it is resumed.
         span.processing.suspended = None;
@@ -36,7 +36,7 @@ impl Iterator for Forecast {
 
     fn next(&mut self) -> Option<Usage> {
         loop {
-            match self.driver.next(self.until, &self.policy) {
+            match self.driver.action(self.until, &self.policy) {
                 Action::Change(change) => self.driver.on_change_made(&change),
                 Action::Post { planned, .. } => {
                     let usage = Usage::new(self.driver.span(), &planned);
@@ -49,7 +49,7 @@ impl Iterator for Forecast {
                 }
                 Action::WriteEntry(entry) => self.driver.on_entry_written(entry.state),
                 // Nothing fails here, and nobody else drives the span.
-                Action::Find(_)
+                Action::LookUp(_)
                 | Action::Register(_)
                 | Action::BeginResuming(_)
                 | Action::Reread

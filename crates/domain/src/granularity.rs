@@ -1,4 +1,4 @@
-//! How long an interval may be, and where it must end.
+//! How long an interval may be, where it must end, and when it is due.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Target, Timestamp};
 
-/// The windows within which Abacus accumulates; no interval crosses a boundary between two of
+/// The windows within which the upstream accumulates; no interval crosses a boundary between two of
 /// them (section 5.2 of the paper). All in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -205,6 +205,23 @@ impl Granularities {
         *of_plan
             .or_else(|| plans.get(&None))
             .unwrap_or(&self.default)
+    }
+}
+
+/// The policy of sampling: granularity and grace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long intervals are.
+    pub granularities: Granularities,
+    /// How long after its end an interval of an open span waits for a late stop, in ms.
+    pub stop_grace: i64,
+}
+
+impl Policy {
+    /// When an open span of `target` that is sampled to `time` needs a worker next.
+    pub fn open_due_at(&self, target: &Target, time: Timestamp) -> Timestamp {
+        let boundary = self.granularities.of(target).boundary_after(time);
+        boundary.unwrap_or(Timestamp::MAX).plus(self.stop_grace)
     }
 }
 

@@ -5,18 +5,35 @@
 //! start opens a span, if the target has none that is open or ends later; any other stop ends the open
 //! span, unless it is dated before that span's start.
 //!
-//! [`decide_start`] and [`decide_stop`] are what a store decides in one atomic step. The store in memory
-//! applies them. A command of MongoDB has the same rule as the condition of a query or an index, and
-//! they decide about the outcome of one that has changed nothing. [`IntakeRules::admit_start`] and
+//! [`decide_start`] and [`decide_stop`] are what a store decides in one atomic step. They are called by the
+//! store in memory, and by the MongoDB store after a conflict: an ordinary event is decided by the same rule
+//! as the condition of a query and the unique indexes. [`IntakeRules::admit_start`] and
 //! [`IntakeRules::admit_stop`] add what only a receiver knows: its clock and its settings. Dry runs and
 //! the model call them. A receiver that keeps an event does the same in two steps around the store
 //! (`controllers/events/decision.rs`): the slack before it, lenient repeats after it.
 
 mod update;
 
-use crate::{Field, Slack, Span, StartEvent, StopEvent, Timestamp};
+use crate::{Field, Span, StartEvent, StopEvent, Timestamp};
 
 pub use update::{Half, HalfKept, UpdateIntake, UpdateRead, UpdateStep};
+
+/// How far an event's timestamp may be from the receiver's clock; both limits are inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slack {
+    /// Into the past, ms.
+    pub past: i64,
+    /// Into the future, ms.
+    pub future: i64,
+}
+
+impl Slack {
+    /// Whether an event with this `timestamp` is accepted at `now`.
+    pub const fn admits(self, timestamp: Timestamp, now: Timestamp) -> bool {
+        let ahead = timestamp.since(now);
+        -self.past <= ahead && ahead <= self.future
+    }
+}
 
 /// Which events are kept, as an operator has set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -228,4 +245,27 @@ fn require_open(open: Option<&Span>, timestamp: Timestamp) -> Result<&Span, Refu
         return Err(Refusal::BeforeStart { start: open.start });
     }
     Ok(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
+        Timestamp::new(time.timestamp_millis()).unwrap()
+    }
+
+    #[test]
+    fn the_edges_of_the_slack_are_inside() {
+        let slack = Slack {
+            past: 1_000,
+            future: 2_000,
+        };
+        let now = at("2026-01-01T00:00:00Z");
+        assert!(slack.admits(now.plus(-1_000), now));
+        assert!(!slack.admits(now.plus(-1_001), now));
+        assert!(slack.admits(now.plus(2_000), now));
+        assert!(!slack.admits(now.plus(2_001), now));
+    }
 }

@@ -37,7 +37,7 @@ impl Interval {
         self.end < self.start && other.start <= self.end && self.start <= other.end
     }
 
-    /// The floor of the midpoint, the time at which Abacus accumulates the usage (section 5).
+    /// The floor of the midpoint, the time at which the upstream accumulates the usage (section 5).
     ///
     /// The floor keeps it within the window of the interval in both directions: an interval never
     /// crosses a boundary, so its lower end is at or above the boundary that the window starts at.

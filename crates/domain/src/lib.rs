@@ -3,7 +3,7 @@
 //!
 //! Nothing in here does I/O, reads a clock or draws a random number: state and `now` go in, the
 //! next step comes out. The names are those of the paper "Sampler" (its sections are cited where
-//! code follows them): a *span* is one continuous usage of one *target*, it is *sampled* interval
+//! code follows them, see `docs/original.md`): a *span* is one continuous usage of one *target*, it is *sampled* interval
 //! by interval, each interval is first *planned* and then *executed*.
 //!
 //! All times are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
@@ -12,7 +12,6 @@
 mod amount;
 mod backoff;
 pub mod change;
-pub mod client;
 mod closing_month;
 pub mod conservation;
 pub mod contract;
@@ -32,9 +31,7 @@ pub mod measure;
 pub mod number;
 pub mod partition;
 mod percent;
-pub mod policy;
 pub mod resend;
-mod slack;
 pub mod span;
 pub mod state;
 pub mod step;
@@ -51,7 +48,6 @@ mod window;
 pub use amount::Amount;
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
-pub use client::ClientId;
 pub use closing_month::ClosingMonth;
 pub use conservation::{ConservationCheck, Difference};
 pub use contract::{Contract, Memory};
@@ -59,22 +55,20 @@ pub use control::{Control, ControllerSettings, SamplingControl, StartRates};
 pub use controller::{ControllerMemory, ControllerStep, ControllerTerms, Load};
 pub use distress::Bounds;
 pub use driver::{Action, Driver, READ_VALID_FOR};
-pub use entry::{Acceptance, AskAgain, EARLIER_ROUNDS_MAX, Entry, EntryState, Round};
+pub use entry::{Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Question, Round};
 pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use forecast::Forecast;
-pub use granularity::{Granularities, Granularity};
-pub use id::{EventId, Id, IdError};
+pub use granularity::{Granularities, Granularity, Policy};
+pub use id::{ClientId, EventId, Id, IdError};
 pub use intake::{
-    Half, HalfKept, IntakeRules, NotEnded, Refusal, StartDecision, StopDecision, UpdateIntake,
-    UpdateRead, UpdateStep, decide_start, decide_stop,
+    Half, HalfKept, IntakeRules, NotEnded, Refusal, Slack, StartDecision, StopDecision,
+    UpdateIntake, UpdateRead, UpdateStep, decide_start, decide_stop,
 };
 pub use interval::Interval;
 pub use key::Key;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
 pub use percent::{Percent, PercentError, plain};
-pub use policy::Policy;
 pub use resend::{Correction, Resend, Resent};
-pub use slack::Slack;
 pub use span::{Planned, Processing, SKIP_DELAY, Skip, Span, SpanId, Totals};
 pub use state::SpanState;
 pub use step::{Step, next_step};
@@ -82,7 +76,7 @@ pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension}
 pub use target::Target;
 pub use throttle::Place;
 pub use timestamp::{Timestamp, TimestampError};
-pub use uncounted::{NotCounted, UNCOUNTED_MAX, Uncounted};
+pub use uncounted::{UNCOUNTED_MAX, Uncounted, UncountedReason};
 pub use units::Units;
 pub use usage::{Usage, usage_guid};
 pub use window::{Window, WindowLength};

@@ -1,7 +1,7 @@
 //! Which worker owns which partition of the spans.
 //!
 //! Ownership only saves double work. That each usage counts once rests on versions and on
-//! Abacus's duplicate check, never on this.
+//! the upstream's duplicate check, never on this.
 
 use sha1::{Digest, Sha1};
 use uuid::Uuid;

@@ -8,23 +8,24 @@
 use uuid::Uuid;
 
 use crate::{
-    Acceptance, Change, EARLIER_ROUNDS_MAX, Entry, EntryState, Interval, NotCounted, Round, Span,
-    Timestamp,
+    Acceptance, Change, EARLIER_ROUNDS_MAX, Entry, EntryState, Interval, Round, Span, Timestamp,
+    UncountedReason,
 };
 
-/// The mark on an entry whose usage a worker must post again. Or Abacus has accepted the usage although
-/// the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
+/// The mark on an entry whose usage a worker must post again. Or the upstream has accepted the usage
+/// although the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resend {
-    /// The operator's action in the audit trail. A worker that finds the usage in Abacus draws an id.
+    /// The operator's action in the audit trail. A worker that finds the usage in the upstream draws an id.
     pub act: Uuid,
     /// Why the usage did not count when it was marked: `skipped` or `set_aside`.
     pub from: EntryState,
-    /// When the operator asked for it, or Abacus accepted the usage.
+    /// When the operator asked for it, or the upstream accepted the usage.
     pub at: Timestamp,
     /// When a worker tries it next.
     pub due_at: Timestamp,
-    /// Abacus's answer, if Abacus has accepted the usage already. Then no worker posts it again.
+    /// The upstream's answer, if the upstream has accepted the usage already. Then no worker posts it
+    /// again.
     pub acceptance: Option<Acceptance>,
 }
 
@@ -70,7 +71,7 @@ impl Resend {
 impl Entry {
     /// Whether the usage does not count upstream: it was skipped or set aside.
     pub fn is_uncounted(&self) -> bool {
-        NotCounted::of(self.state, self.unanswered).is_some()
+        UncountedReason::of(self.state, self.unanswered).is_some()
     }
 
     /// Whether it was withheld when a part of `interval` was taken back.
@@ -98,9 +99,9 @@ impl Entry {
         })
     }
 
-    /// Whether its span has noted the skip. Until then a worker may be about to note what the ledger says, so
+    /// Whether its span has recorded the skip. Until then a worker may be about to record what the ledger says, so
     /// the entry must stay `skipped`.
-    pub fn is_noted_on(&self, span: Option<&Span>) -> bool {
+    pub fn is_recorded_on(&self, span: Option<&Span>) -> bool {
         span.is_none_or(|span| span.processing.version > self.version)
     }
 
@@ -111,8 +112,8 @@ impl Entry {
             return Correction::Nothing;
         };
         let is_missing = match reason {
-            NotCounted::Skipped { .. } => span.counts(self.version),
-            NotCounted::SetAside => span.knows_uncounted(self.interval),
+            UncountedReason::Skipped { .. } => span.counts(self.version),
+            UncountedReason::SetAside => span.knows_uncounted(self.interval),
         };
         let after = span.processing.resent.clone();
         if !is_missing || after.as_ref().is_some_and(|last| last.act == mark.act) {
@@ -132,12 +133,12 @@ impl Entry {
     }
 
     /// Why the usage did not count when it was marked; none if it is not marked.
-    pub fn marked_from(&self) -> Option<NotCounted> {
-        NotCounted::of(self.resend.as_ref()?.from, self.unanswered)
+    pub fn marked_from(&self) -> Option<UncountedReason> {
+        UncountedReason::of(self.resend.as_ref()?.from, self.unanswered)
     }
 
-    /// The entry after Abacus has set its usage aside. The round before is kept, if there was one: the
-    /// ledger forgets nothing that it said.
+    /// The entry after the upstream has set its usage aside. The round before is kept, if there was one:
+    /// the ledger forgets nothing that it said.
     #[must_use]
     pub fn set_aside(&self, at: Timestamp, error: &str) -> Self {
         let mut entry = self.clone();
@@ -156,12 +157,12 @@ impl Entry {
             state: EntryState::SetAside,
             set_aside_at: Some(at),
             error: Some(error.to_owned()),
-            ask_again: None,
+            question: None,
             ..entry
         }
     }
 
-    /// The entry after Abacus has accepted its usage again. The mark stays until the span knows that
+    /// The entry after the upstream has accepted its usage again. The mark stays until the span knows that
     /// the usage counts. The time of an earlier resend is in
     /// [`earlier_rounds`](Entry::earlier_rounds) since the usage was set aside again.
     #[must_use]
@@ -194,16 +195,16 @@ impl Span {
     }
 
     /// The span once it knows that a usage counts. The totals count one that was set aside as billed all
-    /// the while, because Abacus had accepted it.
+    /// the while, because the upstream had accepted it.
     pub(crate) fn with_resent(
         &self,
         resent: &Resent,
         interval: Interval,
-        reason: NotCounted,
+        reason: UncountedReason,
     ) -> Self {
         let mut span = self.clone();
         span.remove_uncounted(interval);
-        if reason != NotCounted::SetAside {
+        if reason != UncountedReason::SetAside {
             let totals = &mut span.processing.totals;
             totals.unskip(interval.duration(), reason);
         }

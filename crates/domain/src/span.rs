@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    CauseId, ClientId, EventId, Interval, LastError, Measures, NotCounted, Resent, StartEvent,
-    StopEvent, Suspension, Target, Timestamp, Uncounted,
+    CauseId, ClientId, EventId, Interval, LastError, Measures, Resent, StartEvent, StopEvent,
+    Suspension, Target, Timestamp, Uncounted, UncountedReason, usage_guid,
 };
 
 /// The id of a span's document: the `_id` from MongoDB or from its client.
@@ -95,7 +95,7 @@ pub struct Processing {
     /// resumed with its cause begins one below the number that suspends; a span that an operator
     /// resumes alone begins at 0.
     pub refusals: u32,
-    /// When Abacus first refused the usage of the planned interval.
+    /// When the upstream first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
     /// Whether a post of the planned interval's usage had no answer: it may count upstream, whatever
     /// was answered since.
@@ -138,7 +138,7 @@ pub struct Skip {
 /// The sums of a span's executions. They prove what was billed, also after the entries of its
 /// usages have expired.
 ///
-/// The change that notes an execution also changes the totals. At any time `sampled_to - since`,
+/// The change that records an execution also changes the totals. At any time `sampled_to - since`,
 /// the time used, is `billed + skipped`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Totals {
@@ -148,7 +148,8 @@ pub struct Totals {
     /// The version of the span at which the first of the counted usages was planned; none before
     /// one is counted. The entries of the others have higher ones.
     pub first_version: Option<i64>,
-    /// Signed durations of the usages that Abacus accepted, ms.
+    /// Signed durations of the usages that the upstream accepted, also of those that it set aside later,
+    /// and of what was withheld of these, ms.
     pub billed: i64,
     /// Signed durations of the usages that were skipped, ms.
     pub skipped: i64,
@@ -173,7 +174,7 @@ impl Totals {
 
     /// Counts a usage that was planned at `version`, and was skipped or not. An interval of no length
     /// has none.
-    fn count(&mut self, interval: Interval, version: i64, skipped: Option<NotCounted>) {
+    fn count(&mut self, interval: Interval, version: i64, skipped: Option<UncountedReason>) {
         if interval.is_empty() {
             return;
         }
@@ -188,7 +189,7 @@ impl Totals {
     }
 
     /// Adds the signed duration of a skipped usage, ms.
-    fn skip(&mut self, duration: i64, reason: NotCounted) {
+    fn skip(&mut self, duration: i64, reason: UncountedReason) {
         self.skipped += duration;
         if reason.is_unanswered() {
             self.unanswered += duration;
@@ -196,28 +197,41 @@ impl Totals {
     }
 
     /// Counts a skipped usage as billed.
-    pub(crate) fn unskip(&mut self, duration: i64, reason: NotCounted) {
+    pub(crate) fn unskip(&mut self, duration: i64, reason: UncountedReason) {
         self.skip(-duration, reason);
         self.billed += duration;
         self.usages += 1;
     }
 }
 
-/// An interval with the id of its usage, both decided once and for all.
+/// An interval with the id of its usage, both fixed by the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
     /// The interval to be executed.
     pub interval: Interval,
-    /// The `dedup_id` by which Abacus recognises a repeat.
+    /// The `dedup_id` by which the upstream recognises a repeat.
     pub usage_guid: String,
     /// When that was decided.
     pub planned_at: Timestamp,
-    /// By when the last post of its usage has ended that followed a find
-    /// ([`Change::NotThere`](crate::Change::NotThere)). None where nobody had to ask.
+    /// The latest end of the posts that followed a lookup ([`Change::NotFound`](crate::Change::NotFound));
+    /// none without a lookup.
     pub posts_end_by: Option<Timestamp>,
     /// Set where the interval takes back what does not count upstream: then its usage is not posted,
     /// and its entry gets the state of what it takes back.
-    pub withheld: Option<NotCounted>,
+    pub withheld: Option<UncountedReason>,
+}
+
+impl Planned {
+    /// Decides on an interval for `span`, and whether its usage is posted.
+    pub fn new(span: &Span, interval: Interval, now: Timestamp) -> Self {
+        Self {
+            interval,
+            usage_guid: usage_guid(span, interval),
+            planned_at: now,
+            posts_end_by: None,
+            withheld: span.withholds(interval),
+        }
+    }
 }
 
 impl Span {
@@ -278,8 +292,8 @@ impl Span {
         }
     }
 
-    /// The end of the last recorded interval: what was billed, skipped and withheld adds up to this time
-    /// minus the start.
+    /// The end of the last recorded interval: billed and skipped add up to this time minus
+    /// [`Totals::since`].
     pub fn sampled_to(&self) -> Timestamp {
         self.processing.last.end
     }
@@ -330,7 +344,7 @@ impl Span {
             .take()
             .expect("only what is planned is executed");
         let processing = &mut span.processing;
-        let skipped = is_skipped.then_some(planned.withheld.unwrap_or(NotCounted::Skipped {
+        let skipped = is_skipped.then_some(planned.withheld.unwrap_or(UncountedReason::Skipped {
             unanswered: processing.unanswered,
         }));
         processing

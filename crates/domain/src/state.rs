@@ -10,7 +10,7 @@ pub enum SpanState {
     Stopped,
     /// It is sampled up to its end.
     Complete,
-    /// Abacus refused its usage again and again. It waits until a probe of its cause is accepted,
+    /// The upstream refused its usage again and again. It waits until a probe of its cause is accepted,
     /// or an operator resumes it.
     Suspended,
 }

@@ -17,7 +17,8 @@ use crate::{Interval, Planned, Policy, Span, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Plan(Interval),
-    /// Post the usage of this interval as it was planned, even if the policy has changed since.
+    /// Carry out this interval as it was planned, even if the policy has changed since: post its usage, or
+    /// only record it (skipped, withheld).
     Execute(Planned),
     /// Complete the span: the durations of its usages add up to end minus start.
     Complete,
@@ -27,7 +28,8 @@ pub enum Step {
 
 impl Step {
     /// The `due_at` of a span whose next step this is. For an interval it is the interval's end, or
-    /// now if that is earlier, so that the span that has waited longest comes first.
+    /// now if that is earlier, so that the span that has waited longest comes first; the grace for late stops
+    /// is in [`Self::Wait`].
     pub fn due_at(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Plan(interval) => interval.end.min(now),
@@ -72,7 +74,7 @@ fn execute(planned: &Planned, now: Timestamp) -> Step {
 /// end, whichever is nearer. It is due at once.
 ///
 /// A piece takes back either what counts upstream, or what does not
-/// ([`Uncounted`](crate::Uncounted)), and never more than one usage of the latter.
+/// ([`Uncounted`](crate::Uncounted)), and of the latter only one usage, unless the list was shortened.
 fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let granularity = policy.granularities.of(&span.target);

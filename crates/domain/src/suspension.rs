@@ -1,4 +1,4 @@
-//! Suspension: a span whose usage Abacus refuses again and again is taken out of the workers' way,
+//! Suspension: a span whose usage the upstream refuses again and again is no longer found by searches,
 //! and kept under the cause of the refusal.
 //!
 //! Ten thousand spans of a plan without a mapping are one cause. One of them is probed now and then;
@@ -18,11 +18,11 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x7d0e_4b52_93c1_5f0a_8a6b_1f2c_60d5_9e3
 /// The `due_at` of a suspended span: so late that no search of any release finds the span.
 pub const SUSPENDED_DUE_AT: Timestamp = Timestamp::MAX;
 
-/// Why Abacus refuses usages: spans that share it are suspended and resumed together.
+/// Why the upstream refuses usages: spans that share it are suspended and resumed together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
     pub status: Option<u16>,
-    /// The name that Abacus gives the error, or else what happened in words.
+    /// The name that the upstream gives the error, or else what happened in words.
     pub error: String,
     /// The resource whose usages are refused.
     pub resource_id: Id,

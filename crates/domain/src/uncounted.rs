@@ -1,9 +1,9 @@
 //! The intervals that a span has sampled and that never counted upstream: skipped by an operator, or
-//! set aside by Abacus (`docs/adr/048-what-never-counted.md`).
+//! set aside by the upstream (`docs/adr/048-what-never-counted.md`).
 //!
 //! A late stop takes back what was sampled too much. What never counted must not be taken back
 //! upstream: the window would count less than nothing. So the span knows these intervals, and the
-//! piece that takes one back is withheld: it is planned and noted like any other, but not posted. If the
+//! piece that takes one back is withheld: it is planned and recorded like any other, but not posted. If the
 //! usage is sent again later, the piece that was withheld is sent after it.
 
 use crate::{EntryState, Interval, Span, Timestamp};
@@ -14,13 +14,13 @@ pub const UNCOUNTED_MAX: usize = 500;
 
 /// Why an interval does not count upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NotCounted {
+pub enum UncountedReason {
     /// An operator skipped its usage.
     Skipped {
         /// A post of it had no answer, so it may count all the same.
         unanswered: bool,
     },
-    /// Abacus accepted its usage, and set it aside later.
+    /// The upstream accepted its usage, and set it aside later.
     SetAside,
 }
 
@@ -30,10 +30,10 @@ pub struct Uncounted {
     /// The interval of the usage, which leads forwards; or those of several that follow each other.
     pub interval: Interval,
     /// Why it does not count.
-    pub reason: NotCounted,
+    pub reason: UncountedReason,
 }
 
-impl NotCounted {
+impl UncountedReason {
     /// The state of the usage in the ledger.
     pub const fn state(self) -> EntryState {
         match self {
@@ -102,7 +102,7 @@ impl Span {
     }
 
     /// Why an interval that leads backwards takes back nothing that counts, if it does not.
-    pub(crate) fn withholds(&self, interval: Interval) -> Option<NotCounted> {
+    pub(crate) fn withholds(&self, interval: Interval) -> Option<UncountedReason> {
         let uncounted = self.uncounted_at(interval.start)?;
         interval
             .takes_back(uncounted.interval)

@@ -1,4 +1,4 @@
-//! The usage documents that Abacus is given.
+//! The usage documents that the upstream is given.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -17,7 +17,8 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x5a1c_86d0_4f0e_5b7e_9d52_0c9b_7e3a_11f
 /// It follows from the span and the planned interval alone: a retry is the same bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Usage {
-    /// The id by which Abacus recognises a repeat, together with the target, `start` and `end`.
+    /// The `usage_guid`, which Abacus calls so. By it the upstream recognises a repeat, together with the target,
+    /// `start` and `end`.
     pub dedup_id: String,
     /// The midpoint of the interval, ms since epoch.
     pub start: Timestamp,
@@ -27,7 +28,7 @@ pub struct Usage {
     pub target: Target,
     /// The measures of the start event, untouched, and `duration`.
     pub measured_usage: Vec<Measure>,
-    /// The interval that it covers. It is not sent to Abacus.
+    /// The interval that it covers. It is not sent to the upstream.
     #[serde(skip)]
     pub interval: Interval,
 }
@@ -73,7 +74,7 @@ impl Usage {
 }
 
 /// The id of the usage for `interval` of `span`. It is derived from the span and the interval:
-/// after a database is restored from a backup, the same ids are planned, and Abacus recognises
+/// after a database is restored from a backup, the same ids are planned, and the upstream recognises
 /// them.
 ///
 /// A span without a start id is identified by its document's `_id`: two such spans of one
@@ -94,17 +95,4 @@ pub fn usage_guid(span: &Span, interval: Interval) -> String {
 fn push_tagged(name: &mut Vec<u8>, tag: u8, text: &str) {
     name.push(tag);
     push_text(name, text);
-}
-
-impl Planned {
-    /// Decides on an interval for `span`, and whether its usage is posted.
-    pub fn new(span: &Span, interval: Interval, now: Timestamp) -> Self {
-        Self {
-            interval,
-            usage_guid: usage_guid(span, interval),
-            planned_at: now,
-            posts_end_by: None,
-            withheld: span.withholds(interval),
-        }
-    }
 }

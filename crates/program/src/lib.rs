@@ -12,7 +12,7 @@ use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::health::Health;
 use sampler_service::http::{HttpMetrics, Port, Tls, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
-use sampler_service::metrics::{self, Readers};
+use sampler_service::metrics::{self, MetricsAccess};
 use sampler_service::platform::Identity;
 use sampler_service::process;
 use sampler_service::settings::{Program, Reader, Variables, load};
@@ -30,12 +30,12 @@ pub trait ProgramSettings: Sized + Send + 'static {
     /// Those that both programs have.
     fn common(&self) -> CommonSettings;
 
-    /// The addresses that are called with tokens, with the names of their settings.
-    fn called(&self) -> Vec<(&'static str, &Url)>;
+    /// The addresses to which tokens are sent, with the names of their settings.
+    fn token_destinations(&self) -> Vec<(&'static str, &Url)>;
 }
 
 /// A program that has started: the input of `body` of [`run`].
-pub struct Start {
+pub struct Startup {
     pub program: &'static Program,
     pub shutdown: Shutdown,
     pub clock: Arc<dyn Clock>,
@@ -54,7 +54,7 @@ pub struct Start {
 pub fn run<S, B, F>(program: &'static Program, body: B) -> ExitCode
 where
     S: ProgramSettings,
-    B: FnOnce(S, Start) -> F + Send + 'static,
+    B: FnOnce(S, Startup) -> F + Send + 'static,
     F: Future<Output = anyhow::Result<()>> + Send,
 {
     let variables = Variables::of_this_process();
@@ -75,18 +75,20 @@ where
     };
     identity.announce(name, version);
     common.database.announce();
-    common.security.announce(&settings.called(), &variables);
+    common
+        .security
+        .announce(&settings.token_destinations(), &variables);
     let counts = telemetry.counts();
     let end = run_until_stopped(|shutdown| async move {
-        let mut start = Start::new(program, common, &identity, shutdown).await?;
-        counts.register(&mut start.registry);
-        body(settings, start).await
+        let mut startup = Startup::new(program, common, &identity, shutdown).await?;
+        counts.register(&mut startup.registry);
+        body(settings, startup).await
     });
     drop(telemetry);
     end.into()
 }
 
-impl Start {
+impl Startup {
     async fn new(
         program: &'static Program,
         settings: CommonSettings,
@@ -151,7 +153,7 @@ impl Start {
     pub async fn listen(
         self,
         tls: Option<Tls>,
-        readers: Readers,
+        access: MetricsAccess,
         routes: Router,
     ) -> anyhow::Result<Listening> {
         let registry = Arc::new(self.registry);
@@ -173,7 +175,7 @@ impl Start {
         };
         let routes = routes
             .merge(self.health.routes())
-            .merge(metrics::routes(&registry, readers));
+            .merge(metrics::routes(&registry, access));
         Ok(Listening {
             port,
             apart,

@@ -1,6 +1,6 @@
 //! `GET /metrics`: the metrics of a program, as `OpenMetrics`.
 //!
-//! Metrics are read at each request. If tokens are needed ([`Readers`]), a caller needs the scope
+//! Metrics are read at each request. If tokens are needed ([`MetricsAccess`]), a caller needs the scope
 //! to read everything, or the credentials of the health check. A port of their own
 //! ([`serve_apart`]) needs neither.
 
@@ -27,7 +27,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// The callers that may read the metrics.
 #[derive(Clone)]
-pub enum Readers {
+pub enum MetricsAccess {
     /// Every caller that reaches the program.
     Anybody,
     /// Callers with a token or credentials that pass.
@@ -45,11 +45,11 @@ pub struct Checks {
 }
 
 /// The route `GET /metrics`, or no route if no caller may read the metrics.
-pub fn routes(registry: &Arc<Registry>, readers: Readers) -> Router {
-    let checks = match readers {
-        Readers::Anybody => None,
-        Readers::Checked(checks) => Some(checks),
-        Readers::Nobody => return Router::new(),
+pub fn routes(registry: &Arc<Registry>, access: MetricsAccess) -> Router {
+    let checks = match access {
+        MetricsAccess::Anybody => None,
+        MetricsAccess::Checked(checks) => Some(checks),
+        MetricsAccess::Nobody => return Router::new(),
     };
     let registry = Arc::clone(registry);
     let state = RouteState { registry, checks };
@@ -69,7 +69,7 @@ pub async fn serve_apart(
     shutdown: &Shutdown,
 ) -> io::Result<()> {
     match port {
-        Some(port) => serve(port, routes(registry, Readers::Anybody), shutdown).await,
+        Some(port) => serve(port, routes(registry, MetricsAccess::Anybody), shutdown).await,
         None => Ok(()),
     }
 }
@@ -125,10 +125,10 @@ mod tests {
 
     use super::*;
 
-    async fn ask(readers: Readers) -> (StatusCode, String) {
+    async fn ask(access: MetricsAccess) -> (StatusCode, String) {
         let registry = Arc::new(Registry::new("sampler-worker", "1.2.3"));
         let request = Request::get("/metrics").body(Body::empty()).unwrap();
-        let response = routes(&registry, readers).oneshot(request).await.unwrap();
+        let response = routes(&registry, access).oneshot(request).await.unwrap();
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(bytes.to_vec()).unwrap())
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test]
     async fn are_told_to_anybody_where_nothing_is_secured() {
-        let (status, text) = ask(Readers::Anybody).await;
+        let (status, text) = ask(MetricsAccess::Anybody).await;
         assert_eq!(status, StatusCode::OK);
         let build = "sampler_build_info{program=\"sampler-worker\",version=\"1.2.3\"} 1\n";
         assert!(text.contains(build) && text.ends_with("# EOF\n"), "{text}");
@@ -144,6 +144,6 @@ mod tests {
 
     #[tokio::test]
     async fn are_not_served_where_nobody_could_check_who_asks() {
-        assert_eq!(ask(Readers::Nobody).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(ask(MetricsAccess::Nobody).await.0, StatusCode::NOT_FOUND);
     }
 }

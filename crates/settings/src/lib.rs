@@ -4,13 +4,13 @@
 //!
 //! Settings of any program, such as `PORT` and `LOG_LEVEL`, are declared in `sampler_service`.
 //! Both tables are here because each program accepts the other's settings beside its own.
-//! `sampler_service::settings` reads, checks and prints them, and knows nothing of spans.
+//! `sampler_service::settings` reads, checks and prints them, and describes the path of a setting.
 
 mod common;
 mod database;
 mod distress;
-mod groups;
 mod ledger;
+mod programs;
 pub mod receiver;
 mod sampling;
 mod upstream;

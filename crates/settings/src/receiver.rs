@@ -19,15 +19,16 @@ use crate::{
 sampler_service::settings! {
     /// How much a receiver takes in.
     pub struct LimitsSettings("limits") {
-        /// The maximum number of requests in flight. A quarter of them is reserved for stops. Without it
-        /// there is no such limit: the receiver divides its capacity fairly among clients.
+        /// The maximum number of events, batches and mappings in flight. A quarter of it is reserved for
+        /// single stops. Without it there is no such limit: the receiver divides its capacity fairly among
+        /// clients.
         inflight: Option<usize> = "MAX_INFLIGHT", Kind::Integer(1, 100_000);
         /// The largest body, before and after decompression.
         payload: usize = "MAX_PAYLOAD", Kind::Size(1 << 10, 8 << 20), or("500kb");
         /// The largest body of a batch of events, before and after decompression.
         batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::Size(1 << 10, 4 << 20), or("4mb");
         /// The largest body of a snapshot, before and after decompression; in JSON it is never more than
-        /// 16 MB. 500,000 instances with GUIDs as ids have some 170 MB as NDJSON; a receiver needs some
+        /// 16 MB. 500,000 instances with GUIDs as ids have about 170 MB as NDJSON; a receiver needs about
         /// 60 MB of memory for them.
         snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::Size(1 << 10, 1 << 30), or("200mb");
         /// How long a client may take to send a body, and to take the answer to a snapshot; for a
@@ -83,7 +84,7 @@ sampler_service::settings! {
     }
 }
 
-crate::groups::groups! {
+crate::programs::groups! {
     /// The settings of the receiver.
     pub struct ReceiverSettings {
         http: HttpSettings = HttpSettings::table("7070");

@@ -22,6 +22,7 @@ sampler_service::settings! {
         stop_grace: Duration = "SAMPLER_STOP_GRACE", Kind::Duration(Duration::ZERO, DAY), or("0ms");
     }
 
+    // In the section of the worker's `DeliverySettings`.
     /// When a month closes.
     pub struct MonthSettings("abacus") {
         /// How long into a month the upstream accepts usages of the previous month (Abacus's SLACK). During

@@ -24,7 +24,7 @@ sampler_service::settings! {
         source: String = "SAMPLER_UPSTREAM_SOURCE", Kind::Text, or("sampler");
         /// The attribute type of each event.
         event_type: String = "SAMPLER_UPSTREAM_TYPE", Kind::Text, or("sampler.usage");
-        /// The token of posts and finds. Without it, and with SECURED=true, it is a token of this
+        /// The token of posts and lookups. Without it, and with SECURED=true, it is a token of this
         /// program's own client.
         token: Option<SecretString> = "SAMPLER_UPSTREAM_TOKEN", Kind::Text, secret();
         /// How long the upstream recognises a repeat: a duration (such as 24h), or forever. If it is too
@@ -45,7 +45,7 @@ pub struct CloudEventsSettings {
     pub url: Url,
     /// The attributes of all events.
     pub attributes: EventAttributes,
-    /// The token of posts and finds.
+    /// The token of posts and lookups.
     pub token: Option<SecretString>,
     /// How long a repeat is recognised.
     pub contract: Contract,

@@ -18,8 +18,9 @@ const POST_TIMEOUT_MAX: Duration =
     Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs());
 
 sampler_service::settings! {
-    /// The delivery of usages.
-    pub struct AbacusSettings("abacus", checked by AbacusSettings::check) {
+    // Its section has the name of the first upstream.
+    /// The delivery of usages, to whichever upstream.
+    pub struct DeliverySettings("abacus", checked by DeliverySettings::check) {
         /// The address of Abacus's collector; /v1/metering/collected/usage is appended. It must be set
         /// where SAMPLER_UPSTREAM is abacus.
         collector_url: Option<Url> = "COLLECTOR_URL", Kind::Url;
@@ -132,7 +133,7 @@ sampler_service::settings! {
     }
 }
 
-impl AbacusSettings {
+impl DeliverySettings {
     /// How long spans wait after failures.
     pub fn backoff(&self) -> Backoff {
         Backoff {
@@ -164,12 +165,12 @@ impl ConfirmSettings {
     }
 }
 
-crate::groups::groups! {
+crate::programs::groups! {
     /// The settings of the worker.
     pub struct WorkerSettings {
         http: HttpSettings = HttpSettings::table("7071");
         database: DatabaseSettings;
-        abacus: AbacusSettings;
+        delivery: DeliverySettings;
         month: MonthSettings;
         upstream: UpstreamSettings;
         sampling: SamplingSettings;

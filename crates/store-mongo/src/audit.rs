@@ -15,7 +15,10 @@ use crate::document::{Unreadable, moment, read_moment, read_text, unreadable};
 use crate::index;
 use crate::unreadable::{decoded, name_of};
 
-pub(crate) async fn record_act(store: &MongoStore, record: &AuditRecord) -> Result<(), StoreError> {
+pub(crate) async fn record_action(
+    store: &MongoStore,
+    record: &AuditRecord,
+) -> Result<(), StoreError> {
     let (audit, filter) = (store.audit.collection.clone(), named(record.id));
     // A repeat after a lost answer changes nothing.
     let update = doc! { "$setOnInsert": written(record) };
@@ -24,7 +27,7 @@ pub(crate) async fn record_act(store: &MongoStore, record: &AuditRecord) -> Resu
     Ok(())
 }
 
-pub(crate) async fn settle_act(
+pub(crate) async fn record_outcome(
     store: &MongoStore,
     id: Uuid,
     outcome: ActOutcome,

@@ -22,7 +22,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::beside::Beside;
+use crate::original::Beside;
 use crate::unreadable::LoggedDocuments;
 
 mod error;
@@ -50,7 +50,7 @@ const ITEM_BYTES: usize = 8;
 /// the interval in which the server checks the time.
 pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
-/// A collection, of spans or of usages, and how it is called.
+/// A collection, of spans or of usages, with what each call needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) database: Database,
@@ -58,9 +58,9 @@ pub(crate) struct Link {
     pub(crate) collection: Collection<Document>,
     /// Reads that, after they read, make sure that we still are on the primary.
     pub(crate) linearizable: Collection<Document>,
-    /// Where writes are made that only have the server write its journal.
+    /// For writes whose only purpose is that the server flushes its journal.
     pub(crate) flushes: Collection<Document>,
-    /// The document for those of this program.
+    /// This program's document in `flushes`.
     pub(crate) flush_id: ObjectId,
     /// The longest time that the server may take for one operation.
     pub(crate) time_limit: Duration,

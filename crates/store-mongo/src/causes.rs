@@ -92,7 +92,7 @@ impl Causes for MongoStore {
         let Some(raw) = self.first_suspended(filter).await? else {
             return Ok(Probe::NoSpan);
         };
-        // Noted first: if the worker died in between, there could be a second probe beside this
+        // Recorded first: if the worker died in between, there could be a second probe beside this
         // one.
         let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
         self.update_cause(named(cause), update).await?;
@@ -172,9 +172,9 @@ impl Causes for MongoStore {
 pub(crate) async fn resume_by_operator(
     store: &MongoStore,
     cause: CauseId,
-    by: Timestamp,
 ) -> Result<bool, StoreError> {
-    let update = doc! { "$max": { "resuming": moment(by) }, "$inc": { "resumes": 1_i64 } };
+    let until = moment(Timestamp::MAX);
+    let update = doc! { "$max": { "resuming": until }, "$inc": { "resumes": 1_i64 } };
     store.update_cause(named(cause), update).await
 }
 
@@ -235,7 +235,7 @@ impl MongoStore {
     }
 
     /// Whether the span that was tried last for the cause has no answer yet, and may still have one:
-    /// it was begun less than `lasts` ms ago. Its own usage may fail for as long as Abacus is away.
+    /// it was begun less than `lasts` ms ago. Its own usage may fail for as long as the upstream is away.
     async fn is_probing(
         &self,
         cause: CauseId,
@@ -335,7 +335,7 @@ fn version_of(raw: &RawDocument) -> Option<i64> {
     read_integer(document.get_document("processing").ok()?, "version").ok()
 }
 
-/// The probe as it is noted with the cause: the span, its key, and when it began.
+/// The probe as it is recorded with the cause: the span, its key, and when it began.
 fn probed(raw: &RawDocument, now: Timestamp) -> Document {
     let filter = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
     doc! {
@@ -345,7 +345,7 @@ fn probed(raw: &RawDocument, now: Timestamp) -> Document {
     }
 }
 
-/// Whether the last probe of a cause was begun less than `lasts` ms ago. An earlier release noted no
+/// Whether the last probe of a cause was begun less than `lasts` ms ago. An earlier release recorded no
 /// time.
 fn is_probe_recent(cause: &Document, now: Timestamp, lasts: i64) -> bool {
     let probed = cause.get_document("probed");

@@ -117,7 +117,7 @@ fn condition(before: &Span, change: &Change, id: ObjectId) -> RawDocumentBuf {
     );
     condition.append(cstr!("processing.version"), version);
     condition.append(cstr!("end"), raw_moment_or_null(before.end));
-    // Postponements and failures leave the version alone, and are to be noted once, too.
+    // Postponements and failures leave the version alone, and are to be made once, too.
     condition.append(cstr!("processing.last_change_id"), rawdoc! { "$ne": id });
     let resent = cstr!("processing.resent.act");
     match &processing.resent {
@@ -193,9 +193,9 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             let set = &mut update.set;
             set.append(cstr!("processing.planned_interval"), planned(plan));
         }
-        Change::NotThere { .. } => {
+        Change::NotFound { .. } => {
             update.next_version(now);
-            update.not_there(before, &before.after(change));
+            update.not_found(before, &before.after(change));
         }
         Change::Executed { next, .. } => {
             update.next_version(now);
@@ -246,7 +246,7 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
 }
 
 impl Update {
-    /// Notes the time of the change, and increments the version.
+    /// Records the time of the change, and increments the version.
     fn next_version(&mut self, now: Timestamp) {
         self.set
             .append(cstr!("processing.last_change_at"), now.as_millis());
@@ -289,7 +289,7 @@ impl Update {
     }
 
     /// What is kept with the version of the planned interval is about the next version from now on.
-    fn not_there(&mut self, before: &Span, after: &Span) {
+    fn not_found(&mut self, before: &Span, after: &Span) {
         let (was, is) = (&before.processing, &after.processing);
         if let Some(plan) = &is.planned {
             self.set
@@ -419,8 +419,8 @@ impl GroupWriter for ChangeWriter {
     /// is rejected because of another version, another end, a complete span, another resend, another list
     /// of what does not count, or a span that was resumed or is to be skipped. A version only grows, no
     /// resend comes twice, and between two of them the list only grows. An end, a completion and a request
-    /// to skip at a version never
-    /// change. So the condition can never be met again, however late the command runs.
+    /// to skip at a version never change. So the condition can never be met again, however late the command
+    /// runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }

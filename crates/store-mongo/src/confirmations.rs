@@ -1,4 +1,4 @@
-//! Entries of accepted usages that Abacus has not confirmed yet.
+//! Entries of accepted usages that the upstream has not confirmed yet.
 
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -59,7 +59,7 @@ pub(crate) async fn confirm(
 
 /// Asks the upstream no earlier than this entry says, if its usage is asked for.
 pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), StoreError> {
-    let Some(ask) = entry.ask_again else {
+    let Some(ask) = entry.question else {
         return Ok(());
     };
     let filter = doc! {
@@ -114,7 +114,7 @@ impl MongoStore {
     }
 }
 
-/// The condition on entries that Abacus is to be asked about. The first two conditions are those of
+/// The condition on entries that the upstream is to be asked about. The first two conditions are those of
 /// the index. The totals of a span are about to count a usage that is marked for a resend: its
 /// state stays until they do.
 fn filter(query: &UnconfirmedQuery) -> Document {
@@ -145,14 +145,14 @@ fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
     })
 }
 
-/// The statement that notes Abacus's answer, unless the entry has changed since it was read.
+/// The statement that records the answer, unless the entry has changed since it was read.
 fn statement(
     (read, confirmation): &(Unconfirmed, Confirmation),
 ) -> Result<Statement, bson::error::Error> {
     let condition = condition(read);
     let update: Bson = match confirmation {
         Confirmation::AskAgain { at } => doc! { "$set": { "ask_again.at": moment(*at) } }.into(),
-        Confirmation::Lost { at } => {
+        Confirmation::Missing { at } => {
             doc! { "$set": { "ask_again.at": moment(*at), "ask_again.lost": true } }.into()
         }
         Confirmation::GivenUp => ending(None).into(),

@@ -2,7 +2,7 @@
 
 use bson::raw::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 use bson::{Document, doc};
-use sampler_domain::{AskAgain, Entry, EntryState, Granularity, Timestamp};
+use sampler_domain::{Entry, EntryState, Granularity, Question, Timestamp};
 
 use crate::document::{
     Unreadable, empty_document, id_from_bson, interval, measured_usage, member, raw_id,
@@ -108,7 +108,7 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         unanswered: document.get_bool("unanswered").unwrap_or(false),
         withheld: document.get_bool("withheld").unwrap_or(false),
         resend: read_resend(&document),
-        ask_again: ask_again_in(&document),
+        question: ask_again_in(&document),
     })
 }
 
@@ -117,9 +117,9 @@ fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
 }
 
-/// The part of an entry's document that says when Abacus is asked for its usage, if it is to be.
+/// The part of an entry's document that says when the upstream is asked for its usage, if it is to be.
 pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
-    let ask = entry.ask_again?;
+    let ask = entry.question?;
     Some(doc! {
         "month": month_of(entry.interval.midpoint()).as_millis(),
         "at": ask.at.as_millis(),
@@ -127,13 +127,13 @@ pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
     })
 }
 
-/// When Abacus is asked for the usage of an entry, if it is to be.
-pub(crate) fn ask_again_in(document: &Document) -> Option<AskAgain> {
+/// When the upstream is asked for the usage of an entry, if it is to be.
+pub(crate) fn ask_again_in(document: &Document) -> Option<Question> {
     let ask = document.get_document("ask_again").ok()?;
-    Some(AskAgain {
+    Some(Question {
         at: read_moment(ask, "at").ok()?,
         until: read_moment(ask, "until").ok()?,
-        is_lost: ask.get_bool("lost").unwrap_or(false),
+        is_missing: ask.get_bool("lost").unwrap_or(false),
     })
 }
 

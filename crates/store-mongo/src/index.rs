@@ -23,7 +23,7 @@ pub(crate) const FAILED: &str = "search_failed";
 pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
 /// Suspended spans by cause; the one that has been suspended for longest comes first.
 pub(crate) const SUSPENDED: &str = "search_suspended";
-/// The usages that Abacus refuses, on the spans that have planned them.
+/// The usages that the upstream refuses, on the spans that have planned them.
 pub(crate) const REFUSED: &str = "search_refused";
 /// Complete spans, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
@@ -266,8 +266,8 @@ pub(crate) fn audit_indexes() -> [Index; 3] {
     ]
 }
 
-/// The indexes of what is asked of Abacus after it has accepted it, and of what it has set aside. Where
-/// usages are not confirmed, they hold nothing and cost nothing.
+/// The indexes of what is asked of the upstream after it has accepted it, and of what it has set aside.
+/// Where usages are not confirmed, they hold nothing and cost nothing.
 pub(crate) fn confirmation_indexes() -> [Index; 2] {
     let partial = |filter| {
         IndexOptions::builder()

@@ -11,7 +11,6 @@
 mod adopt;
 mod audit;
 mod backlog;
-mod beside;
 mod call;
 mod cause_list;
 mod causes;
@@ -32,6 +31,7 @@ mod ledger;
 mod migrate;
 mod missing_causes;
 mod operating;
+mod original;
 mod reading;
 mod replication;
 mod resends;

@@ -13,12 +13,12 @@ use crate::{MongoStore, audit, backlog, causes, changes, control, instances, res
 
 #[async_trait]
 impl Operating for MongoStore {
-    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
-        audit::record_act(self, record).await
+    async fn record_action(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        audit::record_action(self, record).await
     }
 
-    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
-        audit::settle_act(self, id, outcome).await
+    async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
+        audit::record_outcome(self, id, outcome).await
     }
 
     async fn change_by_operator(
@@ -31,8 +31,8 @@ impl Operating for MongoStore {
         changes::change(self, span, change, Some(act), now).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
-        causes::resume_by_operator(self, cause, by).await
+    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
+        causes::resume_by_operator(self, cause).await
     }
 
     async fn resend_by_operator(

@@ -249,7 +249,7 @@ fn marked(key: &EntryKey, act: Uuid) -> Document {
     condition
 }
 
-/// The stage after which Abacus is asked whether the usage counts, where the entry says so. An entry
+/// The stage after which the upstream is asked whether the usage counts, where the entry says so. An entry
 /// expires only once that is decided.
 fn asked_again(entry: &Entry) -> Option<Document> {
     let ask = ask_again_document(entry)?;
@@ -289,7 +289,7 @@ fn written(resend: &Resend) -> Document {
     document
 }
 
-/// Abacus's acceptance in a mark, as it is kept.
+/// The upstream's acceptance in a mark, as it is kept.
 fn acceptance_of(resend: &Resend) -> Document {
     let mut document = Document::new();
     if let Some(acceptance) = &resend.acceptance {

@@ -102,7 +102,8 @@ pub(crate) async fn look_up(
     by: &Lookup,
     concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
-    link.key_originals(std::iter::once(target), concern).await?;
+    link.add_missing_keys(std::iter::once(target), concern)
+        .await?;
     let (kind, id) = match by {
         Lookup::StartedBy(id) => (IdKind::Start, id),
         Lookup::StoppedBy(id) => (IdKind::Stop, id),

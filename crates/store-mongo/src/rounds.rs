@@ -1,4 +1,4 @@
-//! The earlier times that Abacus set a usage aside and accepted it again (`earlier_rounds` of an
+//! The earlier times that the upstream set a usage aside and accepted it again (`earlier_rounds` of an
 //! entry).
 //!
 //! The server compares these times ([`state_at`]), and so does

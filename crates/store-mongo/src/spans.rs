@@ -44,7 +44,7 @@ pub(crate) async fn page_of_spans(
     Ok(page)
 }
 
-pub(crate) async fn find(
+pub(crate) async fn read(
     store: &MongoStore,
     id: &SpanId,
     target: &Target,

@@ -91,13 +91,13 @@ impl GroupWriter for StartWriter {
         }
     }
 
-    /// Inserts the spans. First it searches for the open or overlapping span of each target. The search
-    /// and the insert need not be one operation: two starts of a target that are in flight together
-    /// have no order. A single start does both in one statement, which saves a command.
+    /// Inserts the spans. A start that is alone is one statement, which inserts it unless its target has an
+    /// open or overlapping span. Of several these spans are searched for first: the search and the insert need
+    /// not be one operation, because two starts of a target that are in flight together have no order.
     async fn send(&self, batch: &[Arc<StartWrite>], send_by: Instant) -> CommandResult<Self> {
         let targets = batch.iter().map(|write| &write.new.span.target);
         self.link
-            .key_originals(targets, ReadConcern::Majority)
+            .add_missing_keys(targets, ReadConcern::Majority)
             .await?;
         let ids = batch.iter().filter_map(|write| write.id());
         let kept_as_uuids = kept_as_uuids(&self.link, IdKind::Start, ids).await?;
@@ -146,7 +146,7 @@ impl GroupWriter for StartWriter {
         let spans = || batch.iter().map(|write| &write.new.span);
         let targets = spans().map(|span| &span.target);
         self.link
-            .key_originals(targets, ReadConcern::Linearizable)
+            .add_missing_keys(targets, ReadConcern::Linearizable)
             .await?;
         let open = spans().map(|span| SpanOf::open(&span.target));
         let open = by_target(&self.link, open, ReadConcern::Linearizable).await?;

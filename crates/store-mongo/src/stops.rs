@@ -121,7 +121,7 @@ impl GroupWriter for StopWriter {
     async fn send(&self, batch: &[Arc<StopWrite>], send_by: Instant) -> CommandResult<Self> {
         let targets = batch.iter().map(|write| &write.event.target);
         self.link
-            .key_originals(targets, ReadConcern::Majority)
+            .add_missing_keys(targets, ReadConcern::Majority)
             .await?;
         let ids = batch.iter().filter_map(|write| write.event.id.as_ref());
         let kept_as_uuids = kept_as_uuids(&self.link, IdKind::Stop, ids).await?;
@@ -151,7 +151,7 @@ impl GroupWriter for StopWriter {
     ) -> Result<Vec<Resolution<StopOutcome>>, CallError> {
         let targets = batch.iter().map(|write| &write.event.target);
         self.link
-            .key_originals(targets, ReadConcern::Linearizable)
+            .add_missing_keys(targets, ReadConcern::Linearizable)
             .await?;
         let either = batch.iter().flat_map(|write| {
             let target = &write.event.target;

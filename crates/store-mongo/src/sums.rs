@@ -264,7 +264,8 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
 /// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is not a time counts as absent.
 fn state_at(at: Timestamp) -> Document {
     let past = |name: &str| is_past(name, at);
-    // Abacus can set a usage aside and accept it again more than once. The state says which came last.
+    // The upstream can set a usage aside and accept it again more than once. The state says which came
+    // last.
     let is_now = doc! { "$eq": ["$state", EntryState::SetAside.name()] };
     let is_set_aside = past("$set_aside_at");
     let aside = EntryState::SetAside.name();

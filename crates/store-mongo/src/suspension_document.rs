@@ -67,7 +67,7 @@ pub(crate) fn read_skip(processing: &Document, version: i64) -> Option<Skip> {
     })
 }
 
-/// How often Abacus has refused the planned interval.
+/// How often the upstream has refused the planned interval.
 pub(crate) fn read_refusals(processing: &Document) -> Option<u32> {
     u32::try_from(read_integer(processing, "refusals").ok()?).ok()
 }

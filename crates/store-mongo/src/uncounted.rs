@@ -3,7 +3,7 @@
 
 use bson::raw::{CStr, CString, RawArrayBuf, cstr};
 use bson::{Bson, Document, RawDocumentBuf, rawdoc};
-use sampler_domain::{EntryState, NotCounted, Span, Uncounted};
+use sampler_domain::{EntryState, Span, Uncounted, UncountedReason};
 
 use crate::document::{Unreadable, interval, read_interval, unreadable};
 
@@ -11,13 +11,13 @@ use crate::document::{Unreadable, interval, read_interval, unreadable};
 pub(crate) const LIST: &CStr = cstr!("processing.uncounted");
 
 /// Why an interval does not count, as it is kept.
-pub(crate) fn reason(reason: NotCounted) -> RawDocumentBuf {
+pub(crate) fn reason(reason: UncountedReason) -> RawDocumentBuf {
     let mut document = RawDocumentBuf::new();
     append_reason(&mut document, reason);
     document
 }
 
-fn append_reason(document: &mut RawDocumentBuf, reason: NotCounted) {
+fn append_reason(document: &mut RawDocumentBuf, reason: UncountedReason) {
     document.append(cstr!("state"), reason.state().name());
     if reason.is_unanswered() {
         document.append(cstr!("unanswered"), true);
@@ -25,14 +25,14 @@ fn append_reason(document: &mut RawDocumentBuf, reason: NotCounted) {
 }
 
 /// Reads why an interval does not count.
-pub(crate) fn read_reason(document: &Document) -> Result<NotCounted, Unreadable> {
+pub(crate) fn read_reason(document: &Document) -> Result<UncountedReason, Unreadable> {
     let state = document
         .get_str("state")
         .ok()
         .and_then(EntryState::from_name);
     let unanswered = document.get_bool("unanswered").unwrap_or(false);
     state
-        .and_then(|state| NotCounted::of(state, unanswered))
+        .and_then(|state| UncountedReason::of(state, unanswered))
         .ok_or_else(|| unreadable("state", "is not that of a usage that does not count"))
 }
 

@@ -12,8 +12,8 @@ impl Work for MongoStore {
         due::due(self, &query)
     }
 
-    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
-        spans::find(self, id, target).await
+    async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        spans::read(self, id, target).await
     }
 
     async fn change(

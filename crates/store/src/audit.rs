@@ -1,7 +1,7 @@
 //! The audit trail: each operator's action, recorded before it is carried out.
 //!
 //! First the record is written, with the state that the action is to produce. Then the action is
-//! carried out, as one atomic change. Then the outcome is noted in the record. A program that dies in
+//! carried out, as one atomic change. Then the outcome is recorded. A program that dies in
 //! between leaves a record whose outcome is [`ActOutcome::Asked`]: the action was asked for, and its
 //! subject shows whether it was done. The subject shows it, too, where the answer of the database was
 //! lost and the outcome is [`ActOutcome::Unknown`]. So every action that was done is in the trail.
@@ -37,7 +37,7 @@ pub struct AuditRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActOutcome {
-    /// It was asked for. Nobody has noted yet how it ended.
+    /// It was asked for. How it ended is not recorded yet.
     Asked,
     Done,
     /// It was not done: the subject had changed meanwhile, or the store refused.

@@ -19,7 +19,7 @@ pub struct KeptCause {
     pub touched_at: Timestamp,
     /// While its spans are resumed: the spans that were suspended by this time.
     pub resuming: Option<Timestamp>,
-    /// How often operators have resumed it. So a worker that was about to note something of an earlier
+    /// How often operators have resumed it. So a worker that was about to record something of an earlier
     /// resume does not take a later one for it.
     pub resumes: i64,
 }
@@ -101,11 +101,10 @@ pub trait Causes: Send + Sync + 'static {
     ) -> Result<u64, StoreError>;
 
     /// Changes `resuming` to `until`, if it still is as it was read and no operator has resumed the
-    /// cause since. So a worker replaces the last possible time, which the action of an operator
-    /// sets.
+    /// cause since. So a worker replaces the mark of [`crate::Operating::resume_by_operator`].
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
-    /// Notes that all spans that were to be resumed are resumed, unless the cause was resumed again since
+    /// Records that all spans that were to be resumed are resumed, unless the cause was resumed again since
     /// it was read.
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 

@@ -1,10 +1,10 @@
-//! Usages that Abacus has accepted and not confirmed yet.
+//! Usages that the upstream has accepted and not confirmed yet.
 
 use std::sync::Arc;
 
-use sampler_domain::{AskAgain, CauseId, Entry, EntryState, Interval, SpanId, Target, Timestamp};
+use sampler_domain::{CauseId, Entry, EntryState, Interval, Question, SpanId, Target, Timestamp};
 
-/// The query for usages that Abacus is to be asked about.
+/// The query for usages that the upstream is to be asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnconfirmedQuery {
     pub partitions: Arc<[u32]>,
@@ -16,7 +16,7 @@ pub struct UnconfirmedQuery {
     pub limit: usize,
 }
 
-/// An accepted usage, with all that a question to Abacus needs.
+/// An accepted usage, with all that a question to the upstream needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unconfirmed {
     /// The `dedup_id` of the usage.
@@ -26,15 +26,15 @@ pub struct Unconfirmed {
     pub interval: Interval,
     /// The `Location` that Abacus gave it.
     pub location: String,
-    /// When Abacus is asked about it, and until when.
-    pub ask: AskAgain,
+    /// When the upstream is asked about it, and until when.
+    pub ask: Question,
 }
 
 impl Unconfirmed {
-    /// The question for the usage of an entry; `None` if Abacus is not to be asked for it.
+    /// The question for the usage of an entry; `None` if the upstream is not to be asked for it.
     pub fn of(entry: &Entry) -> Option<Self> {
         let is_accepted = entry.state == EntryState::Accepted;
-        let ask = entry.ask_again.filter(|_| is_accepted)?;
+        let ask = entry.question.filter(|_| is_accepted)?;
         Some(Self {
             usage_guid: entry.usage_guid.clone(),
             span: entry.span.clone(),
@@ -62,14 +62,14 @@ pub enum Confirmation {
         /// The cause that it is kept under.
         cause: CauseId,
     },
-    /// Abacus does not know it yet, or gave no answer.
+    /// The upstream does not have it yet, or gave no answer.
     AskAgain {
         /// When it is asked next.
         at: Timestamp,
     },
-    /// It is not there, and becomes set aside once its span knows that
-    /// ([`AskAgain::is_lost`](sampler_domain::AskAgain::is_lost)).
-    Lost {
+    /// The upstream does not have it. It becomes set aside once its span says so
+    /// ([`Question::is_missing`](sampler_domain::Question::is_missing)).
+    Missing {
         /// When that is tried again, if it is not done.
         at: Timestamp,
     },

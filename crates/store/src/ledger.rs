@@ -33,7 +33,7 @@ impl EntryKey {
     }
 }
 
-/// Keeps an entry for each usage that Abacus accepted or that was skipped. A usage that is planned
+/// Keeps an entry for each usage that the upstream accepted or that was skipped. A usage that is planned
 /// or refused is on its span ([`Entry::of_planned`]).
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
@@ -61,7 +61,7 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> Result<Entries, StoreError>;
 
     /// Marks an entry whose usage is in the state [`Resend::from`] ([`Entry::marked`]), unless it is
-    /// marked already. If `resend` has Abacus's acceptance, a mark without an acceptance gets it. An
+    /// marked already. If `resend` has the upstream's acceptance, a mark without an acceptance gets it. An
     /// entry that expires is kept for its lifetime from then on. Returns whether the entry was
     /// changed.
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError>;
@@ -96,10 +96,10 @@ pub trait Ledger: Send + Sync + 'static {
         due_at: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry
-    /// still is as it was read. Returns whether it was noted.
+    /// Records that the upstream has accepted the usage of a marked entry ([`Entry::resent`]), if the entry
+    /// still is as it was read. Returns whether it was recorded.
     ///
-    /// From then on Abacus is asked by `ask_again` of the given entry. An entry expires only once it
+    /// From then on the upstream is asked by the question of the given entry. An entry expires only once it
     /// is no longer asked for.
     async fn accept_resent(
         &self,
@@ -110,9 +110,9 @@ pub trait Ledger: Send + Sync + 'static {
     /// Whether the entry has this mark, whatever a primary that was replaced says.
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError>;
 
-    /// Removes the mark, if the entry still has this one. `refusal` is why Abacus refuses the usage,
-    /// if it does; the entry keeps the reason. A refusal does not remove a mark with Abacus's
-    /// acceptance, nor the mark of an entry that is `accepted` by now: the span may not have noted
+    /// Removes the mark, if the entry still has this one. `refusal` is why the upstream refuses the usage,
+    /// if it does; the entry keeps the reason. A refusal does not remove a mark with the upstream's
+    /// acceptance, nor the mark of an entry that is `accepted` by now: the span may not have recorded
     /// the acceptance yet.
     async fn end_resend(
         &self,
@@ -125,7 +125,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// that wait longest. Only what a majority has.
     async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError>;
 
-    /// Notes what came of asking, for each usage that is to be asked for as it was read. Says how many
+    /// Records the answer, for each usage that is to be asked for as it was read. Says how many
     /// that were.
     ///
     /// An entry whose span is complete expires only from then on ([`expire`](Self::expire)).

@@ -21,7 +21,6 @@ mod backlog;
 mod causes;
 mod confirmations;
 mod control;
-mod error;
 mod events;
 pub mod group;
 mod instances;
@@ -32,12 +31,13 @@ mod replication;
 mod sums;
 mod work;
 
+use std::error::Error;
+
 pub use audit::{ActOutcome, AuditPage, AuditPosition, AuditQuery, AuditRecord};
 pub use backlog::{Backlog, BacklogQuery, ClosingBacklog, Published, Remaining};
 pub use causes::{Causes, KeptCause, Probe, Resumption};
 pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
-pub use error::StoreError;
 pub use events::{
     Arrival, Events, IdKind, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome,
 };
@@ -56,3 +56,29 @@ pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use work::{
     Adopted, DuePages, DueQuery, Finished, SLACK_LIFETIME, SearchClass, SpanKey, SpanKeys, Work,
 };
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be reached. Nothing was changed.
+    #[error("the store cannot be reached")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// Too many writes wait for the store. Nothing was changed.
+    #[error("too many writes wait for the store")]
+    Overloaded,
+    /// The store makes an index that a search needs. Nothing was changed.
+    #[error("the store makes an index for this")]
+    Preparing,
+    /// The store gave no answer, or none that is final. The write may or may not have been executed.
+    #[error("the store gave no final answer")]
+    Unknown(#[source] Box<dyn Error + Send + Sync>),
+    /// The store refused. It would refuse again.
+    #[error("the store refused")]
+    Refused(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// [`StoreError::Refused`] for this reason.
+    pub fn refused(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Refused(reason.into())
+    }
+}

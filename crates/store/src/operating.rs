@@ -19,10 +19,10 @@ pub const ACTS_NAMED: usize = 8;
 #[async_trait]
 pub trait Operating: Send + Sync + 'static {
     /// Keeps a record, before its action is carried out. A record that is kept already stays as it is.
-    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
+    async fn record_action(&self, record: &AuditRecord) -> Result<(), StoreError>;
 
-    /// Notes how the action of a record ended.
-    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
+    /// Records how an action ended.
+    async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
     /// still is as it was read. The span keeps the id of the action, so a change that was made is
@@ -35,13 +35,14 @@ pub trait Operating: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
 
-    /// Marks the cause, so that workers resume all spans that are suspended under it by `by`, or by the
-    /// time at which a worker finds the mark, if that is earlier. Workers resume some spans at a time.
-    /// Returns whether there is such a cause.
-    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError>;
+    /// Marks the cause, so that workers resume all spans that are suspended under it when a worker finds the
+    /// mark. That worker replaces the mark, [`Timestamp::MAX`], by its own time
+    /// ([`crate::Causes::set_resuming`]): a time of a receiver's clock that is behind would leave some
+    /// suspended. Returns whether there is such a cause.
+    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError>;
 
-    /// Has a worker send a usage again ([`crate::Ledger::mark_resend`]). Says
-    /// whether its entry is marked by this.
+    /// [`crate::Ledger::mark_resend`], for the receiver: has a worker send a usage again. Returns whether
+    /// this call marked its entry.
     async fn resend_by_operator(
         &self,
         entry: &EntryKey,

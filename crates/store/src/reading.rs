@@ -261,7 +261,7 @@ pub trait Reading: Send + Sync + 'static {
     /// The entry of a usage, by the id of the usage.
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
 
-    /// Whether a span has planned this usage, and Abacus has refused it: it is listed, and not in the
+    /// Whether a span has planned this usage, and the upstream has refused it: it is listed, and not in the
     /// ledger.
     async fn is_refused(&self, usage: &str) -> Result<bool, StoreError>;
 

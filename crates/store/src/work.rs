@@ -108,7 +108,7 @@ pub trait Work: Send + Sync + 'static {
     fn due(&self, query: DueQuery) -> DuePages;
 
     /// Reads one span with majority read concern. Its target has the shard key.
-    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
+    async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
 
     /// Makes a change that was decided for `span`, if the span is unchanged since it was read
     /// ([`Change::is_allowed`]). Then the span is [`Span::after`] the change. `now` is stored as

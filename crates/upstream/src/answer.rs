@@ -1,15 +1,16 @@
-//! The meaning of a collector's answer for a usage.
+//! The meaning of an upstream's answer to a post.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use sampler_domain::Timestamp;
 
 use crate::error_name::ErrorName;
+use crate::limiter::Load;
 
-/// The collector's answer to a usage.
+/// The upstream's answer to a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The collector has the usage, perhaps from before.
+    /// The upstream has the usage, perhaps from before.
     Accepted,
     /// It takes no usages for a while (429).
     Wait {
@@ -31,10 +32,20 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// The load that it shows. The upstream can refuse a usage without being overloaded.
+    pub fn load(&self) -> Load {
+        match self {
+            Self::Accepted | Self::Refused { .. } => Load::Sustained,
+            Self::Wait { .. } | Self::TryAgain { .. } => Load::Overload,
+        }
+    }
+}
+
 /// The wait after a 429 without `Retry-After`.
 const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// The longest wait, whatever the collector asks for: a wrong header must not stop billing for a day.
+/// The longest wait, whatever the upstream asks for: a wrong header must not stop billing for a day.
 const WAIT_MAX: Duration = Duration::from_hours(1);
 
 /// What the statuses of an upstream mean.

@@ -27,10 +27,10 @@ const FORWARD_CORRECTION_MAX: i64 = 10 * 60_000;
 /// If a date is further away from our clock, one of the clocks is not set at all, ms.
 const APART_MAX: i64 = 366 * 86_400_000;
 
-/// How often to probe Abacus's clock. All intervals follow from the usual one.
+/// How often to ask for the time of the upstream. All intervals follow from the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From one probe to the next while nothing is posted.
+    /// From one request to the next while nothing is posted.
     pub usual: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Pace {
         self.usual / 80
     }
 
-    /// From one probe to the next while the samples disagree: 5 s.
+    /// From one request to the next while the samples disagree: 5 s.
     pub fn in_doubt(self) -> Duration {
         self.usual / 4
     }

@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::answer::{Answer, parse_date};
-use crate::port::{AnswerDate, Details, FindAnswer, Found, Posted};
+use crate::port::{AnswerDate, Details, LookupAnswer, LookupResult, Posted};
 
 /// All characters but those that RFC 3986 calls unreserved.
 pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -26,7 +26,7 @@ pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// How many bytes of the body of an answer are read.
 pub(crate) const BODY_LEN_MAX: usize = 8 * 1024;
 
-/// How long a probe waits for an answer.
+/// How long a request for the time waits for its answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The address of a service, and the terms of a call.
@@ -134,9 +134,9 @@ impl UpstreamClient {
         }
     }
 
-    /// Asks for the time of the upstream. The connection is closed afterwards, so that the next probe
+    /// Asks for the time of the upstream. The connection is closed afterwards, so that the next request
     /// may reach another gateway: the clock of one may be wrong.
-    pub(crate) async fn probe(&self, url: Url) -> Result<AnswerDate, String> {
+    pub(crate) async fn ask_time(&self, url: Url) -> Result<AnswerDate, String> {
         let request = self
             .get(url)
             .timeout(self.timeout.min(PROBE_TIMEOUT))
@@ -171,10 +171,10 @@ impl SendError {
         }
     }
 
-    /// What it means for a find.
-    pub(crate) fn into_found(self) -> Found {
-        Found {
-            answer: FindAnswer::Failed {
+    /// What it means for a lookup.
+    pub(crate) fn into_looked_up(self) -> LookupResult {
+        LookupResult {
+            answer: LookupAnswer::Failed {
                 after: None,
                 error: self.text,
             },

@@ -1,7 +1,7 @@
 //! The systems around Abacus and in its place: the upstream, which takes usages from the worker, and the
 //! provisioning service, which takes mappings from the receiver.
 //!
-//! An [`Upstream`] is a contract value ([`Promises`]) and two verbs. There are two of them: [`Abacus`], and
+//! An [`Upstream`] says what it promises, and has two verbs. There are two of them: [`Abacus`], and
 //! [`CloudEvents`] for whatever takes CloudEvents over HTTP. Functions without I/O decide what an answer
 //! means ([`answer`], [`provisioning::part_outcome`]) and what time it is there ([`clock`]).
 
@@ -23,5 +23,7 @@ pub use cloudevents::{CloudEvents, EventAttributes, FindUrl, FindUrlError};
 pub use error_name::ErrorName;
 pub use http::{ClientError, ClientOptions};
 pub use limiter::{ConcurrencyLimit, Load};
-pub use port::{AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream};
+pub use port::{
+    AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
+};
 pub use provisioning::{Mapped, Mapping, Provisioning};

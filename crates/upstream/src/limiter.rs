@@ -1,5 +1,5 @@
 //! An adaptive limit of usages in flight, without I/O. It grows with each window of good answers, and
-//! shrinks when Abacus is overloaded or its latency rises (additive increase, multiplicative
+//! shrinks when the upstream is overloaded or its latency rises (additive increase, multiplicative
 //! decrease).
 
 use std::time::Duration;
@@ -28,14 +28,14 @@ const WINDOW_MIN: Duration = Duration::from_millis(10);
 /// The load that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Abacus can take it, whatever the answer says about the usage.
+    /// The upstream can take it, whatever the answer says about the usage.
     Sustained,
-    /// Abacus cannot take it: 429, 401, 403, 5xx, an unexpected 2xx or 3xx, a timeout or a lost
+    /// The upstream cannot take it: 429, 401, 403, 5xx, an unexpected 2xx or 3xx, a timeout or a lost
     /// connection.
     Overload,
 }
 
-/// The limit, and the answers by which it adapts. Moments are durations since any fixed one.
+/// The limit, and the answers by which it adapts. Times are durations since an arbitrary, fixed time.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     limit: f64,

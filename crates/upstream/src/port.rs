@@ -1,4 +1,4 @@
-//! The port to the system that takes usages: what it promises, and two verbs, `post` and `find`.
+//! The port to the system that takes usages: what it promises, and two verbs, `post` and `look_up`.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use async_trait::async_trait;
 use sampler_domain::{Contract, Timestamp, Usage};
 
 use crate::answer::Answer;
+use crate::limiter::Load;
 
 /// What an upstream promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// How long it recognises repeats.
     pub contract: Contract,
-    /// Which usages can be found again.
-    pub finds: Finds,
+    /// Which usages can be looked up.
+    pub lookups: Lookups,
 }
 
-/// Which usages an upstream can find.
+/// Which usages can be looked up at an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finds {
+pub enum Lookups {
     /// Usages to which it gave a `Location`. It gives a `Location` to repeats, too, and cannot find
     /// those: a usage that is not found may still count.
     ByLocation,
@@ -31,7 +32,7 @@ pub enum Finds {
     Never,
 }
 
-impl Finds {
+impl Lookups {
     /// Whether usages are found by their ids: then the upstream does not have a usage that is not
     /// found.
     pub const fn is_by_id(self) -> bool {
@@ -43,7 +44,7 @@ impl Promises {
     /// What Abacus promises.
     pub const ABACUS: Self = Self {
         contract: Contract::Forever,
-        finds: Finds::ByLocation,
+        lookups: Lookups::ByLocation,
     };
 }
 
@@ -57,14 +58,14 @@ pub trait Upstream: Send + Sync + 'static {
     /// Posts a usage. A repeat has the same bytes.
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted;
 
-    /// Asks for a usage.
-    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found;
+    /// Asks whether the upstream has a usage, and whether it counts.
+    async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult;
 
-    /// Asks for the time only.
+    /// Asks for the upstream's time only.
     ///
     /// # Errors
     /// If there is no answer: the reason, for the operator.
-    async fn probe(&self) -> Result<AnswerDate, String>;
+    async fn ask_time(&self) -> Result<AnswerDate, String>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ pub struct Details {
     pub unsent: bool,
 }
 
-/// A usage that is asked for.
+/// A usage that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought<'a> {
     pub usage_guid: &'a str,
@@ -116,25 +117,25 @@ pub struct Sought<'a> {
     pub location: &'a str,
 }
 
-/// The result of asking for a usage.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LookupResult {
     /// The meaning of the answer.
-    pub answer: FindAnswer,
+    pub answer: LookupAnswer,
     pub status: Option<u16>,
 }
 
-/// The meaning of an upstream's answer to a find.
+/// The meaning of an upstream's answer to a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FindAnswer {
-    /// It is there, and counts.
+pub enum LookupAnswer {
+    /// The upstream has it, and it counts.
     Counts,
     SetAside {
         error: String,
     },
-    /// It is not there, or not yet. With [`Finds::ByLocation`] so it is for ever where a repeat was
+    /// The upstream does not have it, or not yet. With [`Lookups::ByLocation`] so it is for ever where a repeat was
     /// recognised: only the first of two posts has a document.
-    Unknown,
+    NotFound,
     /// The answer is not about this usage, or not clear.
     Mismatch {
         /// The error, in words.
@@ -152,4 +153,16 @@ pub enum FindAnswer {
         /// The failure, in words.
         error: String,
     },
+}
+
+impl LookupAnswer {
+    /// The load that it shows.
+    pub fn load(&self) -> Load {
+        match self {
+            Self::Wait { .. } | Self::Failed { .. } => Load::Overload,
+            Self::Counts | Self::SetAside { .. } | Self::NotFound | Self::Mismatch { .. } => {
+                Load::Sustained
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The hard limit of requests in flight.
+//! The hard limit (`MAX_INFLIGHT`) of events, batches and mappings in flight.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{RequestKind, TurnedAway};
 
-/// A number of requests at a time. A quarter of them is for stops alone.
+/// A number of requests at a time. A quarter of them is for single stops.
 #[derive(Debug)]
 pub(super) struct InFlightLimit {
     all: Arc<Semaphore>,

@@ -1,8 +1,8 @@
 //! How many requests are served at a time, and whose turn it is.
 //!
 //! Fair queues ([`fair_queue`]) precede the store's group commit: events wait there, where clients
-//! are distinguished, and not in the store, where all are alike. An event waits for its turn when
-//! its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits of
+//! are distinguished, and not in the store, where all are alike. An event waits for its turn once it is
+//! valid, a large one once its body has arrived, so a slow body holds nothing. Stops and starts have permits of
 //! their own: a refused start bills too little for a short time, a refused stop bills too much. Each
 //! range of a sharded collection ([`ShardRange`]) has permits of its own, too: a range that does not
 //! answer holds up no other.
@@ -26,7 +26,8 @@ use in_flight::InFlightLimit;
 pub use in_flight::InFlightPermit;
 pub(crate) use limits::SMALL_BODY;
 use limits::{LARGE_REQUEST, QUEUES_WITHOUT_TOKENS, REQUEST_WEIGHT, STORE_PERMITS, VALUE_WEIGHT};
-use permits::{FairPermit, FairPermits, NoPermit};
+pub use permits::ServingPermit;
+use permits::{FairPermits, NoPermit};
 
 /// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +77,6 @@ struct EventPermits {
     /// The share of this range in what large events may take. Nothing where there is one range.
     large: Option<Arc<FairPermits>>,
 }
-
-/// Permission to be served.
-#[derive(Debug)]
-pub struct ServingPermit(#[expect(dead_code, reason = "it is held")] FairPermit);
 
 impl EventPermits {
     /// The permits of one of `ranges` ranges.
@@ -279,9 +276,7 @@ async fn acquire(
     weight: usize,
 ) -> Result<ServingPermit, TurnedAway> {
     let permit = permits.acquire(client, weight).await;
-    permit
-        .map(ServingPermit)
-        .map_err(|NoPermit| TurnedAway::Queue)
+    permit.map_err(|NoPermit| TurnedAway::Queue)
 }
 
 /// The weight of a request with this body: about the memory that it takes until it is answered.

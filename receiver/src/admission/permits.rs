@@ -43,12 +43,12 @@ struct PermitsState {
 struct Waiting {
     client: Client,
     weight: usize,
-    answer: oneshot::Sender<Option<FairPermit>>,
+    answer: oneshot::Sender<Option<ServingPermit>>,
 }
 
-/// Permission to continue. It goes to the next request when this is dropped.
+/// Permission to be served. It goes to the next request when this is dropped.
 #[derive(Debug)]
-pub(crate) struct FairPermit {
+pub struct ServingPermit {
     permits: Arc<FairPermits>,
     client: Client,
     weight: usize,
@@ -86,7 +86,7 @@ impl FairPermits {
         self: &Arc<Self>,
         client: Client,
         weight: usize,
-    ) -> Result<FairPermit, NoPermit> {
+    ) -> Result<ServingPermit, NoPermit> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
             client,
@@ -117,7 +117,7 @@ impl FairPermits {
             let Some(next) = next else {
                 return;
             };
-            let permit = FairPermit {
+            let permit = ServingPermit {
                 permits: Arc::clone(self),
                 client: next.client,
                 weight: next.weight,
@@ -158,7 +158,7 @@ impl PermitsState {
     }
 }
 
-impl FairPermit {
+impl ServingPermit {
     fn give_back(mut self) {
         self.release();
     }
@@ -176,7 +176,7 @@ impl FairPermit {
     }
 }
 
-impl Drop for FairPermit {
+impl Drop for ServingPermit {
     fn drop(&mut self) {
         if self.is_held {
             self.release();
@@ -221,7 +221,7 @@ mod tests {
         },
     };
 
-    async fn acquire(permits: &Arc<FairPermits>, client: u64) -> FairPermit {
+    async fn acquire(permits: &Arc<FairPermits>, client: u64) -> ServingPermit {
         permits.acquire(Client(client), 10).await.unwrap()
     }
 
@@ -229,7 +229,7 @@ mod tests {
         permits: &Arc<FairPermits>,
         client: u64,
         weight: usize,
-    ) -> tokio::task::JoinHandle<Result<FairPermit, NoPermit>> {
+    ) -> tokio::task::JoinHandle<Result<ServingPermit, NoPermit>> {
         let permits = Arc::clone(permits);
         tokio::spawn(async move { permits.acquire(Client(client), weight).await })
     }

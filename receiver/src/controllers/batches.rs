@@ -18,13 +18,12 @@ use sampler_service::security::Grant;
 use sampler_store::Arrival;
 use utoipa::ToSchema;
 
-use super::dry_run::DryRunQuery;
-use super::events::{Accepted, counted_as};
+use super::events::{EventOutcome, counted_as};
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
-use crate::event_headers::EventHeaders;
+use crate::event_headers::{DryRunQuery, EventHeaders};
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers;
@@ -85,7 +84,7 @@ enum AnswerToEvents {
     DryRuns(Vec<DryRun>),
 }
 
-fn result(index: usize, outcome: Result<Accepted, Problem>) -> BatchResult {
+fn result(index: usize, outcome: Result<EventOutcome, Problem>) -> BatchResult {
     match outcome {
         Ok(accepted) => BatchResult {
             index,
@@ -162,7 +161,7 @@ impl Receiver {
         };
         let max = self.settings.limits.batch_payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
-        let _counted = self.acquire_in_flight(RequestKind::BatchStart)?;
+        let _in_flight = self.acquire_in_flight(RequestKind::BatchStart)?;
         let items = batch::read(layout, body.as_ref())?;
         if let Some(dry_run) = dry_run {
             let all = self.dry_run_all(dry_run, grant, layout, &items).await?;
@@ -237,7 +236,7 @@ impl BatchInProgress<'_> {
         results
     }
 
-    async fn process(&self, item: &Item<'_>) -> Result<Accepted, Problem> {
+    async fn process(&self, item: &Item<'_>) -> Result<EventOutcome, Problem> {
         let max = self.receiver.settings.limits.payload;
         if item.bytes.len() > max {
             return Err(body::too_large(max));

@@ -14,7 +14,7 @@ use sampler_store::KeptControl;
 use serde_json::Value;
 
 use super::answer;
-use crate::acts::{Act, IfMatch, stale};
+use crate::actions::{IfMatch, NewAuditRecord, stale};
 use crate::openapi::params::{IfMatchParams, IfNoneMatchParams};
 use crate::openapi::problem_answers;
 use crate::reading::{Parameters, Single};
@@ -83,23 +83,26 @@ impl Receiver {
         grant.require_admin()?;
         Parameters::of(request.uri()).finish()?;
         let seen = IfMatch::of(request.headers())?;
-        let admitted = self.admit_act(grant, request, control_body::read).await?;
+        let admitted = self
+            .admit_action(grant, request, control_body::read)
+            .await?;
         let kept = self.control().await?;
         seen.require(&tag(&kept))?;
-        let act = Act {
-            act: "control.set",
+        let new = NewAuditRecord {
+            kind: "control.set",
             subject: SUBJECT.to_owned(),
             span: None,
             reason: admitted.reason,
             before: record(&kept.control),
             after: record(&admitted.fields),
         };
-        let act = self.record_act(grant, act).await?;
+        let id = self.parts.random.uuid_v4();
+        self.record_action(id, grant, new).await?;
         let set = self
             .parts
             .operating
             .set_control(&admitted.fields, kept.version);
-        self.finish(act, set.await, stale).await?;
+        self.conclude(id, set.await, stale).await?;
         // This instance follows at once.
         self.steering.poll().await;
         let kept = KeptControl {

@@ -2,7 +2,7 @@
 //! is kept.
 
 use axum::Json;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use sampler_api::{DryRun, PostedUsage};
 use sampler_domain::{Forecast, Span, Timestamp};
@@ -12,9 +12,8 @@ use sampler_service::security::Grant;
 use super::events::View;
 use crate::admission;
 use crate::batch::{Item, Layout};
-use crate::event_headers::EventForm;
+use crate::event_headers::{DryRunQuery, EventForm};
 use crate::form::Form;
-use crate::reading::Parameters;
 use crate::{Receiver, body, problems};
 
 /// The most usages that are shown for one event.
@@ -22,43 +21,6 @@ const USAGES_MAX: usize = 1_000;
 
 /// The most bytes that all usages of one answer take.
 const BYTES_MAX: usize = 4 << 20;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DryRunQuery {
-    /// Windows that end by then are shown.
-    until: Option<Timestamp>,
-}
-
-impl DryRunQuery {
-    /// The dry run that a request asks for; `None` if its events are to be kept. Other parameters are
-    /// errors, unless `ignores_others`: the original ignores all parameters at its addresses.
-    pub(super) fn of(uri: &Uri, ignores_others: bool) -> Result<Option<Self>, Problem> {
-        let mut parameters = Parameters::of(uri);
-        let expected = "It must be true or false.";
-        let is_dry = parameters.parsed("dry_run", expected, |text| text.parse::<bool>().ok());
-        let until = parameters.moment("until");
-        if is_dry != Some(true) && until.is_some() {
-            parameters.complain("until", "It has a meaning with dry_run=true alone.");
-        }
-        if is_dry == Some(true) || !ignores_others {
-            parameters.finish()?;
-        } else {
-            // What was meant as a dry run must not take effect.
-            parameters.complain_of("dry_run", is_misspelt_dry_run);
-            parameters.finish_taken()?;
-        }
-        Ok((is_dry == Some(true)).then_some(Self { until }))
-    }
-}
-
-fn is_misspelt_dry_run(name: &str) -> bool {
-    let letters: String = name
-        .chars()
-        .filter(char::is_ascii_alphabetic)
-        .map(|letter| letter.to_ascii_lowercase())
-        .collect();
-    letters == "dryrun"
-}
 
 /// The answer to an event that was refused.
 ///

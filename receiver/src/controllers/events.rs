@@ -19,15 +19,14 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{Arrival, Lookup, ReadConcern};
 
-pub(super) use decision::Accepted;
+pub(super) use decision::EventOutcome;
 pub(super) use view::View;
 
-use super::dry_run::DryRunQuery;
 use super::{Admitted, answer, spans};
 use crate::admission::{InFlightPermit, RequestKind, ShardRange};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
-use crate::event_headers::{EventForm, EventHeaders, REPRESENTATION};
+use crate::event_headers::{DryRunQuery, EventForm, EventHeaders, REPRESENTATION};
 use crate::form::Form;
 use crate::openapi::params::{AskedParams, DryRunParams};
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
@@ -42,7 +41,7 @@ const REPLAYED_BY_KEY: HeaderName = HeaderName::from_static("idempotent-replayed
 /// Which preference was heeded (RFC 7240).
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-impl IntoResponse for Accepted {
+impl IntoResponse for EventOutcome {
     fn into_response(self) -> Response {
         let mut response = StatusCode::CREATED.into_response();
         let headers = response.headers_mut();
@@ -132,7 +131,7 @@ type ReadEvent = (Received, EventForm, Option<InFlightPermit>);
 
 impl Receiver {
     /// Counts an event by its answer. `kind` is `None` if the event does not say its kind.
-    pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Accepted, Problem>) {
+    pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<EventOutcome, Problem>) {
         let is_replayed = outcome.as_ref().map(|accepted| accepted.is_replayed);
         let event = kind.map_or("unknown", EventKind::name);
         self.metrics
@@ -150,9 +149,9 @@ impl Receiver {
         let dry_run = DryRunQuery::of(request.uri(), kind != EventKind::Update)?;
         let headers = EventHeaders::of(request.headers());
         let read = match self.read_body(kind, grant, request).await {
-            Ok((body, counted)) => headers
+            Ok((body, in_flight)) => headers
                 .form(Form::Addressed(kind))
-                .map(|form| (body, form, counted)),
+                .map(|form| (body, form, in_flight)),
             Err(problem) => Err(problem),
         };
         self.answer_one(Some(kind), grant, dry_run, read).await
@@ -167,12 +166,12 @@ impl Receiver {
         read: Result<ReadEvent, Problem>,
     ) -> Result<Response, Problem> {
         if let Some(dry_run) = dry_run {
-            let (body, form, _counted) = read?;
+            let (body, form, _in_flight) = read?;
             return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
         let wants_span = read.as_ref().is_ok_and(|(_, form, _)| form.wants_span);
         let outcome = match read {
-            Ok((body, form, _counted)) => {
+            Ok((body, form, _in_flight)) => {
                 self.process_event(grant, body, form, Arrival::Alone).await
             }
             Err(problem) => Err(problem),
@@ -185,7 +184,7 @@ impl Receiver {
     /// read. If it cannot, the answer still says what was kept.
     pub(super) async fn answer_kept(
         &self,
-        kept: Accepted,
+        kept: EventOutcome,
         grant: &Grant,
         wants_span: bool,
     ) -> Response {
@@ -222,8 +221,8 @@ impl Receiver {
     ) -> Result<(Received, Option<InFlightPermit>), Problem> {
         grant.require_write()?;
         let body = body::read(request, self, self.sender(grant)).await?;
-        let counted = self.acquire_in_flight(counted_as(Some(kind)))?;
-        Ok((body, counted))
+        let in_flight = self.acquire_in_flight(counted_as(Some(kind)))?;
+        Ok((body, in_flight))
     }
 
     /// Processes one event, which came alone or in a batch: reads it, waits for its client's turn, and
@@ -234,7 +233,7 @@ impl Receiver {
         body: impl AsRef<[u8]>,
         form: impl Into<EventForm>,
         arrival: Arrival,
-    ) -> Result<Accepted, Problem> {
+    ) -> Result<EventOutcome, Problem> {
         let form = form.into();
         let wants_span = form.wants_span;
         let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));

@@ -60,7 +60,7 @@ impl Receiver {
     }
 
     /// The same for an action that could not be recorded in the audit trail: it is not carried out.
-    pub(crate) fn not_asked(&self, failure: &StoreError) -> Problem {
+    pub(crate) fn failure_of_recording(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
             StoreError::Refused(_) => Problem::internal(),
@@ -71,7 +71,7 @@ impl Receiver {
     }
 
     /// The same for an action that is in the audit trail.
-    pub(crate) fn not_acted(&self, failure: &StoreError) -> Problem {
+    pub(crate) fn failure_of_action(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
             StoreError::Unavailable(_) | StoreError::Overloaded | StoreError::Preparing => {

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod backlog;
 pub mod batches;
+pub mod cause_actions;
 pub mod control;
 mod dry_run;
 pub mod events;
@@ -11,11 +12,11 @@ pub mod ids;
 pub mod instances;
 pub mod mappings;
 pub mod snapshots;
-pub mod span_acts;
+pub mod span_actions;
 pub mod spans;
 pub mod sums;
 pub mod suspended;
-pub mod usage_acts;
+pub mod usage_actions;
 pub mod usages;
 pub mod webhook;
 

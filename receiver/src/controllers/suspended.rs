@@ -1,23 +1,19 @@
-//! Causes under which spans are suspended, and how operators resume their spans.
+//! Causes under which spans are suspended.
 
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{Request, StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{CauseId, Id, Timestamp};
+use sampler_domain::{CauseId, Id};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{CauseQuery, KeptCause, SuspendedCause};
-use serde_json::json;
 
 use super::answer;
 use super::spans::IdPath;
-use crate::acts::{Act, AdmittedAct};
-use crate::fields::Fields;
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, readable_resources};
 use crate::{Receiver, problems};
@@ -60,24 +56,6 @@ pub async fn get(
     answer("cause", &grant, shown.await)
 }
 
-/// `POST /v1/suspended/{cause}/resume`.
-#[utoipa::path(
-    post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
-    summary = "Resume all spans of a cause",
-    params(("cause" = String, Path, description = "The id of the cause.")),
-    request_body(content = api::Reason, content_type = "application/json"),
-    responses((status = 202, description = "Workers resume them.", body = api::Resumed), problem_answers::OfCauseAct),
-)]
-pub async fn resume(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    cause: IdPath,
-    request: Request<Body>,
-) -> Response {
-    let outcome = receiver.resume_spans_of(&grant, cause, request).await;
-    answer("resume", &grant, outcome)
-}
-
 impl Receiver {
     async fn suspended(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
         let mut parameters = Parameters::of(uri);
@@ -98,38 +76,6 @@ impl Receiver {
         })
     }
 
-    /// Notes that the spans of the cause are to be resumed; workers find it within seconds. Answers
-    /// with the number of spans at this time.
-    async fn resume_spans_of(
-        &self,
-        grant: &Grant,
-        cause: IdPath,
-        request: Request<Body>,
-    ) -> Result<impl IntoResponse, Problem> {
-        let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
-        let AdmittedAct {
-            reason, _permit, ..
-        } = admitted.await?;
-        let cause = self.cause(grant, cause).await?;
-        let id = cause.kept.id;
-        let act = Act {
-            act: "cause.resume",
-            subject: format!("/v1/suspended/{id}"),
-            span: None,
-            reason,
-            before: serde_json::to_value(shown(&cause)).unwrap_or_default(),
-            after: json!({ "resuming": cause.spans }),
-        };
-        let act = self.record_act(grant, act).await?;
-        // All spans that are suspended when a worker finds this. A time of this machine's clock
-        // would not do: if it is behind, spans would count as suspended later, and stay suspended.
-        let by = Timestamp::MAX;
-        let is_known = self.parts.operating.resume_by_operator(id, by).await;
-        self.finish(act, is_known, no_such_cause).await?;
-        let resumed = cause.spans;
-        Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
-    }
-
     /// The cause of an address. It counts as missing where the grant does not allow reading it.
     async fn readable_cause(
         &self,
@@ -143,7 +89,11 @@ impl Receiver {
         is_readable.then_some(found).ok_or_else(no_such_cause)
     }
 
-    async fn cause(&self, grant: &Grant, cause: IdPath) -> Result<SuspendedCause, Problem> {
+    pub(super) async fn cause(
+        &self,
+        grant: &Grant,
+        cause: IdPath,
+    ) -> Result<SuspendedCause, Problem> {
         let id = cause
             .ok()
             .and_then(|Path(id)| id.parse::<CauseId>().ok())
@@ -163,14 +113,14 @@ fn resources_of(grant: &Grant, resource: Option<Id>) -> Option<Vec<Id>> {
     Some(is_readable.then_some(resource).into_iter().collect())
 }
 
-fn no_such_cause() -> Problem {
+pub(super) fn no_such_cause() -> Problem {
     let detail =
         "There is no cause of this id. It is removed some time after its last span resumed.";
     Problem::new(&problems::NO_SUCH_CAUSE, detail)
 }
 
 /// A cause as the API shows it.
-fn shown(cause: &SuspendedCause) -> api::Cause {
+pub(super) fn shown(cause: &SuspendedCause) -> api::Cause {
     let KeptCause { id, cause: why, .. } = &cause.kept;
     api::Cause {
         cause: id.to_string(),

@@ -54,7 +54,7 @@ async fn an_act_is_shown_as_it_was_asked_for() {
     let world = World::new();
     world
         .store
-        .record_act(&record(1, "alice", Some("a")))
+        .record_action(&record(1, "alice", Some("a")))
         .await
         .unwrap();
     let answer = world.trail("").await;
@@ -71,9 +71,15 @@ async fn an_act_is_shown_as_it_was_asked_for() {
         "outcome": "asked",
     });
     assert_eq!(shown["items"], json!([expected]));
-    let settled = world.store.settle_act(Uuid::from_u128(1), ActOutcome::Done);
+    let settled = world
+        .store
+        .record_outcome(Uuid::from_u128(1), ActOutcome::Done);
     settled.await.unwrap();
-    world.store.record_act(&record(2, "", None)).await.unwrap();
+    world
+        .store
+        .record_action(&record(2, "", None))
+        .await
+        .unwrap();
     let answer = world.trail("").await;
     let shown: Value = serde_json::from_slice(&answer.body).unwrap();
     expected["outcome"] = json!("done");
@@ -87,7 +93,7 @@ async fn the_newest_act_comes_first_page_by_page() {
     for number in 1..=5 {
         let who = if number % 2 == 0 { "alice" } else { "bob" };
         let record = record(number, who, (number < 4).then_some("a b"));
-        world.store.record_act(&record).await.unwrap();
+        world.store.record_action(&record).await.unwrap();
     }
     assert_eq!(world.acts("").await, (vec![5, 4, 3, 2, 1], None));
     assert_eq!(world.acts("?who=alice").await.0, [4, 2]);
@@ -98,7 +104,7 @@ async fn the_newest_act_comes_first_page_by_page() {
     assert_eq!(first, [5, 4]);
     world
         .store
-        .record_act(&record(6, "bob", None))
+        .record_action(&record(6, "bob", None))
         .await
         .unwrap();
     let (second, next) = world.acts(&next.unwrap()).await;

@@ -333,9 +333,8 @@ impl Operating for Store {
         self.respond_as(behaviour, call).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.respond(self.memory.resume_by_operator(cause, now))
-            .await
+    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
+        self.respond(self.memory.resume_by_operator(cause)).await
     }
 
     async fn resend_by_operator(
@@ -348,14 +347,14 @@ impl Operating for Store {
         self.respond_as(behaviour, call).await
     }
 
-    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+    async fn record_action(&self, record: &AuditRecord) -> Result<(), StoreError> {
         let behaviour = *self.record_behaviour.lock().unwrap();
-        self.respond_as(behaviour, self.memory.record_act(record))
+        self.respond_as(behaviour, self.memory.record_action(record))
             .await
     }
 
-    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
-        self.respond(self.memory.settle_act(id, outcome)).await
+    async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
+        self.respond(self.memory.record_outcome(id, outcome)).await
     }
 
     async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {

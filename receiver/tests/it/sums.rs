@@ -72,7 +72,7 @@ impl World {
             unanswered: false,
             withheld: false,
             resend: None,
-            ask_again: None,
+            question: None,
         };
         self.store.memory.write_entry(entry, DAY).await.unwrap();
     }

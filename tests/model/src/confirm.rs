@@ -3,7 +3,7 @@
 //! Between the two anything may happen, and the worker may die.
 
 use sampler_domain::{
-    AskAgain, Cause, Change, Changed, Entry, EntryState, Id, Interval, Span, SpanId, Timestamp,
+    Cause, Change, Changed, Entry, EntryState, Id, Interval, Question, Span, SpanId, Timestamp,
 };
 use sampler_store::{Confirmation, Unconfirmed};
 use sampler_store_testing::Shared;
@@ -27,10 +27,10 @@ pub enum Confirmer {
 }
 
 /// When Abacus is asked for a usage: exactly when plays no role.
-pub(crate) const ASK: AskAgain = AskAgain {
+pub(crate) const ASK: Question = Question {
     at: Timestamp::MIN,
     until: Timestamp::MIN,
-    is_lost: false,
+    is_missing: false,
 };
 
 /// Whether Abacus may set aside a usage that arrives.
@@ -46,12 +46,12 @@ pub(crate) fn set_aside(state: &mut State, message: &Shared<Message>) {
 }
 
 /// The usages of which the worker may learn that they were set aside. No post of such a usage is on its way
-/// here, and its execution is noted: what is posted once more counts, and nobody can tell.
+/// here, and its execution is recorded: what is posted once more counts, and nobody can tell.
 pub(crate) fn askable(state: &State) -> Vec<String> {
     let entries = state.table.entries().map(|kept| &kept.entry);
     let aside = entries.filter(|entry| {
         let span = state.table.find(&entry.span);
-        let is_noted = entry.is_noted_on(span);
+        let is_noted = entry.is_recorded_on(span);
         let is_asked = Unconfirmed::of(entry).is_some() && entry.resend.is_none();
         is_asked && is_noted && state.in_flight.is_empty() && is_aside(state, entry)
     });

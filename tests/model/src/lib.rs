@@ -28,14 +28,14 @@
 //! - A usage that was posted arrives at any later time or never, whether its worker still waits for
 //!   it or not. Abacus counts it unless `dedup_id` and timestamps are those of one that counts.
 //! - A worker that hears an answer asks for the entry in the ledger, and only then for the change that
-//!   notes the execution; it may die or sleep before it hears the answer, and between the two.
+//!   records the execution; it may die or sleep before it hears the answer, and between the two.
 //! - Abacus refuses usages. Then the worker keeps the cause and suspends the span; one span of the
-//!   cause is tried again at any time, and once it is accepted, and the worker has noted that, the
+//!   cause is tried again at any time, and once it is accepted, and the worker has recorded that, the
 //!   others go on. A cause without spans is removed at any time.
 //! - An operator gives up the usage of a suspended span that no worker has in hand, and later has it
 //!   sent again. One worker does that in four steps; it may die or sleep between two of them, while the
 //!   span goes on, is complete or removed. Abacus may refuse it.
-//! - Abacus sets a usage aside that it has accepted. One worker learns that, and notes it on the span and
+//! - Abacus sets a usage aside that it has accepted. One worker learns that, and records it on the span and
 //!   then on the entry; it may die or sleep in between. A usage that is sent again counts.
 //! - The clock goes on at any time; complete spans are removed once their retention is over.
 //!

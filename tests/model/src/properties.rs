@@ -24,13 +24,13 @@ pub const WITHIN_END: &str = "no plan passes an end that is known";
 /// A stop is not forgotten by who writes down when to look next: a stopped span is due by its end,
 /// unless a failure put it off.
 pub const DUE_BY_END: &str = "a stopped span is due by its end";
-/// What is noted as executed counts, to the millisecond, and nothing else but what is planned.
+/// What is recorded as executed counts, to the millisecond, and nothing else but what is planned.
 pub const SAMPLED_COUNTS: &str = "what counts adds up to sampled_to - start";
 /// What counts for a complete span adds up to its length, and does so for good.
 pub const CONSERVATION: &str = "what counts for a complete span adds up to end - start";
 /// What is posted again under the same id is the same.
 pub const SAME_BYTES: &str = "what is posted again says the same";
-/// Each noted execution has its entry, and nothing else has but what is planned; entries, totals and
+/// Each recorded execution has its entry, and nothing else has but what is planned; entries, totals and
 /// how far the span is sampled agree, entry by entry, with each other and with what counts.
 pub const LEDGER: &str = "the ledger proves what is sampled";
 /// Nothing is suspended that only waits: a suspended span was refused, as often as was decided.

@@ -74,7 +74,7 @@ fn key_of(state: &State, usage_guid: &str) -> Option<EntryKey> {
 pub(crate) fn due(scenario: &Scenario, state: &State) -> Vec<String> {
     let marked = state.table.due_resends(state.now, usize::MAX).into_iter();
     let may = |entry: &Entry| {
-        let is_noted = entry.is_noted_on(state.table.find(&entry.span))
+        let is_noted = entry.is_recorded_on(state.table.find(&entry.span))
             || scenario.is_broken(Mutant::ResendsBeforeTheNote);
         let waits = state.table.takes_back_uncounted(entry)
             && !scenario.is_broken(Mutant::ResendsWithheldFirst);
@@ -165,7 +165,7 @@ fn accept(
     }
     let table = state.table.make_mut();
     let asked = Entry {
-        ask_again: (scenario.asides_max > 0).then_some(ASK),
+        question: (scenario.asides_max > 0).then_some(ASK),
         ..(*entry).clone()
     };
     if !table.accept_resent(&asked, &ACCEPTANCE) {

@@ -41,7 +41,7 @@ pub enum Mutant {
     IgnoresPlansOfOthers,
     /// A start is inserted without unique indexes: nothing is compared with what is there.
     StartsWithoutIndexes,
-    /// The entry of a usage is written after its execution was noted.
+    /// The entry of a usage is written after its execution was recorded.
     EntryAfterNote,
     /// What executions come to is kept in a change of its own.
     TotalsApart,
@@ -65,17 +65,17 @@ pub enum Mutant {
     ResentBeforeTotals,
     /// Totals are corrected whether they count the resend already or not.
     ResentCountsTwice,
-    /// A usage is sent again before its span has noted that it is skipped.
+    /// A usage is sent again before its span has recorded that it is skipped.
     ResendsBeforeTheNote,
     /// What takes back a usage that never counted is posted.
     PostsWhatIsWithheld,
     /// What was withheld is sent before the usage that it takes back.
     ResendsWithheldFirst,
-    /// That Abacus has set a usage aside is noted on its entry alone, not on its span.
+    /// That Abacus has set a usage aside is recorded on its entry alone, not on its span.
     SetAsideUnknownToSpan,
     /// A usage is posted without asking, though the upstream may have forgotten an earlier post.
     PostsWithoutAsking,
-    /// That a usage is not there is not noted on its span before it is posted.
+    /// That a usage is not there is not recorded on its span before it is posted.
     NotThereUnnoted,
 }
 
@@ -100,7 +100,7 @@ pub struct Scenario {
     /// How long a receiver may take, at the most, from looking at the clock to its call of the
     /// store, ms; one that takes longer has died.
     pub request_limit: i64,
-    /// How often in a row a failure to deliver an interval is noted.
+    /// How often in a row a failure to deliver an interval is recorded.
     pub failures_max: u32,
     /// How long a span waits after such a failure, ms.
     pub retry: i64,
@@ -190,7 +190,7 @@ impl Scenario {
     }
 
     /// One target that is started and stopped, with more time, a grace for late stops, and workers
-    /// that note up to two failures of Abacus in a row.
+    /// that record up to two failures of Abacus in a row.
     pub fn outage() -> Self {
         Self {
             events: vec![start("start", 30), stop("stop", 90)],
@@ -223,7 +223,7 @@ impl Scenario {
         }
     }
 
-    /// The same, and an operator gives up what is refused. Failures are not noted: what an operator
+    /// The same, and an operator gives up what is refused. Failures are not recorded: what an operator
     /// does makes states enough.
     pub fn skip() -> Self {
         Self {

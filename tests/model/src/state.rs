@@ -70,7 +70,7 @@ pub enum Worker {
     Calling(Shared<Driver>, Box<Change>),
     /// It has posted the planned usage, and waits for the answer.
     Posting(Shared<Driver>, Shared<Message>),
-    /// It has noted an execution, and is about to ask the ledger for its entry: a planted bug.
+    /// It has recorded an execution, and is about to ask the ledger for its entry: a planted bug.
     WritingEntry(Shared<Driver>, Box<Entry>),
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
     };
 }
 
-/// The worker's post times out, and the worker notes that.
+/// The worker's post times out, and the worker records that.
 pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
@@ -131,7 +131,7 @@ fn resume(state: &mut State, mut driver: Shared<Driver>, cause: CauseId) -> Work
     Worker::Holding(driver)
 }
 
-/// Whether the worker waits for an answer, and may note that none came.
+/// Whether the worker waits for an answer, and may record that none came.
 pub(crate) fn may_time_out(scenario: &Scenario, worker: &Worker) -> bool {
     matches!(worker, Worker::Posting(driver, _)
         if driver.span().processing.attempts < scenario.failures_max)
@@ -180,10 +180,10 @@ pub(crate) fn is_counted(state: &State, message: &Message) -> bool {
 /// Asks the driver what is next. A post is on its way at once: that it may stay there for long is
 /// the same as a worker that falls asleep before it posts.
 fn decide(scenario: &Scenario, state: &mut State, driver: Shared<Driver>) -> Worker {
-    let action = driver.next(state.now, &scenario.policy);
+    let action = driver.action(state.now, &scenario.policy);
     match broken(scenario, driver.span(), action) {
         Action::Done => Worker::Idle,
-        Action::Find(planned) => find(scenario, state, driver, &planned),
+        Action::LookUp(planned) => find(scenario, state, driver, &planned),
         Action::Post { planned, .. } => {
             let message = post(scenario, state, driver.span(), &planned);
             Worker::Posting(driver, message)
@@ -294,7 +294,7 @@ fn find(
             is_post: false,
             ..failure(scenario, state)
         };
-        asked.on_not_there(state.now, failure);
+        asked.on_not_found(state.now, failure);
     }
     Worker::Holding(driver)
 }
@@ -358,7 +358,7 @@ fn write_entry(
     let table = state.table.make_mut();
     let is_asked = scenario.asides_max > 0 && entry.state == EntryState::Accepted;
     let entry = &Entry {
-        ask_again: is_asked.then_some(ASK),
+        question: is_asked.then_some(ASK),
         ..entry.clone()
     };
     let kept = table.write_entry(entry.clone(), 0);
@@ -424,7 +424,7 @@ fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Chang
     let mut span = span.clone();
     let kept = table.find(&span.id)?;
     let is_unnoted =
-        matches!(change, Change::NotThere { .. }) && scenario.is_broken(Mutant::NotThereUnnoted);
+        matches!(change, Change::NotFound { .. }) && scenario.is_broken(Mutant::NotThereUnnoted);
     if scenario.is_broken(Mutant::IgnoresVersion) || is_unnoted {
         span.processing.version = kept.processing.version;
         if matches!(change, Change::Executed { .. }) {

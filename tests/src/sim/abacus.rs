@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use sampler_domain::{Contract, Timestamp, Usage};
 use sampler_testkit::rng::Rng;
 use sampler_upstream::{
-    Answer, AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream,
+    Answer, AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought,
+    Upstream,
 };
 
 use super::conditions::{PostOutcome, Transfer};
@@ -190,13 +191,13 @@ impl Upstream for SimUpstream {
                 _ if memory.is_forever => Contract::Forever,
                 _ => Contract::Forgets(told),
             },
-            finds: Finds::ById {
+            lookups: Lookups::ById {
                 settles: Duration::from_millis(told.settles.unsigned_abs()),
             },
         }
     }
 
-    async fn find(&self, sought: Sought<'_>, _: Timestamp) -> Found {
+    async fn look_up(&self, sought: Sought<'_>, _: Timestamp) -> LookupResult {
         self.life.checkpoint().await;
         let mut rng = self.call_rng.of("ask", self.world.now());
         let slow = self.world.setup.scale.slow;
@@ -209,7 +210,7 @@ impl Upstream for SimUpstream {
                 let now = self.world.now();
                 if let Some(memory) = self.world.setup.memory {
                     let lag = rng.between(0, memory.lag);
-                    self.world.abacus.find(sought.usage_guid, now.plus(-lag))
+                    self.world.abacus.look_up(sought.usage_guid, now.plus(-lag))
                 } else {
                     let (location, guid) = (sought.location, sought.usage_guid);
                     self.world.abacus.ask(location, guid, now)
@@ -219,19 +220,19 @@ impl Upstream for SimUpstream {
             PostOutcome::Late if self.world.setup.memory.is_some() => {
                 let is_believed = self.world.setup.mutant == Mutant::BelievesNoAnswer;
                 if is_believed {
-                    FindAnswer::Unknown
+                    LookupAnswer::NotFound
                 } else {
-                    FindAnswer::Mismatch { error }
+                    LookupAnswer::Mismatch { error }
                 }
             }
             PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
-                FindAnswer::Failed { after: None, error }
+                LookupAnswer::Failed { after: None, error }
             }
-            PostOutcome::Overloaded => FindAnswer::Failed {
+            PostOutcome::Overloaded => LookupAnswer::Failed {
                 after: Some(Duration::from_secs(1)),
                 error,
             },
-            PostOutcome::Busy => FindAnswer::Wait {
+            PostOutcome::Busy => LookupAnswer::Wait {
                 after: Duration::from_secs(1),
             },
         };
@@ -241,7 +242,7 @@ impl Upstream for SimUpstream {
         self.world.log(&self.name, || {
             format!("asks for {}: {answer:?}", sought.usage_guid)
         });
-        Found {
+        LookupResult {
             answer,
             status: None,
         }
@@ -307,7 +308,7 @@ impl Upstream for SimUpstream {
         }
     }
 
-    async fn probe(&self) -> Result<AnswerDate, String> {
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
         self.life.checkpoint().await;
         let mut rng = self.call_rng.of("probe", self.world.now());
         let slow = self.world.setup.scale.slow;

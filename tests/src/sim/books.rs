@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use sampler_domain::{Id, Interval, Timestamp, Usage};
 use sampler_testkit::rng::{Rng, mix};
-use sampler_upstream::FindAnswer;
+use sampler_upstream::LookupAnswer;
 
 use super::op::Kind;
 use super::setup::Closing;
@@ -78,31 +78,31 @@ impl StandIn {
         self.books().documents.contains_key(location)
     }
 
-    /// The answer to a find for a usage, of an upstream that knows what it had then, by its id.
-    pub(crate) fn find(&self, usage_guid: &str, then: Timestamp) -> FindAnswer {
+    /// The answer to a lookup of a usage, of an upstream that knows what it had then, by its id.
+    pub(crate) fn look_up(&self, usage_guid: &str, then: Timestamp) -> LookupAnswer {
         let books = self.books();
         let is_there = |taken: &&Taken| {
             taken.usage.dedup_id == usage_guid && taken.at <= then && taken.set_aside.is_none()
         };
         match books.taken.values().find(is_there) {
-            Some(_) => FindAnswer::Counts,
-            None => FindAnswer::Unknown,
+            Some(_) => LookupAnswer::Counts,
+            None => LookupAnswer::NotFound,
         }
     }
 
     /// The answer to a question for a usage.
-    pub(crate) fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> FindAnswer {
+    pub(crate) fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> LookupAnswer {
         match self.books().documents.get(location) {
-            Some(document) if document.usage_guid != usage_guid => FindAnswer::Mismatch {
+            Some(document) if document.usage_guid != usage_guid => LookupAnswer::Mismatch {
                 error: "another usage".to_owned(),
             },
             Some(document) if document.decided_at <= now => match document.set_aside {
-                Some(error) => FindAnswer::SetAside {
+                Some(error) => LookupAnswer::SetAside {
                     error: error.to_owned(),
                 },
-                None => FindAnswer::Counts,
+                None => LookupAnswer::Counts,
             },
-            _ => FindAnswer::Unknown,
+            _ => LookupAnswer::NotFound,
         }
     }
 }

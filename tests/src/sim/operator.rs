@@ -116,7 +116,7 @@ impl World {
                 let is_sent = |resend: &Resend| {
                     resend.acceptance.is_some() || !table.takes_back_uncounted(entry)
                 };
-                entry.ask_again.is_some() || entry.resend.as_ref().is_some_and(is_sent)
+                entry.question.is_some() || entry.resend.as_ref().is_some_and(is_sent)
             })
         });
         is_right && !is_busy
@@ -170,12 +170,8 @@ impl World {
         }
     }
 
-    /// As the receiver does: up to whenever a worker finds it.
     fn resume_cause(&self, cause: CauseId) {
-        let resume = |table: &mut sampler_store_testing::memory::Table| {
-            table.resume_by_operator(cause, Timestamp::MAX)
-        };
-        let is_known = self.store.with(resume);
+        let is_known = self.store.with(|table| table.resume_by_operator(cause));
         self.log("operator", || {
             format!("resumes the cause {cause:?}: {is_known}")
         });

@@ -6,7 +6,7 @@ use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularity, Memory, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
+    AuditSettings, CleanupSettings, ConfirmSettings, DeliverySettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
 use sampler_settings::{
@@ -17,7 +17,7 @@ use sampler_settings::{
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
 use sampler_testkit::rng::Rng;
-use sampler_worker::Intervals;
+use sampler_worker::Periods;
 
 /// Dates at which calendar code may fail; some runs cross them.
 const CALENDAR_EDGES: [(i64, i64, i64); 9] = [
@@ -403,11 +403,11 @@ impl Setup {
                 month: MonthSettings {
                     month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
                 },
-                abacus: AbacusSettings {
+                delivery: DeliverySettings {
                     retry_first: millis(tick / 8),
                     retry_limit: millis(4 * tick),
                     concurrency: 1 + rng.below(4),
-                    ..AbacusSettings::default()
+                    ..DeliverySettings::default()
                 },
                 processing: ProcessingSettings {
                     concurrency: 1 + rng.below(6),
@@ -448,7 +448,7 @@ impl Setup {
                 ..WorkerSettings::default()
             },
             // Nobody steers here.
-            intervals: Intervals {
+            periods: Periods {
                 clock: millis(self.clock_interval()),
                 causes: millis(tick),
                 confirmations: millis(tick),

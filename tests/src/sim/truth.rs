@@ -168,7 +168,7 @@ impl World {
                 suspension: Some(_),
                 ..
             } => self.note_suspended(after),
-            Change::NotThere { .. }
+            Change::NotFound { .. }
             | Change::Postpone { .. }
             | Change::Failed { .. }
             | Change::KeepSuspended { .. }

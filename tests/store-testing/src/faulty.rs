@@ -83,7 +83,7 @@ macro_rules! pass_on {
 
 pass_on! {
     Work {
-        find(id: &SpanId, target: &Target) -> Option<Span>;
+        read(id: &SpanId, target: &Target) -> Option<Span>;
         change(span: &Span, change: &Change, now: Timestamp) -> Changed;
         adopt(policy: &Policy, now: Timestamp, limit: usize) -> Adopted;
         completed_before(cutoff: Timestamp, limit: usize) -> Vec<Finished>;
@@ -133,10 +133,10 @@ pass_on! {
 
 pass_on! {
     Operating {
-        record_act(record: &AuditRecord) -> ();
-        settle_act(id: Uuid, outcome: ActOutcome) -> ();
+        record_action(record: &AuditRecord) -> ();
+        record_outcome(id: Uuid, outcome: ActOutcome) -> ();
         change_by_operator(act: Uuid, span: &Span, change: &Change, now: Timestamp) -> Changed;
-        resume_by_operator(cause: CauseId, by: Timestamp) -> bool;
+        resume_by_operator(cause: CauseId) -> bool;
         resend_by_operator(entry: &EntryKey, resend: &Resend) -> bool;
         control() -> KeptControl;
         set_control(control: &Control, version: i64) -> bool;

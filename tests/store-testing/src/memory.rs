@@ -128,7 +128,7 @@ impl Work for MemoryStore {
             .boxed()
     }
 
-    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+    async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
         let state = self.lock();
         let found = state.table.find(id).filter(|span| span.target == *target);
         Ok(found.cloned())

@@ -59,7 +59,7 @@ pub trait Changing: Work {
         self.make(span, change, now).await
     }
 
-    /// Notes an execution, and what follows.
+    /// Records an execution, and what follows.
     async fn executed(
         &self,
         span: &Span,
@@ -71,7 +71,7 @@ pub trait Changing: Work {
         self.make(span, change, now).await
     }
 
-    /// Notes that a span is sampled to its end.
+    /// Records that a span is sampled to its end.
     async fn complete(&self, span: &Span, now: Timestamp) -> Result<Option<Span>, StoreError> {
         self.make(span, Change::Complete, now).await
     }
@@ -81,7 +81,7 @@ pub trait Changing: Work {
         self.make(span, Change::Postpone { due_at }, at(0)).await
     }
 
-    /// Notes a failure.
+    /// Records a failure.
     async fn failed(&self, span: &Span, failure: Failure) -> Result<Option<Span>, StoreError> {
         let now = failure.at;
         self.make(span, Change::failed(span, failure), now).await

@@ -313,7 +313,8 @@ mod tests {
         let rows = tables.iter().flat_map(|table| table.lines().skip(2));
         for row in rows {
             let name = row.split('`').nth(1).unwrap();
-            assert!(advice.contains(&format!("`{name}`")), "{name}");
+            let is_mentioned = advice.contains(&format!("`{name}`"));
+            assert!(is_mentioned, "docs/settings.md does not mention {name}");
         }
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_domain::{Timestamp, Usage};
 use sampler_upstream::{
-    Answer, AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream,
+    Answer, AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought,
+    Upstream,
 };
 use tokio::time::Instant;
 
@@ -20,7 +21,7 @@ type Dates = Box<dyn FnMut(Timestamp) -> Option<Timestamp> + Send>;
 type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
 
 /// What is known of the usage with this id.
-type Documents = Box<dyn FnMut(&str) -> FindAnswer + Send>;
+type Documents = Box<dyn FnMut(&str) -> LookupAnswer + Send>;
 
 /// An Abacus that counts each usage once, and answers as configured.
 pub(crate) struct Abacus {
@@ -100,14 +101,14 @@ impl Abacus {
     }
 
     /// Answers so where it is asked whether a usage counts. Without this no answer has a `Location`.
-    pub(crate) fn know(&self, documents: impl FnMut(&str) -> FindAnswer + Send + 'static) {
+    pub(crate) fn know(&self, documents: impl FnMut(&str) -> LookupAnswer + Send + 'static) {
         *self.documents.lock().unwrap() = Some(Box::new(documents));
     }
 
     /// It is another upstream: usages are found by their ids.
     pub(crate) fn find_by_id(&self) {
         let settles = Duration::ZERO;
-        self.promises.lock().unwrap().finds = Finds::ById { settles };
+        self.promises.lock().unwrap().lookups = Lookups::ById { settles };
     }
 
     /// The timestamp of a usage that counts, by its id.
@@ -183,7 +184,7 @@ impl Upstream for Abacus {
         }
     }
 
-    async fn probe(&self) -> Result<AnswerDate, String> {
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
         self.probes.fetch_add(1, Ordering::Relaxed);
         match self.dated() {
             AnswerDate::NoAnswer => Err("it is away".to_owned()),
@@ -191,12 +192,12 @@ impl Upstream for Abacus {
         }
     }
 
-    async fn find(&self, sought: Sought<'_>, _now: Timestamp) -> Found {
+    async fn look_up(&self, sought: Sought<'_>, _now: Timestamp) -> LookupResult {
         let Sought {
             usage_guid,
             location,
         } = sought;
-        if self.promises().finds == Finds::ByLocation {
+        if self.promises().lookups == Lookups::ByLocation {
             assert_eq!(location, format!("https://abacus/{usage_guid}"));
         }
         let question = (Instant::now(), usage_guid.to_owned());
@@ -204,7 +205,7 @@ impl Upstream for Abacus {
         let latency = *self.latency.lock().unwrap();
         tokio::time::sleep(latency).await;
         let mut documents = self.documents.lock().unwrap();
-        Found {
+        LookupResult {
             answer: documents.as_mut().unwrap()(usage_guid),
             status: None,
         }

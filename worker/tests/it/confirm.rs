@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_domain::{Acceptance, AskAgain, Change, Changed, Entry, EntryState, Interval, Planned};
+use sampler_domain::{Acceptance, Change, Changed, Entry, EntryState, Interval, Planned, Question};
 use sampler_settings::worker::ConfirmSettings;
 use sampler_store::{Confirmation, KeptCause, Ledger, Unconfirmed, Work};
 use sampler_store_testing::memory::StoredEntry;
-use sampler_upstream::FindAnswer;
+use sampler_upstream::LookupAnswer;
 use sampler_worker::Options;
 use tokio::time::Instant;
 
@@ -30,14 +30,14 @@ fn run(world: &World, name: &str) -> Running {
     run_with(world.parts(), confirming(name))
 }
 
-fn aside(error: &str) -> FindAnswer {
-    FindAnswer::SetAside {
+fn aside(error: &str) -> LookupAnswer {
+    LookupAnswer::SetAside {
         error: error.to_owned(),
     }
 }
 
-fn failed(after: Option<u64>) -> FindAnswer {
-    FindAnswer::Failed {
+fn failed(after: Option<u64>) -> LookupAnswer {
+    LookupAnswer::Failed {
         after: after.map(Duration::from_secs),
         error: "Abacus answered 503".to_owned(),
     }
@@ -82,9 +82,9 @@ async fn a_usage_is_asked_for_until_abacus_knows_it() {
     let (is_known, known) = switch();
     world.abacus.know(move |_| {
         if known() {
-            FindAnswer::Counts
+            LookupAnswer::Counts
         } else {
-            FindAnswer::Unknown
+            LookupAnswer::NotFound
         }
     });
     world.start("i", -3 * HOUR).await;
@@ -99,7 +99,7 @@ async fn a_usage_is_asked_for_until_abacus_knows_it() {
     let done = || count(&world, EntryState::Counted) == 3;
     world.until("all count", done).await;
     for entry in entries(&world) {
-        assert_eq!(entry.ask_again, None);
+        assert_eq!(entry.question, None);
         assert_eq!(entry.as_of(before), Some(EntryState::Accepted));
         let counted_at = entry.counted_at.unwrap();
         assert!(counted_at.since(before) <= MINUTE + 10_000, "{counted_at}");
@@ -127,7 +127,7 @@ async fn a_usage_that_was_put_aside_is_kept_with_its_cause() {
         if is_first {
             aside("the month is closed")
         } else {
-            FindAnswer::Counts
+            LookupAnswer::Counts
         }
     });
     world.start("i", -4 * HOUR).await;
@@ -163,8 +163,8 @@ async fn a_usage_that_was_put_aside_is_kept_with_its_cause() {
 async fn a_usage_that_is_not_known_in_time_stays_accepted() {
     let world = World::new();
     world.abacus.know(|usage| match usage.as_bytes()[0] % 2 {
-        0 => FindAnswer::Unknown,
-        _ => FindAnswer::Mismatch {
+        0 => LookupAnswer::NotFound,
+        _ => LookupAnswer::Mismatch {
             error: "the answer is the document of another usage".to_owned(),
         },
     });
@@ -174,11 +174,7 @@ async fn a_usage_that_is_not_known_in_time_stays_accepted() {
     }
     let worker = run(&world, "w");
     world.pass(HOUR + 50 * MINUTE).await;
-    assert!(
-        entries(&world)
-            .iter()
-            .all(|entry| entry.ask_again.is_some())
-    );
+    assert!(entries(&world).iter().all(|entry| entry.question.is_some()));
     assert!(all(&world).iter().all(|kept| kept.expires_at.is_none()));
     world.pass(15 * MINUTE).await;
     let asked = world.abacus.asked_count();
@@ -187,7 +183,7 @@ async fn a_usage_that_is_not_known_in_time_stays_accepted() {
     worker.stop().await;
     for kept in all(&world) {
         let entry = kept.entry;
-        assert_eq!((entry.state, entry.ask_again), (EntryState::Accepted, None));
+        assert_eq!((entry.state, entry.question), (EntryState::Accepted, None));
         let lifetime = kept.lifetime;
         assert_eq!(
             kept.expires_at,
@@ -204,7 +200,7 @@ async fn while_abacus_is_away_nothing_is_given_up_and_little_is_asked() {
     let (is_back, back) = switch();
     world.abacus.know(move |_| {
         if back() {
-            FindAnswer::Counts
+            LookupAnswer::Counts
         } else {
             failed(None)
         }
@@ -216,7 +212,7 @@ async fn while_abacus_is_away_nothing_is_given_up_and_little_is_asked() {
     world.pass(3 * HOUR).await;
     assert_eq!(count(&world, EntryState::SetAside), 0);
     let all = entries(&world);
-    assert!(all.iter().all(|entry| entry.ask_again.is_some()));
+    assert!(all.iter().all(|entry| entry.question.is_some()));
     let rate = world.abacus.asked_count() / (3 * 60);
     assert!(rate <= 100, "{rate} questions in a minute");
     is_back.store(true, Ordering::Relaxed);
@@ -229,7 +225,7 @@ async fn while_abacus_is_away_nothing_is_given_up_and_little_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_respected_for_questions_alone() {
     for answer in [
-        FindAnswer::Wait {
+        LookupAnswer::Wait {
             after: Duration::from_mins(20),
         },
         failed(Some(20 * 60)),
@@ -246,7 +242,7 @@ async fn retry_after_is_respected_for_questions_alone() {
         world.pass(19 * MINUTE).await;
         let asked = world.abacus.asked_count();
         assert!(asked <= 16, "{asked} questions");
-        world.abacus.know(|_| FindAnswer::Counts);
+        world.abacus.know(|_| LookupAnswer::Counts);
         world.start("new", -HOUR).await;
         world
             .until("posts go on", || world.abacus.sum("new") == HOUR)
@@ -260,7 +256,7 @@ async fn retry_after_is_respected_for_questions_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_starts_goes_on_where_another_one_died() {
     let world = World::new();
-    world.abacus.know(|_| FindAnswer::Unknown);
+    world.abacus.know(|_| LookupAnswer::NotFound);
     for number in 0..5 {
         world.start(&format!("{number}"), -2 * HOUR).await;
         world.stop(&format!("{number}"), -HOUR).await;
@@ -268,7 +264,7 @@ async fn a_worker_that_starts_goes_on_where_another_one_died() {
     let worker = run(&world, "first");
     world.pass(5 * MINUTE).await;
     worker.kill();
-    world.abacus.know(|_| FindAnswer::Counts);
+    world.abacus.know(|_| LookupAnswer::Counts);
     world.pass(MINUTE).await;
     let worker = run(&world, "second");
     let done = || count(&world, EntryState::Counted) == 5;
@@ -281,7 +277,7 @@ async fn a_worker_that_starts_goes_on_where_another_one_died() {
 async fn lost_and_still_planned() -> World {
     let world = World::new();
     world.abacus.find_by_id();
-    world.abacus.know(|_| FindAnswer::Unknown);
+    world.abacus.know(|_| LookupAnswer::NotFound);
     world.start("i", -2 * HOUR).await;
     world.stop("i", -90 * MINUTE).await;
     let span = world.kept("i").span;
@@ -302,10 +298,10 @@ async fn lost_and_still_planned() -> World {
     };
     let entry = Entry::of_accepted(&world.kept("i").span, acceptance).unwrap();
     let entry = Entry {
-        ask_again: Some(AskAgain {
+        question: Some(Question {
             at: NOON,
             until: NOON,
-            is_lost: false,
+            is_missing: false,
         }),
         ..entry
     };
@@ -323,8 +319,8 @@ async fn what_is_not_there_and_still_planned_is_not_set_aside() {
     assert_eq!(count(&world, EntryState::Accepted), 1);
     let counts = world.abacus.usage_windows();
     world.abacus.know(move |usage| match counts(usage) {
-        Some(_) => FindAnswer::Counts,
-        None => FindAnswer::Unknown,
+        Some(_) => LookupAnswer::Counts,
+        None => LookupAnswer::NotFound,
     });
     let done = || world.is_complete("i") && count(&world, EntryState::Counted) == 2;
     world.until("all count", done).await;
@@ -341,13 +337,13 @@ async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
     let mut seen: BTreeMap<String, Instant> = BTreeMap::new();
     world.abacus.know(move |usage| {
         if counts(usage).is_none() {
-            return FindAnswer::Unknown;
+            return LookupAnswer::NotFound;
         }
         let since = seen.entry(usage.to_owned()).or_insert_with(Instant::now);
         if since.elapsed() < Duration::from_mins(30) {
-            FindAnswer::Unknown
+            LookupAnswer::NotFound
         } else {
-            FindAnswer::Counts
+            LookupAnswer::Counts
         }
     });
     let worker = run(&world, "w");
@@ -368,7 +364,7 @@ async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
 async fn what_was_lost_when_a_worker_died_is_set_aside_and_can_be_sent_again() {
     let world = World::new();
     world.abacus.find_by_id();
-    world.abacus.know(|_| FindAnswer::Unknown);
+    world.abacus.know(|_| LookupAnswer::NotFound);
     world.start("i", -HOUR).await;
     let worker = run(&world, "w");
     let is_billed = || count(&world, EntryState::Accepted) == 1;
@@ -376,12 +372,12 @@ async fn what_was_lost_when_a_worker_died_is_set_aside_and_can_be_sent_again() {
     worker.stop().await;
     let entry = entries(&world).remove(0);
     let read = Unconfirmed::of(&entry).unwrap();
-    let lost = Confirmation::Lost {
+    let lost = Confirmation::Missing {
         at: world.clock_now(),
     };
     assert_eq!(world.store.confirm(&[(read, lost)]).await.unwrap(), 1);
     let asked = world.abacus.asked_count();
-    world.abacus.know(|_| FindAnswer::Counts);
+    world.abacus.know(|_| LookupAnswer::Counts);
     let worker = run(&world, "w");
     let is_aside = || count(&world, EntryState::SetAside) == 1;
     world.until("it is set aside", is_aside).await;
@@ -398,7 +394,7 @@ async fn two_workers_at_once_do_no_harm() {
     *world.abacus.latency.lock().unwrap() = Duration::from_millis(300);
     world.abacus.know(|usage| match usage.as_bytes()[0] % 2 {
         0 => aside("no plan"),
-        _ => FindAnswer::Counts,
+        _ => LookupAnswer::Counts,
     });
     for number in 0..20 {
         world.start(&format!("{number}"), -HOUR).await;
@@ -430,7 +426,7 @@ async fn the_month_that_closes_comes_first() {
     let (is_there, there) = switch();
     world.abacus.know(move |_| {
         if there() {
-            FindAnswer::Counts
+            LookupAnswer::Counts
         } else {
             failed(Some(60))
         }
@@ -477,7 +473,7 @@ async fn no_entry_expires_before_it_is_confirmed() {
     let (is_known, known) = switch();
     world.abacus.know(move |_| {
         if known() {
-            FindAnswer::Counts
+            LookupAnswer::Counts
         } else {
             failed(None)
         }
@@ -513,7 +509,7 @@ async fn nothing_is_asked_where_it_is_off_or_there_is_no_location() {
         .until("it is posted", || world.abacus.sum("a") == HOUR)
         .await;
     worker.stop().await;
-    world.abacus.know(|_| FindAnswer::Counts);
+    world.abacus.know(|_| LookupAnswer::Counts);
     world.start("b", -HOUR).await;
     let worker = world.run("off");
     world
@@ -522,18 +518,14 @@ async fn nothing_is_asked_where_it_is_off_or_there_is_no_location() {
     world.pass(HOUR).await;
     worker.stop().await;
     assert_eq!(world.abacus.asked_count(), 0);
-    assert!(
-        entries(&world)
-            .iter()
-            .all(|entry| entry.ask_again.is_none())
-    );
+    assert!(entries(&world).iter().all(|entry| entry.question.is_none()));
 }
 
 /// Otherwise the entries that were to be confirmed would never expire.
 #[tokio::test(start_paused = true)]
 async fn what_was_to_be_confirmed_is_released_once_it_is_off() {
     let world = World::new();
-    world.abacus.know(|_| FindAnswer::Unknown);
+    world.abacus.know(|_| LookupAnswer::NotFound);
     for number in 0..150 {
         world.start(&format!("{number}"), -HOUR).await;
         world.stop(&format!("{number}"), 0).await;
@@ -546,16 +538,12 @@ async fn what_was_to_be_confirmed_is_released_once_it_is_off() {
     let asked = world.abacus.asked_count();
     let worker = world.run("off");
     world.pass(HOUR).await;
-    assert!(
-        entries(&world)
-            .iter()
-            .all(|entry| entry.ask_again.is_some())
-    );
+    assert!(entries(&world).iter().all(|entry| entry.question.is_some()));
     world.pass(HOUR + 15 * MINUTE).await;
     worker.stop().await;
     assert_eq!(world.abacus.asked_count(), asked);
     for kept in all(&world) {
-        assert_eq!(kept.entry.ask_again, None);
+        assert_eq!(kept.entry.question, None);
         assert!(kept.expires_at.is_some());
     }
 }

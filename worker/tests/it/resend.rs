@@ -12,7 +12,7 @@ use sampler_domain::{
 };
 use sampler_store::{EntryKey, Ledger, Work};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
-use sampler_upstream::{Answer, AnswerDate, Found, Posted, Promises, Sought, Upstream};
+use sampler_upstream::{Answer, AnswerDate, LookupResult, Posted, Promises, Sought, Upstream};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -355,8 +355,8 @@ impl Upstream for FallsAsleep {
         self.world.abacus.promises()
     }
 
-    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found {
-        self.world.abacus.find(sought, now).await
+    async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult {
+        self.world.abacus.look_up(sought, now).await
     }
 
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
@@ -366,8 +366,8 @@ impl Upstream for FallsAsleep {
         self.world.abacus.post(usage, now).await
     }
 
-    async fn probe(&self) -> Result<AnswerDate, String> {
-        self.world.abacus.probe().await
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
+        self.world.abacus.ask_time().await
     }
 }
 

@@ -25,7 +25,7 @@ const TURN: i64 = 32;
 fn by_minutes() -> Options {
     let mut options = options("w");
     options.settings.sampling.dimension = Some(Granularity::Minute);
-    options.settings.abacus.concurrency = usize::try_from(SLOTS).unwrap();
+    options.settings.delivery.concurrency = usize::try_from(SLOTS).unwrap();
     options.settings.processing.concurrency = usize::try_from(SLOTS).unwrap();
     options
 }

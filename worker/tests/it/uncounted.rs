@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sampler_domain::{Acceptance, Changed, Entry, EntryState, Granularity, Resend, Timestamp};
 use sampler_store::{EntryKey, Ledger, Work};
-use sampler_upstream::{Answer, FindAnswer};
+use sampler_upstream::{Answer, LookupAnswer};
 use uuid::Uuid;
 
 use crate::abacus::duration;
@@ -207,11 +207,11 @@ fn set_aside(world: &World, windows: &Windows) {
     world.abacus.know(move |guid| {
         let window = counted(guid).map(window_of);
         if window.is_some_and(|it| windows.lock().unwrap().contains(&it)) {
-            return FindAnswer::SetAside {
+            return LookupAnswer::SetAside {
                 error: "the month is closed".to_owned(),
             };
         }
-        FindAnswer::Counts
+        LookupAnswer::Counts
     });
 }
 
@@ -262,11 +262,11 @@ async fn taken_back_and_set_aside(world: &World) -> (Running, Entry) {
     world.abacus.know(move |guid| {
         let window = counted(guid).map(window_of);
         if window.is_some_and(|it| is_aside.lock().unwrap().contains(&it)) {
-            return FindAnswer::SetAside {
+            return LookupAnswer::SetAside {
                 error: "the month is closed".to_owned(),
             };
         }
-        FindAnswer::Unknown
+        LookupAnswer::NotFound
     });
     world.abacus.answer(|usage| {
         (duration(usage) < 0).then(|| Answer::Refused {
@@ -352,7 +352,7 @@ async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {
         sampler_domain::Driver::new(span, sampler_domain::Contract::Forever, Timestamp::MIN);
     let policy = options("w").settings.sampling.policy();
     while !driver.span().plans_to_withhold(skipped.interval) {
-        match driver.next(world.clock_now(), &policy) {
+        match driver.action(world.clock_now(), &policy) {
             sampler_domain::Action::Change(change) => {
                 let changed = world
                     .store
@@ -423,9 +423,7 @@ async fn a_cause_is_resumed_while_usages_are_sent_again() {
         causes.collect::<Vec<_>>()
     });
     for cause in causes {
-        world
-            .store
-            .with(|table| table.resume_by_operator(cause, Timestamp::MAX));
+        world.store.with(|table| table.resume_by_operator(cause));
     }
     let before = world.clock_now();
     world.until("it is resumed", || !is_suspended()).await;

@@ -9,13 +9,13 @@ use sampler_domain::{
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, ProcessingSettings,
+    AuditSettings, CleanupSettings, DeliverySettings, ProcessingSettings,
 };
 use sampler_settings::{SamplingSettings, WorkerSettings};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_testkit::rng::SharedRng;
-use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, UpstreamTime, Worker};
+use sampler_worker::{IgnoreProgress, Options, Parts, Periods, UpstreamTime, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -103,10 +103,10 @@ pub(crate) fn options(name: &str) -> Options {
                 dimension: Some(Granularity::Hour),
                 ..SamplingSettings::default()
             },
-            abacus: AbacusSettings {
+            delivery: DeliverySettings {
                 concurrency: 4,
                 retry_limit: Duration::from_mins(1),
-                ..AbacusSettings::default()
+                ..DeliverySettings::default()
             },
             processing: ProcessingSettings {
                 concurrency: 8,
@@ -120,7 +120,7 @@ pub(crate) fn options(name: &str) -> Options {
             audit: AuditSettings { rate: 0 },
             ..WorkerSettings::default()
         },
-        intervals: Intervals::default(),
+        periods: Periods::default(),
     }
 }
 

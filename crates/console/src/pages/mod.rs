@@ -1,6 +1,6 @@
 //! The pages: a module for each, with its template.
 
-pub(crate) mod acts;
+pub(crate) mod actions;
 pub(crate) mod audit;
 pub(crate) mod control;
 pub(crate) mod overview;

@@ -10,7 +10,7 @@ use http::{StatusCode, Uri};
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Value, json};
 
-use super::acts::{ActPage, can_be_confirmed_anew, not_allowed};
+use super::actions::{ActPage, can_be_confirmed_again, not_allowed};
 use super::spans;
 use crate::api::{Query, Refusal, SEGMENT, address};
 use crate::form::{Form, in_a_form};
@@ -88,7 +88,7 @@ pub(crate) async fn carry_out(
         return Redirect::to(&subject.back()).into_response();
     };
     let frame = Frame::new(&console, &form.session, "Spans");
-    if !can_be_confirmed_anew(&refusal) {
+    if !can_be_confirmed_again(&refusal) {
         return refused(frame, refusal);
     }
     match page(&console, &form.session, &subject).await {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Granularities, Granularity, Id, Interval, Measures, NotCounted, Planned, Policy, Span, SpanId,
-    StartEvent, Step, Target, Timestamp, next_step,
+    Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
+    Step, Target, Timestamp, UncountedReason, next_step,
 };
 
 pub(crate) fn moment(millis: i64) -> Timestamp {
@@ -80,8 +80,8 @@ impl Sampled {
             }
             Step::Execute(planned) => {
                 self.span = match planned.withheld {
-                    Some(NotCounted::Skipped { .. }) => self.span.skipped(),
-                    Some(NotCounted::SetAside) => self.span.executed(),
+                    Some(UncountedReason::Skipped { .. }) => self.span.skipped(),
+                    Some(UncountedReason::SetAside) => self.span.executed(),
                     None => {
                         self.counted.push(planned.interval);
                         self.span.executed()

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Action, Change, Contract, Driver, Entry, Failure, Granularity, Interval, NotCounted, Resent,
-    Step, Timestamp, UNCOUNTED_MAX, next_step,
+    Action, Change, Contract, Driver, Entry, Failure, Granularity, Interval, Resent, Step,
+    Timestamp, UNCOUNTED_MAX, UncountedReason, next_step,
 };
 use uuid::Uuid;
 
@@ -159,7 +159,7 @@ fn what_counts_after_all_is_taken_back_upstream() {
             act: Uuid::nil(),
         },
         interval,
-        reason: NotCounted::Skipped { unanswered: false },
+        reason: UncountedReason::Skipped { unanswered: false },
     });
     assert!(!sampled.span.knows_uncounted(interval));
     sampled.span.end = Some(moment(HOUR / 2));
@@ -217,7 +217,7 @@ fn what_counts_after_all_among_many_is_taken_back_upstream() {
             act: Uuid::nil(),
         },
         interval: minute(20),
-        reason: NotCounted::Skipped { unanswered: false },
+        reason: UncountedReason::Skipped { unanswered: false },
     };
     sampled.counted.push(minute(20));
     sampled.span = sampled.span.after(&resent);
@@ -312,10 +312,10 @@ fn a_lost_answer_is_noted_although_the_span_has_changed() {
     };
     driver.on_failed(failure(true));
     driver.on_change_rejected();
-    assert_eq!(driver.next(moment(HOUR), &policy), Action::Reread);
+    assert_eq!(driver.action(moment(HOUR), &policy), Action::Reread);
     sampled.span.end = Some(moment(HOUR / 2));
     driver.on_reread(Some(sampled.span.clone()));
-    let Action::Change(change) = driver.next(moment(HOUR), &policy) else {
+    let Action::Change(change) = driver.action(moment(HOUR), &policy) else {
         panic!("it is to be noted");
     };
     assert!(sampled.span.after(&change).processing.unanswered);
@@ -323,5 +323,5 @@ fn a_lost_answer_is_noted_although_the_span_has_changed() {
     let mut driver = Driver::new(sampled.span, Contract::Forever, Timestamp::MIN);
     driver.on_failed(failure(false));
     driver.on_change_rejected();
-    assert_eq!(driver.next(moment(HOUR), &policy), Action::Done);
+    assert_eq!(driver.action(moment(HOUR), &policy), Action::Done);
 }

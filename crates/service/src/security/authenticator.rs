@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::FromRef;
 use axum::routing::any;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
-use http::request::Parts;
 use sampler_domain::ClientId;
 use sampler_oauth::code_flow::person;
 use sampler_oauth::verify::claimed_issue;
@@ -70,7 +69,7 @@ impl Authenticator {
         keys.is_some_and(|keys| keys.count() > 0)
     }
 
-    /// The grant of a token that did not come with a request, checked like one that did.
+    /// The claims of a token that did not come with a request, checked like one that did.
     ///
     /// # Errors
     /// 401 where it is not accepted, 503 where that cannot be said now.
@@ -130,7 +129,7 @@ impl Authenticator {
 
     /// Needs a token for each other path below `/v1/` as well: without one, nobody learns which paths
     /// exist. A route of `routes` needs one already, because it asks for a [`Grant`].
-    pub fn protect<S>(routes: Router<S>) -> Router<S>
+    pub fn require_token_elsewhere<S>(routes: Router<S>) -> Router<S>
     where
         S: Clone + Send + Sync + 'static,
         Self: FromRef<S>,
@@ -138,24 +137,6 @@ impl Authenticator {
         routes
             .route("/v1/{*rest}", any(async |_: Grant| not_found().await))
             .method_not_allowed_fallback(async |_: Grant| method_not_allowed().await)
-    }
-}
-
-/// Reads nothing but the headers: the body is not read before the token is verified. A request that
-/// comes from within the program, for somebody who has signed in, brings the grant with it: no
-/// client can send one.
-impl<S> FromRequestParts<S> for Grant
-where
-    S: Send + Sync,
-    Authenticator: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if let Some(grant) = parts.extensions.remove::<Self>() {
-            return Ok(grant);
-        }
-        Authenticator::from_ref(state).grant(&parts.headers).await
     }
 }
 
@@ -206,9 +187,9 @@ impl BearerCheck {
         issued >= fetched - PUBLISHING.as_secs_f64()
     }
 
-    /// The same after the keys were fetched again. Whether there is such a key, only keys can say
-    /// that were fetched after the token came. If they may not be fetched yet, because many tokens
-    /// with unknown keys came recently, the token may still be good.
+    /// Fetches the keys again, and repeats the check. Only keys that were fetched after the token arrived can
+    /// show that its key does not exist. If they may not be fetched yet, because many tokens with unknown
+    /// keys came recently, the token may still be good.
     async fn claims_by_newer_keys(&self, token: &str) -> Result<Claims, Problem> {
         let refreshed = self.keyring.refresh().await;
         match (self.verify(token)?, refreshed) {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use axum::extract::{FromRef, FromRequestParts};
+use http::request::Parts;
 use sampler_domain::ClientId;
 use sampler_oauth::Claims;
 
-use super::authenticator::forbidden;
+use super::authenticator::{Authenticator, forbidden};
 use crate::problem::Problem;
 
 /// The prefix of all scopes of Sampler.
@@ -33,6 +35,24 @@ pub enum Reach {
     Everything,
     /// For these alone; there may be none.
     Resources(BTreeSet<String>),
+}
+
+/// A handler that takes a [`Grant`] needs a token. Only the headers are read before the token is verified. A
+/// request that comes from within the program, for somebody who has signed in, brings the grant with it: no
+/// client can send one.
+impl<S> FromRequestParts<S> for Grant
+where
+    S: Send + Sync,
+    Authenticator: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if let Some(grant) = parts.extensions.remove::<Self>() {
+            return Ok(grant);
+        }
+        Authenticator::from_ref(state).grant(&parts.headers).await
+    }
 }
 
 impl Grant {
@@ -104,7 +124,7 @@ impl Grant {
         Ok(())
     }
 
-    /// Allows to write something that names `resource`, or no resource at all.
+    /// Requires the right to write what names `resource`, or no resource at all.
     ///
     /// # Errors
     /// 403 where the grant is not enough for it.
@@ -117,7 +137,7 @@ impl Grant {
         ))
     }
 
-    /// Allows to read what is of a resource.
+    /// Requires the right to read what is of a resource.
     ///
     /// # Errors
     /// 403 where it may not be read.

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::authenticator::Authenticator;
 use crate::environment::Clock;
-use crate::metrics::{Checks, Readers};
+use crate::metrics::{Checks, MetricsAccess};
 use crate::settings::{Kind, Reader};
 
 /// The scope for the health check.
@@ -416,9 +416,9 @@ impl SecuritySettings {
     ///
     /// # Errors
     /// If a client cannot be set up.
-    pub fn metrics(&self, tokens: Option<Authenticator>) -> anyhow::Result<Readers> {
+    pub fn metrics(&self, tokens: Option<Authenticator>) -> anyhow::Result<MetricsAccess> {
         if !self.secured && !self.is_healthcheck_secured() {
-            return Ok(Readers::Anybody);
+            return Ok(MetricsAccess::Anybody);
         }
         let tokens = tokens.filter(|_| self.secured);
         let credentials = match self.token_server() {
@@ -433,12 +433,12 @@ impl SecuritySettings {
                 code = "security.no_metrics",
                 "/metrics is off: no token server is known that could check credentials"
             );
-            return Ok(Readers::Nobody);
+            return Ok(MetricsAccess::Nobody);
         }
         let checks = Checks {
             tokens,
             credentials,
         };
-        Ok(Readers::Checked(checks))
+        Ok(MetricsAccess::Checked(checks))
     }
 }

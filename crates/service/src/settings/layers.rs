@@ -58,7 +58,7 @@ impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
 
 /// Merges the layers of `program`. `file` is named by the command line; it counts before the file that
 /// the environment names.
-pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables) -> Reader {
+pub(super) fn merge(program: &Program, file: Option<&Path>, variables: &Variables) -> Reader {
     let mut layers = Layers {
         program,
         values: Config::builder(),
@@ -178,14 +178,14 @@ impl Layers<'_> {
             };
             let origin = value.origin().unwrap_or_default().to_owned();
             let text = scalar(value).unwrap_or_default();
-            let is_right = setting.kind.takes(&text);
+            let is_valid = setting.kind.accepts(&text);
             let resolved = Resolved {
                 text,
                 origin,
-                is_right,
+                is_valid,
             };
             reader.resolved.insert(setting.key, resolved);
-            if !is_right {
+            if !is_valid {
                 reader.reject(setting.key, &setting.kind.to_string());
             }
         }

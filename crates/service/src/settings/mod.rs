@@ -5,7 +5,7 @@
 //!
 //! The path of a setting:
 //!
-//! 1. *Declared* in `crates/settings`. The groups that belong to this crate are in `groups.rs` (HTTP,
+//! 1. *Declared* in `crates/settings`. The groups that belong to this crate are in `common_groups.rs` (HTTP,
 //!    TLS, health, log) and `security/settings.rs`.
 //! 2. *Merged* from its layers (`layers.rs`, `bindings.rs`). Each layer overrides the previous one:
 //!    the defaults, a TOML file, the environment, and for the database a service that the platform
@@ -13,15 +13,15 @@
 //! 3. *Parsed and checked* alone (`setting.rs`, `parse.rs`), and returned by its key (`reader.rs`).
 //! 4. *Checked against other settings*, and handed to the program: `receiver/src/settings.rs`,
 //!    `worker/src/settings.rs`.
-//! 5. *Printed* for `--print-config` and its like (`print.rs`); `tests/xtask/src/docs.rs` writes the
+//! 5. *Printed* for `--print-config` and the other flags that print (`print.rs`); `tests/xtask/src/docs.rs` writes the
 //!    same texts to `docs/`.
 //!
 //! All mistakes are named at once, so that one attempt is enough to find them; the program then ends
 //! with exit code 64.
 
 mod bindings;
+mod common_groups;
 mod declare;
-mod groups;
 mod layers;
 mod parse;
 mod print;
@@ -30,10 +30,10 @@ mod reader;
 mod setting;
 mod similar;
 
-pub use declare::{FromParsed, FromText};
-pub use groups::{
+pub use common_groups::{
     HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings, TraceSettings,
 };
+pub use declare::{FromParsed, FromText};
 pub use layers::Variables;
 pub use parse::duration;
 pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, Table, load};

@@ -45,7 +45,7 @@ pub(super) fn values(program: &Program, reader: &Reader) -> String {
 }
 
 /// What a program will use: one line for each note.
-pub(super) fn outlook(program: &Program, notes: &[(&str, String)]) -> String {
+pub(super) fn summary(program: &Program, notes: &[(&str, String)]) -> String {
     let mut text = format!("{}: the settings are fine\n", program.name);
     let topics = notes.iter().map(|(topic, _)| topic.len());
     let width = topics.max().unwrap_or_default();
@@ -112,7 +112,7 @@ fn comment(text: &mut String, words: &str) {
 /// A value in TOML: valid numbers and booleans as they are, anything else in quotes.
 fn quoted(setting: &Setting, text: &str) -> String {
     let bare = matches!(setting.kind, Kind::Integer(..) | Kind::Boolean);
-    if bare && setting.kind.takes(text) {
+    if bare && setting.kind.accepts(text) {
         return text.to_owned();
     }
     toml::Value::String(text.to_owned()).to_string()

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
-use super::layers::{FILE_VARIABLE, Variables, lay};
+use super::layers::{FILE_VARIABLE, Variables, merge};
 use super::print;
 use super::reader::Reader;
 use super::setting::Setting;
@@ -187,7 +187,7 @@ pub fn load<S>(
         return Err(EarlyExit::success(text));
     }
     let file = asked.get_one::<PathBuf>("config").map(PathBuf::as_path);
-    let mut reader = lay(program, file, variables);
+    let mut reader = merge(program, file, variables);
     let settings = read(&mut reader);
     let print_config = asked.get_flag(PRINT_CONFIG);
     let values = print_config.then(|| print::values(program, &reader));
@@ -199,8 +199,8 @@ pub fn load<S>(
         return Err(EarlyExit::success(values));
     }
     if asked.get_flag(CHECK_CONFIG) {
-        let outlook = print::outlook(program, &reader.notes);
-        return Err(EarlyExit::success(outlook));
+        let summary = print::summary(program, &reader.notes);
+        return Err(EarlyExit::success(summary));
     }
     Ok(settings.expect("settings without a mistake can be read"))
 }

@@ -11,7 +11,7 @@ pub(super) struct Resolved {
     /// Where it came from, in words.
     pub(super) origin: String,
     /// Whether the text is of the setting's kind; if not, there is a mistake, too.
-    pub(super) is_right: bool,
+    pub(super) is_valid: bool,
 }
 
 /// Returns the values of settings by their keys, and collects mistakes.
@@ -108,7 +108,7 @@ impl Reader {
         let setting = self.setting(key);
         if self.wrong.insert(setting.key) {
             let given = match self.resolved.get(setting.key) {
-                Some(Resolved { text, origin, .. }) => setting.given(text, origin),
+                Some(Resolved { text, origin, .. }) => setting.shown_as_given(text, origin),
                 None => "not set".to_owned(),
             };
             let env = setting.env;
@@ -143,7 +143,7 @@ impl Reader {
     /// The text of the value, or of the default if that is not of the setting's kind.
     fn text(&self, setting: &Setting) -> Option<&str> {
         match self.resolved.get(setting.key) {
-            Some(resolved) if resolved.is_right => Some(&resolved.text),
+            Some(resolved) if resolved.is_valid => Some(&resolved.text),
             _ => setting.default,
         }
     }

@@ -78,7 +78,7 @@ impl Setting {
     }
 
     /// Its wrong value and where it came from, for a mistake.
-    pub(super) fn given(&self, text: &str, origin: &str) -> String {
+    pub(super) fn shown_as_given(&self, text: &str, origin: &str) -> String {
         let shown = self.shown(text);
         if self.secret {
             return format!("{shown}, from {origin}");
@@ -109,7 +109,7 @@ pub enum Kind {
 
 impl Kind {
     /// Whether `text` is of this kind.
-    pub(super) fn takes(self, text: &str) -> bool {
+    pub(super) fn accepts(self, text: &str) -> bool {
         match self {
             Self::Integer(..) | Self::Size(..) => self.number(text).is_some(),
             Self::Boolean => text.parse::<bool>().is_ok(),
@@ -199,11 +199,14 @@ mod tests {
             (Kind::Boolean, ["true", "false"], [" true", ""]),
             (Kind::Choice(&["day", "hour"]), ["day", "hour"], ["Day", ""]),
         ] {
-            assert!(taken.into_iter().all(|text| kind.takes(text)), "{kind}");
-            assert!(!refused.into_iter().any(|text| kind.takes(text)), "{kind}");
+            assert!(taken.into_iter().all(|text| kind.accepts(text)), "{kind}");
+            assert!(
+                !refused.into_iter().any(|text| kind.accepts(text)),
+                "{kind}"
+            );
         }
-        assert!(Kind::Text.takes(&"x".repeat(TEXT_MAX)));
-        assert!(!Kind::Text.takes(&"x".repeat(TEXT_MAX + 1)));
+        assert!(Kind::Text.accepts(&"x".repeat(TEXT_MAX)));
+        assert!(!Kind::Text.accepts(&"x".repeat(TEXT_MAX + 1)));
     }
 
     #[test]
@@ -240,9 +243,9 @@ mod tests {
                 r#""http://<hidden>@host/", from F"#,
             ),
         ] {
-            assert_eq!(setting.given(text, "F"), shown);
+            assert_eq!(setting.shown_as_given(text, "F"), shown);
         }
-        let shown = setting(Kind::Text).given(&"x".repeat(500), "F");
+        let shown = setting(Kind::Text).shown_as_given(&"x".repeat(500), "F");
         assert_eq!(shown, format!("\"{}…\", from F", "x".repeat(SHOWN_MAX)));
     }
 }

@@ -5,7 +5,7 @@ use sampler_domain::{Granularity, READ_VALID_FOR, SKIP_DELAY};
 use sampler_service::security::{Algorithm, SecuritySettings};
 use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, Setting, load};
 use sampler_settings::receiver::{self, LimitsSettings};
-use sampler_settings::worker::{self, AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::worker::{self, CleanupSettings, DeliverySettings, ProcessingSettings};
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis};
 use secrecy::ExposeSecret;
 
@@ -85,7 +85,7 @@ fn defaults_are_those_of_the_original() {
     assert_eq!(LimitsSettings::default().payload, 512_000);
     assert_eq!(ProcessingSettings::default().batch_size, 100);
     assert_eq!(CleanupSettings::default().batch_size, 100);
-    let backoff = AbacusSettings::default().backoff();
+    let backoff = DeliverySettings::default().backoff();
     assert_eq!((backoff.first, backoff.limit), (1_000, 120_000));
 }
 
@@ -164,7 +164,7 @@ fn the_longest_post_has_ended_when_its_usage_can_be_skipped() {
             ("COLLECTOR_URL", "http://collector"),
             ("SAMPLER_POST_TIMEOUT", timeout),
         ];
-        read(&WORKER, &variables, AbacusSettings::read)
+        read(&WORKER, &variables, DeliverySettings::read)
     };
     let longest = read("3m").unwrap().timeout;
     assert_eq!(millis(longest), SKIP_DELAY - READ_VALID_FOR);

@@ -2,7 +2,7 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::{Acceptance, AskAgain, Entry, EntryState, Resend, Span};
+use sampler_domain::{Acceptance, Entry, EntryState, Question, Resend, Span};
 use sampler_store::{
     Causes, Confirmation, EntryKey, Ledger, Reading, Unconfirmed, UnconfirmedQuery,
 };
@@ -35,10 +35,10 @@ async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
         location: Some("https://abacus/usage/1".to_owned()),
     };
     let entry = Entry {
-        ask_again: Some(AskAgain {
+        question: Some(Question {
             at: at(0),
             until: at(DAY),
-            is_lost: false,
+            is_missing: false,
         }),
         ..Entry::of_accepted(&span, acceptance).unwrap()
     };
@@ -113,7 +113,7 @@ async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
     assert!(store.mark_resend(&key, &resend).await.unwrap());
     let mut due = store.due_resends(at(10), 10).await.unwrap();
     let read = Entry {
-        ask_again: entry.ask_again,
+        question: entry.question,
         ..due.remove(0)
     };
     let acceptance = Acceptance {
@@ -143,7 +143,7 @@ async fn the_entry_of_an_open_span_does_not_expire_when_it_is_confirmed() {
     // The first of March, 2026.
     assert_eq!(again.get_i64("month").unwrap(), 1_772_323_200_000);
     let mut entry = entry;
-    entry.ask_again.as_mut().unwrap().at = at(5);
+    entry.question.as_mut().unwrap().at = at(5);
     note(&store, &entry, Confirmation::Counted { at: at(9) }).await;
     let confirmed = document(&usages, &entry).await;
     assert_eq!(expires_at(&confirmed), None);

@@ -203,7 +203,7 @@ async fn changes_are_made_once_whatever_becomes_of_their_command() {
         let changed = changed.await;
         world.all_failed(failing).await;
         for (span, changed) in spans.iter().zip(changed) {
-            let now = store.find(&span.id, &span.target).await.unwrap().unwrap();
+            let now = store.read(&span.id, &span.target).await.unwrap().unwrap();
             assert_eq!(now, changed, "{failure:?}");
             assert_eq!(now.processing.version, span.processing.version + 2);
             assert_eq!(now.sampled_to(), at(1_000));
@@ -239,11 +239,11 @@ async fn an_act_that_was_done_is_told_as_done_although_a_worker_came_before_the_
             .await
     });
     let is_resumed = async || {
-        let span = worker.find(&id, &target).await.unwrap().unwrap();
+        let span = worker.read(&id, &target).await.unwrap().unwrap();
         span.processing.suspended.is_none()
     };
     wait_until("the act is done", Duration::from_secs(20), is_resumed).await;
-    let resumed = worker.find(&id, &target).await.unwrap().unwrap();
+    let resumed = worker.read(&id, &target).await.unwrap().unwrap();
     let executed = done(
         worker
             .executed(&resumed, Next::Wait, at(4), at(9_000))
@@ -253,7 +253,7 @@ async fn an_act_that_was_done_is_told_as_done_although_a_worker_came_before_the_
     let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
     set.command(0, off).await.unwrap();
     assert_eq!(acting.await.unwrap().unwrap(), Changed::Made);
-    assert_eq!(worker.find(&id, &target).await.unwrap(), Some(executed));
+    assert_eq!(worker.read(&id, &target).await.unwrap(), Some(executed));
 }
 
 /// A document that the server takes no stop on: somebody has made a rule for the collection.

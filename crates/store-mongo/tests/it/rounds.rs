@@ -4,7 +4,7 @@
 use bson::{Bson, Document, bson, doc};
 use mongodb::Collection;
 use sampler_domain::{
-    Acceptance, AskAgain, Entry, EntryState, Id, Resend, Timestamp, WindowLength,
+    Acceptance, Entry, EntryState, Id, Question, Resend, Timestamp, WindowLength,
 };
 use sampler_store::{Confirmation, EntryKey, Ledger, Reading, SumQuery, TargetFilter, Unconfirmed};
 use sampler_store_mongo::MongoStore;
@@ -38,10 +38,10 @@ async fn accepted(store: &MongoStore) -> Entry {
     let span = started(store, "a", "a", -DAY).await;
     let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
     let entry = Entry {
-        ask_again: Some(AskAgain {
+        question: Some(Question {
             at: at(DAY),
             until: at(2 * DAY),
-            is_lost: false,
+            is_missing: false,
         }),
         ..Entry::of_accepted(&span, acceptance(10)).unwrap()
     };
@@ -70,7 +70,7 @@ async fn send_again(store: &MongoStore, entry: &Entry, millis: i64) {
     let key = EntryKey::of(entry);
     assert!(store.mark_resend(&key, &resend).await.unwrap());
     let read = Entry {
-        ask_again: entry.ask_again,
+        question: entry.question,
         ..store.usage(&entry.usage_guid).await.unwrap().unwrap()
     };
     let accepted = store.accept_resent(&read, &acceptance(millis)).await;

@@ -389,7 +389,7 @@ async fn changes_of_other_spans_are_made_or_lost_as_ever() {
             answer => assert!(lost(answer), "{number}"),
         }
     }
-    assert!(store.find(&read[7].id, &read[7].target).await.is_err());
+    assert!(store.read(&read[7].id, &read[7].target).await.is_err());
     assert_eq!(kept(&store, "8").await.processing.version, 2);
 }
 

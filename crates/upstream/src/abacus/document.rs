@@ -9,7 +9,7 @@ use url::Url;
 use crate::answer::{ABACUS, Answer, AnswerParts, interpret};
 use crate::error_name::ErrorName;
 use crate::http::{ClientError, ClientOptions, UpstreamClient, header, read_body};
-use crate::port::{FindAnswer, Found};
+use crate::port::{LookupAnswer, LookupResult};
 
 /// The largest document that is read, in bytes. A usage of ours has half a megabyte at the most.
 const DOCUMENT_LEN_MAX: usize = 2 << 20;
@@ -39,16 +39,16 @@ impl HttpConfirmer {
 
 impl HttpConfirmer {
     /// Asks for the document of a usage at its `Location`.
-    pub async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Found {
+    pub async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> LookupResult {
         let Some(url) = at_collector(&self.base, location) else {
-            return Found {
+            return LookupResult {
                 answer: mismatch("the Location is not a valid address"),
                 status: None,
             };
         };
         let response = match self.client.send(self.client.get(url)).await {
             Ok(response) => response,
-            Err(error) => return error.into_found(),
+            Err(error) => return error.into_looked_up(),
         };
         let status = response.status().as_u16();
         let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
@@ -56,12 +56,12 @@ impl HttpConfirmer {
             200 => match read_body(response, DOCUMENT_LEN_MAX).await {
                 Ok(Some(body)) => meaning(&body, usage_guid),
                 Ok(None) => mismatch("the answer is too large for the document of a usage"),
-                Err(error) => FindAnswer::Failed { after: None, error },
+                Err(error) => LookupAnswer::Failed { after: None, error },
             },
-            404 | 410 => FindAnswer::Unknown,
+            404 | 410 => LookupAnswer::NotFound,
             _ => otherwise(status, retry_after.as_deref(), now),
         };
-        Found {
+        LookupResult {
             answer,
             status: Some(status),
         }
@@ -69,7 +69,7 @@ impl HttpConfirmer {
 }
 
 /// Any other status. 401, 403 and 5xx say nothing about the usage.
-fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> FindAnswer {
+fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> LookupAnswer {
     let parts = AnswerParts {
         status,
         retry_after,
@@ -77,16 +77,16 @@ fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> FindAnsw
         is_page: false,
     };
     match (status, interpret(&ABACUS, parts, now, false)) {
-        (_, Answer::Wait { after }) => FindAnswer::Wait { after },
+        (_, Answer::Wait { after }) => LookupAnswer::Wait { after },
         (401 | 403 | 500..=599, Answer::TryAgain { after, error }) => {
-            FindAnswer::Failed { after, error }
+            LookupAnswer::Failed { after, error }
         }
         _ => mismatch(&format!("Abacus answered {status}")),
     }
 }
 
 /// The answer that a document gives. A document of another kind, such as a login page, gives none.
-fn meaning(body: &[u8], usage_guid: &str) -> FindAnswer {
+fn meaning(body: &[u8], usage_guid: &str) -> LookupAnswer {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let Some(dedup_id) = document.get("dedup_id") else {
         return mismatch("the answer is not the document of a usage");
@@ -95,16 +95,16 @@ fn meaning(body: &[u8], usage_guid: &str) -> FindAnswer {
         return mismatch("the answer is the document of another usage");
     }
     match document.get("error") {
-        None | Some(Value::Null | Value::Bool(false)) => FindAnswer::Counts,
-        Some(error) => FindAnswer::SetAside {
+        None | Some(Value::Null | Value::Bool(false)) => LookupAnswer::Counts,
+        Some(error) => LookupAnswer::SetAside {
             error: ErrorName::of_value(error)
                 .map_or_else(|| UNNAMED.to_owned(), |it| it.to_string()),
         },
     }
 }
 
-fn mismatch(error: &str) -> FindAnswer {
-    FindAnswer::Mismatch {
+fn mismatch(error: &str) -> LookupAnswer {
+    LookupAnswer::Mismatch {
         error: error.to_owned(),
     }
 }
@@ -130,13 +130,16 @@ mod tests {
     #[test]
     fn a_document_says_what_became_of_the_usage() {
         let meaning = |text: &str| meaning(text.as_bytes(), "guid");
-        let aside = |error: &str| FindAnswer::SetAside {
+        let aside = |error: &str| LookupAnswer::SetAside {
             error: error.to_owned(),
         };
-        assert_eq!(meaning(r#"{"dedup_id":"guid","x":1}"#), FindAnswer::Counts);
+        assert_eq!(
+            meaning(r#"{"dedup_id":"guid","x":1}"#),
+            LookupAnswer::Counts
+        );
         assert_eq!(
             meaning(r#"{"dedup_id":"guid","error":null}"#),
-            FindAnswer::Counts
+            LookupAnswer::Counts
         );
         for (error, name) in [
             (r#""the month is closed""#, "the month is closed"),
@@ -157,7 +160,7 @@ mod tests {
         }
         for other in ["", "<html>", "[]", "{}", r#"{"dedup_id":"other"}"#, "null"] {
             assert!(
-                matches!(meaning(other), FindAnswer::Mismatch { .. }),
+                matches!(meaning(other), LookupAnswer::Mismatch { .. }),
                 "{other}"
             );
         }
@@ -167,9 +170,9 @@ mod tests {
     fn what_says_nothing_about_the_usage_is_not_held_against_it() {
         let now = Timestamp::clamped(0);
         let kind = |status| match otherwise(status, Some("7"), now) {
-            FindAnswer::Wait { after } => ("wait", Some(after.as_secs())),
-            FindAnswer::Failed { after, .. } => ("failed", after.map(|after| after.as_secs())),
-            FindAnswer::Mismatch { .. } => ("mismatch", None),
+            LookupAnswer::Wait { after } => ("wait", Some(after.as_secs())),
+            LookupAnswer::Failed { after, .. } => ("failed", after.map(|after| after.as_secs())),
+            LookupAnswer::Mismatch { .. } => ("mismatch", None),
             other => panic!("{other:?}"),
         };
         assert_eq!(kind(429), ("wait", Some(7)));

@@ -12,7 +12,7 @@ use url::Url;
 use crate::answer::{ABACUS, AnswerParts, interpret};
 use crate::error_name::ErrorName;
 use crate::http::{ClientError, ClientOptions, UpstreamClient, dated, header, join, read_start};
-use crate::port::{AnswerDate, Details, Found, Posted, Promises, Sought, Upstream};
+use crate::port::{AnswerDate, Details, LookupResult, Posted, Promises, Sought, Upstream};
 use document::HttpConfirmer;
 
 /// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
@@ -35,13 +35,13 @@ impl Upstream for Abacus {
         self.collector.post(usage, now).await
     }
 
-    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found {
+    async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult {
         let (location, usage_guid) = (sought.location, sought.usage_guid);
         self.documents.ask(location, usage_guid, now).await
     }
 
-    async fn probe(&self) -> Result<AnswerDate, String> {
-        self.collector.probe().await
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
+        self.collector.ask_time().await
     }
 }
 
@@ -97,8 +97,8 @@ impl HttpCollector {
     ///
     /// # Errors
     /// If there is no answer.
-    pub async fn probe(&self) -> Result<AnswerDate, String> {
-        self.client.probe(self.base.clone()).await
+    pub async fn ask_time(&self) -> Result<AnswerDate, String> {
+        self.client.ask_time(self.base.clone()).await
     }
 
     /// Reads an answer, so that the connection can be used again.

@@ -1,42 +1,42 @@
-//! What an answer to a find means. Only a clear one means anything.
+//! What an answer to a lookup means. Only a clear one means anything.
 
 use sampler_domain::Timestamp;
 
 use super::found::FoundEvents;
 use crate::answer::{Answer, AnswerParts, CLOUD_EVENTS, interpret};
-use crate::port::FindAnswer;
+use crate::port::LookupAnswer;
 
-/// The meaning of an answer to a find for the event of this id and source; none where it is not clear.
-pub(super) fn meaning(status: u16, body: &[u8], sought: (&str, &str)) -> Option<FindAnswer> {
+/// The meaning of an answer to a lookup for the event of this id and source; none where it is not clear.
+pub(super) fn meaning(status: u16, body: &[u8], sought: (&str, &str)) -> Option<LookupAnswer> {
     let body = FoundEvents::in_body(body, sought)?;
     match status {
         200 => {
             let elements = body.elements()?;
             if elements.has_it {
-                return Some(FindAnswer::Counts);
+                return Some(LookupAnswer::Counts);
             }
-            elements.are_events.then_some(FindAnswer::Unknown)
+            elements.are_events.then_some(LookupAnswer::NotFound)
         }
         // A gateway's 404 for a wrong path is a page or plain text, which may be a number.
-        404 if body.is_object || body.list.is_some() => Some(FindAnswer::Unknown),
+        404 if body.is_object || body.list.is_some() => Some(LookupAnswer::NotFound),
         _ => None,
     }
 }
 
 /// An answer that is not clear: nothing follows from it.
-pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> FindAnswer {
+pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> LookupAnswer {
     let parts = AnswerParts {
         status,
         retry_after,
         ..AnswerParts::default()
     };
     match interpret(&CLOUD_EVENTS, parts, now, false) {
-        Answer::Wait { after } => FindAnswer::Wait { after },
-        Answer::TryAgain { after, .. } => FindAnswer::Failed {
+        Answer::Wait { after } => LookupAnswer::Wait { after },
+        Answer::TryAgain { after, .. } => LookupAnswer::Failed {
             after,
             error: CLOUD_EVENTS.describe(status, None),
         },
-        Answer::Accepted | Answer::Refused { .. } => FindAnswer::Mismatch {
+        Answer::Accepted | Answer::Refused { .. } => LookupAnswer::Mismatch {
             error: format!(
                 "{}, which is not a clear answer: SAMPLER_UPSTREAM_FIND_URL may be wrong",
                 CLOUD_EVENTS.describe(status, None)
@@ -58,7 +58,7 @@ pub(super) fn is_page(media_type: Option<&str>, body: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(status: u16, body: &str) -> Option<FindAnswer> {
+    fn of(status: u16, body: &str) -> Option<LookupAnswer> {
         meaning(status, body.as_bytes(), ("u-1", "sampler"))
     }
 
@@ -73,7 +73,7 @@ mod tests {
             format!(r#"{{"items":[{{"event":{event}}}]}}"#),
             format!(r#"{{"data":[{event}],"meta":{{}}}}"#),
         ] {
-            assert_eq!(of(200, &body), Some(FindAnswer::Counts), "{body}");
+            assert_eq!(of(200, &body), Some(LookupAnswer::Counts), "{body}");
         }
     }
 
@@ -92,10 +92,10 @@ mod tests {
             r#"[{"id":1,"source":{}},{"id":null}]"#,
             r#"{"event":{"id":"u-1"}}"#,
         ] {
-            assert_eq!(of(200, body), Some(FindAnswer::Unknown), "{body}");
+            assert_eq!(of(200, body), Some(LookupAnswer::NotFound), "{body}");
         }
         for body in ["{}", r#"{"title":"not found"}"#, "[]"] {
-            assert_eq!(of(404, body), Some(FindAnswer::Unknown), "{body}");
+            assert_eq!(of(404, body), Some(LookupAnswer::NotFound), "{body}");
         }
     }
 

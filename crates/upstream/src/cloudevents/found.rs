@@ -1,4 +1,4 @@
-//! What an answer to a find holds. It is checked while it is read, and no part is kept, so it takes no
+//! What an answer to a lookup holds. It is checked while it is read, and no part is kept, so it takes no
 //! more memory than its bytes.
 
 use std::fmt;

@@ -28,15 +28,15 @@ use crate::http::{
     ClientError, ClientOptions, UpstreamClient, dated, header, read_body, read_start,
 };
 use crate::port::{
-    AnswerDate, Details, FindAnswer, Finds, Found, Posted, Promises, Sought, Upstream,
+    AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
 };
 use answer::{is_page, meaning};
 
 /// The media type of an event. Nothing may follow it: OpenMeter compares it byte by byte.
 const EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json");
 
-/// The longest answer to a find that is read, in bytes. An event has half a megabyte at the most; answers to
-/// several finds are in memory at a time.
+/// The longest answer to a lookup that is read, in bytes. An event has half a megabyte at the most; answers to
+/// several lookups are in memory at a time.
 const ANSWER_LEN_MAX: usize = 2 << 20;
 
 /// A receiver of CloudEvents.
@@ -80,7 +80,7 @@ impl CloudEvents {
         self
     }
 
-    /// Sends this token with posts and finds, instead of one of the client's own.
+    /// Sends this token with posts and lookups, instead of one of the client's own.
     #[must_use]
     pub fn with_token(mut self, token: Option<&SecretString>) -> Self {
         if let Some(token) = token {
@@ -127,11 +127,11 @@ impl Upstream for CloudEvents {
     fn promises(&self) -> Promises {
         Promises {
             contract: self.contract,
-            finds: match self.find_url {
-                Some(_) => Finds::ById {
+            lookups: match self.find_url {
+                Some(_) => Lookups::ById {
                     settles: self.settles,
                 },
-                None => Finds::Never,
+                None => Lookups::Never,
             },
         }
     }
@@ -148,19 +148,19 @@ impl Upstream for CloudEvents {
         }
     }
 
-    async fn find(&self, sought: Sought<'_>, now: Timestamp) -> Found {
+    async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult {
         let source = self.attributes.source();
         let url = self.find_url.as_ref();
         let Some(url) = url.and_then(|url| url.of(sought.usage_guid, source)) else {
             let error = "SAMPLER_UPSTREAM_FIND_URL is not set".to_owned();
-            return Found {
-                answer: FindAnswer::Mismatch { error },
+            return LookupResult {
+                answer: LookupAnswer::Mismatch { error },
                 status: None,
             };
         };
         let response = match self.client.send_in_time(self.client.get(url)).await {
             Ok(response) => response,
-            Err(error) => return error.into_found(),
+            Err(error) => return error.into_looked_up(),
         };
         let status = response.status().as_u16();
         let now = dated(&response).or(now);
@@ -168,22 +168,22 @@ impl Upstream for CloudEvents {
         let answer = match read_body(response, ANSWER_LEN_MAX).await {
             Ok(Some(body)) => meaning(status, &body, (sought.usage_guid, source))
                 .unwrap_or_else(|| answer::otherwise(status, retry_after.as_deref(), now)),
-            Ok(None) => FindAnswer::Mismatch {
+            Ok(None) => LookupAnswer::Mismatch {
                 error: "the answer is too long".to_owned(),
             },
-            Err(error) => FindAnswer::Failed { after: None, error },
+            Err(error) => LookupAnswer::Failed { after: None, error },
         };
-        Found {
+        LookupResult {
             answer,
             status: Some(status),
         }
     }
 
     /// Asks for the root of the host: a `GET` on the address of posts is a search in OpenMeter.
-    async fn probe(&self) -> Result<AnswerDate, String> {
+    async fn ask_time(&self) -> Result<AnswerDate, String> {
         let mut root = self.url.clone();
         root.set_path("/");
         root.set_query(None);
-        self.client.probe(root).await
+        self.client.ask_time(root).await
     }
 }

@@ -1,4 +1,4 @@
-//! A receiver of CloudEvents: what its answers to posts and finds mean.
+//! A receiver of CloudEvents: what its answers to posts and lookups mean.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use sampler_domain::Contract;
 use sampler_upstream::{
-    Answer, CloudEvents, EventAttributes, FindAnswer, FindUrl, Found, Sought, Upstream,
+    Answer, CloudEvents, EventAttributes, FindUrl, LookupAnswer, LookupResult, Sought, Upstream,
 };
 use secrecy::SecretString;
 
@@ -42,13 +42,13 @@ async fn upstream(answer: (u16, &'static str, &'static str)) -> (CloudEvents, As
 /// The addresses that were asked for, each with its token.
 type Asking = Arc<Mutex<Vec<(String, String)>>>;
 
-async fn find(answer: (u16, &'static str, &'static str)) -> Found {
+async fn find(answer: (u16, &'static str, &'static str)) -> LookupResult {
     let (events, asked) = upstream(answer).await;
     let sought = Sought {
         usage_guid: "u/1",
         location: "",
     };
-    let found = events.find(sought, NOW).await;
+    let found = events.look_up(sought, NOW).await;
     let expected = ("/find?id=u%2F1&source=urn%3Aa%20b", "Bearer t0k3n");
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 1);
@@ -64,25 +64,25 @@ async fn only_the_same_id_and_source_is_there() {
         (
             200,
             r#"{"items":[{"event":{"id":"u/1","source":"urn:a b"}}]}"#,
-            FindAnswer::Counts,
+            LookupAnswer::Counts,
         ),
         (
             200,
             r#"[{"id":"u/1","source":"urn:a b"}]"#,
-            FindAnswer::Counts,
+            LookupAnswer::Counts,
         ),
         (
             200,
             r#"{"items":[{"event":{"id":"u/11","source":"urn:a b"}}]}"#,
-            FindAnswer::Unknown,
+            LookupAnswer::NotFound,
         ),
         (
             200,
             r#"{"items":[{"event":{"id":"u/1","source":"other"}}]}"#,
-            FindAnswer::Unknown,
+            LookupAnswer::NotFound,
         ),
-        (200, r#"{"data":[]}"#, FindAnswer::Unknown),
-        (404, r#"{"title":"not found"}"#, FindAnswer::Unknown),
+        (200, r#"{"data":[]}"#, LookupAnswer::NotFound),
+        (404, r#"{"title":"not found"}"#, LookupAnswer::NotFound),
     ] {
         let found = find((status, JSON, body)).await;
         assert_eq!(
@@ -109,7 +109,7 @@ async fn anything_else_is_no_answer() {
         (503, JSON, "[]"),
     ] {
         let found = find(answer).await;
-        let is_clear = matches!(found.answer, FindAnswer::Counts | FindAnswer::Unknown);
+        let is_clear = matches!(found.answer, LookupAnswer::Counts | LookupAnswer::NotFound);
         assert!(!is_clear, "{answer:?}: {found:?}");
         assert_eq!(found.status, Some(answer.0));
     }
@@ -130,9 +130,9 @@ async fn a_find_that_hangs_or_breaks_off_is_no_answer() {
             usage_guid: "u",
             location: "",
         };
-        let found = events.find(sought, NOW).await;
+        let found = events.look_up(sought, NOW).await;
         assert!(
-            matches!(found.answer, FindAnswer::Failed { .. }),
+            matches!(found.answer, LookupAnswer::Failed { .. }),
             "{found:?}"
         );
         assert_eq!(found.status, None);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use sampler_testkit::abacus::{Fault, Options, StandInAbacus};
-use sampler_upstream::{Answer, FindAnswer, HttpCollector, HttpConfirmer};
+use sampler_upstream::{Answer, HttpCollector, HttpConfirmer, LookupAnswer};
 
 use crate::{ClientOptions, NOW, options, serve, usage};
 
@@ -32,7 +32,7 @@ async fn accepted(options: &ClientOptions) -> String {
     posted.details.location.unwrap()
 }
 
-async fn ask(options: &ClientOptions, location: &str) -> FindAnswer {
+async fn ask(options: &ClientOptions, location: &str) -> LookupAnswer {
     let confirmer = HttpConfirmer::new(options).unwrap();
     confirmer.ask(location, &usage().dedup_id, NOW).await.answer
 }
@@ -41,13 +41,13 @@ async fn ask(options: &ClientOptions, location: &str) -> FindAnswer {
 async fn a_usage_is_not_there_for_a_while_and_then_counts() {
     let (_abacus, clock, options) = stand_in(1_000).await;
     let location = accepted(&options).await;
-    assert_eq!(ask(&options, &location).await, FindAnswer::Unknown);
+    assert_eq!(ask(&options, &location).await, LookupAnswer::NotFound);
     clock.fetch_add(1_000, Ordering::Relaxed);
-    assert_eq!(ask(&options, &location).await, FindAnswer::Counts);
+    assert_eq!(ask(&options, &location).await, LookupAnswer::Counts);
     // Nobody knows the Location of a repeat.
     let repeat = accepted(&options).await;
     assert_ne!(repeat, location);
-    assert_eq!(ask(&options, &repeat).await, FindAnswer::Unknown);
+    assert_eq!(ask(&options, &repeat).await, LookupAnswer::NotFound);
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_usage_that_was_put_aside_says_why() {
     let error = "plan not found".to_owned();
     assert_eq!(
         ask(&options, &location).await,
-        FindAnswer::SetAside { error }
+        LookupAnswer::SetAside { error }
     );
 }
 
@@ -68,7 +68,10 @@ async fn the_document_of_another_usage_says_nothing() {
     let location = accepted(&options).await;
     let confirmer = HttpConfirmer::new(&options).unwrap();
     let answer = confirmer.ask(&location, "another", NOW).await.answer;
-    assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, LookupAnswer::Mismatch { .. }),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
@@ -77,11 +80,17 @@ async fn what_is_no_document_says_nothing() {
     for body in ["<html>Log in</html>".to_owned(), large, String::new()] {
         let router = Router::new().fallback(move || async move { body });
         let answer = ask(&serve(router).await, "/v1/usage/1").await;
-        assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
+        assert!(
+            matches!(answer, LookupAnswer::Mismatch { .. }),
+            "{answer:?}"
+        );
     }
     let router = Router::new().fallback(|| async { (StatusCode::FOUND, [("location", "/login")]) });
     let answer = ask(&serve(router).await, "/v1/usage/1").await;
-    assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, LookupAnswer::Mismatch { .. }),
+        "{answer:?}"
+    );
 }
 
 /// Another server never sees a question, and so never our token.
@@ -92,7 +101,7 @@ async fn only_the_collector_is_asked() {
     let location = accepted(&options).await;
     let elsewhere = location.replace(&abacus.base_url(), &foreign.base_url());
     assert_ne!(elsewhere, location);
-    assert_eq!(ask(&options, &elsewhere).await, FindAnswer::Counts);
+    assert_eq!(ask(&options, &elsewhere).await, LookupAnswer::Counts);
     assert_eq!(foreign.questions().len(), 0);
     assert_eq!(abacus.questions().len(), 1);
 }
@@ -103,11 +112,11 @@ async fn an_abacus_that_does_not_answer_says_nothing() {
     let location = accepted(&options).await;
     abacus.fault(Fault::status_retry_after(429, "17").on_documents().times(1));
     let after = Duration::from_secs(17);
-    assert_eq!(ask(&options, &location).await, FindAnswer::Wait { after });
+    assert_eq!(ask(&options, &location).await, LookupAnswer::Wait { after });
     abacus.fault(Fault::status_retry_after(503, "9").on_documents().times(1));
     let answer = ask(&options, &location).await;
     let nine = Some(Duration::from_secs(9));
-    assert!(matches!(answer, FindAnswer::Failed { after, .. } if after == nine));
+    assert!(matches!(answer, LookupAnswer::Failed { after, .. } if after == nine));
     for fault in [
         Fault::status(401),
         Fault::status(500),
@@ -116,10 +125,10 @@ async fn an_abacus_that_does_not_answer_says_nothing() {
     ] {
         abacus.fault(fault.on_documents().times(1));
         let answer = ask(&options, &location).await;
-        let is_failed = matches!(answer, FindAnswer::Failed { after: None, .. });
+        let is_failed = matches!(answer, LookupAnswer::Failed { after: None, .. });
         assert!(is_failed, "{answer:?}");
     }
     abacus.go_away().await;
     let answer = ask(&options, &location).await;
-    assert!(matches!(answer, FindAnswer::Failed { after: None, .. }));
+    assert!(matches!(answer, LookupAnswer::Failed { after: None, .. }));
 }

@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sampler_domain::Contract;
 use sampler_upstream::{
-    Answer, ClientOptions, CloudEvents, EventAttributes, FindAnswer, FindUrl, HttpCollector,
+    Answer, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupAnswer,
     Posted, Sought, Upstream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,13 +32,13 @@ fn cloud_events(options: &ClientOptions) -> CloudEvents {
         .with_token(Some(&TOKEN.into()))
 }
 
-async fn find(upstream: &CloudEvents) -> FindAnswer {
+async fn find(upstream: &CloudEvents) -> LookupAnswer {
     let usage = usage();
     let sought = Sought {
         usage_guid: &usage.dedup_id,
         location: "",
     };
-    upstream.find(sought, NOW).await.answer
+    upstream.look_up(sought, NOW).await.answer
 }
 
 /// The answers of both kinds of upstream to a post.
@@ -85,7 +85,7 @@ async fn an_upstream_that_redirects_to_another_host_gets_no_token_sent_there() {
         assert!(
             matches!(
                 answer,
-                FindAnswer::Mismatch { .. } | FindAnswer::Failed { .. }
+                LookupAnswer::Mismatch { .. } | LookupAnswer::Failed { .. }
             ),
             "{answer:?}"
         );
@@ -111,7 +111,10 @@ async fn what_is_compressed_is_not_unpacked() {
     });
     let options = serve(bomb).await;
     let answer = find(&cloud_events(&options)).await;
-    assert!(matches!(answer, FindAnswer::Mismatch { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, LookupAnswer::Mismatch { .. }),
+        "{answer:?}"
+    );
 }
 
 /// Sends this, and then the same again and again, as long as anybody listens.
@@ -166,7 +169,7 @@ async fn answers_without_end_end_in_time() {
         let answer = find(&cloud_events(&options)).await;
         let is_none = matches!(
             answer,
-            FindAnswer::Mismatch { .. } | FindAnswer::Failed { .. }
+            LookupAnswer::Mismatch { .. } | LookupAnswer::Failed { .. }
         );
         assert!(is_none, "{begin:?}: {answer:?}");
         // Half a second each.
@@ -181,6 +184,6 @@ async fn an_answer_to_a_find_has_a_limit() {
         let answer = format!("[{}]", " ".repeat(length - 2));
         let router = Router::new().fallback(async move || answer);
         let answer = find(&cloud_events(&serve(router).await)).await;
-        assert_eq!(answer == FindAnswer::Unknown, is_read, "{answer:?}");
+        assert_eq!(answer == LookupAnswer::NotFound, is_read, "{answer:?}");
     }
 }

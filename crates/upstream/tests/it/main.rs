@@ -140,7 +140,7 @@ async fn no_redirect_is_followed_and_a_page_is_not_a_collector() {
         Answer::TryAgain { error, .. } => assert!(error.contains("COLLECTOR_URL"), "{error}"),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(collector.probe().await, Ok(AnswerDate::At(_))));
+    assert!(matches!(collector.ask_time().await, Ok(AnswerDate::At(_))));
     assert_eq!(asked.load(Ordering::Relaxed), 0, "neither is followed");
 }
 
@@ -172,7 +172,7 @@ async fn every_answer_tells_the_time_and_dates_in_it_are_held_against_that() {
     assert_eq!(posted.dated, ten_to);
     let after = Duration::from_secs(20);
     assert_eq!(posted.answer, Answer::Wait { after });
-    assert_eq!(collector.probe().await, Ok(ten_to));
+    assert_eq!(collector.ask_time().await, Ok(ten_to));
 }
 
 /// A connection that is kept would ask the same gateway for ever.
@@ -189,7 +189,7 @@ async fn each_probe_has_a_connection_of_its_own() {
     );
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     for _ in 0..5 {
-        assert!(matches!(collector.probe().await, Ok(AnswerDate::At(_))));
+        assert!(matches!(collector.ask_time().await, Ok(AnswerDate::At(_))));
     }
     assert_eq!(ports.lock().unwrap().len(), 5);
 }
@@ -202,7 +202,7 @@ async fn fault_2_an_abacus_that_hangs_is_left_after_the_time_limit() {
     let began = Instant::now();
     let posted = collector.post(&usage(), NOW).await;
     assert_eq!(posted.dated, AnswerDate::NoAnswer);
-    assert!(collector.probe().await.is_err());
+    assert!(collector.ask_time().await.is_err());
     let answer = posted.answer;
     assert!(
         matches!(answer, Answer::TryAgain { after: None, .. }),

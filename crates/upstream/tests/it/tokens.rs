@@ -10,7 +10,7 @@ use sampler_oauth::http::client;
 use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_upstream::{
-    Answer, CloudEvents, EventAttributes, FindAnswer, FindUrl, HttpCollector, Sought, Upstream,
+    Answer, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupAnswer, Sought, Upstream,
 };
 
 use crate::{NOW, serve, usage};
@@ -160,5 +160,8 @@ async fn events_and_finds_carry_the_token_of_the_client_where_none_is_set() {
         usage_guid: "u",
         location: "",
     };
-    assert_eq!(events.find(sought, NOW).await.answer, FindAnswer::Unknown);
+    assert_eq!(
+        events.look_up(sought, NOW).await.answer,
+        LookupAnswer::NotFound
+    );
 }

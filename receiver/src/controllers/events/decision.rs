@@ -1,8 +1,10 @@
-//! Keeps one event, however it arrived: checks its slack and the rate of starts, then asks the store. The
-//! rule is in [`sampler_domain::intake`](sampler_domain::IntakeRules).
+//! Keeps one event, however it arrived: checks its slack and the rate of starts, then asks the store. What
+//! else the rule says ([`sampler_domain::intake`](sampler_domain::IntakeRules)), MongoDB decides by the
+//! query and the unique indexes of a command. Only after a conflict the rule itself gives the reason.
 
 use sampler_domain::{
-    Field, IntakeRules, Refusal, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
+    EventId, Field, IntakeRules, Percent, Place, Refusal, Span, SpanId, StartEvent, StopEvent,
+    Target, Timestamp,
 };
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
@@ -12,12 +14,22 @@ use sampler_store::{
 use uuid::Uuid;
 
 use super::refusals;
-use crate::Receiver;
 use crate::event::Event;
+use crate::{Receiver, problems};
+
+/// A minute, in ms.
+const MINUTE: i64 = 60_000;
+
+/// The longest `Retry-After`, s: rates change, and a client that comes early is refused again.
+const RETRY_AFTER_MAX: u64 = 300;
+
+/// Repeats are spread over this many seconds of their minute. The other seconds are for clocks that
+/// differ.
+const SPREAD: u64 = 45;
 
 /// The result of an event that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::controllers) struct Accepted {
+pub(in crate::controllers) struct EventOutcome {
     /// Whether an earlier request has kept the event, so that nothing was done this time.
     pub(in crate::controllers) is_replayed: bool,
     pub(in crate::controllers) started: Option<SpanId>,
@@ -48,7 +60,7 @@ impl From<NotKept> for Problem {
     }
 }
 
-impl Accepted {
+impl EventOutcome {
     fn replayed() -> Self {
         Self {
             is_replayed: true,
@@ -83,7 +95,7 @@ impl Receiver {
         event: Event,
         grant: &Grant,
         arrival: Arrival,
-    ) -> Result<Accepted, Problem> {
+    ) -> Result<EventOutcome, Problem> {
         self.require_prepared()?;
         let now = self.parts.clock.now();
         let slack = self.rules().require_slack(event.timestamp(), now);
@@ -95,10 +107,10 @@ impl Receiver {
                     let span = self
                         .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
                         .await?;
-                    return Ok(Accepted::replayed().started(Some(span)));
+                    return Ok(EventOutcome::replayed().started(Some(span)));
                 }
                 let span = self.new_span(event, grant, now);
-                Ok(self.start(span, now, arrival).await?)
+                Ok(self.open_span(span, now, arrival).await?)
             }
             Event::Stop(event) => {
                 if let Some(problem) = outside_slack {
@@ -106,7 +118,7 @@ impl Receiver {
                     let span = self
                         .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
                         .await?;
-                    return Ok(Accepted::replayed().ended(Some(span)));
+                    return Ok(EventOutcome::replayed().ended(Some(span)));
                 }
                 Ok(self.stop(event, None, grant, arrival).await?)
             }
@@ -116,56 +128,71 @@ impl Receiver {
     }
 
     /// Opens the span of a start. The future is small, so that very many can run at the same time.
-    pub(super) fn start(
+    pub(super) fn open_span(
         &self,
         span: Span,
         now: Timestamp,
         arrival: Arrival,
-    ) -> impl Future<Output = Result<Accepted, NotKept>> + Send {
+    ) -> impl Future<Output = Result<EventOutcome, NotKept>> + Send {
         let id = span.id.clone();
-        // A lenient repeat differs from the event that was kept. `Location` needs the span of the
-        // kept event, so it is read by its id.
-        let lenient = self
-            .settings
-            .events
-            .lenient_repeats
-            .then(|| Box::new((span.target.clone(), span.start_id.clone())));
-        let opening = self.open(span, now, arrival);
+        let lenient = self.settings.events.lenient_repeats;
+        let key = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
+        let opening = self.parts.events.start(NewSpan {
+            due_at: self.policy.open_due_at(&span.target, span.start),
+            span,
+            now,
+            may_overlap: self.settings.events.allow_overlap,
+            arrival,
+        });
         async move {
             match opening.await.map_err(|failure| self.failed(&failure))? {
-                StartOutcome::Opened => Ok(Accepted::default().started(Some(id))),
-                StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
+                StartOutcome::Opened => Ok(EventOutcome::default().started(Some(id))),
+                StartOutcome::Repeated { span } => Ok(EventOutcome::replayed().started(Some(span))),
                 StartOutcome::Refused(Refusal::IdTaken(fields)) => {
                     self.rules().require_same(fields)?;
-                    let found = match lenient.map(|kept| *kept) {
-                        Some((target, Some(id))) => {
-                            let by = Lookup::StartedBy(id);
-                            self.look_up(&target, &by, ReadConcern::Linearizable).await
-                        }
-                        _ => Ok(Vec::new()),
-                    };
-                    let earlier = found.map_err(NotKept::Failed)?.into_iter().next();
-                    Ok(Accepted::replayed().started(earlier.map(|span| span.id)))
+                    let earlier = Box::pin(self.started_by(key)).await?;
+                    Ok(EventOutcome::replayed().started(earlier))
                 }
                 StartOutcome::Refused(refusal) => Err(refusal.into()),
             }
         }
     }
 
-    fn open(
+    /// The span of the start that a lenient repeat differs from, for the `Location`.
+    async fn started_by(
         &self,
-        span: Span,
-        now: Timestamp,
-        arrival: Arrival,
-    ) -> impl Future<Output = Result<StartOutcome, StoreError>> + Send {
-        let due_at = self.policy.open_due_at(&span.target, span.start);
-        self.parts.events.start(NewSpan {
-            span,
-            due_at,
-            now,
-            may_overlap: self.settings.events.allow_overlap,
-            arrival,
-        })
+        key: Option<Box<(Target, Option<EventId>)>>,
+    ) -> Result<Option<SpanId>, NotKept> {
+        let Some((target, Some(id))) = key.map(|key| *key) else {
+            return Ok(None);
+        };
+        let by = Lookup::StartedBy(id);
+        let found = self.look_up(&target, &by, ReadConcern::Linearizable).await;
+        let earlier = found.map_err(NotKept::Failed)?.into_iter().next();
+        Ok(earlier.map(|span| span.id))
+    }
+
+    /// The problem of a start that the rate of new starts does not admit now; `None` where it is admitted.
+    ///
+    /// The id of a start, the minute and the rate decide ([`Place`]). So a client that repeats a start each
+    /// minute gets in, and receivers remember nothing. Stops always pass, and so do repeats of starts that were
+    /// kept.
+    fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
+        let rate = self.steering.start_rate_of(&event.target.resource_id);
+        if rate == Percent::ALL {
+            return None;
+        }
+        let place = Place::of(event.id.as_ref(), &event.target);
+        let admitted_at = place.admitted_at(now, rate);
+        if admitted_at == Some(now) {
+            return None;
+        }
+        let detail = "New starts are currently admitted at a lower rate. Nothing was kept: send the \
+                      same event again, with the same timestamp.";
+        let wait = admitted_at.map_or(MINUTE, |at| at.since(now));
+        let seconds = wait.unsigned_abs().div_ceil(1_000);
+        let seconds = (seconds + self.parts.random.u64() % SPREAD).clamp(1, RETRY_AFTER_MAX);
+        Some(Problem::new(&problems::THROTTLED, detail).retry_after(seconds))
     }
 
     pub(super) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
@@ -181,7 +208,7 @@ impl Receiver {
         update: Option<Uuid>,
         grant: &Grant,
         arrival: Arrival,
-    ) -> Result<Accepted, NotKept> {
+    ) -> Result<EventOutcome, NotKept> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
@@ -191,11 +218,11 @@ impl Receiver {
         };
         let outcome = self.parts.events.stop(new).await;
         match outcome.map_err(|failure| self.failed(&failure))? {
-            StopOutcome::Ended => Ok(Accepted::default()),
-            StopOutcome::Repeated => Ok(Accepted::replayed()),
+            StopOutcome::Ended => Ok(EventOutcome::default()),
+            StopOutcome::Repeated => Ok(EventOutcome::replayed()),
             StopOutcome::Refused(Refusal::IdTaken(fields)) => {
                 self.rules().require_same(fields)?;
-                Ok(Accepted::replayed())
+                Ok(EventOutcome::replayed())
             }
             StopOutcome::Refused(refusal) => Err(refusal.into()),
         }

@@ -11,7 +11,7 @@ use sampler_service::problem::{Problem, StatusCode};
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
 
-use super::decision::{Accepted, NotKept};
+use super::decision::{EventOutcome, NotKept};
 use super::refusals;
 use super::view::View;
 use crate::Receiver;
@@ -24,7 +24,7 @@ impl Receiver {
         grant: &Grant,
         now: Timestamp,
         arrival: Arrival,
-    ) -> Result<Accepted, Problem> {
+    ) -> Result<EventOutcome, Problem> {
         let view = View::to_decide(self);
         let mut intake = UpdateIntake::new(event, self.rules(), now);
         let mut opened = None;
@@ -43,7 +43,7 @@ impl Receiver {
                         }
                         Half::Start => {
                             let span = self.updated_span(event, grant, now);
-                            self.start(span, now, arrival).await
+                            self.open_span(span, now, arrival).await
                         }
                     };
                     intake.on_kept(match kept {
@@ -57,7 +57,7 @@ impl Receiver {
                     });
                 }
                 UpdateStep::Kept { is_replayed } => {
-                    return Ok(Accepted {
+                    return Ok(EventOutcome {
                         is_replayed,
                         started: opened.or(intake.started().map(|span| span.id.clone())),
                         ended: intake.previous().map(|span| span.id.clone()),

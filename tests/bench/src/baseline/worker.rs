@@ -14,8 +14,8 @@ use sampler_store::{
 };
 use sampler_store_mongo::MongoStore;
 use sampler_upstream::{Abacus, ClientOptions, HttpCollector, HttpConfirmer};
-use sampler_worker::settings::{Destination, PROGRAM, Settings};
-use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, Worker};
+use sampler_worker::settings::{CheckedSettings, Destination, PROGRAM};
+use sampler_worker::{IgnoreProgress, Options, Parts, Periods, Worker};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -107,22 +107,21 @@ impl Ledger for Nowhere {
 /// Works until it is killed, with the worker's own settings from the environment.
 pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     let variables = Variables::of_this_process();
-    let settings = match load(&PROGRAM, [PROGRAM.name], &variables, Settings::read) {
+    let checked = match load(&PROGRAM, [PROGRAM.name], &variables, CheckedSettings::read) {
         Ok(settings) => settings,
         Err(exit) => bail!("unusable settings: {exit:?}"),
     };
-    let store =
-        Arc::new(MongoStore::connect(settings.groups.database.options(PROGRAM.name)).await?);
-    let groups = settings.groups;
-    let Destination::Abacus(url) = settings.upstream else {
+    let settings = checked.settings;
+    let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
+    let Destination::Abacus(url) = checked.destination else {
         bail!("it posts to Abacus alone");
     };
     let abacus = ClientOptions {
         url,
-        timeout: groups.abacus.timeout,
-        skip_ssl_validation: groups.security.skip_ssl_validation,
-        authorities: groups.security.authorities(),
-        tokens: groups.security.tokens(COLLECTOR_SCOPE)?,
+        timeout: settings.delivery.timeout,
+        skip_ssl_validation: settings.security.skip_ssl_validation,
+        authorities: settings.security.authorities(),
+        tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
     };
     let upstream = Abacus {
         collector: HttpCollector::new(&abacus)?,
@@ -131,8 +130,8 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
-        settings: groups,
-        intervals: Intervals::default(),
+        settings,
+        periods: Periods::default(),
     };
     let ledger: Arc<dyn Ledger> = if has_ledger {
         store.clone()

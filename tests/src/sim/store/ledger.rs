@@ -180,7 +180,7 @@ impl Ledger for SimStore {
     async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
         let mut confirmed = confirmed.to_vec();
         if self.has(Mutant::ForgetsThatItIsLost) {
-            if let [(_, Confirmation::Lost { .. })] = &*confirmed {
+            if let [(_, Confirmation::Missing { .. })] = &*confirmed {
                 return Ok(1);
             }
             for (read, _) in &mut confirmed {
@@ -201,8 +201,8 @@ impl World {
     fn forget_lost(&self, read: &mut Unconfirmed) {
         let kept = self
             .store
-            .with(|table| table.entry(&read.usage_guid)?.entry.ask_again);
-        if let Some(ask) = kept.filter(|_| read.ask.is_lost) {
+            .with(|table| table.entry(&read.usage_guid)?.entry.question);
+        if let Some(ask) = kept.filter(|_| read.ask.is_missing) {
             read.ask = ask;
         }
     }

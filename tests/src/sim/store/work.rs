@@ -27,10 +27,10 @@ impl Work for SimStore {
         .boxed()
     }
 
-    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+    async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
         let (read, target) = (id.clone(), target.clone());
         let found = self.call("find", |world| async move {
-            let mut found = world.store.find(&read, &target).await?;
+            let mut found = world.store.read(&read, &target).await?;
             world.as_read(found.iter_mut());
             Ok(found)
         });

@@ -30,7 +30,10 @@ fn query() -> AuditQuery {
 }
 
 async fn keep(store: &dyn Store, record: &AuditRecord) {
-    store.record_act(record).await.expect("the store answers");
+    store
+        .record_action(record)
+        .await
+        .expect("the store answers");
 }
 
 async fn listed(store: &dyn Store, query: &AuditQuery) -> (Vec<u128>, Option<AuditPosition>) {
@@ -48,15 +51,15 @@ pub async fn an_act_is_kept_as_it_was_asked_for_and_how_it_ended(store: &Shared)
     let all = store.audit(&query()).await.expect("the store answers");
     assert_eq!(all.records, [anybody.clone(), kept.clone()]);
     // A record that is written again after a lost answer changes nothing.
-    let settled = store.settle_act(kept.id, ActOutcome::Done).await;
+    let settled = store.record_outcome(kept.id, ActOutcome::Done).await;
     settled.expect("the store answers");
     keep(store, &kept).await;
     let unknown = store
-        .settle_act(Uuid::from_u128(9), ActOutcome::Refused)
+        .record_outcome(Uuid::from_u128(9), ActOutcome::Refused)
         .await;
     unknown.expect("the store answers");
     for outcome in ActOutcome::ALL {
-        let settled = store.settle_act(anybody.id, outcome).await;
+        let settled = store.record_outcome(anybody.id, outcome).await;
         settled.expect("the store answers");
         anybody.outcome = outcome;
         kept.outcome = ActOutcome::Done;

@@ -243,13 +243,13 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
 }
 
 /// A worker that was frozen between its read and its write takes no later resume for the one that it read:
-/// what was suspended in between would not go on.
+/// what was suspended in between would not be resumed.
 pub async fn each_resume_of_an_operator_is_one_of_its_own(store: &Shared) {
     let store = &**store;
     let (span, id) = suspended(store, "a", 0).await;
     register(store, &span, 0).await;
     let resume_all = async || {
-        let known = store.resume_by_operator(id, Timestamp::MAX).await;
+        let known = store.resume_by_operator(id).await;
         assert!(known.expect("the store answers"));
         due_causes(store, 0).await.remove(0)
     };

@@ -1,7 +1,7 @@
 //! Whatever is changed in whatever order: each store makes of a span what [`Span::after`] says.
 
 use sampler_domain::{
-    Change, Changed, Failure, Interval, Next, NotCounted, Resent, Skip, Span, Suspension,
+    Change, Changed, Failure, Interval, Next, Resent, Skip, Span, Suspension, UncountedReason,
 };
 use sampler_store::StopOutcome;
 use uuid::Uuid;
@@ -96,7 +96,7 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
         9 => return resent(read, millis),
         5 | 13 => return set_aside(read, millis),
         7 if read.processing.planned.is_some() => {
-            return Change::NotThere {
+            return Change::NotFound {
                 posts_end_by: due_at,
             };
         }
@@ -149,7 +149,7 @@ fn resent(read: &Span, millis: i64) -> Change {
     let number = millis.unsigned_abs();
     let known = &read.processing.uncounted;
     let index = usize::try_from(number).unwrap_or(0) % known.len().max(1);
-    let reason = NotCounted::Skipped { unanswered: false };
+    let reason = UncountedReason::Skipped { unanswered: false };
     let (interval, reason) = known
         .get(index)
         .map_or((interval_to(millis), reason), |it| (it.interval, it.reason));

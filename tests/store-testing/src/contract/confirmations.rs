@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Acceptance, AskAgain, Cause, CauseId, Entry, EntryState, Interval, Resend, Timestamp,
+    Acceptance, Cause, CauseId, Entry, EntryState, Interval, Question, Resend, Timestamp,
 };
 use sampler_store::{Confirmation, EntryKey, Unconfirmed, UnconfirmedQuery};
 use tokio::task::JoinSet;
@@ -32,10 +32,10 @@ async fn accepted(store: &dyn Store, name: &str, from: i64, ask_at: i64) -> Entr
     };
     let entry = Entry {
         interval,
-        ask_again: Some(AskAgain {
+        question: Some(Question {
             at: at(ask_at),
             until: at(DAY),
-            is_lost: false,
+            is_missing: false,
         }),
         ..Entry::of_accepted(&span, acceptance).expect("it is planned")
     };
@@ -136,7 +136,7 @@ pub async fn a_usage_that_counts_is_asked_for_no_more(store: &Shared) {
     let expected = Entry {
         state: EntryState::Counted,
         counted_at: Some(at(9)),
-        ask_again: None,
+        question: None,
         ..entry
     };
     assert_eq!(kept(store, &expected).await, expected);
@@ -157,7 +157,7 @@ pub async fn a_usage_that_was_put_aside_keeps_why(store: &Shared) {
         state: EntryState::SetAside,
         set_aside_at: Some(at(9)),
         error: Some("$error".to_owned()),
-        ask_again: None,
+        question: None,
         ..entry
     };
     assert_eq!(kept(store, &expected).await, expected);
@@ -184,17 +184,17 @@ pub async fn a_usage_that_is_not_known_yet_is_asked_for_again(store: &Shared) {
     );
     assert_eq!(instances(store, query(4)).await, [""; 0]);
     let read = kept(store, &entry).await;
-    let ask = AskAgain {
+    let ask = Question {
         at: at(5),
         until: at(DAY),
-        is_lost: false,
+        is_missing: false,
     };
-    assert_eq!(read.ask_again, Some(ask));
+    assert_eq!(read.question, Some(ask));
     assert_eq!(unconfirmed(store, query(5)).await[0].ask, ask);
     assert!(confirm(store, &read, Confirmation::GivenUp).await);
     assert_eq!(instances(store, query(DAY)).await, [""; 0]);
     let expected = Entry {
-        ask_again: None,
+        question: None,
         ..entry
     };
     assert_eq!(kept(store, &expected).await, expected);
@@ -204,25 +204,25 @@ pub async fn a_usage_that_is_not_known_yet_is_asked_for_again(store: &Shared) {
 pub async fn a_usage_that_is_lost_is_read_as_that(store: &Shared) {
     let store = &**store;
     let entry = accepted(store, "a", -2 * HOUR, 0).await;
-    let lost = || Confirmation::Lost { at: at(5) };
+    let lost = || Confirmation::Missing { at: at(5) };
     assert!(confirm(store, &entry, lost()).await);
     assert!(
         !confirm(store, &entry, lost()).await,
         "it has changed since"
     );
-    let ask = AskAgain {
+    let ask = Question {
         at: at(5),
         until: at(DAY),
-        is_lost: true,
+        is_missing: true,
     };
     let expected = Entry {
-        ask_again: Some(ask),
+        question: Some(ask),
         ..entry.clone()
     };
     assert_eq!(kept(store, &entry).await, expected);
     let again = Confirmation::AskAgain { at: at(6) };
     assert!(confirm(store, &expected, again).await);
-    assert!(unconfirmed(store, query(6)).await[0].ask.is_lost);
+    assert!(unconfirmed(store, query(6)).await[0].ask.is_missing);
 }
 
 pub async fn many_usages_are_noted_at_once(store: &Shared) {
@@ -260,7 +260,7 @@ pub async fn a_usage_is_only_asked_for_where_its_entry_says_so(store: &Shared) {
     let plain = Entry {
         usage_guid: "plain".to_owned(),
         version: entry.version + 1,
-        ask_again: None,
+        question: None,
         ..entry
     };
     let kept = store.write_entry(plain, DAY).await;
@@ -274,10 +274,10 @@ pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &
     let entry = accepted(store, "a", -2 * HOUR, 5).await;
     let again = |ask_at, until| Entry {
         accepted_at: Some(at(8)),
-        ask_again: Some(AskAgain {
+        question: Some(Question {
             at: at(ask_at),
             until: at(until),
-            is_lost: false,
+            is_missing: false,
         }),
         ..entry.clone()
     };
@@ -288,13 +288,13 @@ pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &
     ] {
         let written = store.write_entry(again(ask_at, until), DAY).await;
         assert_eq!(written.ok(), Some(EntryState::Accepted));
-        let ask = AskAgain {
+        let ask = Question {
             at: at(expected.0),
             until: at(expected.1),
-            is_lost: false,
+            is_missing: false,
         };
         let expected = Entry {
-            ask_again: Some(ask),
+            question: Some(ask),
             ..entry.clone()
         };
         assert_eq!(kept(store, &entry).await, expected);
@@ -304,7 +304,7 @@ pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &
     assert!(confirm(store, &again(6, DAY + 1), counted()).await);
     let written = store.write_entry(again(7, 2 * DAY), DAY).await;
     assert_eq!(written.ok(), Some(EntryState::Counted));
-    assert_eq!(kept(store, &entry).await.ask_again, None);
+    assert_eq!(kept(store, &entry).await.question, None);
 }
 
 /// Set aside in between, it would pass for one whose totals are right: nobody would correct them.
@@ -341,10 +341,10 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
     let key = EntryKey::of(&skipped);
     assert_eq!(store.mark_resend(&key, &resend).await.ok(), Some(true));
     let read = Entry {
-        ask_again: Some(AskAgain {
+        question: Some(Question {
             at: at(20),
             until: at(DAY),
-            is_lost: false,
+            is_missing: false,
         }),
         ..kept(store, &skipped).await
     };
@@ -377,13 +377,13 @@ pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
     };
     let marked = store.mark_resend(&EntryKey::of(&entry), &resend).await;
     assert_eq!(marked.ok(), Some(true));
-    let ask = AskAgain {
+    let ask = Question {
         at: at(20),
         until: at(DAY),
-        is_lost: false,
+        is_missing: false,
     };
     let read = Entry {
-        ask_again: Some(ask),
+        question: Some(ask),
         ..kept(store, &entry).await
     };
     let acceptance = Acceptance {

@@ -25,7 +25,7 @@ pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
     assert_eq!(span.processing.last, Interval::at(event.timestamp));
     assert_eq!(
         store
-            .find(&span.id, &span.target)
+            .read(&span.id, &span.target)
             .await
             .expect("the store answers"),
         Some(expected)
@@ -442,7 +442,7 @@ pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
         StartOutcome::Opened
     );
     let span = store
-        .find(&id, &target)
+        .read(&id, &target)
         .await
         .expect("the store answers")
         .expect("it is kept");

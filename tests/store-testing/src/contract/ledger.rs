@@ -297,7 +297,7 @@ pub async fn entries_outlive_their_span(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;
     assert_eq!(stop(store, None, "a", -HOUR).await, StopOutcome::Ended);
-    let span = store.find(&span.id, &span.target).await;
+    let span = store.read(&span.id, &span.target).await;
     let span = span.expect("the store answers").expect("it is there");
     let year = Entry {
         accepted_at: Some(at(400 * DAY)),

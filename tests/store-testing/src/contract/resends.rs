@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sampler_domain::{
-    Acceptance, Change, Changed, Entry, EntryState, Interval, LastError, Next, NotCounted, Resend,
-    Resent, Skip, Span, Timestamp,
+    Acceptance, Change, Changed, Entry, EntryState, Interval, LastError, Next, Resend, Resent,
+    Skip, Span, Timestamp, UncountedReason,
 };
 use sampler_store::{EntryKey, StopOutcome};
 use uuid::Uuid;
@@ -324,7 +324,10 @@ pub async fn what_was_withheld_is_found_by_the_usage_that_it_takes_back(store: &
         ..span
     };
     let planned = plan_to(&span, -HOUR / 4);
-    assert_eq!(planned.withheld.map(NotCounted::state), Some(entry.state));
+    assert_eq!(
+        planned.withheld.map(UncountedReason::state),
+        Some(entry.state)
+    );
     let span = done(store.plan(&span, planned, at(0), at(0)).await);
     assert_eq!(kept(store, "a").await, span);
     assert!(span.plans_to_withhold(entry.interval));
@@ -429,7 +432,7 @@ pub async fn totals_count_a_resend_once(store: &Shared) {
             act: Uuid::from_u128(act),
         },
         interval: entry.interval,
-        reason: NotCounted::Skipped { unanswered: false },
+        reason: UncountedReason::Skipped { unanswered: false },
     };
     let before = &span.processing.totals;
     assert_eq!((before.billed, before.skipped), (0, HOUR));
@@ -458,7 +461,7 @@ pub async fn an_execution_needs_the_resend_it_was_decided_with(store: &Shared) {
             act: Uuid::from_u128(7),
         },
         interval: entry.interval,
-        reason: NotCounted::Skipped { unanswered: false },
+        reason: UncountedReason::Skipped { unanswered: false },
     };
     let after = made(store, &span, &resent).await;
     let executed = Change::Executed {

@@ -1,7 +1,7 @@
 //! Usages that Abacus sets aside and accepts again, more than once: what the ledger said stays.
 
 use sampler_domain::{
-    Acceptance, AskAgain, Cause, EARLIER_ROUNDS_MAX, Entry, EntryState, Resend, Round, Timestamp,
+    Acceptance, Cause, EARLIER_ROUNDS_MAX, Entry, EntryState, Question, Resend, Round, Timestamp,
     WindowLength,
 };
 use sampler_store::{Confirmation, EntryKey, SumQuery, TargetFilter, Unconfirmed};
@@ -22,12 +22,12 @@ fn acceptance(millis: i64) -> Acceptance {
 
 /// Abacus is to be asked for it.
 fn to_be_asked_for(entry: Entry) -> Entry {
-    let ask_again = Some(AskAgain {
+    let question = Some(Question {
         at: at(DAY),
         until: at(2 * DAY),
-        is_lost: false,
+        is_missing: false,
     });
-    Entry { ask_again, ..entry }
+    Entry { question, ..entry }
 }
 
 /// An entry of an instance's usage, accepted at 10.

@@ -23,7 +23,7 @@ pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
     let finished = started(store, "finished", "k", -DAY).await;
     assert_eq!(stop(store, None, "k", -DAY).await, StopOutcome::Ended);
     let finished = store
-        .find(&finished.id, &finished.target)
+        .read(&finished.id, &finished.target)
         .await
         .expect("the store answers")
         .expect("it is there");
@@ -358,7 +358,7 @@ pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
         }
         assert_eq!(stop(store, None, name, end).await, StopOutcome::Ended);
         let span = store
-            .find(&span.id, &span.target)
+            .read(&span.id, &span.target)
             .await
             .expect("an answer")
             .expect("it is there");

@@ -45,7 +45,7 @@ fn usage(names: [&str; 3], from: i64, to: i64, measures: &Value) -> Entry {
         unanswered: false,
         withheld: false,
         resend: None,
-        ask_again: None,
+        question: None,
     }
 }
 

@@ -24,14 +24,14 @@ pub(crate) struct Steering {
 
 #[async_trait]
 impl Operating for MemoryStore {
-    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+    async fn record_action(&self, record: &AuditRecord) -> Result<(), StoreError> {
         let mut state = self.lock();
         let kept = state.audit.entry(record.position());
         kept.or_insert_with(|| record.clone());
         Ok(())
     }
 
-    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
+    async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
         let mut state = self.lock();
         let kept = state.audit.values_mut().find(|record| record.id == id);
         if let Some(kept) = kept {
@@ -50,8 +50,8 @@ impl Operating for MemoryStore {
         Ok(self.lock().table.change_by_operator(act, span, change))
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.lock().table.resume_by_operator(cause, by))
+    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
+        Ok(self.lock().table.resume_by_operator(cause))
     }
 
     async fn resend_by_operator(

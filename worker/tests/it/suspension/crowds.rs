@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSettings};
 use sampler_store::Causes;
 use sampler_worker::Options;
 
@@ -68,9 +68,9 @@ async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_resume_within_a_m
 fn large(name: &str) -> Options {
     let mut options = options(name);
     let settings = &mut options.settings;
-    settings.abacus = AbacusSettings {
+    settings.delivery = DeliverySettings {
         concurrency: 1_000,
-        ..AbacusSettings::default()
+        ..DeliverySettings::default()
     };
     settings.processing = ProcessingSettings {
         concurrency: 10_000,

@@ -136,12 +136,12 @@ impl Table {
         is_known
     }
 
-    /// The same for an operator.
-    pub fn resume_by_operator(&mut self, cause: CauseId, by: Timestamp) -> bool {
+    /// The same for an operator, until a worker sets its time.
+    pub fn resume_by_operator(&mut self, cause: CauseId) -> bool {
         if let Some(kept) = self.causes.get_mut(&cause) {
             kept.resumes += 1;
         }
-        self.begin_resuming(cause, by)
+        self.begin_resuming(cause, Timestamp::MAX)
     }
 
     /// The cause, if it is still being resumed as it was when it was read.
@@ -151,7 +151,7 @@ impl Table {
         kept.filter(|kept| of(kept) == of(read))
     }
 
-    /// Lets spans go on that were suspended under the cause by `until`.
+    /// Resumes spans that were suspended under the cause by `until`.
     pub fn resume_batch(
         &mut self,
         cause: CauseId,
@@ -171,21 +171,21 @@ impl Table {
         count
     }
 
-    /// Sets by which moment the spans were suspended that go on.
+    /// Sets by which time the spans were suspended that are resumed.
     pub fn set_resuming(&mut self, cause: &KeptCause, until: Timestamp) {
         if let Some(kept) = self.resuming_as(cause) {
             kept.resuming = Some(until);
         }
     }
 
-    /// Notes that all spans that were to be resumed are resumed.
+    /// Records that all spans that were to be resumed are resumed.
     pub fn end_resuming(&mut self, cause: &KeptCause) {
         if let Some(kept) = self.resuming_as(cause) {
             kept.resuming = None;
         }
     }
 
-    /// Removes a cause if nothing was noted of it since it was read, and nothing is suspended
+    /// Removes a cause if nothing was recorded of it since it was read, and nothing is suspended
     /// or set aside under it.
     pub fn remove_cause(&mut self, cause: &KeptCause) -> bool {
         let kept = self.causes.get(&cause.id);

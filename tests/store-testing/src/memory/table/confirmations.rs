@@ -18,7 +18,7 @@ impl StoredEntry {
 
     /// It is not asked for any more.
     fn end_asking(&mut self) {
-        self.entry.ask_again = None;
+        self.entry.question = None;
         if std::mem::take(&mut self.expires_once_confirmed) {
             self.expire();
         }
@@ -45,7 +45,7 @@ impl Table {
         found.into_iter().map(|(_, it)| it).collect()
     }
 
-    /// Notes what came of asking for a usage, unless its entry has changed since it was read. Says
+    /// Records the answer for a usage, unless its entry has changed since it was read. Says
     /// whether it was noted.
     pub fn confirm(&mut self, read: &Unconfirmed, confirmation: &Confirmation) -> bool {
         let is_same = |kept: &&mut StoredEntry| {
@@ -58,7 +58,7 @@ impl Table {
         };
         note(&mut kept.entry, confirmation);
         match confirmation {
-            Confirmation::AskAgain { .. } | Confirmation::Lost { .. } => return true,
+            Confirmation::AskAgain { .. } | Confirmation::Missing { .. } => return true,
             Confirmation::SetAside { cause, .. } => kept.cause = Some(*cause),
             Confirmation::Counted { .. } | Confirmation::GivenUp => {}
         }
@@ -85,12 +85,12 @@ fn note(entry: &mut Entry, confirmation: &Confirmation) {
             *entry = entry.set_aside(*at, error);
         }
         Confirmation::AskAgain { at } => {
-            entry.ask_again.iter_mut().for_each(|ask| ask.at = *at);
+            entry.question.iter_mut().for_each(|ask| ask.at = *at);
         }
-        Confirmation::Lost { at } => {
-            if let Some(ask) = &mut entry.ask_again {
+        Confirmation::Missing { at } => {
+            if let Some(ask) = &mut entry.question {
                 ask.at = *at;
-                ask.is_lost = true;
+                ask.is_missing = true;
             }
         }
         Confirmation::GivenUp => {}

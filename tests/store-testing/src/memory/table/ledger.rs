@@ -40,8 +40,8 @@ impl Table {
     /// Asks the upstream no earlier than this entry says, if its usage is kept and asked for.
     pub fn ask_later(&mut self, entry: &Entry) {
         let kept = self.entries.get_mut(&entry.usage_guid);
-        let ask = kept.and_then(|kept| kept.entry.ask_again.as_mut());
-        if let (Some(ask), Some(later)) = (ask, entry.ask_again) {
+        let ask = kept.and_then(|kept| kept.entry.question.as_mut());
+        if let (Some(ask), Some(later)) = (ask, entry.question) {
             ask.at = ask.at.max(later.at);
             ask.until = ask.until.max(later.until);
         }

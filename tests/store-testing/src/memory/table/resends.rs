@@ -89,7 +89,7 @@ impl Table {
         true
     }
 
-    /// Notes that Abacus has accepted the usage of a marked entry.
+    /// Records that the upstream has accepted the usage of a marked entry.
     pub fn accept_resent(&mut self, entry: &Entry, acceptance: &Acceptance) -> bool {
         let Some(act) = entry.resend.as_ref().map(|resend| resend.act) else {
             return false;
@@ -101,8 +101,8 @@ impl Table {
         kept.entry = kept.entry.resent(acceptance);
         kept.cause = None;
         kept.keep_longer();
-        kept.entry.ask_again = entry.ask_again;
-        if entry.ask_again.is_some() && kept.expires_at.take().is_some() {
+        kept.entry.question = entry.question;
+        if entry.question.is_some() && kept.expires_at.take().is_some() {
             kept.expires_once_confirmed = true;
         }
         true

@@ -26,7 +26,7 @@ const ESTIMATED: &str = "1000";
 
 /// The kind of an action.
 #[derive(Clone, Copy, PartialEq)]
-enum Act {
+enum ActionKind {
     ResumeCause,
     Resume,
     Skip,
@@ -34,7 +34,7 @@ enum Act {
 
 /// An action and its subject, as its address says.
 struct Subject {
-    act: Act,
+    kind: ActionKind,
     id: String,
 }
 
@@ -46,27 +46,27 @@ impl Subject {
     /// The address of the API that carries it out.
     fn path(&self) -> String {
         let id = self.encoded();
-        match self.act {
-            Act::ResumeCause => format!("/v1/suspended/{id}/resume"),
-            Act::Resume => format!("/v1/spans/{id}/resume"),
-            Act::Skip => format!("/v1/spans/{id}/skip"),
+        match self.kind {
+            ActionKind::ResumeCause => format!("/v1/suspended/{id}/resume"),
+            ActionKind::Resume => format!("/v1/spans/{id}/resume"),
+            ActionKind::Skip => format!("/v1/spans/{id}/skip"),
         }
     }
 
     /// The page that it is confirmed on.
     fn page(&self) -> String {
-        match self.act {
-            Act::ResumeCause => suspended::resume_page_of(&self.id),
-            Act::Resume => format!("{}/resume", spans::page_of(&self.id)),
-            Act::Skip => format!("{}/skip", spans::page_of(&self.id)),
+        match self.kind {
+            ActionKind::ResumeCause => suspended::resume_page_of(&self.id),
+            ActionKind::Resume => format!("{}/resume", spans::page_of(&self.id)),
+            ActionKind::Skip => format!("{}/skip", spans::page_of(&self.id)),
         }
     }
 
     /// Where it leads, done or not.
     fn back(&self) -> String {
-        match self.act {
-            Act::ResumeCause => suspended::page_of_cause(&self.id),
-            Act::Resume | Act::Skip => spans::page_of(&self.id),
+        match self.kind {
+            ActionKind::ResumeCause => suspended::page_of_cause(&self.id),
+            ActionKind::Resume | ActionKind::Skip => spans::page_of(&self.id),
         }
     }
 }
@@ -91,14 +91,14 @@ pub(super) struct ActPage {
 }
 
 macro_rules! handlers {
-    ($($show:ident, $carry_out:ident: $act:expr, $path:literal;)+) => {$(
+    ($($show:ident, $carry_out:ident: $kind:expr, $path:literal;)+) => {$(
         #[doc = concat!("`GET ", $path, "`.")]
         pub(crate) async fn $show(
             State(console): State<Arc<Console>>,
             Extension(session): Extension<Session>,
             Path(id): Path<String>,
         ) -> Response {
-            confirm(&console, &session, Subject { act: $act, id }).await
+            confirm(&console, &session, Subject { kind: $kind, id }).await
         }
 
         #[doc = concat!("`POST ", $path, "`.")]
@@ -107,15 +107,15 @@ macro_rules! handlers {
             Path(id): Path<String>,
             request: Request,
         ) -> Response {
-            carry_out(&console, Subject { act: $act, id }, request).await
+            carry_out(&console, Subject { kind: $kind, id }, request).await
         }
     )+};
 }
 
 handlers! {
-    show_resume_of_cause, resume_cause: Act::ResumeCause, "/console/suspended/{cause}/resume";
-    show_resume, resume: Act::Resume, "/console/spans/{id}/resume";
-    show_skip, skip: Act::Skip, "/console/spans/{id}/skip";
+    show_resume_of_cause, resume_cause: ActionKind::ResumeCause, "/console/suspended/{cause}/resume";
+    show_resume, resume: ActionKind::Resume, "/console/spans/{id}/resume";
+    show_skip, skip: ActionKind::Skip, "/console/spans/{id}/skip";
 }
 
 async fn confirm(console: &Arc<Console>, session: &Session, subject: Subject) -> Response {
@@ -132,7 +132,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     };
     let reason = form.value("reason").to_owned();
     let mut body = json!({ "reason": reason });
-    if subject.act == Act::Skip {
+    if subject.kind == ActionKind::Skip {
         body["usage_id"] = json!(form.value("usage_id"));
     }
     let (grant, tag) = (form.session.grant(), form.value("tag"));
@@ -144,7 +144,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
         return Redirect::to(&subject.back()).into_response();
     };
     let frame = Frame::new(console, &form.session, "Suspended");
-    if !can_be_confirmed_anew(&refusal) {
+    if !can_be_confirmed_again(&refusal) {
         return refused(frame, refusal);
     }
     // The page shows the problem, and the action with the present state: it can be confirmed again.
@@ -163,7 +163,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
 }
 
 /// Whether it makes sense to show the action again, with why it was refused.
-pub(super) fn can_be_confirmed_anew(refusal: &Refusal) -> bool {
+pub(super) fn can_be_confirmed_again(refusal: &Refusal) -> bool {
     refusal.status.is_client_error() && refusal.status != StatusCode::NOT_FOUND
 }
 
@@ -177,9 +177,9 @@ async fn page(
     if !session.is_admin() {
         return Err(not_allowed(frame()));
     }
-    let made = match subject.act {
-        Act::ResumeCause => of_cause(console, session, subject, frame()).await,
-        Act::Resume | Act::Skip => of_span(console, session, subject, frame()).await,
+    let made = match subject.kind {
+        ActionKind::ResumeCause => of_cause(console, session, subject, frame()).await,
+        ActionKind::Resume | ActionKind::Skip => of_span(console, session, subject, frame()).await,
     };
     made.map_err(|refusal| refused(frame(), refusal))
 }
@@ -201,7 +201,10 @@ async fn of_cause(
     let cause = api.get::<Cause>(grant, &path, &[]).await?.body;
     if cause.spans == 0 {
         let title = "No span is suspended for this cause";
-        return Err(Refusal::not_there(title, "Its spans may have gone on."));
+        return Err(Refusal::not_there(
+            title,
+            "Its spans may have resumed already.",
+        ));
     }
     let asked = [
         ("state", "suspended"),
@@ -255,8 +258,8 @@ async fn of_span(
     ];
     let planned = span.planned.as_ref();
     let usage_id = planned.map_or_else(String::new, |plan| plan.usage_id.clone());
-    let (title, effect, button) = match subject.act {
-        Act::Skip => (
+    let (title, effect, button) = match subject.kind {
+        ActionKind::Skip => (
             "Skip a usage",
             skipped(&span, now),
             "Skip 1 usage".to_owned(),

@@ -24,8 +24,8 @@ use crate::show::{print_json, text};
 Examples:
   sampler suspended
   sampler suspended --resource-id postgres
-  sampler spans --cause 5e0c1f    # the spans of a cause
-  sampler resume --cause 5e0c1f --reason \"the plan is mapped now\"")]
+  sampler spans --cause 0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52    # the spans of a cause
+  sampler resume --cause 0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52 --reason \"the plan is mapped now\"")]
 pub(crate) struct SuspendedArguments {
     /// Only causes of this resource
     #[arg(long, value_name = "ID")]
@@ -39,7 +39,7 @@ pub(crate) struct SuspendedArguments {
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(after_help = "\
 Examples:
-  sampler resume --cause 5e0c1f --reason \"the plan is mapped now\"
+  sampler resume --cause 0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52 --reason \"the plan is mapped now\"
   sampler resume --span orders-db --reason \"the plan is mapped now\"")]
 pub(crate) struct ResumeArguments {
     /// All spans of this cause, of `sampler suspended`
@@ -49,7 +49,7 @@ pub(crate) struct ResumeArguments {
     #[arg(long, value_name = "SPAN|INSTANCE", group = "what")]
     span: Option<String>,
     #[command(flatten)]
-    act: Act,
+    act: ActionArguments,
 }
 
 /// Skips the usage that the upstream refuses: it is not billed, unless it is sent again
@@ -65,7 +65,7 @@ pub(crate) struct SkipArguments {
     #[arg(value_name = "USAGE")]
     usage: String,
     #[command(flatten)]
-    act: Act,
+    act: ActionArguments,
 }
 
 /// Sends a usage again that was skipped or set aside
@@ -78,7 +78,7 @@ pub(crate) struct ResendArguments {
     #[arg(value_name = "USAGE")]
     usage: String,
     #[command(flatten)]
-    act: Act,
+    act: ActionArguments,
 }
 
 /// Lists the actions of operators, the newest first
@@ -106,7 +106,7 @@ pub(crate) struct AuditArguments {
 
 /// The arguments of all actions.
 #[derive(Debug, Args)]
-pub(crate) struct Act {
+pub(crate) struct ActionArguments {
     /// Why, for the audit trail: 1 to 1,000 characters
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
@@ -114,7 +114,7 @@ pub(crate) struct Act {
     pub(crate) common: Common,
 }
 
-impl Act {
+impl ActionArguments {
     fn body(&self) -> Reason {
         let reason = self.reason.clone();
         Reason { reason }

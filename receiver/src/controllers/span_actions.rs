@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::answer;
 use super::spans::{IdPath, location, shown_span};
-use crate::acts::{Act, AdmittedAct, IfMatch, stale};
+use crate::actions::{ActionRequest, IfMatch, NewAuditRecord, stale};
 use crate::fields::{self, Fields};
 use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
@@ -71,13 +71,6 @@ pub async fn skip(
     answer("skip", &grant, outcome)
 }
 
-/// An operator's action, and its span.
-struct RequestedAct {
-    act: &'static str,
-    reason: String,
-    listed: ListedSpan,
-}
-
 impl Receiver {
     async fn resume_span(
         &self,
@@ -85,23 +78,21 @@ impl Receiver {
         id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
+        // 403 comes before 428.
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
-        let AdmittedAct {
+        let admitted = self.admit_action(grant, request, |_: &mut Fields<'_>| Some(()));
+        let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;
         let (listed, suspension) = self.suspended_span(grant, id, &if_match).await?;
-        let act = "span.resume";
-        let asked = RequestedAct {
-            act,
-            reason,
-            listed,
-        };
         // A time of the workers' clock that has passed. The clock of this machine may be ahead.
         let due_at = suspension.since;
-        self.change_by_operator(grant, asked, |_| Change::Resume { suspension, due_at })
-            .await
+        self.change_by_operator(grant, "span.resume", reason, listed, |_| Change::Resume {
+            suspension,
+            due_at,
+        })
+        .await
     }
 
     async fn skip_usage(
@@ -110,12 +101,13 @@ impl Receiver {
         id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
+        // 403 comes before 428.
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let admitted = self.admit_act(grant, request, |fields| {
+        let admitted = self.admit_action(grant, request, |fields| {
             fields.required("usage_id", fields::text)
         });
-        let AdmittedAct {
+        let ActionRequest {
             reason,
             fields: usage_id,
             _permit,
@@ -124,24 +116,20 @@ impl Receiver {
         if !listed.span.plans(&usage_id) {
             return Err(not_planned());
         }
-        let act = "span.skip";
-        let asked = RequestedAct {
-            act,
-            reason,
-            listed,
-        };
         // Counted from the last refusal, by the workers' clock.
         let not_before = suspension.since.plus(SKIP_DELAY);
         let at = self.parts.clock.now();
-        self.change_by_operator(grant, asked, |act| Change::RequestSkip {
-            skip: Skip {
-                usage_guid: usage_id,
-                at,
-                not_before,
-                act,
-            },
-            suspension,
-            due_at: not_before,
+        self.change_by_operator(grant, "span.skip", reason, listed, |act| {
+            Change::RequestSkip {
+                skip: Skip {
+                    usage_guid: usage_id,
+                    at,
+                    not_before,
+                    act,
+                },
+                suspension,
+                due_at: not_before,
+            }
         })
         .await
     }
@@ -170,36 +158,33 @@ impl Receiver {
     async fn change_by_operator(
         &self,
         grant: &Grant,
-        asked: RequestedAct,
+        kind: &'static str,
+        reason: String,
+        listed: ListedSpan,
         change: impl FnOnce(Uuid) -> Change,
     ) -> Result<Response, Problem> {
-        let span = &asked.listed.span;
-        let act = Act {
-            act: asked.act,
-            subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
-            span: Some(span.id.to_string()),
-            reason: asked.reason,
-            before: summary(span),
-            after: Value::Null,
-        };
-        let id = self.new_act();
+        let (id, span) = (self.parts.random.uuid_v4(), &listed.span);
         let change = change(id);
         let after = ListedSpan {
             span: span.after(&change),
-            due_at: change.due_at().or(asked.listed.due_at),
+            due_at: change.due_at().or(listed.due_at),
         };
-        let act = Act {
+        let record = NewAuditRecord {
+            kind,
+            subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
+            span: Some(span.id.to_string()),
+            reason,
+            before: summary(span),
             after: summary(&after.span),
-            ..act
         };
-        self.record_act_as(id, grant, act).await?;
+        self.record_action(id, grant, record).await?;
         let now = self.parts.clock.now();
         let changed = self
             .parts
             .operating
             .change_by_operator(id, span, &change, now);
         let is_changed = changed.await.map(|changed| changed == Changed::Made);
-        self.finish(id, is_changed, stale).await?;
+        self.conclude(id, is_changed, stale).await?;
         Ok(shown_span(&after, now, &HeaderMap::new()).into_response())
     }
 }

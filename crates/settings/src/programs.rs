@@ -18,7 +18,7 @@ macro_rules! groups {
         )+}
 
         pub const TABLE: sampler_service::settings::Table =
-            &[$(crate::groups::groups!(@table $group $($table)?)),+];
+            &[$(crate::programs::groups!(@table $group $($table)?)),+];
 
         impl $settings {
             /// Reads the groups, and checks each.

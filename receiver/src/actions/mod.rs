@@ -1,10 +1,8 @@
 //! The parts that operators' actions share: the scope, the reason, the audit trail, and `If-Match` where
 //! an action is on one span or document.
 //!
-//! An action is recorded in the audit trail before it is carried out
-//! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after
-//! that ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the
-//! trail.
+//! An action is recorded in the audit trail before it is carried out ([`sampler_store::AuditRecord`]), and
+//! its outcome after that.
 
 mod precondition;
 
@@ -32,7 +30,7 @@ const BODY_MAX: usize = 64 << 10;
 const REASON_MAX: usize = 1_000;
 
 /// The request of an action, once its body was read, and the permit to serve it.
-pub(crate) struct AdmittedAct<T> {
+pub(crate) struct ActionRequest<T> {
     /// The operator's reason.
     pub(crate) reason: String,
     /// The other members of its body.
@@ -40,14 +38,10 @@ pub(crate) struct AdmittedAct<T> {
     pub(crate) _permit: ServingPermit,
 }
 
-/// An action, for its record in the audit trail.
-#[allow(
-    clippy::struct_field_names,
-    reason = "`act` is its name in the audit trail"
-)]
-pub(crate) struct Act<'a> {
+/// What the audit trail says of an action.
+pub(crate) struct NewAuditRecord<'a> {
     /// The kind of the action, such as `span.skip`.
-    pub(crate) act: &'a str,
+    pub(crate) kind: &'a str,
     pub(crate) subject: String,
     /// The id of the span, if the action is about a span.
     pub(crate) span: Option<String>,
@@ -65,12 +59,12 @@ impl Receiver {
     /// # Errors
     /// 403 without the scope, before the body is read; 400 that names each field that is wrong; 413
     /// and others for a body that cannot be read; 503 if too many actions are in progress.
-    pub(crate) async fn admit_act<T>(
+    pub(crate) async fn admit_action<T>(
         &self,
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
-    ) -> Result<AdmittedAct<T>, Problem> {
+    ) -> Result<ActionRequest<T>, Problem> {
         grant.require_admin()?;
         self.require_prepared()?;
         let sender = self.sender(grant);
@@ -89,73 +83,56 @@ impl Receiver {
         let reason = fields.required("reason", reason);
         let others = read(&mut fields);
         fields.finish().map_err(invalid)?;
-        Ok(AdmittedAct {
+        Ok(ActionRequest {
             reason: reason.expect("what could not be read was named"),
             fields: others.expect("what could not be read was named"),
             _permit: permit,
         })
     }
 
-    /// Records an action in the audit trail, before it is carried out. Returns its id.
+    /// Records an action in the audit trail, before it is carried out. The changed documents can name its id.
     ///
     /// # Errors
     /// 503 if that may have failed: the action must not be carried out then.
-    pub(crate) async fn record_act(&self, grant: &Grant, act: Act<'_>) -> Result<Uuid, Problem> {
-        let id = self.new_act();
-        self.record_act_as(id, grant, act).await?;
-        Ok(id)
-    }
-
-    /// An id for an action. The changed documents can name it.
-    pub(crate) fn new_act(&self) -> Uuid {
-        let mut bytes = [0; 16];
-        self.parts.random.fill(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
-    }
-
-    /// The same as [`record_act`](Self::record_act), for an action that has its id.
-    ///
-    /// # Errors
-    /// 503 if that may have failed: the action must not be carried out then.
-    pub(crate) async fn record_act_as(
+    pub(crate) async fn record_action(
         &self,
         id: Uuid,
         grant: &Grant,
-        act: Act<'_>,
+        new: NewAuditRecord<'_>,
     ) -> Result<(), Problem> {
         let record = AuditRecord {
             id,
             at: self.parts.clock.now(),
             who: grant.who().cloned(),
-            act: act.act.to_owned(),
-            subject: act.subject,
-            span: act.span,
-            reason: act.reason,
-            before: act.before,
-            after: act.after,
+            act: new.kind.to_owned(),
+            subject: new.subject,
+            span: new.span,
+            reason: new.reason,
+            before: new.before,
+            after: new.after,
             outcome: ActOutcome::Asked,
         };
-        let recorded = self.parts.operating.record_act(&record).await;
-        recorded.map_err(|failure| self.not_asked(&failure))?;
+        let recorded = self.parts.operating.record_action(&record).await;
+        recorded.map_err(|failure| self.failure_of_recording(&failure))?;
         let who = record.who.as_ref().map(ClientId::as_str);
         info!(act = record.act, record = %id, who, subject = record.subject, "an operator makes a change");
         Ok(())
     }
 
-    /// Records the outcome of an action. If that fails, the record has the action, and its subject shows
-    /// whether it was done.
-    pub(crate) async fn settle(&self, id: Uuid, outcome: ActOutcome) {
-        if let Err(failure) = self.parts.operating.settle_act(id, outcome).await {
+    /// Records the outcome of an action. If that fails, its subject shows whether it was done.
+    async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) {
+        if let Err(failure) = self.parts.operating.record_outcome(id, outcome).await {
             warn!(code = "audit.not_settled", record = %id, outcome = outcome.name(),
                 error = %failure, "the outcome of an operator's action is not in the audit trail");
         }
     }
 
-    /// Records the outcome of an action by the store's answer: whether it was done.
+    /// Records the outcome of an action, and turns it into the answer. `answer` is the store's: whether the
+    /// action was done.
     ///
     /// # Errors
     /// `not_done` where it was not done, 500 or 503 after a failure of the store.
-    pub(crate) async fn finish(
+    pub(crate) async fn conclude(
         &self,
         id: Uuid,
         answer: Result<bool, StoreError>,
@@ -166,8 +143,8 @@ impl Receiver {
             Err(StoreError::Unknown(_)) => ActOutcome::Unknown,
             Ok(false) | Err(_) => ActOutcome::Refused,
         };
-        self.settle(id, outcome).await;
-        if answer.map_err(|failure| self.not_acted(&failure))? {
+        self.record_outcome(id, outcome).await;
+        if answer.map_err(|failure| self.failure_of_action(&failure))? {
             return Ok(());
         }
         Err(not_done())

@@ -6,10 +6,10 @@ use sampler_steering::{COUNT_INTERVAL, FOLLOW_INTERVAL};
 
 /// How often a worker polls for each kind of news. A simulation of months polls less often.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals {
+pub struct Periods {
     /// How often clocks are compared with the upstream while nothing is posted.
     pub clock: Duration,
-    /// The interval at which causes are probed and spans resumed.
+    /// How often causes are probed and spans resumed.
     pub causes: Duration,
     /// How often usages are searched that are to be confirmed, after a search that changed nothing.
     pub confirmations: Duration,
@@ -25,7 +25,7 @@ pub struct Intervals {
     pub paused: Duration,
 }
 
-impl Default for Intervals {
+impl Default for Periods {
     fn default() -> Self {
         Self {
             clock: Duration::from_secs(20),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::answer;
 use super::spans::IdPath;
 use super::usages::shown;
-use crate::acts::{Act, AdmittedAct};
+use crate::actions::{ActionRequest, NewAuditRecord};
 use crate::fields::Fields;
 use crate::openapi::problem_answers;
 use crate::{Receiver, problems};
@@ -53,20 +53,21 @@ impl Receiver {
         id: IdPath,
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
-        let admitted = self.admit_act(grant, request, |_: &mut Fields<'_>| Some(()));
-        let AdmittedAct {
+        let admitted = self.admit_action(grant, request, |_: &mut Fields<'_>| Some(()));
+        let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;
         let entry = self.resendable(grant, id).await?;
-        let asked = Act {
-            act: "usage.resend",
+        let record = NewAuditRecord {
+            kind: "usage.resend",
             subject: format!("/v1/usages/{}", entry.usage_guid),
             span: Some(entry.span.to_string()),
             reason,
             before: summary(&entry, entry.resend.is_some()),
             after: summary(&entry, true),
         };
-        let act = self.record_act(grant, asked).await?;
+        let act = self.parts.random.uuid_v4();
+        self.record_action(act, grant, record).await?;
         let resend = Resend {
             act,
             from: entry.state,
@@ -79,7 +80,7 @@ impl Receiver {
         let marked = self.parts.operating.resend_by_operator(&key, &resend).await;
         let was_marked = entry.resend.is_some();
         let is_marked = marked.map(|is_new| is_new || was_marked);
-        self.finish(act, is_marked, not_resendable).await?;
+        self.conclude(act, is_marked, not_resendable).await?;
         let answer = Json(shown(&entry, None)).into_response();
         Ok((StatusCode::ACCEPTED, answer))
     }

@@ -60,7 +60,7 @@ impl Link {
 
     /// Adds the keys to those spans of these targets that the original has written. Spans that the
     /// original writes afterwards are checked by its own unique indexes.
-    pub(crate) async fn key_originals(
+    pub(crate) async fn add_missing_keys(
         &self,
         targets: impl Iterator<Item = &Target>,
         concern: ReadConcern,

@@ -1,0 +1,71 @@
+//! The operator's action on a cause: all its spans are resumed.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use sampler_api as api;
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use serde_json::json;
+
+use super::answer;
+use super::spans::IdPath;
+use super::suspended::{no_such_cause, shown};
+use crate::Receiver;
+use crate::actions::{ActionRequest, NewAuditRecord};
+use crate::fields::Fields;
+use crate::openapi::problem_answers;
+
+/// `POST /v1/suspended/{cause}/resume`.
+#[utoipa::path(
+    post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
+    summary = "Resume all spans of a cause",
+    params(("cause" = String, Path, description = "The id of the cause.")),
+    request_body(content = api::Reason, content_type = "application/json"),
+    responses((status = 202, description = "Workers resume them.", body = api::Resumed), problem_answers::OfCauseAct),
+)]
+pub async fn resume(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    cause: IdPath,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.resume_spans_of(&grant, cause, request).await;
+    answer("resume", &grant, outcome)
+}
+
+impl Receiver {
+    /// Records that the spans of the cause are to be resumed; workers find it within seconds. Answers
+    /// with the number of spans at this time.
+    async fn resume_spans_of(
+        &self,
+        grant: &Grant,
+        cause: IdPath,
+        request: Request<Body>,
+    ) -> Result<impl IntoResponse, Problem> {
+        let admitted = self.admit_action(grant, request, |_: &mut Fields<'_>| Some(()));
+        let ActionRequest {
+            reason, _permit, ..
+        } = admitted.await?;
+        let cause = self.cause(grant, cause).await?;
+        let id = cause.kept.id;
+        let record = NewAuditRecord {
+            kind: "cause.resume",
+            subject: format!("/v1/suspended/{id}"),
+            span: None,
+            reason,
+            before: serde_json::to_value(shown(&cause)).unwrap_or_default(),
+            after: json!({ "resuming": cause.spans }),
+        };
+        let action_id = self.parts.random.uuid_v4();
+        self.record_action(action_id, grant, record).await?;
+        let is_known = self.parts.operating.resume_by_operator(id).await;
+        self.conclude(action_id, is_known, no_such_cause).await?;
+        let resumed = cause.spans;
+        Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
+    }
+}

@@ -1,0 +1,241 @@
+//! Posts a usage, and decides what its answer means for the span.
+
+use std::time::Duration;
+
+use sampler_domain::{
+    Acceptance, Driver, Failure, Planned, READ_VALID_FOR, Span, Timestamp, Usage,
+};
+use sampler_settings::millis;
+use sampler_upstream::{Answer, Details, Posted};
+use tokio::time::Instant;
+use tracing::{Instrument, error, warn};
+
+use crate::{Worker, trace};
+
+pub(crate) enum PostOutcome {
+    /// It was posted; without an answer, this is [`Answer::TryAgain`].
+    Posted(Answer, Details),
+    /// Nothing was posted, because the worker shuts down or sampling pauses.
+    Held,
+    /// Nothing was posted: what it is about was read too long ago.
+    Outdated,
+}
+
+/// When something was read, by two clocks: the monotonic one ignores corrections of the time, and the wall
+/// clock continues while the machine sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadAt {
+    at: Instant,
+    wall: Timestamp,
+}
+
+impl ReadAt {
+    /// Begins now.
+    pub(crate) fn now(worker: &Worker) -> Self {
+        Self {
+            at: Instant::now(),
+            wall: worker.parts.clock.now(),
+        }
+    }
+
+    /// Whether it was too long ago to go by it.
+    fn is_outdated(self, worker: &Worker) -> bool {
+        millis(self.at.elapsed()) >= READ_VALID_FOR
+            || worker.parts.clock.now().since(self.wall).abs() >= READ_VALID_FOR
+    }
+}
+
+/// How long a post may still begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PostDeadline {
+    /// When the state was read that the post follows from: a usage that was skipped since must not
+    /// be posted.
+    pub(crate) read_at: ReadAt,
+    /// From then on it must be looked up first.
+    pub(crate) begin_before: Timestamp,
+}
+
+impl PostDeadline {
+    fn is_over(&self, worker: &Worker) -> bool {
+        self.read_at.is_outdated(worker) || worker.now() >= self.begin_before
+    }
+}
+
+impl Worker {
+    /// Posts the usage of a planned interval, and gives the driver the outcome. After a 429 it waits and posts
+    /// again. Returns false if nothing may be posted now.
+    pub(crate) async fn deliver(
+        &self,
+        driver: &mut Driver,
+        planned: &Planned,
+        deadline: PostDeadline,
+    ) -> bool {
+        let usage = Usage::new(driver.span(), planned);
+        loop {
+            let (answer, details) = match self.post_once(&usage, &deadline).await {
+                PostOutcome::Posted(answer, details) => (answer, details),
+                PostOutcome::Held => return false,
+                PostOutcome::Outdated => {
+                    driver.on_outdated();
+                    return true;
+                }
+            };
+            match answer {
+                Answer::Accepted => driver.on_accepted(self.acceptance(details)),
+                Answer::Wait { after } => {
+                    warn!(
+                        code = "delivery.throttled",
+                        wait_ms = millis(after),
+                        "the upstream asks to wait"
+                    );
+                    self.post_limit.pause_for(after);
+                    continue;
+                }
+                Answer::TryAgain { after, error } => {
+                    driver.on_failed(self.not_delivered(
+                        driver.span(),
+                        planned,
+                        after,
+                        error,
+                        details,
+                    ));
+                }
+                Answer::Refused { error } => {
+                    driver.on_failed(self.refused(driver.span(), planned, error, details));
+                }
+            }
+            return true;
+        }
+    }
+
+    fn not_delivered(
+        &self,
+        span: &Span,
+        planned: &Planned,
+        after: Option<Duration>,
+        error: String,
+        details: Details,
+    ) -> Failure {
+        let unanswered = is_unanswered(&details);
+        let wait = after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
+        let retry_at = self.retry_at(span, wait);
+        warn!(code = "delivery.failed", span.id = %span.id, usage = %planned.usage_guid, %retry_at,
+            attempts = span.processing.attempts + 1, error,
+            "a usage could not be delivered");
+        Failure {
+            unanswered,
+            ..self.failure(retry_at, error, details)
+        }
+    }
+
+    fn refused(&self, span: &Span, planned: &Planned, error: String, details: Details) -> Failure {
+        let retry_at = self.retry_at(span, 0);
+        error!(code = "delivery.refused", span.id = %span.id, usage = %planned.usage_guid, %retry_at,
+            attempts = span.processing.attempts + 1, error,
+            "the upstream refused a usage");
+        let blames_usage = blames_usage(&details);
+        Failure {
+            blames_usage,
+            suspends: blames_usage && span.is_suspended_by_refusal(self.suspend_after()),
+            ..self.failure(retry_at, error, details)
+        }
+    }
+
+    /// Posts a usage once, when there is a permit for that, unless its deadline is over by then.
+    pub(crate) async fn post_once(&self, usage: &Usage, deadline: &PostDeadline) -> PostOutcome {
+        let permit = self
+            .post_limit
+            .acquire(&*self.parts.processing_progress, &self.stop);
+        let Some(permit) = permit.await else {
+            return PostOutcome::Held;
+        };
+        if self.is_paused() {
+            self.post_limit.give_back(permit);
+            return PostOutcome::Held;
+        }
+        if deadline.is_over(self) {
+            self.post_limit.give_back(permit);
+            return PostOutcome::Outdated;
+        }
+        let asked = self.time.request_sent();
+        let began = Instant::now();
+        let post = trace::of_post(usage);
+        let posting = self.parts.upstream.post(usage, self.now());
+        let posted = posting.instrument(post.clone()).await;
+        let Posted {
+            answer,
+            dated,
+            details,
+        } = posted;
+        self.time.note_answer(asked, dated);
+        self.metrics.note(began, &answer);
+        post.record("http.response.status_code", details.status.map(i64::from));
+        self.parts.processing_progress.report();
+        self.post_limit.release(permit, answer.load());
+        PostOutcome::Posted(answer, details)
+    }
+
+    /// The upstream's answer that it has a usage.
+    pub(crate) fn acceptance(&self, details: Details) -> Acceptance {
+        Acceptance {
+            at: self.now(),
+            status: details.status,
+            location: details.location,
+        }
+    }
+
+    /// When to try again: later each time, and after `at_least` ms. The limit of retries is never
+    /// exceeded, because it is what fits into the slack of a closing month.
+    pub(crate) fn retry_at(&self, span: &Span, at_least: i64) -> Timestamp {
+        let fraction = self.parts.random.fraction();
+        let backoff = self.settings.delivery.backoff();
+        let wait = backoff.wait(span.processing.attempts + 1, fraction);
+        self.now().plus(wait.max(at_least.min(backoff.limit)))
+    }
+
+    /// The failure as it is kept: with the upstream's name of the error, if there is one.
+    pub(crate) fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
+        Failure {
+            at: self.now(),
+            retry_at,
+            error: details.error_name.unwrap_or(error),
+            status: details.status,
+            blames_usage: false,
+            is_post: true,
+            unanswered: false,
+            suspends: false,
+        }
+    }
+}
+
+/// Whether a refusal is about the usage. Gateways give some of these answers while the upstream is away;
+/// they name no error of the upstream's.
+pub(crate) fn blames_usage(details: &Details) -> bool {
+    !matches!(details.status, Some(404 | 408 | 421 | 425)) || details.error_name.is_some()
+}
+
+/// Whether the upstream may have taken a usage although the post failed: the request was sent, and no answer
+/// of the upstream's came back. Gateways answer 500, 502 and 504 where they lose its answer.
+fn is_unanswered(details: &Details) -> bool {
+    let has_no_answer =
+        details.error_name.is_none() && matches!(details.status, None | Some(500 | 502 | 504));
+    has_no_answer && !details.unsent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_gateway_answers_while_abacus_is_away_blames_no_usage() {
+        let blames = |status: u16, name: Option<&str>| {
+            blames_usage(&Details {
+                status: Some(status),
+                error_name: name.map(str::to_owned),
+                ..Details::default()
+            })
+        };
+        assert!(!blames(404, None) && !blames(408, None) && !blames(425, None));
+        assert!(blames(404, Some("plannotfound")) && blames(400, None) && blames(422, None));
+    }
+}
