@@ -28,7 +28,7 @@ const BUCKETS: &str = "
 const COST: &str = "
 ## Cost
 
-What is counted and timed for a start takes 0.44 µs of a processor: 0.8 % of the 56 µs that a \
+What is counted and timed for a start takes 0.44 µs of a processor: 1 % of the 45 µs that a \
 start costs the receiver under load ([performance.md](performance.md#receiver)). `cargo run \
 --release -p sampler-receiver --example cost_of_metrics` measures it. The same router answers \
 requests that do nothing, with and without all that is measured for a start; the difference of the \
