@@ -1,6 +1,6 @@
 //! Confirmation (`docs/adr/043-confirmation.md`): an acceptance may say only that a usage is queued. So the
-//! worker looks each accepted usage up until the upstream counts it, has set it aside, or
-//! `SAMPLER_CONFIRM_TIMEOUT` is over.
+//! worker looks each accepted usage up until the upstream counts it or has set it aside, or says after
+//! `SAMPLER_CONFIRM_TIMEOUT` that it is not there.
 //!
 //! The entry says when, so a worker that starts continues where another one stopped. Two workers that look
 //! the same usage up do no harm: each records an answer only if the entry is still as it was read.

@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 use crate::{IgnoreProgress, Worker, error_chain};
 
 /// The shortest time between two steps, ms. A worker checks every few seconds
-/// ([`Intervals::controller`](crate::Intervals)), so a step follows after about a minute.
+/// ([`Periods::controller`](crate::Periods)), so a step follows after about a minute.
 const STEP: i64 = 57_000;
 
 /// The greatest age of a backlog from which a step is made, ms.

@@ -7,8 +7,9 @@
 //!
 //! A span passes `process` (the loop), `search`, `drive`, `lookup`, `deliver` and `turn`; `suspension` and
 //! `resend` serve what was refused, `confirm` and `auditor` check what was accepted. `ownership` says which
-//! spans are this worker's, `upstream_time` what time it is, `control`, `distress` and `rate` whether it may
-//! sample.
+//! spans are this worker's, `upstream_time` what time it is, `control` and `distress` whether it may sample,
+//! `upstream_limit` how many posts at once, `store_failures` how long a span pauses on which the store fails;
+//! `rate` and `backlog` measure, `upkeep` cleans up and adopts.
 
 mod auditor;
 mod backlog;

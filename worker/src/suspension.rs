@@ -120,8 +120,8 @@ impl Worker {
         let mut has_more = false;
         for cause in due {
             match cause.resuming {
-                // An operator has resumed it. Without a time, spans that are suspended from now on would be
-                // resumed again and again.
+                // An operator has resumed it, so far without a time of a worker. If that stayed, spans that
+                // are suspended from now on would be resumed again and again.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;
                     has_more = true;

@@ -78,7 +78,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
     span: Span,
-    /// The plan whose usage the upstream has accepted, or that was skipped, until that is recorded.
+    /// The plan whose usage the upstream has accepted, or that was skipped or withheld, until that is recorded.
     outcome: Option<PlanOutcome>,
     /// What the upstream promises.
     contract: Contract,
@@ -394,9 +394,10 @@ impl Driver {
         };
     }
 
-    /// Input: the span as it was read again; `None` if it was removed. If only a stop or an
-    /// operator has changed it, the driver decides again. If the version has changed, another
-    /// worker drives the span, and this driver is done.
+    /// Input: the span as it was read again; `None` if it was removed. If the
+    /// version is the same, and something else that a change is decided by has changed
+    /// ([`Span::is_unchanged`]) or the read was too old, the driver decides again. Otherwise it is done:
+    /// another worker drives the span, or the next search finds it.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
         let is_outdated = self.state == State::Outdated;

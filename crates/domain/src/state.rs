@@ -11,7 +11,7 @@ pub enum SpanState {
     /// It is sampled up to its end.
     Complete,
     /// The upstream refused its usage again and again. It waits until a probe of its cause is accepted,
-    /// or an operator resumes it.
+    /// or an operator resumes it or skips its usage.
     Suspended,
 }
 

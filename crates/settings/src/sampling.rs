@@ -62,7 +62,8 @@ impl SamplingSettings {
             worker one read of each span. A coarser one than the worker's makes first intervals late.";
         grace.doc = "The grace for late stops, as for the worker. It decides when a \
             worker first reads a new span (without it the worker reads each span once more), and, while \
-            no worker counts the backlog, which spans count for the month that closes.";
+            no worker counts the backlog, which spans count for the month that closes. A longer one than \
+            the worker's makes first intervals late.";
         [dimension, overrides, grace]
     };
 

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{EventId, Span, Target};
 use sampler_store::{
-    Arrival, Events, IdKind, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome,
+    Arrival, Events, IdKind, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome,
     StoreError,
 };
 
-use crate::resolve::{is_taken_elsewhere, look_up, readable};
+use crate::resolve::{find_spans, is_taken_elsewhere, readable};
 use crate::starts::StartWrite;
 use crate::stops::StopWrite;
 use crate::{MongoStore, slack};
@@ -35,14 +35,14 @@ impl Events for MongoStore {
         stops.submit(range, Arc::new(StopWrite::new(new))).await
     }
 
-    async fn look_up(
+    async fn find_spans(
         &self,
         target: &Target,
-        by: &Lookup,
+        by: &SpansBy,
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
         let (link, target, by) = (self.link.clone(), target.clone(), by.clone());
-        let read = async move { look_up(&link, &target, &by, concern).await };
+        let read = async move { find_spans(&link, &target, &by, concern).await };
         let found = self.link.run(read).await?;
         found.iter().map(readable).collect()
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Key, Span, SpanId, Target, Timestamp};
-use sampler_store::{IdKind, Lookup, ReadConcern, StoreError};
+use sampler_store::{IdKind, ReadConcern, SpansBy, StoreError};
 use tracing::error;
 
 use crate::call::{CallError, Link};
@@ -96,18 +96,18 @@ async fn not_ended(
 }
 
 /// The spans of a target that decide about an event.
-pub(crate) async fn look_up(
+pub(crate) async fn find_spans(
     link: &Link,
     target: &Target,
-    by: &Lookup,
+    by: &SpansBy,
     concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     link.add_missing_keys(std::iter::once(target), concern)
         .await?;
     let (kind, id) = match by {
-        Lookup::StartedBy(id) => (IdKind::Start, id),
-        Lookup::StoppedBy(id) => (IdKind::Stop, id),
-        Lookup::NotEndedBy(moment) => return not_ended(link, target, *moment, concern).await,
+        SpansBy::StartedBy(id) => (IdKind::Start, id),
+        SpansBy::StoppedBy(id) => (IdKind::Stop, id),
+        SpansBy::NotEndedBy(moment) => return not_ended(link, target, *moment, concern).await,
     };
     let event = std::iter::once((target, id));
     let mut found = by_event_id(link, kind, event, concern).await?;

@@ -244,7 +244,7 @@ impl StartWriter {
                 by_key.entry(key).or_default().push(end);
             }
         }
-        // A refusal names the latest end.
+        // A refusal names the latest end that was found; where each start has its own search, the next one.
         for ends in by_key.values_mut() {
             ends.sort_by_key(|end| Reverse(*end));
         }

@@ -2,9 +2,10 @@
 //!
 //! First the record is written, with the state that the action is to produce. Then the action is
 //! carried out, as one atomic change. Then the outcome is recorded. A program that dies in
-//! between leaves a record whose outcome is [`ActOutcome::Asked`]: the action was asked for, and its
-//! subject shows whether it was done. The subject shows it, too, where the answer of the database was
-//! lost and the outcome is [`ActOutcome::Unknown`]. So every action that was done is in the trail.
+//! between leaves a record whose outcome is [`ActOutcome::Asked`]: the action was asked for. Where
+//! the answer of the database was lost, the outcome is [`ActOutcome::Unknown`]. In both cases the subject
+//! shows whether it was done: a span names its last actions, an entry its resend. A cause does not; to
+//! resume it again does no harm. So every action that was done is in the trail.
 
 use sampler_domain::{ClientId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,8 @@ pub enum ActOutcome {
     /// It was asked for. How it ended is not recorded yet.
     Asked,
     Done,
-    /// It was not done: the subject had changed meanwhile, or the store refused.
+    /// It was not done: the subject had changed meanwhile, or the store refused or could not be
+    /// reached.
     Refused,
     /// The store gave no final answer: it may be done or not.
     Unknown,

@@ -117,7 +117,7 @@ pub enum ReadConcern {
 
 /// The condition by which spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lookup {
+pub enum SpansBy {
     /// The span that was started by the event with this id.
     StartedBy(EventId),
     /// The span that was stopped by the event with this id.
@@ -137,10 +137,10 @@ pub trait Events: Send + Sync + 'static {
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError>;
 
     /// The spans of a target that decide about an event, as many as the condition says.
-    async fn look_up(
+    async fn find_spans(
         &self,
         target: &Target,
-        by: &Lookup,
+        by: &SpansBy,
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError>;
 

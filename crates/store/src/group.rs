@@ -151,7 +151,7 @@ impl<W: GroupWriter> Group<W> {
     /// it to another instance. The write is shared, so that each of very many callers is small.
     ///
     /// # Errors
-    /// If the outcome of the write is unknown, or the store refused it.
+    /// If the queue is full, nothing could be sent, the outcome is unknown, or the store refused the write.
     pub async fn submit(&self, write: Arc<W::Write>) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
         let span = trace_span!(target: TRACE, "write");

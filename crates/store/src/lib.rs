@@ -39,7 +39,7 @@ pub use causes::{Causes, KeptCause, Probe, Resumption};
 pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
 pub use events::{
-    Arrival, Events, IdKind, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome,
+    Arrival, Events, IdKind, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome,
 };
 pub use instances::{
     INSTANCE_LIFETIME, INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Intake,

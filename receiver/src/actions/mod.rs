@@ -119,7 +119,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Records the outcome of an action. If that fails, its subject shows whether it was done.
+    /// Records the outcome of an action. If that fails, it stays [`ActOutcome::Asked`].
     async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) {
         if let Err(failure) = self.parts.operating.record_outcome(id, outcome).await {
             warn!(code = "audit.not_settled", record = %id, outcome = outcome.name(),

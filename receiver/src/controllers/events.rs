@@ -17,7 +17,7 @@ use sampler_api as api;
 use sampler_domain::{SpanId, Target, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{Arrival, Lookup, ReadConcern};
+use sampler_store::{Arrival, ReadConcern, SpansBy};
 
 pub(super) use decision::EventOutcome;
 pub(super) use view::View;
@@ -252,9 +252,9 @@ impl Receiver {
     }
 
     async fn ended_at(&self, target: &Target, end: Timestamp) -> Option<SpanId> {
-        let by = Lookup::NotEndedBy(end.plus(-1));
+        let by = SpansBy::NotEndedBy(end.plus(-1));
         let found = self
-            .look_up(target, &by, ReadConcern::Majority)
+            .find_spans(target, &by, ReadConcern::Majority)
             .await
             .ok()?;
         let mut ended = found.into_iter().filter(|span| span.end == Some(end));

@@ -132,7 +132,7 @@ impl Receiver {
         Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
     }
 
-    /// At least `seconds`, and up to twice as many: clients that were refused together must
+    /// At least `seconds`, and less than twice as many or 4 more: clients that were refused together must
     /// not come back together.
     pub(super) fn spread(&self, seconds: u64) -> u64 {
         seconds + self.parts.random.u64() % seconds.max(SPREAD_MIN)

@@ -29,7 +29,7 @@ use crate::{Receiver, problems};
 #[utoipa::path(
     post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
     summary = "Resume a span",
-    description = "The span is suspended. If the upstream refuses its usage again, it is suspended again.",
+    description = "The span must be suspended. It is due at once, and is suspended again after as many refusals as any span (SAMPLER_SUSPEND_AFTER).",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = api::Reason, content_type = "application/json"),
     responses(

@@ -13,9 +13,9 @@ use sampler_domain::{
 };
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
-    ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, Lookup,
-    NewSpan, NewStop, Operating, Page, Published, ReadConcern, Reading, Replication, SeenInstance,
-    SpanPage, SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, NewSpan,
+    NewStop, Operating, Page, Published, ReadConcern, Reading, Replication, SeenInstance, SpanPage,
+    SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};
@@ -434,13 +434,14 @@ impl Events for Store {
         stopped
     }
 
-    async fn look_up(
+    async fn find_spans(
         &self,
         target: &Target,
-        by: &Lookup,
+        by: &SpansBy,
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
-        self.respond(self.memory.look_up(target, by, concern)).await
+        self.respond(self.memory.find_spans(target, by, concern))
+            .await
     }
 
     async fn is_id_taken_elsewhere(

@@ -13,7 +13,7 @@ use sampler_store::group::{
     CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
 };
 use sampler_store::{
-    DuePages, Events, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome, StoreError,
+    DuePages, Events, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::time::Instant;
 
@@ -359,24 +359,24 @@ impl Events for SimStore {
         answer
     }
 
-    async fn look_up(
+    async fn find_spans(
         &self,
         target: &Target,
-        by: &Lookup,
+        by: &SpansBy,
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
         // The name of a call is part of what its outcome is drawn from: seeds depend on it.
         let name = match by {
-            Lookup::StartedBy(_) => "find_by_start_id",
-            Lookup::StoppedBy(_) => "find_by_stop_id",
-            Lookup::NotEndedBy(_) => "find_not_ended",
+            SpansBy::StartedBy(_) => "find_by_start_id",
+            SpansBy::StoppedBy(_) => "find_by_stop_id",
+            SpansBy::NotEndedBy(_) => "find_not_ended",
         };
         let (target, asked) = (target.clone(), by.clone());
         let found = self.call(name, |world| async move {
-            world.store.look_up(&target, &asked, concern).await
+            world.store.find_spans(&target, &asked, concern).await
         });
         let mut found = found.await?;
-        if matches!(by, Lookup::NotEndedBy(_)) && self.has(Mutant::UpdateOverlooksEnds) {
+        if matches!(by, SpansBy::NotEndedBy(_)) && self.has(Mutant::UpdateOverlooksEnds) {
             found.retain(|span| span.end.is_none());
         }
         Ok(found)

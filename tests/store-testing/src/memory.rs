@@ -16,9 +16,9 @@ use sampler_domain::{
 };
 use sampler_store::{
     Adopted, AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, Entries,
-    EntryKey, Events, Finished, Instance, KeptCause, Ledger, Lookup, NewSpan, NewStop, Probe,
-    ReadConcern, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, StartOutcome, StopOutcome,
-    StoreError, Unconfirmed, UnconfirmedQuery, Work,
+    EntryKey, Events, Finished, Instance, KeptCause, Ledger, NewSpan, NewStop, Probe, ReadConcern,
+    Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpansBy, StartOutcome, StopOutcome, StoreError,
+    Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
 
@@ -88,16 +88,16 @@ impl Events for MemoryStore {
         Ok(self.lock().table.stop(&new))
     }
 
-    async fn look_up(
+    async fn find_spans(
         &self,
         target: &Target,
-        by: &Lookup,
+        by: &SpansBy,
         _concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
         let state = self.lock();
         Ok(state
             .table
-            .look_up(target, by)
+            .find_spans(target, by)
             .into_iter()
             .cloned()
             .collect())

@@ -11,8 +11,8 @@ use sampler_domain::{
     Quantity, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
 };
 use sampler_store::{
-    Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, Lookup, NewSpan, NewStop,
-    Operating, ReadConcern, Reading, StartOutcome, StopOutcome, StoreError, Work,
+    Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating,
+    ReadConcern, Reading, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
 };
 use uuid::Uuid;
 
@@ -26,15 +26,19 @@ impl<S: Events + Work + Ledger + Causes + Reading + Operating> Store for S {}
 pub trait LookingUp: Events {
     /// The span of the target that was started by the event with this id.
     async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let by = Lookup::StartedBy(id.clone());
-        let found = self.look_up(target, &by, ReadConcern::Linearizable).await;
+        let by = SpansBy::StartedBy(id.clone());
+        let found = self
+            .find_spans(target, &by, ReadConcern::Linearizable)
+            .await;
         Ok(found?.pop())
     }
 
     /// The span of the target that was stopped by the event with this id.
     async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let by = Lookup::StoppedBy(id.clone());
-        let found = self.look_up(target, &by, ReadConcern::Linearizable).await;
+        let by = SpansBy::StoppedBy(id.clone());
+        let found = self
+            .find_spans(target, &by, ReadConcern::Linearizable)
+            .await;
         Ok(found?.pop())
     }
 }

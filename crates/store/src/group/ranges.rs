@@ -49,7 +49,7 @@ impl<W: GroupWriter> GroupPerRange<W> {
     /// one.
     ///
     /// # Errors
-    /// If the outcome of the write is unknown, or the store refused it.
+    /// If the queue is full, nothing could be sent, the outcome is unknown, or the store refused the write.
     pub async fn submit(
         &self,
         range: usize,

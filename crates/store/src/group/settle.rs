@@ -11,7 +11,8 @@ use super::{GroupMetrics, NoAnswer, Waiting};
 use crate::StoreError;
 
 /// The most commands that a write is part of. Usually one is enough. A further one is needed if the
-/// conflict is gone when it is looked up, or if an answer is lost.
+/// conflict is gone when it is looked up, or if an answer is lost. It has as many again by itself if one
+/// write made the server refuse a whole command.
 pub(super) const TRIES: usize = 5;
 
 /// An earlier command with the same writes whose outcome is unknown. While it may still run, a

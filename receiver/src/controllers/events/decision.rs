@@ -9,7 +9,7 @@ use sampler_domain::{
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{
-    Arrival, Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome, StoreError,
+    Arrival, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome, StoreError,
 };
 use uuid::Uuid;
 
@@ -103,7 +103,7 @@ impl Receiver {
         match event {
             Event::Start(event) => {
                 if let Some(problem) = outside_slack.or_else(|| self.throttled(&event, now)) {
-                    let by = event.id.clone().map(Lookup::StartedBy);
+                    let by = event.id.clone().map(SpansBy::StartedBy);
                     let span = self
                         .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
                         .await?;
@@ -114,7 +114,7 @@ impl Receiver {
             }
             Event::Stop(event) => {
                 if let Some(problem) = outside_slack {
-                    let by = event.id.clone().map(Lookup::StoppedBy);
+                    let by = event.id.clone().map(SpansBy::StoppedBy);
                     let span = self
                         .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
                         .await?;
@@ -166,8 +166,10 @@ impl Receiver {
         let Some((target, Some(id))) = key.map(|key| *key) else {
             return Ok(None);
         };
-        let by = Lookup::StartedBy(id);
-        let found = self.look_up(&target, &by, ReadConcern::Linearizable).await;
+        let by = SpansBy::StartedBy(id);
+        let found = self
+            .find_spans(&target, &by, ReadConcern::Linearizable)
+            .await;
         let earlier = found.map_err(NotKept::Failed)?.into_iter().next();
         Ok(earlier.map(|span| span.id))
     }
@@ -236,12 +238,15 @@ impl Receiver {
     async fn only_repeated(
         &self,
         target: &Target,
-        by: Option<Lookup>,
+        by: Option<SpansBy>,
         differences: impl FnOnce(&Span) -> Vec<Field> + Send,
         otherwise: Problem,
     ) -> Result<SpanId, Problem> {
         let found = match by {
-            Some(by) => self.look_up(target, &by, ReadConcern::Linearizable).await?,
+            Some(by) => {
+                self.find_spans(target, &by, ReadConcern::Linearizable)
+                    .await?
+            }
             None => Vec::new(),
         };
         let earlier = found.into_iter().next().ok_or(otherwise)?;
@@ -252,13 +257,13 @@ impl Receiver {
     }
 
     /// The spans of a target that decide about an event.
-    pub(super) async fn look_up(
+    pub(super) async fn find_spans(
         &self,
         target: &Target,
-        by: &Lookup,
+        by: &SpansBy,
         concern: ReadConcern,
     ) -> Result<Vec<Span>, Problem> {
-        let found = self.parts.events.look_up(target, by, concern).await;
+        let found = self.parts.events.find_spans(target, by, concern).await;
         found.map_err(|failure| match concern {
             ReadConcern::Linearizable => self.store_problem(&failure),
             ReadConcern::Majority => self.not_read(&failure),

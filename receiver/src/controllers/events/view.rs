@@ -9,7 +9,7 @@ use sampler_domain::{
 };
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{IdKind, Lookup, ReadConcern};
+use sampler_store::{IdKind, ReadConcern, SpansBy};
 
 use super::refusals;
 use crate::Receiver;
@@ -242,7 +242,7 @@ impl<'r> View<'r> {
     }
 
     async fn find_not_ended(&self, target: &Target, by: Timestamp) -> Result<Vec<Span>, Problem> {
-        let mut spans = self.look_up(target, Lookup::NotEndedBy(by)).await?;
+        let mut spans = self.find_spans(target, SpansBy::NotEndedBy(by)).await?;
         spans.retain(|span| !self.expected.contains_key(&span.id));
         let expected = self.expected.values().filter(|span| span.target == *target);
         spans.extend(expected.cloned());
@@ -281,13 +281,13 @@ impl<'r> View<'r> {
             return Ok(Some(expected.clone()));
         }
         let by = match kind {
-            IdKind::Start => Lookup::StartedBy(id.clone()),
-            IdKind::Stop => Lookup::StoppedBy(id.clone()),
+            IdKind::Start => SpansBy::StartedBy(id.clone()),
+            IdKind::Stop => SpansBy::StoppedBy(id.clone()),
         };
-        Ok(self.look_up(target, by).await?.into_iter().next())
+        Ok(self.find_spans(target, by).await?.into_iter().next())
     }
 
-    async fn look_up(&self, target: &Target, by: Lookup) -> Result<Vec<Span>, Problem> {
-        self.receiver.look_up(target, &by, self.concern).await
+    async fn find_spans(&self, target: &Target, by: SpansBy) -> Result<Vec<Span>, Problem> {
+        self.receiver.find_spans(target, &by, self.concern).await
     }
 }

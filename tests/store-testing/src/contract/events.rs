@@ -1,7 +1,7 @@
 //! Starts and stops: the answers, and what is kept.
 
 use sampler_domain::{ClientId, Field, Id, Interval, Measures, Refusal, SpanId, StopEvent};
-use sampler_store::{Lookup, NewSpan, NewStop, ReadConcern, StartOutcome, StopOutcome};
+use sampler_store::{NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome};
 use uuid::Uuid;
 
 use crate::support::{
@@ -72,9 +72,9 @@ async fn started_anonymously(store: &dyn Store) -> [Option<ClientId>; 2] {
 pub async fn spans_that_have_not_ended_are_the_open_one_and_the_next_to_end(store: &Shared) {
     let store = &**store;
     let ids = async |instance: &str, moment: i64| {
-        let by = Lookup::NotEndedBy(at(moment));
+        let by = SpansBy::NotEndedBy(at(moment));
         let found = store
-            .look_up(&target(instance), &by, ReadConcern::Majority)
+            .find_spans(&target(instance), &by, ReadConcern::Majority)
             .await;
         let found = found.expect("the store answers").into_iter();
         let mut ids: Vec<_> = found.filter_map(|span| span.start_id).collect();

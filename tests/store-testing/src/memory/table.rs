@@ -16,8 +16,8 @@ use sampler_domain::{
     decide_start, decide_stop, next_step,
 };
 use sampler_store::{
-    ACTS_NAMED, Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, Lookup, NewSpan,
-    NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery, StartOutcome, StopOutcome,
+    ACTS_NAMED, Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, NewSpan, NewStop,
+    SearchClass, SpanPage, SpanPosition, SpanQuery, SpansBy, StartOutcome, StopOutcome,
 };
 use uuid::Uuid;
 
@@ -194,11 +194,11 @@ impl Table {
     }
 
     /// The spans of a target that decide about an event.
-    pub fn look_up(&self, target: &Target, by: &Lookup) -> Vec<&Span> {
+    pub fn find_spans(&self, target: &Target, by: &SpansBy) -> Vec<&Span> {
         match by {
-            Lookup::StartedBy(id) => self.find_by_start_id(target, id).into_iter().collect(),
-            Lookup::StoppedBy(id) => self.find_by_stop_id(target, id).into_iter().collect(),
-            Lookup::NotEndedBy(moment) => self.find_not_ended(target, *moment),
+            SpansBy::StartedBy(id) => self.find_by_start_id(target, id).into_iter().collect(),
+            SpansBy::StoppedBy(id) => self.find_by_stop_id(target, id).into_iter().collect(),
+            SpansBy::NotEndedBy(moment) => self.find_not_ended(target, *moment),
         }
     }
 

@@ -3,8 +3,8 @@
 use bson::oid::ObjectId;
 use sampler_domain::{ClientId, Granularities, Granularity, Id, SpanId, SpanState, WindowLength};
 use sampler_store::{
-    AuditQuery, BacklogQuery, CauseQuery, Events, Lookup, Operating, ReadConcern, Reading,
-    SpanQuery, StoreError, SumQuery, TargetFilter,
+    AuditQuery, BacklogQuery, CauseQuery, Events, Operating, ReadConcern, Reading, SpanQuery,
+    SpansBy, StoreError, SumQuery, TargetFilter,
 };
 use sampler_store_testing::support::{at, id};
 
@@ -35,7 +35,7 @@ pub(crate) enum Question {
     Usage(String),
     Sums(SumQuery),
     Audit(AuditQuery),
-    LookUp(Lookup),
+    FindSpans(SpansBy),
     Causes(CauseQuery),
     Backlog,
 }
@@ -88,8 +88,8 @@ impl Question {
             Self::Usage(id) => store.usage(id).await?.into_iter().count(),
             Self::Sums(query) => store.sums(query).await?.rows.len(),
             Self::Audit(query) => store.audit(query).await?.records.len(),
-            Self::LookUp(by) => store
-                .look_up(&asked(ACTED_ON), by, ReadConcern::Majority)
+            Self::FindSpans(by) => store
+                .find_spans(&asked(ACTED_ON), by, ReadConcern::Majority)
                 .await?
                 .len(),
             Self::Causes(query) => store.causes(query).await?.len(),
@@ -234,16 +234,16 @@ fn compared_within_a_window() -> [Case; 7] {
 }
 
 fn single() -> [Case; 4] {
-    let look_up = |name, by, keys| case(name, Question::LookUp(by), keys, 2);
+    let find_spans = |name, by, keys| case(name, Question::FindSpans(by), keys, 2);
     let (started, stopped) = (
-        Lookup::StartedBy(id("start-7")),
-        Lookup::StoppedBy(id("stop-107")),
+        SpansBy::StartedBy(id("start-7")),
+        SpansBy::StoppedBy(id("stop-107")),
     );
     [
         case("/v1/spans/{id}", Question::Span(span_id(ASKED - 1)), 3, 1),
-        look_up("the span that an event started", started, 2),
-        look_up("the span that an event stopped", stopped, 2),
-        look_up("the open span of a target", Lookup::NotEndedBy(at(0)), 8),
+        find_spans("the span that an event started", started, 2),
+        find_spans("the span that an event stopped", stopped, 2),
+        find_spans("the open span of a target", SpansBy::NotEndedBy(at(0)), 8),
     ]
 }
 
