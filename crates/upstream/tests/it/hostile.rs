@@ -172,9 +172,9 @@ async fn answers_without_end_end_in_time() {
             LookupAnswer::Mismatch { .. } | LookupAnswer::Failed { .. }
         );
         assert!(is_none, "{begin:?}: {answer:?}");
-        // Half a second each.
+        // Half a second each, and more where the machine is busy. Without a limit they would never end.
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(5), "{begin:?}: {took:?}");
+        assert!(took < Duration::from_secs(30), "{begin:?}: {took:?}");
     }
 }
 
