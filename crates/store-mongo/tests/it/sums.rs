@@ -192,6 +192,35 @@ async fn sums_read_the_usages_that_they_are_of() {
         );
         assert!(keys >= expected, "{label}: {keys} keys");
     }
+    sums_for_some_resources_read_usages_of_these_alone(&store, &spans).await;
+}
+
+/// A client with scopes of resources has nothing read of others: the time that this takes would tell of
+/// them.
+async fn sums_for_some_resources_read_usages_of_these_alone(
+    store: &MongoStore,
+    spans: &Collection<Document>,
+) {
+    let (hours, each) = (i64::from(HOURS), i64::from(EACH));
+    // All of this organization is of another resource, or of this one; or there is no such resource.
+    for (resource, read, summed) in [
+        ("r-0", hours * each / 2, 0),
+        ("r-1", hours * each / 2, hours * each / 10),
+        ("r-2", 0, 0),
+    ] {
+        let mut query = query("organization_id", "o-3", WindowLength::All, hours);
+        query.resources = Some(vec![Id::from_store(resource)]);
+        let counted = counted(store, &query).await;
+        assert_eq!(counted, summed.unsigned_abs(), "{resource}");
+        let commands = examined(spans).await;
+        let keys: i64 = commands.iter().map(|command| command.1).sum();
+        let documents: i64 = commands.iter().map(|command| command.2).sum();
+        let most = read + i64::try_from(commands.len()).unwrap();
+        assert!(
+            keys <= most && documents <= read,
+            "{resource}: {keys} keys, {documents} documents"
+        );
+    }
 }
 
 /// The names of the indexes for sums that are there.
@@ -384,33 +413,4 @@ async fn odd_documents_do_not_spoil_sums() {
         .await
         .unwrap();
     assert_eq!(counted(&store, &sums).await, 500 + 5);
-}
-
-/// A client with scopes of resources has nothing read of others: the time that this takes would tell of
-/// them.
-#[tokio::test(flavor = "multi_thread")]
-async fn sums_for_some_resources_read_usages_of_these_alone() {
-    let (store, spans) = store_with_sum_indexes("sums_limited").await;
-    fill(&spans, 0..HOURS, EACH).await;
-    examined(&spans).await;
-    let (hours, each) = (i64::from(HOURS), i64::from(EACH));
-    // All of this organization is of another resource, or of this one; or there is no such resource.
-    for (resource, read, summed) in [
-        ("r-0", hours * each / 2, 0),
-        ("r-1", hours * each / 2, hours * each / 10),
-        ("r-2", 0, 0),
-    ] {
-        let mut query = query("organization_id", "o-3", WindowLength::All, hours);
-        query.resources = Some(vec![Id::from_store(resource)]);
-        let counted = counted(&store, &query).await;
-        assert_eq!(counted, summed.unsigned_abs(), "{resource}");
-        let commands = examined(&spans).await;
-        let keys: i64 = commands.iter().map(|command| command.1).sum();
-        let documents: i64 = commands.iter().map(|command| command.2).sum();
-        let most = read + i64::try_from(commands.len()).unwrap();
-        assert!(
-            keys <= most && documents <= read,
-            "{resource}: {keys} keys, {documents} documents"
-        );
-    }
 }
