@@ -11,7 +11,7 @@
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
 //! 7. the fields ([`event`]),
-//! 8. for any other body, the client's turn; for a large one, where there are several ranges, its range's share,
+//! 8. for any other body, the client's turn; for a large one its range's share, where there are several,
 //! 9. whether the database is prepared, and the slack,
 //! 10. for a start, the rate of new starts,
 //! 11. the store.

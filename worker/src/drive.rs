@@ -18,7 +18,8 @@ use crate::{Worker, error_chain, trace};
 
 impl Worker {
     /// Drives a span until nothing is due, its turn is over, something fails or another worker
-    /// drives it. `read_at` is when it was read. A failure of the store that ends this is logged here, and nowhere else.
+    /// drives it. `read_at` is when it was read. A failure of the store that ends this is logged here, and
+    /// nowhere else.
     ///
     /// Returns how long the span has to pause, if the store failed on it.
     pub(crate) async fn drive(&self, span: Span, read_at: ReadAt) -> Option<Duration> {

@@ -158,13 +158,13 @@ pub struct NotEnded {
 }
 
 impl NotEnded {
-    /// What of the spans with these ends has not ended by `start`. The first of several ends counts.
+    /// What of the spans with these ends has not ended by `start`. The latest of several ends counts.
     pub fn by(start: Timestamp, ends: impl IntoIterator<Item = Option<Timestamp>>) -> Self {
         let mut others = Self::default();
         for end in ends {
             match end {
                 None => others.is_open = true,
-                Some(end) if end > start => _ = others.until.get_or_insert(end),
+                Some(end) if end > start => others.until = others.until.max(Some(end)),
                 Some(_) => {}
             }
         }

@@ -1,6 +1,5 @@
 //! Starting spans (section 6.1 of the paper), many with one command.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -244,10 +243,6 @@ impl StartWriter {
                 by_key.entry(key).or_default().push(end);
             }
         }
-        // A refusal names the latest end that was found; where each start has its own search, the next one.
-        for ends in by_key.values_mut() {
-            ends.sort_by_key(|end| Reverse(*end));
-        }
         let others = batch.iter().map(|write| {
             let ends = by_key.get(&write.key).into_iter().flatten();
             NotEnded::by(write.new.span.start, ends.copied())
@@ -273,7 +268,8 @@ impl StartWriter {
         self.link.find(filter, options).await
     }
 
-    /// The same with one search for each start, of at most one document.
+    /// The same with one search for each start, of at most one document: the open span, or else the one that
+    /// ends next.
     async fn search_each(&self, starts: &[&StartWrite]) -> Result<Vec<RawDocumentBuf>, CallError> {
         let search = async |start: &StartWrite| self.search(&[start], 1).await;
         let searches: Vec<_> = starts.iter().map(|start| search(start)).collect();

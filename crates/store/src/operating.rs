@@ -25,8 +25,8 @@ pub trait Operating: Send + Sync + 'static {
     async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
-    /// still is as it was read ([`Change::is_allowed`]). The span keeps the id of the action, so a change that was made is
-    /// reported as made, whatever has changed the span since.
+    /// still is as it was read ([`Change::is_allowed`]). The span keeps the id of the action, so a change that
+    /// was made is reported as made, whatever has changed the span since.
     async fn change_by_operator(
         &self,
         act: Uuid,

@@ -117,6 +117,7 @@ fn a_span_that_ends_at_a_start_has_ended() {
     assert_eq!(ends(&[999, 1_000]), NotEnded::default());
     assert_eq!(ends(&[1_000, 1_001]), until(1_001));
     assert_eq!(ends(&[3_000, 2_000]), until(3_000));
+    assert_eq!(ends(&[2_000, 3_000]), until(3_000));
     assert_eq!(NotEnded::by(START, [None]), is_open());
 }
 

@@ -117,7 +117,8 @@ async fn what_is_compressed_is_not_unpacked() {
     );
 }
 
-/// Sends this, and then the same again and again, as long as anybody listens.
+/// Sends this, and then the same again and again, as long as anybody listens. It leaves the processor to the
+/// client in between.
 async fn endless(begin: &'static str, again: String) -> ClientOptions {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let options = options(listener.local_addr().unwrap());
@@ -129,6 +130,7 @@ async fn endless(begin: &'static str, again: String) -> ClientOptions {
                 let mut going = stream.write_all(begin.as_bytes()).await;
                 while going.is_ok() {
                     going = stream.write_all(again.as_bytes()).await;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             });
         }
@@ -172,9 +174,9 @@ async fn answers_without_end_end_in_time() {
             LookupAnswer::Mismatch { .. } | LookupAnswer::Failed { .. }
         );
         assert!(is_none, "{begin:?}: {answer:?}");
-        // Half a second each, and more where the machine is busy. Without a limit they would never end.
+        // Half a second each.
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(30), "{begin:?}: {took:?}");
+        assert!(took < Duration::from_secs(5), "{begin:?}: {took:?}");
     }
 }
 
