@@ -1,8 +1,6 @@
 //! Both programs with `SECURED=true`: who gets in, with what token they call others, and what
 //! they never say.
 
-use std::time::Duration;
-
 use reqwest::RequestBuilder;
 use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::program::Launch;
@@ -180,29 +178,6 @@ async fn the_health_check_is_for_those_with_credentials_and_the_other_two_say_no
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_has_no_keys_yet_is_not_ready_and_lets_nobody_in() {
-    let (world, uaa) = (Landscape::new("no_keys").await, uaa().await);
-    let token = uaa.token(&[WRITE]);
-    uaa.go_away().await;
-    let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
-    wait_until("it has tried", Duration::from_secs(30), async || {
-        let failed = "the keys of the token server could not be fetched";
-        !receiver.logs_of(failed).is_empty()
-    })
-    .await;
-    assert_eq!(status(&world.http, &receiver, "/healthz/ready").await, 503);
-    let event = start_event(1, now_millis());
-    let sending = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
-    assert_eq!(sent(sending).await, 503);
-    let nobody = post(&world, &receiver, "/v1/events/start", &event);
-    assert_eq!(sent(nobody).await, 401);
-    uaa.come_back().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let sending = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
-    assert_eq!(sent(sending).await, 201);
-}
-
 /// What the driver says of a refusal may hold what it was given.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_the_database_refuses_is_in_no_log() {
@@ -230,44 +205,37 @@ async fn a_password_that_the_database_refuses_is_in_no_log() {
 }
 
 /// A UAA that does not say which issuer it is signs for all of its identity zones: no token of it
-/// can be told from one of another zone.
+/// can be told from one of another zone. Where the setting is there, the UAA need not say it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_whose_uaa_names_no_issuer_ends_and_says_which_setting_is_missing() {
+async fn a_receiver_waits_for_keys_and_ends_where_its_uaa_names_no_issuer_and_no_setting_does() {
     let (world, uaa) = (Landscape::new("issuer").await, uaa().await);
     uaa.names_no_issuer();
     uaa.go_away().await;
-    let receiver = secured(world.receiver(), &uaa).spawn().await.unwrap();
-    let kept = "the keys of the token server could not be fetched";
-    wait_until("it waits for a UAA that is away", PATIENCE, async || {
-        receiver.lines().join("\n").contains(kept)
-    })
-    .await;
-    uaa.come_back().await.unwrap();
-    assert_eq!(receiver.wait_exit(PATIENCE).await.unwrap(), 64);
-    let output = receiver.lines().join("\n");
-    assert!(
-        output.contains("SAMPLER_TOKEN_ISSUER is not set"),
-        "{output}"
-    );
-    // Where the setting is there, the UAA need not say it.
     let issuer = "https://uaa.example/oauth/token";
-    let receiver = secured(world.receiver(), &uaa)
-        .env("SAMPLER_TOKEN_ISSUER", issuer)
-        .start()
-        .await
-        .unwrap();
-    until_ready(&world.http, &receiver).await;
+    let nameless = secured(world.receiver(), &uaa).spawn().await.unwrap();
+    let named = secured(world.receiver(), &uaa).env("SAMPLER_TOKEN_ISSUER", issuer);
+    let named = named.start().await.unwrap();
+    for receiver in [&nameless, &named] {
+        let failed = "the keys of the token server could not be fetched";
+        receiver.until_logged(failed, 1).await;
+    }
     let event = start_event(1, now_millis() - DAY);
     let of = |issuer: &str| {
         let mut claims = json!({ "scope": [WRITE], "exp": now_millis() / 1000 + 60 });
         claims["iss"] = issuer.into();
         uaa.sign(&claims)
     };
-    let post =
-        |token: String| post(&world, &receiver, "/v1/events/start", &event).bearer_auth(token);
-    assert_eq!(
-        sent(post(of("https://tenant.uaa.example/oauth/token"))).await,
-        401
-    );
-    assert_eq!(sent(post(of(issuer))).await, 201);
+    let post = || post(&world, &named, "/v1/events/start", &event);
+    assert_eq!(status(&world.http, &named, "/healthz/ready").await, 503);
+    assert_eq!(sent(post().bearer_auth(of(issuer))).await, 503);
+    assert_eq!(sent(post()).await, 401);
+    uaa.come_back().await.unwrap();
+    assert_eq!(nameless.wait_exit(PATIENCE).await.unwrap(), 64);
+    let output = nameless.lines().join("\n");
+    let expected = "SAMPLER_TOKEN_ISSUER is not set";
+    assert!(output.contains(expected), "{output}");
+    until_ready(&world.http, &named).await;
+    let of_tenant = of("https://tenant.uaa.example/oauth/token");
+    assert_eq!(sent(post().bearer_auth(of_tenant)).await, 401);
+    assert_eq!(sent(post().bearer_auth(of(issuer))).await, 201);
 }

@@ -180,32 +180,6 @@ async fn a_bound_service_gives_the_database() {
     );
 }
 
-/// Sampler reads from the primary and writes to a majority, whatever the address says: who asks for
-/// less there is told before anything starts.
-#[tokio::test]
-async fn an_address_that_would_weaken_what_is_kept_does_not_start() {
-    let environment = [
-        ("COLLECTOR_URL", "http://localhost:1"),
-        (
-            "DB_URI",
-            "mongodb://me:hush@a,b/spans?readPreference=secondaryPreferred&w=1&journal=false",
-        ),
-        ("PORT", "none"),
-    ];
-    for program in ["sampler-receiver", "sampler-worker"] {
-        let refused = run(program, &["--check-config"], &environment).await;
-        assert_eq!(refused.status.code(), Some(64));
-        let text = String::from_utf8(refused.stderr).unwrap();
-        for named in ["readPreference", "sets w ", "journal", "PORT"] {
-            assert!(text.contains(named), "{named} is not in:\n{text}");
-        }
-        assert!(
-            !text.contains("hush") && !text.contains("secondaryPreferred"),
-            "{text}"
-        );
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_the_address_that_do_not_count_are_logged() {
     let world = Landscape::new("uri_options").await;

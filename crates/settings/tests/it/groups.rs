@@ -243,3 +243,29 @@ fn an_address_that_the_driver_cannot_read_is_a_mistake_that_does_not_repeat_it()
         }
     }
 }
+
+/// Sampler reads from the primary and writes to a majority, whatever the address says: who asks for
+/// less there is told before anything starts, with all other mistakes.
+#[test]
+fn an_address_that_would_weaken_what_is_kept_is_a_mistake_beside_others() {
+    let uri = "mongodb://me:hush@a,b/spans?readPreference=secondaryPreferred&w=1&journal=false";
+    let variables = [
+        ("DB_URI", uri),
+        ("PORT", "none"),
+        ("COLLECTOR_URL", "http://collector"),
+    ];
+    for program in [&RECEIVER, &WORKER] {
+        let of_both =
+            |reader: &mut Reader| (HttpSettings::read(reader), DatabaseSettings::read(reader));
+        let refused = read(program, &variables, of_both).unwrap_err();
+        let said = refused.stderr;
+        assert_eq!(refused.code, 64, "{said}");
+        for named in ["readPreference", "sets w ", "journal", "PORT"] {
+            assert!(said.contains(named), "{named} is not in:\n{said}");
+        }
+        assert!(
+            !said.contains("hush") && !said.contains("secondaryPreferred"),
+            "{said}"
+        );
+    }
+}
