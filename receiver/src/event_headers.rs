@@ -174,6 +174,9 @@ impl DryRunQuery {
     /// The dry run that a request asks for; `None` if its events are to be kept. Other parameters are
     /// errors, unless `ignores_others`: the original ignores all parameters at its addresses.
     pub(crate) fn of(uri: &Uri, ignores_others: bool) -> Result<Option<Self>, Problem> {
+        if uri.query().is_none() {
+            return Ok(None);
+        }
         let mut parameters = Parameters::of(uri);
         let expected = "It must be true or false.";
         let is_dry = parameters.parsed("dry_run", expected, |text| text.parse::<bool>().ok());

@@ -1,5 +1,6 @@
 //! Lists of spans, and single spans.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
@@ -198,11 +199,10 @@ fn no_such_span() -> Problem {
 }
 
 pub(super) fn location(id: &SpanId) -> HeaderValue {
-    let address = format!(
-        "/v1/spans/{}",
-        utf8_percent_encode(&id.to_string(), SEGMENT)
-    );
-    HeaderValue::try_from(address).expect("what is percent-encoded is ASCII")
+    let id = id.to_string();
+    let segment = Cow::from(utf8_percent_encode(&id, SEGMENT));
+    HeaderValue::try_from(["/v1/spans/", &segment].concat())
+        .expect("what is percent-encoded is ASCII")
 }
 
 /// A span as the API shows it at this time.
