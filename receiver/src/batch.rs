@@ -11,7 +11,6 @@ use crate::event::EventKind;
 use crate::json::{self, Values};
 use crate::{cloud_event, problems};
 
-/// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

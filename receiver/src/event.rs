@@ -14,16 +14,12 @@ use crate::problems;
 /// An event, as a provider reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
-    /// A usage starts.
     Start(StartEvent),
-    /// A usage stops.
     Stop(StopEvent),
-    /// A usage continues as another.
     Update(UpdateEvent),
 }
 
 impl Event {
-    /// When it took place.
     pub(crate) fn timestamp(&self) -> Timestamp {
         match self {
             Self::Start(event) => event.timestamp,
@@ -51,7 +47,6 @@ impl EventKind {
         }
     }
 
-    /// The kind that is called so.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -87,7 +87,6 @@ impl<'b> Fields<'b> {
         value.map_err(|detail| self.wrong(name, detail)).ok()
     }
 
-    /// A field that must be there.
     pub(crate) fn required<T>(
         &mut self,
         name: &str,
@@ -159,7 +158,6 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// The errors so far.
     pub(crate) fn into_errors(self) -> Vec<FieldError> {
         self.errors
     }

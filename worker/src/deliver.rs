@@ -30,7 +30,6 @@ pub(crate) struct ReadAt {
 }
 
 impl ReadAt {
-    /// Begins now.
     pub(crate) fn now(worker: &Worker) -> Self {
         Self {
             at: Instant::now(),

@@ -77,13 +77,11 @@ pub struct Options {
 
 #[derive(Clone)]
 pub struct Parts {
-    /// The store of spans.
     pub work: Arc<dyn Work>,
     /// The ledger, for the entries of usages.
     pub ledger: Arc<dyn Ledger>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
-    /// The store of the control and of the backlog.
     pub operating: Arc<dyn Operating>,
     /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
@@ -100,14 +98,12 @@ pub struct Parts {
 
 pub struct Worker {
     parts: Parts,
-    /// Its name among the workers.
     name: String,
     settings: WorkerSettings,
     policy: Policy,
     periods: Periods,
     promises: Promises,
     post_limit: UpstreamLimit,
-    /// The limit of lookups before posts.
     lookup_limit: UpstreamLimit,
     metrics: PostMetrics,
     /// The questions to the upstream about usages.

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use crate::Worker;
 
-/// Counts and times posts.
 #[derive(Debug)]
 pub(crate) struct PostMetrics {
     usages: Counters,

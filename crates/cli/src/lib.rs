@@ -38,7 +38,6 @@ use tokio::runtime::Builder;
 
 use failure::Failure;
 
-/// The exit code of a command line that is wrong.
 const EXIT_USAGE: u8 = 2;
 
 /// Works with Sampler from a terminal.
@@ -112,7 +111,6 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs the program, and says how it ends.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

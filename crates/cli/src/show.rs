@@ -12,7 +12,6 @@ use crate::output::{print_json_text, printable};
 /// Shown for an absent value.
 const NOTHING: &str = "-";
 
-/// Prints a document as JSON, for machines.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::Input(error.to_string()))?;
@@ -49,7 +48,6 @@ pub(crate) fn target(target: &Target) -> String {
     format!("{resource}/{plan}/{instance}")
 }
 
-/// Measures with their quantities.
 pub(crate) fn measures(measures: &[Measure]) -> String {
     let measures = measures.iter();
     named(measures.map(|it| {

@@ -24,7 +24,6 @@ const ANSWER_MAX: usize = 16 << 20;
 /// mean another segment.
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
-/// Parameters of a query, by their names.
 pub(crate) type Query = Vec<(String, String)>;
 
 #[derive(Clone)]
@@ -35,7 +34,6 @@ pub(crate) struct Api {
 /// The API's answer to a request that it serves.
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
-    /// The cursor of the next page, if there is one.
     pub(crate) cursor: Option<String>,
     /// Where the page before is, of a list that leads in both directions.
     pub(crate) previous: Option<String>,
@@ -152,7 +150,6 @@ impl Api {
 }
 
 impl Refusal {
-    /// An error in the service.
     pub(crate) fn internal() -> Self {
         let problem = Problem {
             title: "Internal error".to_owned(),

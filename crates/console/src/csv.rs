@@ -24,7 +24,6 @@ pub(crate) fn is_asked(query: &Query) -> bool {
     parameters::value(query, FORMAT) == CSV
 }
 
-/// All items of a list.
 pub(crate) async fn all<T: DeserializeOwned>(
     console: &Console,
     session: &Session,

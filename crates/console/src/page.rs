@@ -52,7 +52,6 @@ pub(crate) struct Frame {
 pub(crate) struct NavigationItem {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
-    /// Whether it is for operators alone.
     is_for_admins: bool,
 }
 

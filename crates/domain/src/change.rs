@@ -47,7 +47,6 @@ pub enum Change {
     Failed {
         /// Why, and when it is to be tried again.
         failure: Failure,
-        /// How often it has failed by now.
         attempts: u32,
         /// How often the upstream has refused its usage by now.
         refusals: u32,
@@ -83,7 +82,6 @@ pub enum Change {
     Resent {
         resent: Resent,
         interval: Interval,
-        /// Why it did not count before.
         reason: UncountedReason,
     },
     /// Records that the upstream has set aside a usage that it had accepted, so that a late stop does not take
@@ -109,9 +107,7 @@ pub enum Next {
 )]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Failure {
-    /// When it failed.
     pub at: Timestamp,
-    /// When it is to be tried again.
     pub retry_at: Timestamp,
     /// The name that the upstream gives the error, or else words for the operator.
     pub error: String,

@@ -20,7 +20,6 @@ pub enum Granularity {
     Hour,
     /// 86,400,000 ms.
     Day,
-    /// A month of the calendar.
     Month,
 }
 
@@ -127,7 +126,6 @@ pub struct Granularities {
     by_resource: HashMap<String, HashMap<Option<String>, Granularity>>,
 }
 
-/// One override, as it is written in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GranularityOverride {
@@ -138,7 +136,6 @@ pub struct GranularityOverride {
     pub granularity: Granularity,
 }
 
-/// Two overrides for the same resource and plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("resource_id {resource_id:?} with plan_id {plan_id:?} is repeated")]
 pub struct OverrideTwice {

@@ -56,9 +56,7 @@ pub enum Refusal {
     IdTakenElsewhere,
     /// A half under its id is that of an update with another previous or another new target.
     IdOfAnotherUpdate,
-    /// The target has an open span.
     AlreadyOpen,
-    /// The target has no open span.
     NotOpen,
     /// The target's previous span ends later than the new one starts.
     Overlaps {
@@ -70,7 +68,6 @@ pub enum Refusal {
         /// Where the open span starts.
         start: Timestamp,
     },
-    /// It is dated too far from now.
     OutsideSlack {
         /// How far it may be dated from now.
         slack: Slack,

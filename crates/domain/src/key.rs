@@ -34,12 +34,10 @@ impl Key {
         Self::hash(OF_UNREADABLE, id)
     }
 
-    /// A key as it was stored.
     pub fn from_bytes(bytes: [u8; BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes that are stored.
     pub fn bytes(&self) -> &[u8; BYTES] {
         &self.0
     }
@@ -48,12 +46,10 @@ impl Key {
         u32::from(self.0[0] >> BITS_BEHIND)
     }
 
-    /// The lowest key of a partition.
     pub fn first_of(partition: u32) -> Self {
         Self::with_partition(partition, 0)
     }
 
-    /// The highest key of a partition.
     pub fn last_of(partition: u32) -> Self {
         Self::with_partition(partition, u8::MAX)
     }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize, Serializer};
 #[serde(try_from = "f64", into = "f64")]
 pub struct Percent(f64);
 
-/// A number that is not a [`Percent`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("must be a number from 0 to 100")]
 pub struct PercentError;

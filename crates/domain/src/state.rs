@@ -28,7 +28,6 @@ impl SpanState {
         }
     }
 
-    /// The state that is called so.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }

@@ -46,7 +46,6 @@ impl Timestamp {
         }
     }
 
-    /// Milliseconds since the epoch.
     pub const fn as_millis(self) -> i64 {
         self.0
     }

@@ -4,12 +4,10 @@ use serde::Serialize;
 
 use crate::{Granularity, Timestamp};
 
-/// How long each window is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowLength {
     Hour,
     Day,
-    /// A month of the calendar.
     Month,
     /// All the time that is asked for.
     #[default]
@@ -39,7 +37,6 @@ impl WindowLength {
         }
     }
 
-    /// The length that is called so.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|length| length.name() == name)
     }

@@ -48,7 +48,6 @@ impl Counters {
         }
     }
 
-    /// How many were counted.
     pub fn get(&self, words: &[&'static str]) -> u64 {
         let counter = self.find(words).and_then(|index| self.all.get(index));
         counter.map_or(0, Counter::get)

@@ -174,7 +174,6 @@ impl Discoverer {
         &self.server
     }
 
-    /// The HTTP client of its requests.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }

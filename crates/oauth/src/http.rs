@@ -7,7 +7,6 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, RequestBuilder};
 use serde_json::Value;
 
-/// The longest document that is read, in bytes.
 const DOCUMENT_LEN_MAX: usize = 512 * 1024;
 
 /// The largest file of certificates, in bytes.
@@ -20,7 +19,6 @@ pub struct CaBundle(Vec<Certificate>);
 /// Certificates cannot be read, or a client cannot be created with them.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file cannot be read.
     #[error("the file of certificates cannot be read")]
     Read(#[from] std::io::Error),
     #[error("the file of certificates is larger than 4 MiB")]

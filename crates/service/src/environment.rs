@@ -9,9 +9,7 @@ use rand::Rng;
 use sampler_domain::Timestamp;
 use uuid::Uuid;
 
-/// Tells the time.
 pub trait Clock: Send + Sync {
-    /// The present time.
     fn now(&self) -> Timestamp;
 }
 
@@ -49,7 +47,6 @@ pub trait Random: Send + Sync {
         (self.u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A random (version 4) id.
     fn uuid_v4(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.fill(&mut bytes);

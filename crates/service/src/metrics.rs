@@ -22,10 +22,8 @@ use crate::lifecycle::Shutdown;
 use crate::problem::Problem;
 use crate::security::{Authenticator, credentials};
 
-/// The media type of `OpenMetrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The callers that may read the metrics.
 #[derive(Clone)]
 pub enum MetricsAccess {
     /// Every caller that reaches the program.

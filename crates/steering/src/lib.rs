@@ -107,7 +107,6 @@ impl<T: Clone> Seen<T> {
 }
 
 impl Steering {
-    /// Nothing is known yet.
     pub fn new(store: Arc<dyn Operating>) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -206,7 +205,6 @@ impl Steering {
         self.known().control.as_ref().map_or(0, |kept| kept.version)
     }
 
-    /// Whether operators have paused sampling.
     pub fn is_sampling_paused(&self) -> bool {
         let known = self.known();
         let kept = known.control.as_ref();
@@ -257,7 +255,6 @@ impl Steering {
         Some(running.value)
     }
 
-    /// The last count of the backlog, and its age.
     pub fn backlog(&self) -> Option<Published<Backlog>> {
         self.known().backlog.as_ref().map(Seen::now)
     }

@@ -28,7 +28,6 @@ const DOCUMENTS: u32 = 20_000;
 /// The document with the last count.
 const BACKLOG: &str = "backlog";
 
-/// Sums over documents.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     /// Documents that were read.

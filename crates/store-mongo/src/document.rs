@@ -79,7 +79,6 @@ pub(crate) fn open_span_document(
     Ok(document)
 }
 
-/// The six ids of a target.
 pub(crate) fn target_document(target: &Target) -> RawDocumentBuf {
     let mut document = empty_document();
     document.append(cstr!("organization_id"), target.organization_id.as_str());
@@ -114,7 +113,6 @@ pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
     timestamp.map_or(Bson::Null, moment)
 }
 
-/// A key as it is kept.
 pub(crate) fn key_to_bson(key: Key) -> Bson {
     Bson::Binary(key_as_binary(key))
 }

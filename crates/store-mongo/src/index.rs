@@ -92,7 +92,6 @@ pub(crate) fn shard_key_index() -> Index {
     }
 }
 
-/// One index: its name, its keys and its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) name: &'static str,
@@ -100,7 +99,6 @@ pub(crate) struct Index {
     pub(crate) options: IndexOptions,
 }
 
-/// The indexes of this release.
 pub(crate) fn indexes() -> [Index; 12] {
     let partial = |filter| {
         IndexOptions::builder()

@@ -25,13 +25,11 @@ use crate::entry_document::{entry_in, state_in, written};
 use crate::unreadable::{decoded, name_of};
 use crate::{MongoStore, confirmations, index, resends};
 
-/// Inserts entries.
 #[derive(Debug)]
 pub(crate) struct EntryWriter {
     link: Link,
 }
 
-/// An entry to be inserted.
 #[derive(Debug)]
 pub(crate) struct EntryWrite {
     usage_guid: String,
@@ -323,7 +321,6 @@ impl Ledger for MongoStore {
     }
 }
 
-/// Lets the entries of spans expire.
 #[derive(Debug)]
 pub(crate) struct ExpiryWriter {
     link: Link,

@@ -119,7 +119,6 @@ impl Link {
         }
     }
 
-    /// The names of the indexes that are there.
     pub(crate) async fn index_names(&self) -> Result<BTreeSet<String>, CallError> {
         let collection = self.collection.clone();
         let list = async move {

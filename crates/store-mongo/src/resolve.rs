@@ -19,7 +19,6 @@ use crate::{document, index};
 /// Documents by the target and the `correlation_id` of their spans.
 pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
 
-/// An event, by its target and its id.
 pub(crate) type EventKey = (Target, EventId);
 
 /// Documents by the events that they were found by.

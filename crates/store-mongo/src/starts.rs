@@ -31,13 +31,11 @@ const SEARCHES_AT_ONCE: usize = 16;
 /// The outcome of a start that an index of the original Sampler refuses.
 static ELSEWHERE: StartOutcome = StartOutcome::Refused(Refusal::IdTakenElsewhere);
 
-/// Inserts spans.
 #[derive(Debug)]
 pub(crate) struct StartWriter {
     link: Link,
 }
 
-/// A span to be inserted.
 #[derive(Debug)]
 pub(crate) struct StartWrite {
     new: NewSpan,

@@ -46,7 +46,6 @@ const BATCH_SIZE: u32 = 101;
 struct Collected {
     windows: Vec<Window>,
     fields: usize,
-    /// The most rows.
     limit: usize,
     rows: Vec<SumRow>,
     /// The approximate memory of the rows, and of the last one.

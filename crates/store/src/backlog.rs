@@ -2,14 +2,11 @@
 
 use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Span, Timestamp};
 
-/// The parameters of a count.
 #[derive(Clone, Debug)]
 pub struct BacklogQuery {
     /// The time by which spans are due.
     pub now: Timestamp,
-    /// The month that closes next.
     pub closing: Option<ClosingMonth>,
-    /// The division of spans into intervals.
     pub granularities: Granularities,
 }
 
@@ -29,11 +26,9 @@ pub struct Backlog {
     pub span_millis: i64,
     /// In about how many intervals.
     pub intervals: u64,
-    /// Spans that are suspended.
     pub suspended: u64,
     /// Intervals that all workers do in a second, while they have something to do.
     pub rate: f64,
-    /// The backlog of the month that closes next.
     pub closing: Option<ClosingBacklog>,
     /// How long counting took, ms. The pause until the next count grows with it.
     pub cost: i64,
@@ -54,7 +49,6 @@ pub struct ClosingBacklog {
 /// Something that one instance writes for all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published<T> {
-    /// The value itself.
     pub value: T,
     /// How long ago it was written, ms, by the store's own clock.
     pub age: i64,

@@ -15,12 +15,9 @@ pub const INSTANCE_SHOWN: Duration = Duration::from_hours(1);
 /// The most instances that are shown.
 pub const INSTANCES_MAX: usize = 1_000;
 
-/// Which of the programs an instance runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstanceProgram {
-    /// The one that takes events.
     Receiver,
-    /// The one that samples.
     Worker,
 }
 
@@ -40,7 +37,6 @@ impl fmt::Display for InstanceProgram {
     }
 }
 
-/// There is no program of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a program of Sampler")]
 pub struct UnknownProgram;
@@ -84,7 +80,6 @@ pub struct Instance {
     pub usages_today: Option<u64>,
     /// How far into the past a receiver takes events, ms.
     pub slack: Option<i64>,
-    /// What a receiver has taken in of late.
     pub intake: Option<Intake>,
 }
 
@@ -124,7 +119,6 @@ impl Instance {
 /// The last report of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenInstance {
-    /// The report.
     pub instance: Instance,
     /// When that was, by the store's own clock.
     pub seen_at: Timestamp,

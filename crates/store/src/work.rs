@@ -31,7 +31,6 @@ pub enum SearchClass {
     DueInClosingMonth,
     /// It waits after a failure, and its next interval belongs to the closing month.
     FailedInClosingMonth,
-    /// Any other span.
     Other,
 }
 

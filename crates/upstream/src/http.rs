@@ -23,7 +23,6 @@ pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// How many bytes of the body of an answer are read.
 pub(crate) const BODY_LEN_MAX: usize = 8 * 1024;
 
 /// How long a request for the time waits for its answer.
@@ -44,7 +43,6 @@ pub struct ClientOptions {
     pub tokens: Option<Arc<ClientCredentials>>,
 }
 
-/// The client cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("the HTTP client cannot be set up")]
 pub struct ClientError(#[from] TlsError);

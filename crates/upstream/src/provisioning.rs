@@ -29,12 +29,10 @@ pub enum Mapped {
     Existed,
     /// The service asks to wait.
     Busy {
-        /// How long, if it said so.
         after: Option<Duration>,
     },
     /// The service failed or gave no answer. Parts may exist by now; repeating the call is safe.
     Failed {
-        /// The failure, in words.
         error: String,
     },
 }

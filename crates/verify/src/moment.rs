@@ -9,10 +9,8 @@ use serde::Serialize;
 /// Milliseconds since 1970-01-01T00:00:00 UTC, or between two times.
 pub type Millis = i64;
 
-/// An hour in ms.
 pub const HOUR: Millis = 3_600_000;
 
-/// A day in ms.
 pub const DAY: Millis = 86_400_000;
 
 /// A text that is not a time, or not a length of time.

@@ -36,12 +36,9 @@ pub struct Row {
     pub unanswered: i128,
     /// Used, and neither billed nor skipped, in ms.
     pub difference: i128,
-    /// How many usages were read.
     pub usages: u64,
-    /// How many usages have expired.
     pub expired: u64,
     pub findings: Vec<Finding>,
-    /// How many findings there are beyond those.
     pub more_findings: usize,
 }
 
@@ -54,7 +51,6 @@ pub struct Totals {
     pub wrong: usize,
     /// How many fit, with something that is worth knowing.
     pub noted: usize,
-    /// How many usages were read.
     pub usages: u64,
     /// Durations, in ms.
     pub duration: Total,
@@ -81,16 +77,12 @@ pub struct Total {
 pub struct Contradiction {
     pub line: u64,
     pub target: Target,
-    /// Its fault.
     pub finding: Finding,
 }
 
-/// The result of the verification.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Whether everything fits.
     pub fits: bool,
-    /// Sums over all.
     pub totals: Totals,
     /// Events that contradict others.
     pub events: Vec<Contradiction>,
@@ -114,7 +106,6 @@ impl Report {
         }
     }
 
-    /// Adds a span that was checked.
     pub fn add(&mut self, span: &Span, used: Option<&Used>, verdict: Verdict) {
         let amounts = verdict.amounts;
         self.sum(
@@ -222,7 +213,6 @@ impl Report {
 }
 
 impl Row {
-    /// Whether nothing is wrong with it.
     pub fn fits(&self) -> bool {
         !self.findings.iter().any(|finding| finding.kind.is_wrong())
     }

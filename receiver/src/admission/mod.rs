@@ -54,7 +54,6 @@ pub enum TurnedAway {
     Memory,
 }
 
-/// All permits.
 #[derive(Debug)]
 pub struct Admission {
     limit: Option<InFlightLimit>,
@@ -243,7 +242,6 @@ impl Admission {
         &self.ranges[range.0.min(self.ranges.len() - 1)]
     }
 
-    /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
         self.waiting_events()
             + self.mappings.waiting()

@@ -76,7 +76,6 @@ fn span_id(text: &str) -> Option<String> {
     is_id.then(|| text.to_owned())
 }
 
-/// An action as the API shows it.
 fn shown(record: AuditRecord) -> api::Act {
     api::Act {
         id: record.id.to_string(),

@@ -43,7 +43,6 @@ impl Receiver {
     }
 }
 
-/// An instance as the API shows it.
 fn shown(seen: SeenInstance) -> api::Instance {
     let state = state_of(&seen);
     let instance = seen.instance;

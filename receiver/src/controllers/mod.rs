@@ -47,7 +47,6 @@ fn answer(
     }
 }
 
-/// Logs a refused request or event.
 fn log_refusal(request: &'static str, grant: &Grant, problem: &Problem) {
     let (kind, status) = (problem.kind().slug, problem.status().as_u16());
     info!(

@@ -82,7 +82,6 @@ impl Receiver {
     }
 }
 
-/// The query of a request.
 struct SumParameters {
     query: SumQuery,
     /// `None` if there are too many.
@@ -183,7 +182,6 @@ fn read_group_by(text: &str) -> Option<Vec<&'static str>> {
     Some(names)
 }
 
-/// A row as the API shows it.
 fn shown(row: &SumRow, names: &[&'static str], units: &Units) -> api::Sum {
     let values = row.group.iter().map(|id| Value::from(id.as_str()));
     let amounts = row.amounts.iter().map(|(measure, amount)| api::Amount {

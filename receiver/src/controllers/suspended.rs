@@ -119,7 +119,6 @@ pub(super) fn no_such_cause() -> Problem {
     Problem::new(&problems::NO_SUCH_CAUSE, detail)
 }
 
-/// A cause as the API shows it.
 pub(super) fn shown(cause: &SuspendedCause) -> api::Cause {
     let KeptCause { id, cause: why, .. } = &cause.kept;
     api::Cause {

@@ -53,7 +53,6 @@ pub async fn list(
     answer("usages", &grant, outcome)
 }
 
-/// The query for a list of a span's usages.
 struct UsageQuery {
     from: Option<Timestamp>,
     to: Option<Timestamp>,
@@ -93,7 +92,6 @@ impl Place {
 /// Some usages, and the version after which the list continues.
 struct Usages {
     shown: Vec<Entry>,
-    /// The most that are shown.
     limit: usize,
     next: Option<i64>,
 }

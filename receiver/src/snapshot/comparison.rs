@@ -74,7 +74,6 @@ pub(crate) struct Comparison {
     is_cut: bool,
 }
 
-/// The result of the comparison.
 pub(crate) struct Compared {
     pub(super) snapshot: Snapshot,
     /// The open spans without an instance, each as it is shown.

@@ -56,7 +56,6 @@ pub(super) struct Instances {
     kept: Spooled,
 }
 
-/// An instance that was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// Its place in the body.
@@ -115,7 +114,6 @@ impl Gathering {
 }
 
 impl Instances {
-    /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.records.len()
     }

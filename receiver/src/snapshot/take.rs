@@ -40,7 +40,6 @@ const ERRORS_MAX: usize = 100;
 /// Instances that are taken before others get a turn on this thread.
 const INSTANCES_AT_A_TIME: usize = 256;
 
-/// The format of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// One object.
@@ -427,7 +426,6 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// The instance at this place of the list.
 fn pointer(index: usize) -> Pointer {
     Pointer::root().field("instances").index(index)
 }

@@ -5,7 +5,6 @@ use url::Url;
 /// The base of relative addresses. Only the query of an address counts.
 const BASE: &str = "http://localhost/";
 
-/// The cursor of the link to the next page.
 pub(super) fn next_cursor(header: &str) -> Option<String> {
     let mut rest = header;
     loop {

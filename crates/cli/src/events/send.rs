@@ -70,7 +70,6 @@ impl<'a> Sender<'a> {
         Self::new(api, Journal::none(0), size, Some(events))
     }
 
-    /// The progress so far.
     pub(super) fn done(&self) -> Done {
         Done {
             events: self.done.clone(),
@@ -300,7 +299,6 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// The format of a batch.
 pub(super) fn media_type(part: &[FileEvent]) -> &'static str {
     match part.first() {
         Some(event) if event.is_cloud_event => "application/cloudevents-batch+json",

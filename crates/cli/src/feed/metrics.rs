@@ -31,7 +31,6 @@ struct Labels {
     outcome: &'static str,
 }
 
-/// What is counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics {
     events: Family<Labels, Counter>,

@@ -277,7 +277,6 @@ impl<'a> Batch<'a> {
         subject.is_some_and(|subject| self.moved.contains(subject))
     }
 
-    /// Takes in the next event of a list.
     pub(super) fn add(&mut self, record: Record, event: &UsageEvent) {
         let cursor = self.step.cursors.entry(record).or_insert_with(|| {
             let before = self.state.cursors.get(&record);

@@ -24,7 +24,6 @@ use crate::{Console, show};
 /// Spans that an estimate is made of.
 const ESTIMATED: &str = "1000";
 
-/// The kind of an action.
 #[derive(Clone, Copy, PartialEq)]
 enum ActionKind {
     ResumeCause,
@@ -184,7 +183,6 @@ async fn page(
     made.map_err(|refusal| refused(frame(), refusal))
 }
 
-/// Says that the session may not change anything.
 pub(super) fn not_allowed(frame: Frame) -> Response {
     let detail = "Changes need the scope abacus.sampler.admin.";
     message(frame, StatusCode::FORBIDDEN, "Not allowed", detail, None)

@@ -32,7 +32,6 @@ struct ControlPage {
     frame: Frame,
     fields: Fields,
     tag: String,
-    /// The problem of a form that was sent.
     problem: Option<Problem>,
     /// The changes by a form that was sent and is to be confirmed.
     changes: Vec<String>,

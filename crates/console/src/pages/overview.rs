@@ -34,11 +34,9 @@ struct OverviewPage {
     frame: Frame,
     backlog: Result<Backlog, Refusal>,
     causes: Result<Vec<Cause>, Refusal>,
-    /// How many causes are not shown here.
     hidden_causes: u64,
     control: Result<Control, Refusal>,
     rates: Vec<(String, f64)>,
-    /// How many rates are not shown here.
     hidden_rates: usize,
     trend: Option<Trend>,
     intake: Option<Intake>,
@@ -103,7 +101,6 @@ fn trend(console: &Console, now: Timestamp, due: u64) -> Option<Trend> {
     Trend::of(&backlogs.collect::<Vec<_>>())
 }
 
-/// The rates of single resources, the lowest first.
 fn lowest(rates: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
     let mut rates: Vec<_> = rates.clone().into_iter().collect();
     rates.sort_by(|(_, one), (_, other)| one.total_cmp(other));

@@ -49,7 +49,6 @@ struct SpanPage {
     zoom: Vec<(&'static str, String)>,
     query: Query,
     is_refreshing: bool,
-    /// Whether the session may make changes.
     is_admin: bool,
     /// Whether rows name their usages, because the drawing has no element for each.
     rows_name_usages: bool,

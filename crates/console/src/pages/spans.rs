@@ -16,7 +16,6 @@ use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
 
-/// The fields of a target, as people call them.
 pub(crate) const FIELDS: [(&str, &str); 6] = [
     ("organization_id", "Organization"),
     ("space_id", "Space"),
@@ -81,7 +80,6 @@ impl SpansPage {
     }
 }
 
-/// The address of the page with the spans of an id.
 pub(crate) fn page_of_id(found: &FoundId) -> String {
     address("/console/spans", &[(found.field.clone(), found.id.clone())])
 }

@@ -68,12 +68,10 @@ impl SuspendedPage {
     }
 }
 
-/// The page with the spans of a cause.
 pub(crate) fn page_of_cause(cause: &str) -> String {
     address(PAGE, &[("cause".to_owned(), cause.to_owned())])
 }
 
-/// The page that resumes the spans of a cause.
 pub(crate) fn resume_page_of(cause: &str) -> String {
     format!("{PAGE}/{}/resume", utf8_percent_encode(cause, SEGMENT))
 }

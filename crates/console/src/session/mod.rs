@@ -42,7 +42,6 @@ const OPEN_FOR: i64 = 7 * 24 * 60 * 60 * 1_000;
 /// The most bytes of a cookie that browsers keep.
 const COOKIE_MAX: usize = 4_000;
 
-/// The content of the cookie.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Content {
     /// The token that each form must repeat.
@@ -70,7 +69,6 @@ pub(crate) struct Session {
     pause: Option<Pause>,
 }
 
-/// Operators have paused sampling.
 #[derive(Clone, Debug)]
 pub(crate) struct Pause {
     /// Who did it, when and why, as far as this session may know.
@@ -112,27 +110,22 @@ impl Session {
         })
     }
 
-    /// The scopes of the session.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// Whether the session may do what operators do.
     pub(crate) fn is_admin(&self) -> bool {
         self.grant.require_admin().is_ok()
     }
 
-    /// The name of the one who has signed in.
     pub(crate) fn person(&self) -> Option<&str> {
         Some(&self.content.person.as_ref()?.name)
     }
 
-    /// The pause of sampling, if it is paused.
     pub(crate) fn pause(&self) -> Option<&Pause> {
         self.pause.as_ref()
     }
 
-    /// The token that each form must repeat.
     pub(crate) fn csrf(&self) -> &str {
         &self.content.csrf
     }
@@ -184,7 +177,6 @@ impl Console {
         })
     }
 
-    /// The header that has a browser forget the session.
     pub(crate) fn forget(&self, headers: &HeaderMap) -> HeaderValue {
         forget(SESSION, self.is_secure(headers))
     }

@@ -29,7 +29,6 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// From a time to a later one.
     pub(crate) fn new(from: Timestamp, to: Timestamp) -> Self {
         let to = to.max(from.plus(1));
         Self { from, to }

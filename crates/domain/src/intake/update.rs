@@ -42,7 +42,6 @@ pub enum UpdateRead {
     StopOfUpdate,
 }
 
-/// The next step for an update.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateStep {
     /// Read these spans. Answer with [`UpdateIntake::on_spans`].
@@ -58,7 +57,6 @@ pub enum UpdateStep {
         is_replayed: bool,
     },
     Refused {
-        /// Why.
         refusal: Refusal,
         /// Whether its stop is kept, by this request or another one.
         has_stop: bool,
@@ -124,7 +122,6 @@ impl Progress {
 }
 
 impl UpdateIntake {
-    /// An update that a receiver decides about at `now`.
     pub fn new(event: UpdateEvent, rules: IntakeRules, now: Timestamp) -> Self {
         Self {
             event,
@@ -141,7 +138,6 @@ impl UpdateIntake {
         }
     }
 
-    /// The update.
     pub fn event(&self) -> &UpdateEvent {
         &self.event
     }
@@ -170,7 +166,6 @@ impl UpdateIntake {
         self.started.as_ref()
     }
 
-    /// The next step.
     pub fn next(&self) -> UpdateStep {
         match &self.state {
             State::Reading(read) => UpdateStep::Read(*read),

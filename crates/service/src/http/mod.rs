@@ -111,11 +111,8 @@ impl Default for Limits {
 
 /// Where clients connect, and how they are spoken with.
 pub struct Port {
-    /// Where they connect.
     pub listener: TcpListener,
-    /// TLS, if that is wanted.
     pub tls: Option<Tls>,
-    /// Counts and times the requests.
     pub metrics: HttpMetrics,
     /// Whether anybody who reaches it is served. On a loopback, only requests for this machine are.
     pub is_open: bool,
@@ -198,7 +195,6 @@ pub async fn serve_with(
 struct App {
     router: Router,
     metrics: HttpMetrics,
-    /// Whether connections are TLS.
     is_tls: bool,
     /// Whether only requests for this machine are served.
     is_for_this_machine: bool,
@@ -394,7 +390,6 @@ async fn serve_requests<S>(
     }
 }
 
-/// Answers one request.
 fn serve_request(
     request: Request<Incoming>,
     app: &App,

@@ -107,12 +107,10 @@ impl Problem {
         self
     }
 
-    /// Keeps at most `most` of the errors in fields.
     pub fn cut_errors(&mut self, most: usize) {
         self.rest.errors.truncate(most);
     }
 
-    /// How many errors in fields it names.
     pub fn error_count(&self) -> usize {
         self.rest.errors.len()
     }

@@ -20,7 +20,6 @@ use crate::environment::Clock;
 use crate::metrics::{Checks, MetricsAccess};
 use crate::settings::{Kind, Reader};
 
-/// The scope for the health check.
 const HEALTH_SCOPE: &str = "abacus.system.read";
 
 const MINUTE: Duration = Duration::from_mins(1);
