@@ -13,9 +13,7 @@ pub enum Answer {
     /// The upstream has the usage, perhaps from before.
     Accepted,
     /// It takes no usages for a while (429).
-    Wait {
-        after: Duration,
-    },
+    Wait { after: Duration },
     /// It failed, or gave no answer. The same usage may be accepted later.
     TryAgain {
         /// The wait that the upstream asked for, if any.

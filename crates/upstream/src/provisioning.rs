@@ -28,13 +28,9 @@ pub enum Mapped {
     /// All three parts existed already, perhaps with other plans: they are never changed.
     Existed,
     /// The service asks to wait.
-    Busy {
-        after: Option<Duration>,
-    },
+    Busy { after: Option<Duration> },
     /// The service failed or gave no answer. Parts may exist by now; repeating the call is safe.
-    Failed {
-        error: String,
-    },
+    Failed { error: String },
 }
 
 /// The meaning of the answer to one part: new (true) or existing (false).

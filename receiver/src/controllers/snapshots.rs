@@ -59,24 +59,22 @@ pub async fn compare(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.compare(&grant, request).await;
-    answer("snapshot", &grant, outcome)
-}
-
-impl Receiver {
-    /// Compares a snapshot with the spans. Only one is in memory at a time, until it is answered.
-    async fn compare(&self, grant: &Grant, request: Request<Body>) -> Result<Response, Problem> {
-        self.require_readable()?;
+    let compared = async {
+        // Compares a snapshot with the spans. Only one is in memory at a time, until it is answered.
+        receiver.require_readable()?;
         Parameters::of(request.uri()).finish()?;
-        let (snapshot, permit) = snapshot::take(self, grant, request).await?;
-        let compared = self.compare_with_spans(grant, snapshot).await?;
+        let (snapshot, permit) = snapshot::take(&receiver, &grant, request).await?;
+        let compared = receiver.compare_with_spans(&grant, snapshot).await?;
         Ok(in_pieces(
             compared,
             permit,
-            self.settings.limits.body_timeout,
+            receiver.settings.limits.body_timeout,
         ))
-    }
+    };
+    answer("snapshot", &grant, compared.await)
+}
 
+impl Receiver {
     /// Waits until a snapshot may arrive.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::{EntryState, Target, Timestamp, Units, Window, WindowLength};
 use sampler_service::problem::Problem;
@@ -37,36 +37,30 @@ const WINDOWS_MAX: usize = 366;
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let outcome = receiver.sums(&grant, &uri).await;
-    answer("sums", &grant, outcome)
-}
-
-impl Receiver {
-    async fn sums(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
-        let mut parameters = Parameters::of(uri);
+    let page = async {
+        let mut parameters = Parameters::of(&uri);
         let asked = SumParameters::read(&mut parameters);
         let next = parameters.finish()?;
         let mut query = asked.query()?;
         let group_by = query.group_by.clone();
-        let page = if restrict(&mut query.resources, &query.target, grant) {
-            self.add_up(grant, query).await?
+        let page = if restrict(&mut query.resources, &query.target, &grant) {
+            receiver.add_up(&grant, query).await?
         } else {
             SumPage::default()
         };
         let next = page.next.map(|last| next.page(&last));
-        let units = &self.settings.reading.units();
+        let units = &receiver.settings.reading.units();
         let items = page
             .rows
             .iter()
             .map(|row| shown(row, &group_by, units))
             .collect();
-        Ok(Paged {
-            items,
-            next,
-            previous: None,
-        })
-    }
+        Ok(Paged::new(items, next))
+    };
+    answer("sums", &grant, page.await)
+}
 
+impl Receiver {
     async fn add_up(&self, grant: &Grant, query: SumQuery) -> Result<SumPage, Problem> {
         let permits = self.admit_sums(grant).await?;
         let queries = Arc::clone(&self.parts.reading);

@@ -18,6 +18,17 @@ pub(crate) struct Paged<T> {
     pub(crate) previous: Option<String>,
 }
 
+impl<T> Paged<T> {
+    /// A page of a list that is read in one direction.
+    pub(crate) fn new(items: Vec<T>, next: Option<String>) -> Self {
+        Self {
+            items,
+            next,
+            previous: None,
+        }
+    }
+}
+
 impl<T: Serialize> IntoResponse for Paged<T> {
     fn into_response(self) -> Response {
         let mut response = json(&List { items: self.items }).into_response();
