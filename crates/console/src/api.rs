@@ -63,27 +63,8 @@ impl Api {
         path: &str,
         query: &[(String, String)],
     ) -> Result<Answer<T>, Refusal> {
-        let address = address(path, query);
-        let mut request = Request::new(Body::empty());
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = address.parse().map_err(|_| Refusal::internal())?;
-        request.extensions_mut().insert(grant.clone());
-        self.send(request).await
-    }
-
-    /// Changes something that was seen with this tag.
-    ///
-    /// # Errors
-    /// The API's problem.
-    pub(crate) async fn put<T: DeserializeOwned>(
-        &self,
-        grant: &Grant,
-        path: &str,
-        tag: &str,
-        body: &Value,
-    ) -> Result<Answer<T>, Refusal> {
-        let request = acting(Method::PUT, path, tag, body)?;
-        self.act(grant, request).await
+        let request = Request::new(Body::empty());
+        self.send(grant, &address(path, query), request).await
     }
 
     /// Asks for a change; `tag` names the state that was shown, and is empty for a change of several
@@ -91,30 +72,34 @@ impl Api {
     ///
     /// # Errors
     /// The API's problem.
-    pub(crate) async fn post<T: DeserializeOwned>(
+    pub(crate) async fn act(
         &self,
         grant: &Grant,
+        method: Method,
         path: &str,
         tag: &str,
         body: &Value,
-    ) -> Result<Answer<T>, Refusal> {
-        let request = acting(Method::POST, path, tag, body)?;
-        self.act(grant, request).await
-    }
-
-    async fn act<T: DeserializeOwned>(
-        &self,
-        grant: &Grant,
-        mut request: Request<Body>,
-    ) -> Result<Answer<T>, Refusal> {
-        request.extensions_mut().insert(grant.clone());
-        self.send(request).await
+    ) -> Result<(), Refusal> {
+        let mut request = Request::new(Body::from(body.to_string()));
+        *request.method_mut() = method;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        // A change that needs a tag is refused by the API without one.
+        let tag = HeaderValue::try_from(tag).ok();
+        if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
+            request.headers_mut().insert(IF_MATCH, tag);
+        }
+        self.send::<Value>(grant, path, request).await.map(drop)
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
-        request: Request<Body>,
+        grant: &Grant,
+        address: &str,
+        mut request: Request<Body>,
     ) -> Result<Answer<T>, Refusal> {
+        *request.uri_mut() = address.parse().map_err(|_| Refusal::internal())?;
+        request.extensions_mut().insert(grant.clone());
         let answered = self.router.clone().oneshot(request).await;
         let Ok(response) = answered;
         let (head, body) = response.into_parts();
@@ -149,22 +134,35 @@ impl Api {
     }
 }
 
-impl Refusal {
-    pub(crate) fn internal() -> Self {
-        let problem = Problem {
-            title: "Internal error".to_owned(),
-            detail: "The page could not be made because of an error in the service.".to_owned(),
-            ..Problem::default()
-        };
-        Self {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            problem: Box::new(problem),
-            retry_after: None,
-        }
+/// A problem of the console itself.
+pub(crate) fn problem(title: &str, detail: &str) -> Problem {
+    Problem {
+        title: title.to_owned(),
+        detail: detail.to_owned(),
+        ..Problem::default()
     }
 }
 
 impl Refusal {
+    /// A refusal of the console itself.
+    pub(crate) fn new(status: StatusCode, title: &str, detail: &str) -> Self {
+        Self {
+            status,
+            problem: Box::new(problem(title, detail)),
+            retry_after: None,
+        }
+    }
+
+    fn internal() -> Self {
+        let detail = "The page could not be made because of an error in the service.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", detail)
+    }
+
+    /// Something that a page names no longer exists.
+    pub(crate) fn not_there(title: &str, detail: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, title, detail)
+    }
+
     /// The text in the place of a part of a page that could not be read.
     pub(crate) fn in_place(&self) -> String {
         if self.status == StatusCode::FORBIDDEN {
@@ -172,49 +170,6 @@ impl Refusal {
         }
         format!("This cannot be read now: {}.", self.problem.title)
     }
-
-    /// Something that a page names no longer exists.
-    pub(crate) fn not_there(title: &str, detail: &str) -> Self {
-        let problem = Problem {
-            title: title.to_owned(),
-            detail: detail.to_owned(),
-            ..Problem::default()
-        };
-        Self {
-            status: StatusCode::NOT_FOUND,
-            problem: Box::new(problem),
-            retry_after: None,
-        }
-    }
-
-    /// A refusal of the console itself.
-    pub(crate) fn too_much(detail: &str) -> Self {
-        let problem = Problem {
-            title: "Too much at once".to_owned(),
-            detail: detail.to_owned(),
-            ..Problem::default()
-        };
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            problem: Box::new(problem),
-            retry_after: None,
-        }
-    }
-}
-
-/// A request that changes something, as a form of a page asks for it.
-fn acting(method: Method, path: &str, tag: &str, body: &Value) -> Result<Request<Body>, Refusal> {
-    let mut request = Request::new(Body::from(body.to_string()));
-    *request.method_mut() = method;
-    *request.uri_mut() = path.parse().map_err(|_| Refusal::internal())?;
-    let json = HeaderValue::from_static("application/json");
-    request.headers_mut().insert(CONTENT_TYPE, json);
-    // A change that needs a tag is refused by the API without one.
-    let tag = HeaderValue::try_from(tag).ok();
-    if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
-        request.headers_mut().insert(IF_MATCH, tag);
-    }
-    Ok(request)
 }
 
 pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {

@@ -13,7 +13,7 @@ use http::header::{
 };
 
 use crate::Console;
-use crate::api::Refusal;
+use crate::api::{Refusal, problem};
 use crate::session::{Pause, Session};
 use crate::show::Name;
 
@@ -55,37 +55,23 @@ pub(crate) struct NavigationItem {
     is_for_admins: bool,
 }
 
+impl NavigationItem {
+    const fn new(path: &'static str, name: &'static str, is_for_admins: bool) -> Self {
+        Self {
+            path,
+            name,
+            is_for_admins,
+        }
+    }
+}
+
 const PLACES: [NavigationItem; 6] = [
-    NavigationItem {
-        path: "/console",
-        name: "Overview",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/spans",
-        name: "Spans",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/suspended",
-        name: "Suspended",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/usage",
-        name: "Usage",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/control",
-        name: "Control",
-        is_for_admins: true,
-    },
-    NavigationItem {
-        path: "/console/audit",
-        name: "Audit",
-        is_for_admins: true,
-    },
+    NavigationItem::new("/console", "Overview", false),
+    NavigationItem::new("/console/spans", "Spans", false),
+    NavigationItem::new("/console/suspended", "Suspended", false),
+    NavigationItem::new("/console/usage", "Usage", false),
+    NavigationItem::new("/console/control", "Control", true),
+    NavigationItem::new("/console/audit", "Audit", true),
 ];
 
 impl Frame {
@@ -204,15 +190,10 @@ pub(crate) fn message(
     detail: &str,
     link: Option<(&'static str, &'static str)>,
 ) -> Response {
-    let problem = Problem {
-        title: title.to_owned(),
-        detail: detail.to_owned(),
-        ..Problem::default()
-    };
     let page = ProblemPage {
         frame,
         status: status.as_u16(),
-        problem,
+        problem: problem(title, detail),
         link,
     };
     render(status, &page)

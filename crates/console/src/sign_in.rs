@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -240,13 +240,9 @@ impl Console {
 }
 
 /// `POST /console/sign-out`.
-pub(crate) async fn end(State(console): State<Arc<Console>>, request: Request) -> Response {
-    let form = match Form::read(&console, request).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
+pub(crate) async fn end(form: Form) -> Response {
     let mut response = Redirect::to("/console/signed-out").into_response();
-    let forget = console.forget(&form.headers);
+    let forget = form.visit.console.forget(&form.headers);
     response.headers_mut().append(SET_COOKIE, forget);
     response
 }
