@@ -1,13 +1,18 @@
 //! Documents of the API in the words of a table.
 
 use std::fmt::Display;
+use std::process::ExitCode;
 
 use sampler_api::{Measure, Target};
 use sampler_verify::moment::Millis;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
+use crate::api::Answer;
 use crate::failure::Failure;
-use crate::output::{print_json_text, printable};
+use crate::listing::Common;
+use crate::output::{print, print_json_text, printable};
 
 /// Shown for an absent value.
 const NOTHING: &str = "-";
@@ -16,6 +21,21 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::Input(error.to_string()))?;
     print_json_text(&text)
+}
+
+/// Prints an answer as it is, for machines, or in words.
+pub(crate) fn show_answer<T: DeserializeOwned>(
+    common: &Common,
+    answer: &Answer,
+    path: &[&str],
+    words: impl FnOnce(T) -> String,
+) -> Result<ExitCode, Failure> {
+    if common.json {
+        print_json(&answer.read::<Value>(path)?)?;
+    } else {
+        print(&words(answer.read(path)?))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn text(value: Option<impl Display>) -> String {

@@ -16,7 +16,7 @@ use sampler_verify::{History, Policy, Report};
 
 use crate::api::Api;
 use crate::clock;
-use crate::columns::ColumnArguments;
+use crate::columns::{ColumnArguments, Format};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::moment::{FORMS, time};
@@ -116,16 +116,6 @@ struct Scope {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// An event on each line
-    Ndjson,
-    /// A span in each row
-    Csv,
-    /// A list of events, or one
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Granularity {
     Minute,
     Hour,
@@ -184,15 +174,7 @@ impl Arguments {
 
     fn read_events(&self, now: Millis) -> Result<Vec<Event>, String> {
         let name = self.events.display().to_string();
-        let format = match self.format {
-            Some(Format::Ndjson) => Some(events::Format::Ndjson),
-            Some(Format::Csv) => Some(events::Format::Csv),
-            Some(Format::Json) => Some(events::Format::Json),
-            None => events::Format::of_name(&name),
-        };
-        let format = format.ok_or_else(|| {
-            format!("{name}: the name does not show the format; use --format ndjson, csv or json")
-        })?;
+        let format = Format::of(self.format, &name)?;
         let input: Box<dyn Read> = if self.events == Path::new("-") {
             Box::new(io::stdin())
         } else {
