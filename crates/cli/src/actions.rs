@@ -254,6 +254,9 @@ async fn on_span(
     let answer = api.call(&request).await?;
     show_answer(common, &answer, &path, |span: Span| {
         let (id, state) = (printable(&span.id), printable(&span.state));
-        format!("The span {id} is {state}, sampled to {}.\n", span.sampled_to)
+        format!(
+            "The span {id} is {state}, sampled to {}.\n",
+            span.sampled_to
+        )
     })
 }

@@ -8,9 +8,9 @@ use sampler_verify::events::{self, Kind, Reading};
 use sampler_verify::moment::Millis;
 use uuid::Uuid;
 
+use super::FileArguments;
 use super::file_event::{FileEvent, Importer};
 use super::journal::Extent;
-use super::FileArguments;
 use crate::columns::Format;
 use crate::failure::Failure;
 
