@@ -208,7 +208,6 @@ impl<'b> Seen<'b> {
     }
 }
 
-/// The kind of a `CloudEvent`, if it names one.
 pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
     kind_and_targets(Layout::CloudEvents, event).0
 }

@@ -90,9 +90,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
     pub random: Arc<dyn Random>,
-    /// Gets reports of progress of the processing loop.
     pub processing_progress: Arc<dyn ReportProgress>,
-    /// Gets reports of progress of the clean-up loop.
     pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 

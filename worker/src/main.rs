@@ -102,7 +102,6 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     served.and(worked)
 }
 
-/// Adds the check of the database to those of `/healthcheck`.
 fn check_database(store: &Arc<MongoStore>, health: &mut Health) {
     let store = Arc::clone(store);
     health.check("database", move || {

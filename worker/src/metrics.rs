@@ -28,7 +28,6 @@ impl Default for PostMetrics {
 }
 
 impl PostMetrics {
-    /// Notes the answer to a usage that was posted then.
     pub(crate) fn note(&self, posted: Instant, answer: &Answer) {
         self.seconds.observe(posted.elapsed().as_secs_f64());
         self.usages.inc(&[outcome(answer)]);

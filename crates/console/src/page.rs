@@ -124,7 +124,6 @@ impl Frame {
         place.name == self.place
     }
 
-    /// The name of the person that is signed in.
     pub(crate) fn person(&self) -> Option<Name<'_>> {
         let text = self.session.as_ref()?.person()?;
         Some(Name { text })

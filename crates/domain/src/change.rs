@@ -15,7 +15,6 @@ use crate::{
 pub enum Change {
     /// Plans an interval for a span that has none planned (section 6.5).
     Plan {
-        /// The interval to be executed next.
         planned: Planned,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -36,7 +35,6 @@ pub enum Change {
     /// Records that the planned interval was skipped, as the ledger says, and decides what follows.
     Skipped {
         next: Next,
-        /// When the span needs a worker next.
         due_at: Timestamp,
     },
     /// Records that the span is sampled to its end (section 6.5, last paragraph).

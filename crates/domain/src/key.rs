@@ -12,7 +12,6 @@ use crate::partition::PARTITIONS;
 const OF_TARGET: &[u8] = b"sampler.target.1";
 const OF_UNREADABLE: &[u8] = b"sampler.unreadable.1";
 
-/// Bytes of a key.
 const BYTES: usize = 16;
 
 /// The bits of a key behind those of its partition, within its first byte.

@@ -21,7 +21,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters that are all 0.
     pub fn new(metric: &'static Metric) -> Self {
         let family = Family::<Labels, Counter>::default();
         let all = combinations(metric)

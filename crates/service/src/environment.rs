@@ -31,7 +31,6 @@ impl Clock for SystemClock {
 
 /// Draws random bytes, and what is made of them.
 pub trait Random: Send + Sync {
-    /// Fills all of `bytes`.
     fn fill(&self, bytes: &mut [u8]);
 
     /// Any whole number, each as likely as any other.

@@ -42,7 +42,6 @@ const CONTROLLER_LIFETIME: i64 = 300_000;
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(2);
 const COUNT_SHARE: u32 = 20;
 
-/// The pause after a count that took `cost`.
 pub fn count_pause(cost: Duration) -> Duration {
     COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
 }

@@ -141,7 +141,6 @@ impl Link {
         }
     }
 
-    /// The options of a search by an index.
     pub(crate) fn find_options(&self, limit: usize, sort: Document, index: &str) -> FindOptions {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         FindOptions::builder()

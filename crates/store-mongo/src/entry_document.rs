@@ -112,7 +112,6 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     })
 }
 
-/// The start of the month of a time.
 fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
 }

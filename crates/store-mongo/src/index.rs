@@ -83,7 +83,6 @@ pub(crate) fn shard_key() -> Document {
     doc! { "processing.key": 1 }
 }
 
-/// The index that a collection is sharded by.
 pub(crate) fn shard_key_index() -> Index {
     Index {
         name: SHARD_KEY,

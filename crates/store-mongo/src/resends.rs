@@ -304,7 +304,6 @@ fn acceptance_of(resend: &Resend) -> Document {
     document
 }
 
-/// The mark of an entry, if it has one that can be read.
 pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
     let document = entry.get_document("resend").ok()?;
     let text = |name: &str| document.get_str(name).ok();

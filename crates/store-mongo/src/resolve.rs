@@ -25,7 +25,6 @@ pub(crate) type EventKey = (Target, EventId);
 pub(crate) type ByEvent = HashMap<EventKey, RawDocumentBuf>;
 
 impl Link {
-    /// The condition that a span has the shard key of this target.
     pub(crate) fn shard_key_filter(&self, target: &Target) -> Document {
         doc! { "processing.key": self.has_key(target) }
     }
@@ -252,7 +251,6 @@ pub(crate) async fn is_taken_elsewhere(
     Ok(events.any(|event| event.is_none_or(|it| it.0 != *target)))
 }
 
-/// Documents by the ids of their spans.
 pub(crate) async fn by_span_id<'a>(
     link: &Link,
     spans: impl Iterator<Item = &'a Span>,

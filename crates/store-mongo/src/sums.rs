@@ -149,7 +149,6 @@ impl MongoStore {
     }
 }
 
-/// The position at the beginning of a window.
 fn start_of(window: Window) -> SumPosition {
     SumPosition {
         window: window.start,

@@ -94,7 +94,6 @@ impl StopOutcome {
     }
 }
 
-/// The kind of an event whose `id` is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     Start,
@@ -114,9 +113,7 @@ pub enum ReadConcern {
 /// The condition by which spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpansBy {
-    /// The span that was started by the event with this id.
     StartedBy(EventId),
-    /// The span that was stopped by the event with this id.
     StoppedBy(EventId),
     /// The open span, and the span that ends next after this time.
     NotEndedBy(Timestamp),

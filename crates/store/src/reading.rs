@@ -253,7 +253,6 @@ pub trait Reading: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Entries, StoreError>;
 
-    /// The entry of a usage, by the id of the usage.
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
 
     /// Whether a span has planned this usage, and the upstream has refused it: it is listed, and not in the

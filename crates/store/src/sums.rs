@@ -127,7 +127,6 @@ impl SumQuery {
             && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
     }
 
-    /// The values by which a target is grouped.
     pub fn group_of(&self, target: &Target) -> Vec<Id> {
         let fields = target.fields();
         self.group_by

@@ -35,7 +35,6 @@ pub enum SearchClass {
 }
 
 impl DueQuery {
-    /// The class of a span that is due at `due_at`.
     pub fn search_class(&self, span: &Span, due_at: Timestamp) -> SearchClass {
         let Some(closing) = self.closing else {
             return SearchClass::Other;

@@ -97,7 +97,6 @@ pub struct Details {
     pub status: Option<u16>,
     /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
-    /// The name of the error in its body.
     pub error_name: Option<String>,
     /// Nothing was sent: there was no connection.
     pub unsent: bool,

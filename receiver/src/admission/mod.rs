@@ -78,7 +78,6 @@ struct EventPermits {
 }
 
 impl EventPermits {
-    /// The permits of one of `ranges` ranges.
     fn new(ranges: usize) -> Self {
         Self {
             stops: store_permits(),

@@ -145,7 +145,6 @@ impl Receiver {
         Ok(permits)
     }
 
-    /// The range of the collection that the target is in.
     fn range(&self, target: &Target) -> ShardRange {
         ShardRange(self.parts.events.range_of(target))
     }

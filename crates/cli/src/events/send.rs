@@ -157,7 +157,6 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends events that follow each other.
     pub(crate) async fn send_events(
         &mut self,
         events: impl Iterator<Item = FileEvent>,

@@ -271,7 +271,6 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether this event must wait for the answers to those before it.
     pub(super) fn must_wait(&self, event: &UsageEvent) -> bool {
         let subject = event.subject();
         subject.is_some_and(|subject| self.moved.contains(subject))

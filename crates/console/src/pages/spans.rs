@@ -66,7 +66,6 @@ pub(crate) fn page_of_id(found: &FoundId) -> String {
     address("/console/spans", &[(found.field.clone(), found.id.clone())])
 }
 
-/// The address of the page of a span.
 pub(crate) fn page_of(id: &str) -> String {
     format!(
         "/console/spans/{}",

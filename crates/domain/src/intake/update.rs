@@ -29,10 +29,8 @@ pub enum Half {
     Start,
 }
 
-/// What is to be read for an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateRead {
-    /// The open span of the previous target.
     OpenOfPrevious,
     /// The spans of the new target that have not ended by the time of the update.
     NotEndedOfTarget,

@@ -17,7 +17,6 @@ pub use kinds::ProblemType;
 pub use pointer::Pointer;
 pub use sampler_api::FieldError;
 
-/// The media type of a problem document.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The most fields that one document names.

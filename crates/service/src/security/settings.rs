@@ -234,7 +234,6 @@ impl SecuritySettings {
         oidc.or_else(|| api.cloned().map(TokenServer::CloudFoundry))
     }
 
-    /// The setting that names the token server.
     fn key_of_token_server(&self) -> &'static str {
         match (&self.oidc_issuer, &self.auth_server) {
             (Some(_), _) => "security.oidc_issuer",

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::decimal::product;
 
-/// The attributes of all events, as they are set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventAttributes {
     source: String,
