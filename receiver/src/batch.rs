@@ -226,6 +226,6 @@ fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<Tar
     let kind = seen
         .as_ref()
         .and_then(|seen| seen.kind.as_ref())
-        .and_then(|text| EventKind::of_name(&text.0));
+        .and_then(|text| EventKind::from_name(&text.0));
     (kind, seen.map_or_else(Vec::new, |seen| seen.targets()))
 }

@@ -157,7 +157,7 @@ fn read(
 /// The kind of event that a `type` names.
 pub(crate) fn kind_of(text: &str) -> Option<EventKind> {
     let (_, name) = text.rsplit_once('.')?;
-    EventKind::of_name(name)
+    EventKind::from_name(name)
 }
 
 impl Attributes {

@@ -10,12 +10,12 @@ use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
-use sampler_api::Problem;
+use sampler_api::{Problem, cursor_in};
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt;
-use url::form_urlencoded::{self, Serializer};
+use url::form_urlencoded::Serializer;
 
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
@@ -127,8 +127,8 @@ impl Api {
         let tag = text(&head.headers, ETAG.as_str());
         Ok(Answer {
             body,
-            cursor: cursor(&links, "next"),
-            previous: cursor(&links, "prev"),
+            cursor: cursor_in(&links, "next"),
+            previous: cursor_in(&links, "prev"),
             tag,
         })
     }
@@ -182,29 +182,4 @@ pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
-}
-
-/// The cursor in the address of a page beside this one: `next` or `prev`.
-fn cursor(links: &str, relation: &str) -> Option<String> {
-    let relation = format!("rel=\"{relation}\"");
-    let mut links = links.split('<').skip(1);
-    let link = links.find(|link| link.contains(&relation))?;
-    let (address, _) = link.split_once('>')?;
-    let (_, query) = address.split_once('?')?;
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    pairs.find_map(|(name, value)| (name == "cursor").then(|| value.into_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cursor_is_that_of_the_next_page() {
-        let links = "</v1/spans?a=%3Fcursor%3Db&cursor=c%2Bd>; rel=\"next\", </v1/spans?cursor=e>; rel=\"prev\"";
-        assert_eq!(cursor(links, "next").as_deref(), Some("c+d"));
-        assert_eq!(cursor(links, "prev").as_deref(), Some("e"));
-        assert_eq!(cursor("</v1/spans>; rel=\"next\"", "next"), None);
-        assert_eq!(cursor("", "prev"), None);
-    }
 }

@@ -33,10 +33,7 @@ pub enum Change {
         due_at: Timestamp,
     },
     /// Records that the planned interval was skipped, as the ledger says, and decides what follows.
-    Skipped {
-        next: Next,
-        due_at: Timestamp,
-    },
+    Skipped { next: Next, due_at: Timestamp },
     /// Records that the span is sampled to its end (section 6.5, last paragraph).
     Complete,
     /// Sets when a span with nothing due needs a worker next.

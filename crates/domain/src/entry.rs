@@ -1,6 +1,6 @@
 //! An entry of the ledger: one usage and its state.
 
-use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp};
+use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp, named};
 
 /// The state of a usage. The first two are those of a usage that is still on its span; the ledger has the
 /// other four.
@@ -235,29 +235,7 @@ impl Entry {
     }
 }
 
-impl EntryState {
-    pub const ALL: [Self; 6] = [
-        Self::Planned,
-        Self::Refused,
-        Self::Skipped,
-        Self::Accepted,
-        Self::SetAside,
-        Self::Counted,
-    ];
-
-    /// The name of the state in documents and answers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Refused => "refused",
-            Self::Skipped => "skipped",
-            Self::Accepted => "accepted",
-            Self::SetAside => "set_aside",
-            Self::Counted => "counted",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
+named! {
+    pub EntryState: Planned = "planned", Refused = "refused", Skipped = "skipped",
+        Accepted = "accepted", SetAside = "set_aside", Counted = "counted"
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use chrono::{Datelike, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-use crate::{Target, Timestamp};
+use crate::{Target, Timestamp, named};
 
 /// The windows within which the upstream accumulates; no interval crosses a boundary between two of
 /// them (section 5.2 of the paper). All in UTC.
@@ -28,10 +28,10 @@ pub enum Granularity {
 #[error("must be minute, hour, day or month")]
 pub struct GranularityError;
 
-impl Granularity {
-    /// From the finest to the coarsest.
-    pub const ALL: [Self; 4] = [Self::Minute, Self::Hour, Self::Day, Self::Month];
+// From the finest to the coarsest.
+named! { pub Granularity: Minute = "minute", Hour = "hour", Day = "day", Month = "month" }
 
+impl Granularity {
     /// The next boundary strictly after `time`; none after the last one.
     pub fn boundary_after(self, time: Timestamp) -> Option<Timestamp> {
         if time == Timestamp::MAX {
@@ -101,20 +101,13 @@ fn month_start(time: Timestamp, months: i32) -> i64 {
 impl FromStr for Granularity {
     type Err = GranularityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|granularity| granularity.to_string() == text)
-            .ok_or(GranularityError)
+        Self::from_name(text).ok_or(GranularityError)
     }
 }
 
 impl fmt::Display for Granularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Month => "month",
-        })
+        f.write_str(self.name())
     }
 }
 

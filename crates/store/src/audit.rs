@@ -48,22 +48,8 @@ pub enum ActOutcome {
     Unknown,
 }
 
-impl ActOutcome {
-    pub const ALL: [Self; 4] = [Self::Asked, Self::Done, Self::Refused, Self::Unknown];
-
-    /// Its name in documents and answers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Asked => "asked",
-            Self::Done => "done",
-            Self::Refused => "refused",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
-    }
+sampler_domain::named! {
+    pub ActOutcome: Asked = "asked", Done = "done", Refused = "refused", Unknown = "unknown"
 }
 
 /// The position of a record in the trail: its time, then its id. Neither ever changes.

@@ -1,0 +1,21 @@
+//! Enums whose variants have names in documents and answers.
+
+/// Gives an enum the list of its variants, `ALL`, and the name of each: `name`, and back, `from_name`.
+#[macro_export]
+macro_rules! named {
+    ($vis:vis $type:ident: $($variant:ident = $name:literal),+) => {
+        impl $type {
+            $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            $vis fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|it| it.name() == name)
+            }
+        }
+    };
+}
