@@ -31,17 +31,11 @@ pub(crate) struct Fields<'b> {
 
 impl<'b> Fields<'b> {
     /// The fields of a body.
-    ///
-    /// # Errors
-    /// If the body is not an object.
     pub(crate) fn of(body: Json<'b>) -> Result<Self, Vec<FieldError>> {
         Self::at(Vec::new(), Some(body), Vec::new())
     }
 
     /// The fields of the object at a place of a body, after the errors so far.
-    ///
-    /// # Errors
-    /// If the value is not an object.
     pub(crate) fn at(
         path: Vec<Step>,
         object: Option<Json<'b>>,

@@ -232,9 +232,7 @@ fn client_options(
 ) -> anyhow::Result<ClientOptions> {
     Ok(ClientOptions {
         url: url.clone(),
-        timeout: settings.delivery.timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities(),
+        http: settings.security.http_options(settings.delivery.timeout),
         tokens: settings.security.tokens(scope)?,
     })
 }

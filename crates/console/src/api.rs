@@ -54,9 +54,6 @@ impl Api {
     }
 
     /// Reads something.
-    ///
-    /// # Errors
-    /// The API's problem.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         grant: &Grant,
@@ -69,9 +66,6 @@ impl Api {
 
     /// Asks for a change; `tag` names the state that was shown, and is empty for a change of several
     /// things.
-    ///
-    /// # Errors
-    /// The API's problem.
     pub(crate) async fn act(
         &self,
         grant: &Grant,

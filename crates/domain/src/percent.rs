@@ -66,9 +66,6 @@ impl From<Percent> for f64 {
 }
 
 /// Writes whole numbers as people write them: 100 and not 100.0.
-///
-/// # Errors
-/// If the serializer fails.
 pub fn plain<S: Serializer>(
     number: &(impl Copy + Into<f64>),
     serializer: S,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, RequestBuilder};
+use sampler_domain::text::error_chain;
 use serde_json::Value;
 
 const DOCUMENT_LEN_MAX: usize = 512 * 1024;
@@ -74,18 +75,12 @@ macro_rules! configured {
 }
 
 /// Creates a client that keeps its connections, follows no redirects, and has time limits.
-///
-/// # Errors
-/// If the client cannot be created.
 pub fn client(options: &HttpOptions) -> Result<reqwest::Client, TlsError> {
     let builder = reqwest::Client::builder();
     Ok(configured!(builder, options).build()?)
 }
 
 /// The same for a thread that waits. It must be made and dropped outside of a runtime.
-///
-/// # Errors
-/// If the client cannot be created.
 pub fn blocking_client(options: &HttpOptions) -> Result<reqwest::blocking::Client, TlsError> {
     let builder = reqwest::blocking::Client::builder();
     Ok(configured!(builder, options).build()?)
@@ -157,12 +152,5 @@ fn unreachable(error: reqwest::Error) -> FetchError {
 
 /// An error with its causes, without the URL.
 pub fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+    error_chain(&error.without_url())
 }

@@ -58,9 +58,6 @@ pub fn routes(registry: &Arc<Registry>, access: MetricsAccess) -> Router {
 
 /// Serves the metrics on a port of their own, without credentials. Does nothing if there is no such
 /// port.
-///
-/// # Errors
-/// If the listener has no address.
 pub async fn serve_apart(
     port: Option<Port>,
     registry: &Arc<Registry>,

@@ -47,9 +47,6 @@ pub fn count_pause(cost: Duration) -> Duration {
 }
 
 /// Counts the backlog, and publishes the count for all instances.
-///
-/// # Errors
-/// Those of the store.
 pub async fn count_backlog(
     store: &dyn Operating,
     query: &BacklogQuery,

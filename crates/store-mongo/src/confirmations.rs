@@ -82,16 +82,9 @@ pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), S
 impl MongoStore {
     /// The entry, to be confirmed. A document that cannot be read is logged, and left as it is.
     fn unconfirmed_in(&self, raw: &RawDocumentBuf) -> Option<Unconfirmed> {
-        match read_unconfirmed(raw) {
-            Ok(unconfirmed) => Some(unconfirmed),
-            Err(problem) => {
-                if self.is_news("usages", raw) {
-                    error!(code = "usage.unreadable", usage = %name_of(raw), error = %problem,
-                        "an entry of the ledger cannot be read");
-                }
-                None
-            }
-        }
+        read_unconfirmed(raw)
+            .inspect_err(|problem| self.tell_of_entry(raw, problem))
+            .ok()
     }
 
     /// How many usages were set aside for a cause, counted up to a bound, by the index alone.

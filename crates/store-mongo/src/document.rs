@@ -91,8 +91,6 @@ pub(crate) fn target_document(target: &Target) -> RawDocumentBuf {
     document
 }
 
-/// # Errors
-/// If a name of the provider contains what BSON does not allow.
 pub(crate) fn measured_usage(measures: &Measures) -> Result<RawArrayBuf, bson::error::Error> {
     let mut all = RawArrayBuf::new();
     for measure in measures.as_slice() {
@@ -107,10 +105,6 @@ pub(crate) fn measured_usage(measures: &Measures) -> Result<RawArrayBuf, bson::e
 
 pub(crate) fn moment(timestamp: Timestamp) -> Bson {
     Bson::Int64(timestamp.as_millis())
-}
-
-pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
-    timestamp.map_or(Bson::Null, moment)
 }
 
 pub(crate) fn key_to_bson(key: Key) -> Bson {

@@ -18,9 +18,6 @@ pub(crate) const ERROR_LEN_MAX: usize = 1_000;
 
 /// The document of an entry, without members that it does not have. Once its span is complete, it is kept
 /// until `lifetime` ms after its usage was accepted or skipped. Entries are marked for a resend later.
-///
-/// # Errors
-/// If a name of the provider's has bytes that a name cannot have.
 pub(crate) fn written(
     entry: &Entry,
     partition: i32,

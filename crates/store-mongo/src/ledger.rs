@@ -41,8 +41,6 @@ pub(crate) struct EntryWrite {
 }
 
 impl EntryWrite {
-    /// # Errors
-    /// If the entry cannot be written as a document.
     fn new(entry: &Entry, lifetime: i64) -> Result<Self, StoreError> {
         let partition = partition_number(&entry.target);
         let document = written(entry, partition, lifetime);
@@ -196,11 +194,7 @@ impl MongoStore {
                 Ok(entry) => page.entries.push(entry),
                 Err(problem) => {
                     page.unreadable += 1;
-                    if self.is_news("usages", raw) {
-                        let name = name_of(raw);
-                        error!(code = "usage.unreadable", usage = %name, error = %problem,
-                            "an entry of the ledger cannot be read");
-                    }
+                    self.tell_of_entry(raw, &problem);
                 }
             }
         }

@@ -166,9 +166,6 @@ impl MongoStore {
     /// Finds out whether the original Sampler may write to the same collection, and whether ids of
     /// events are kept as UUID binaries, which no unique index recognises as equal to their texts.
     /// As long as there are any, each event whose id is a UUID is looked up before it is kept.
-    ///
-    /// # Errors
-    /// If the database gave no answer.
     pub async fn observe_original(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         let names = self.link.index_names().await?;

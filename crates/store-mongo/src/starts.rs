@@ -44,8 +44,6 @@ pub(crate) struct StartWrite {
 }
 
 impl StartWrite {
-    /// # Errors
-    /// If the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let key = Key::of(&new.span.target);
         let document = open_span_document(&new, key).map_err(StoreError::refused)?;

@@ -1,6 +1,7 @@
 //! The backlog, and how fast it is sampled.
 
 use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Span, Timestamp};
+use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug)]
 pub struct BacklogQuery {
@@ -16,7 +17,7 @@ pub struct BacklogQuery {
 /// counted apart. With very many spans the numbers are estimated from a part of the partitions: a
 /// hash decides the partition of a span, so each partition is a fair sample of all. `oldest` and
 /// `suspended` are exact all the same.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backlog {
     /// Spans that wait.
     pub due: u64,
@@ -29,13 +30,16 @@ pub struct Backlog {
     pub suspended: u64,
     /// Intervals that all workers do in a second, while they have something to do.
     pub rate: f64,
+    // Earlier releases take no null for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub closing: Option<ClosingBacklog>,
     /// How long counting took, ms. The pause until the next count grows with it.
+    #[serde(default)]
     pub cost: i64,
 }
 
 /// The backlog of the month that closes next, without suspended spans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClosingBacklog {
     /// The first millisecond of the month.
     pub start: Timestamp,

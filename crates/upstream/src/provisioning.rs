@@ -7,7 +7,7 @@ use sampler_domain::{Id, Timestamp};
 use url::Url;
 
 use crate::answer::parse_retry_after;
-use crate::http::{ClientError, ClientOptions, UpstreamClient, join};
+use crate::http::{ClientError, ClientOptions, UpstreamClient, header, join};
 
 /// The plans of Abacus for a plan of a resource. No name may be `.` or `..`, because names are
 /// segments of a path.
@@ -63,9 +63,6 @@ pub struct Provisioning {
 
 impl Provisioning {
     /// Prepares a client; connections are made when they are needed, and kept.
-    ///
-    /// # Errors
-    /// If the client cannot be set up.
     pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         Ok(Self {
             client: UpstreamClient::new(options)?,
@@ -112,10 +109,7 @@ impl Provisioning {
         let request = self.client.post(join(&self.url, &segments));
         let answer = self.client.send(request).await;
         let response = answer.map_err(|error| Mapped::Failed { error: error.text })?;
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok());
+        let retry_after = header(&response, &RETRY_AFTER);
         part_outcome(response.status().as_u16(), retry_after, now)
     }
 }

@@ -31,9 +31,6 @@ pub enum MomentError {
 }
 
 /// Reads milliseconds since 1970, or RFC 3339.
-///
-/// # Errors
-/// If the text is neither.
 pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
     if let Ok(millis) = text.parse() {
         return Ok(millis);

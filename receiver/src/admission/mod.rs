@@ -158,9 +158,6 @@ impl Admission {
     }
 
     /// Waits until a request may be served.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_turn(
         &self,
         kind: RequestKind,
@@ -180,17 +177,11 @@ impl Admission {
     }
 
     /// Waits until a request that only reads may be served; `client` is as its token names it.
-    ///
-    /// # Errors
-    /// Where too many read.
     pub(crate) async fn read(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
         acquire(&self.reads, self.named(client), REQUEST_WEIGHT).await
     }
 
     /// Waits until a request may add up usages. It needs a permit of [`read`](Self::read) besides.
-    ///
-    /// # Errors
-    /// Where too many do.
     pub(crate) async fn sum(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
         acquire(&self.sums, self.named(client), REQUEST_WEIGHT).await
     }
@@ -204,9 +195,6 @@ impl Admission {
     }
 
     /// Waits until an operator's action may be parsed and served.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn act(
         &self,
         client: Client,
@@ -217,9 +205,6 @@ impl Admission {
 
     /// Waits until a large request that was parsed may be served, now that its range is known: a range
     /// that does not answer must not keep all the permits for what is large.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_large_turn(
         &self,
         parsed: ServingPermit,

@@ -50,9 +50,6 @@ impl Receiver {
     }
 
     /// Waits until a request may add up usages.
-    ///
-    /// # Errors
-    /// As for [`admit_reading`](Self::admit_reading).
     pub(crate) async fn admit_sums(&self, grant: &Grant) -> Result<[ServingPermit; 2], Problem> {
         self.require_readable()?;
         let client = grant.client().map(ClientId::as_str);

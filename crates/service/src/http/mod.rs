@@ -143,17 +143,11 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 /// Each connection is a task of `shutdown`, so a program need not wait for more than this to return.
 ///
 /// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
-///
-/// # Errors
-/// If the listener has no address.
 pub async fn serve(port: impl Into<Port>, router: Router, shutdown: &Shutdown) -> io::Result<()> {
     serve_with(port, router, shutdown, Limits::default()).await
 }
 
 /// [`serve`] with other limits.
-///
-/// # Errors
-/// As [`serve`].
 pub async fn serve_with(
     port: impl Into<Port>,
     router: Router,

@@ -357,9 +357,6 @@ impl SecuritySettings {
 
     /// The client with which people sign in: their own, or else this program's. None if `SECURED`
     /// is false, or where the client or the token server is not known.
-    ///
-    /// # Errors
-    /// If an HTTP client cannot be set up.
     pub fn code_flow(
         &self,
         id: Option<String>,
@@ -380,9 +377,6 @@ impl SecuritySettings {
     }
 
     /// The check of the credentials for the health check; `None` if `HEALTHCHECK_SECURED` is false.
-    ///
-    /// # Errors
-    /// If a client cannot be set up.
     pub fn health_check(&self) -> anyhow::Result<Option<BasicCheck>> {
         if !self.is_healthcheck_secured() {
             return Ok(None);
@@ -411,9 +405,6 @@ impl SecuritySettings {
 
     /// The callers that may read the metrics. If `SECURED` or `HEALTHCHECK_SECURED` is true, these
     /// are callers with a token for `tokens`, and callers that may read the health.
-    ///
-    /// # Errors
-    /// If a client cannot be set up.
     pub fn metrics(&self, tokens: Option<Authenticator>) -> anyhow::Result<MetricsAccess> {
         if !self.secured && !self.is_healthcheck_secured() {
             return Ok(MetricsAccess::Anybody);

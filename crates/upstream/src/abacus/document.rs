@@ -26,9 +26,6 @@ pub struct HttpConfirmer {
 
 impl HttpConfirmer {
     /// Prepares a client; connections are made when they are needed, and kept.
-    ///
-    /// # Errors
-    /// If the client cannot be set up.
     pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         Ok(Self {
             client: UpstreamClient::new(options)?,
