@@ -174,7 +174,6 @@ impl Worker {
         PostOutcome::Posted(answer, details)
     }
 
-    /// The upstream's answer that it has a usage.
     pub(crate) fn acceptance(&self, details: Details) -> Acceptance {
         Acceptance {
             at: self.now(),

@@ -31,7 +31,6 @@ pub(crate) struct Api {
     router: Router,
 }
 
-/// The API's answer to a request that it serves.
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
     pub(crate) cursor: Option<String>,
@@ -152,7 +151,6 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", detail)
     }
 
-    /// Something that a page names no longer exists.
     pub(crate) fn not_there(title: &str, detail: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, title, detail)
     }

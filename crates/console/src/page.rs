@@ -75,7 +75,6 @@ const PLACES: [NavigationItem; 6] = [
 ];
 
 impl Frame {
-    /// The frame of a page that a session looks at.
     pub(crate) fn new(console: &Arc<Console>, session: &Session, place: &'static str) -> Self {
         Self {
             console: Arc::clone(console),
@@ -164,7 +163,6 @@ struct ProblemPage {
     link: Option<(&'static str, &'static str)>,
 }
 
-/// The page of a request that the API refused.
 pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
     let page = ProblemPage {
         frame,

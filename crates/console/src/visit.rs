@@ -43,7 +43,6 @@ impl Visit {
         Frame::new(&self.console, &self.session, place)
     }
 
-    /// Reads what the session may read in the API.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -97,7 +96,6 @@ impl Visit {
         parameters::local(&self.query, name)
     }
 
-    /// The address of the same page with another value of a parameter.
     pub(crate) fn address_with(&self, name: &str, value: &str) -> String {
         let query = parameters::with(&self.query, name, Some(value));
         address(&self.path, &query)

@@ -156,7 +156,6 @@ pub enum Changed {
 }
 
 impl Change {
-    /// Records that the planned interval of a span could not be delivered.
     pub fn failed(span: &Span, failure: Failure) -> Self {
         let processing = &span.processing;
         let refused_at = failure.blames_usage.then_some(failure.at);

@@ -151,7 +151,6 @@ pub struct Discoverer {
 }
 
 impl Discoverer {
-    /// A discoverer. It requests the endpoints when they are needed.
     pub fn new(server: TokenServer, client: Client) -> Self {
         Self {
             server,

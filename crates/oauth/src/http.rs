@@ -110,7 +110,6 @@ impl FetchError {
     }
 }
 
-/// Sends a request and reads the JSON object of its answer.
 pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> {
     let mut response = request.send().await.map_err(unreachable)?;
     let status = response.status().as_u16();

@@ -40,7 +40,6 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// How often warnings and errors were logged.
     pub fn counts(&self) -> LogCounts {
         self.counts.clone()
     }

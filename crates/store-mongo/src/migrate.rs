@@ -108,7 +108,6 @@ impl MigrationError {
         )
     }
 
-    /// The error of a request that wanted the index.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Store(error) => error,

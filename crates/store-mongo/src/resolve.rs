@@ -93,7 +93,6 @@ async fn not_ended(
     Ok(open.into_values().chain(later).collect())
 }
 
-/// The spans of a target that decide about an event.
 pub(crate) async fn find_spans(
     link: &Link,
     target: &Target,

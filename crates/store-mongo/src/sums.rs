@@ -343,7 +343,6 @@ fn measures() -> Document {
     doc! { "$cond": [{ "$isArray": "$measured_usage" }, all, Bson::Null] }
 }
 
-/// Usages of one row that have the same measures.
 struct Part {
     window: i64,
     group: Vec<Id>,

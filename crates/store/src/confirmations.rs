@@ -45,7 +45,6 @@ impl Unconfirmed {
     }
 }
 
-/// The change of an entry that follows from an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Confirmation {
     Counted {

@@ -116,7 +116,6 @@ pub struct LookupResult {
     pub status: Option<u16>,
 }
 
-/// The meaning of an upstream's answer to a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupAnswer {
     /// The upstream has it, and it counts.

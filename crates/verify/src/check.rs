@@ -8,6 +8,8 @@ mod sums;
 
 use std::collections::HashSet;
 
+use serde::Serialize;
+
 use crate::api::{Entry, Interval, Outcome, Span};
 use crate::finding::{Finding, Kind};
 use crate::history::Used;
@@ -60,7 +62,7 @@ pub struct Verdict {
 }
 
 /// Milliseconds of one span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amounts {
     /// How long the usage lasted, as far as it is billed by now; without what the original billed.
     pub used: i128,

@@ -26,18 +26,8 @@ pub struct Row {
     pub end: Option<Millis>,
     /// How far the span is.
     pub state: Option<String>,
-    /// How long it was used, as far as it is billed by now, in ms.
-    pub used: i128,
-    /// How much is billed, in ms.
-    pub billed: i128,
-    /// How much an operator skipped, in ms.
-    pub skipped: i128,
-    /// How much of `skipped` the upstream may count, because a post had no answer, in ms.
-    pub unanswered: i128,
-    /// Used, and neither billed nor skipped, in ms.
-    pub difference: i128,
-    pub usages: u64,
-    pub expired: u64,
+    #[serde(flatten)]
+    pub amounts: Amounts,
     pub findings: Vec<Finding>,
     pub more_findings: usize,
 }
@@ -91,7 +81,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins with the events that contradict others.
     pub fn new(contradictions: Vec<(u64, Target, Finding)>) -> Self {
         let events = contradictions
             .into_iter()
@@ -120,13 +109,7 @@ impl Report {
             start: span.start,
             end: span.end,
             state: Some(span.state.clone()),
-            used: amounts.used,
-            billed: amounts.billed,
-            skipped: amounts.skipped,
-            unanswered: amounts.unanswered,
-            difference: amounts.difference,
-            usages: amounts.usages,
-            expired: amounts.expired,
+            amounts,
             findings: verdict.findings,
             more_findings: verdict.more,
         });
@@ -151,13 +134,7 @@ impl Report {
             start: used.start,
             end: used.end,
             state: None,
-            used: amounts.used,
-            billed: 0,
-            skipped: 0,
-            unanswered: 0,
-            difference: amounts.difference,
-            usages: 0,
-            expired: 0,
+            amounts,
             findings: vec![Finding::new(Kind::EventsWithoutSpan, detail)],
             more_findings: 0,
         });

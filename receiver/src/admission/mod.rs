@@ -120,11 +120,6 @@ impl Admission {
         Client(hash(resource_id) % QUEUES_WITHOUT_TOKENS)
     }
 
-    /// The client that a token names. Without a token there is one client for all.
-    fn named(&self, client: Option<&str>) -> Client {
-        client.map_or_else(|| self.client_of_resource(""), |id| self.client(id))
-    }
-
     /// Counts a request against the hard limit, if there is one.
     ///
     /// # Errors
@@ -176,22 +171,22 @@ impl Admission {
         acquire(permits, client, weight).await
     }
 
-    /// Waits until a request that only reads may be served; `client` is as its token names it.
-    pub(crate) async fn read(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.reads, self.named(client), REQUEST_WEIGHT).await
+    /// Waits until a request that only reads may be served.
+    pub(crate) async fn read(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.reads, client, REQUEST_WEIGHT).await
     }
 
     /// Waits until a request may add up usages. It needs a permit of [`read`](Self::read) besides.
-    pub(crate) async fn sum(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.sums, self.named(client), REQUEST_WEIGHT).await
+    pub(crate) async fn sum(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.sums, client, REQUEST_WEIGHT).await
     }
 
     /// Waits until a snapshot may arrive.
     ///
     /// # Errors
     /// Where others are in memory for too long.
-    pub(crate) async fn snapshot(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.snapshots, self.named(client), REQUEST_WEIGHT).await
+    pub(crate) async fn snapshot(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.snapshots, client, REQUEST_WEIGHT).await
     }
 
     /// Waits until an operator's action may be parsed and served.

@@ -106,7 +106,6 @@ impl Receiver {
             .retry_after(self.spread(RETRY_AFTER_OUTAGE))
     }
 
-    /// The problem of a request that gets no permit.
     pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
         let (kind, detail) = match reason {
             TurnedAway::Limit => (

@@ -11,7 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use sampler_api as api;
-use sampler_domain::{ClientId, Id, Span, Timestamp};
+use sampler_domain::{Id, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::SpanQuery;
@@ -80,8 +80,7 @@ impl Receiver {
     /// # Errors
     /// 503 where others take too long.
     pub(crate) async fn admit_snapshot(&self, grant: &Grant) -> Result<ServingPermit, Problem> {
-        let client = grant.client().map(ClientId::as_str);
-        let permit = self.admission.snapshot(client).await;
+        let permit = self.admission.snapshot(self.sender(grant)).await;
         permit.map_err(|_| self.overloaded("Another snapshot is being compared."))
     }
 

@@ -160,7 +160,7 @@ fn read_query(parameters: &mut Parameters) -> SpanQuery {
             query.target.set(name, id);
         }
     }
-    let names = SpanState::ALL.map(SpanState::name).join(", ");
+    let names = SpanState::NAMES.join(", ");
     let expected = format!("It must be one of {names}.");
     query.state = parameters.parsed("state", &expected, SpanState::from_name);
     let expected = "It must be the id of a cause, as in /v1/suspended.";

@@ -90,7 +90,7 @@ impl SumParameters {
                 target.set(name, id);
             }
         }
-        let names = WindowLength::ALL.map(WindowLength::name).join(", ");
+        let names = WindowLength::NAMES.join(", ");
         let expected = format!("It must be one of {names}.");
         let length = parameters
             .parsed("window", &expected, WindowLength::from_name)

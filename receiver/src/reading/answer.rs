@@ -55,7 +55,6 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    /// The answer to a request with these headers.
     pub(crate) fn new(thing: &impl Serialize, request: &HeaderMap) -> Self {
         let body = to_vec(thing);
         let tag = tag(&body);
@@ -75,9 +74,7 @@ impl Single {
             is_known,
         }
     }
-}
 
-impl Single {
     pub(crate) fn tag(&self) -> &HeaderValue {
         &self.tag
     }

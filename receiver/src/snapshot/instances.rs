@@ -74,7 +74,6 @@ impl Gathering {
         }
     }
 
-    /// Adds the instance at this place in the body.
     pub(super) fn add(&mut self, index: usize, instance: &Instance) -> io::Result<()> {
         let index = u32::try_from(index).map_err(io::Error::other)?;
         self.records.push(Record {

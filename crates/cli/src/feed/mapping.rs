@@ -100,9 +100,7 @@ impl Mapping {
             given(|entry| &entry.plan_id, plan_id),
         )
     }
-}
 
-impl Mapping {
     /// The resources that the mapping names, and those of apps, also where nothing of them runs.
     pub(super) fn resources(&self, record: Record) -> BTreeSet<String> {
         let (entries, own): (&[Entry], &[&str]) = match record {

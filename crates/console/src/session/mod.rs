@@ -182,7 +182,6 @@ impl Console {
     }
 }
 
-/// Whether a document of the control pauses sampling.
 fn is_paused(control: &Value) -> bool {
     control["sampling"]["paused"] == true
 }

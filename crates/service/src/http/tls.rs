@@ -100,7 +100,6 @@ impl Tls {
         })
     }
 
-    /// The acceptor for a connection that is made now.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         TlsAcceptor::from(Arc::clone(&current.config))

@@ -86,10 +86,7 @@ crate::settings! {
 }
 
 fn algorithm(name: &str) -> Result<Algorithm, String> {
-    let named = Algorithm::ALL.iter().find(|(known, _)| *known == name);
-    named
-        .map(|(_, it)| *it)
-        .ok_or_else(|| Algorithm::NAMES.join(", "))
+    Algorithm::from_name(name).ok_or_else(|| Algorithm::NAMES.join(", "))
 }
 
 fn audiences(text: &str) -> Result<Audiences, String> {
@@ -125,7 +122,6 @@ impl SecuritySettings {
         self.healthcheck_secured.unwrap_or(self.secured)
     }
 
-    /// The authorities to trust besides those of the system.
     pub fn authorities(&self) -> CaBundle {
         self.ca_file.clone().unwrap_or_default()
     }
@@ -316,7 +312,6 @@ impl SecuritySettings {
         self.bearer(clock)
     }
 
-    /// The authenticator that checks bearer tokens.
     fn bearer(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         let algorithm = self.algorithm();
         let keyring = match &self.jwt_key {

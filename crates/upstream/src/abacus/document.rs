@@ -32,9 +32,7 @@ impl HttpConfirmer {
             base: options.url.clone(),
         })
     }
-}
 
-impl HttpConfirmer {
     /// Asks for the document of a usage at its `Location`.
     pub async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> LookupResult {
         let Some(url) = at_collector(&self.base, location) else {

@@ -71,9 +71,7 @@ impl HttpCollector {
         self.accept_conflict = accept;
         self
     }
-}
 
-impl HttpCollector {
     pub async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self

@@ -49,7 +49,6 @@ impl Serialize for Members<'_> {
 }
 
 impl EventAttributes {
-    /// The attributes `source` and `type` of events.
     pub fn new(source: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             source: source.into(),
