@@ -140,7 +140,7 @@ pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode,
     add(&mut query, "resource_id", arguments.resource_id);
     let api = Api::new(&arguments.common.connection)?;
     let answer = api.call(&Request::get(&path).query(query)).await?;
-    show_answer(&arguments.common, &answer, &path, |causes: List<Cause>| {
+    show_answer(&arguments.common, &answer, &path, |causes: &List<Cause>| {
         let more: String = causes.items.iter().filter_map(more_line).collect();
         columns.text(causes.items.iter().map(cause_row)) + &more
     })
@@ -173,7 +173,7 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
     if let Some(cause) = &arguments.cause {
         let path = ["v1", "suspended", cause, "resume"];
         let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
-        return show_answer(&act.common, &answer, &path, |answer: Resumed| {
+        return show_answer(&act.common, &answer, &path, |answer: &Resumed| {
             format!("Workers resume {}.\n", counted(answer.resumed, "span"))
         });
     }
@@ -197,7 +197,7 @@ pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failu
     let path = ["v1", "usages", &arguments.usage, "resend"];
     let request = Request::act(Method::POST, &path, &act.body());
     let answer = api.call(&request).await?;
-    show_answer(&act.common, &answer, &path, |_: Usage| {
+    show_answer(&act.common, &answer, &path, |_: &Usage| {
         "A worker sends the usage again.\n".to_owned()
     })
 }
@@ -252,7 +252,7 @@ async fn on_span(
     let path = ["v1", "spans", &found.id, act];
     let request = Request::act(Method::POST, &path, body).if_match(found.answer.etag);
     let answer = api.call(&request).await?;
-    show_answer(common, &answer, &path, |span: Span| {
+    show_answer(common, &answer, &path, |span: &Span| {
         let (id, state) = (printable(&span.id), printable(&span.state));
         format!(
             "The span {id} is {state}, sampled to {}.\n",

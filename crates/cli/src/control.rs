@@ -91,7 +91,7 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
     show_answer(&arguments.common, &answer, &path, backlog_in_words)
 }
 
-fn backlog_in_words(backlog: Backlog) -> String {
+fn backlog_in_words(backlog: &Backlog) -> String {
     let mut lines = vec![
         ("spans due", backlog.due.to_string()),
         ("oldest since", text(backlog.oldest)),
@@ -179,7 +179,7 @@ fn either(condition: bool, yes: &str, no: &str) -> String {
     if condition { yes } else { no }.to_owned()
 }
 
-fn control_in_words(control: Control) -> String {
+fn control_in_words(control: &Control) -> String {
     let resources: Vec<String> = control
         .starts
         .resources
@@ -194,7 +194,7 @@ fn control_in_words(control: Control) -> String {
         "sampling",
         either(control.sampling.paused, "paused", "runs"),
     ));
-    let controller = control.controller;
+    let controller = &control.controller;
     lines.push(("controller", either(controller.enabled, "on", "off")));
     let (seconds, kp, ki, kd) = (
         controller.target_seconds,

@@ -28,12 +28,12 @@ pub(crate) fn show_answer<T: DeserializeOwned>(
     common: &Common,
     answer: &Answer,
     path: &[&str],
-    words: impl FnOnce(T) -> String,
+    words: impl FnOnce(&T) -> String,
 ) -> Result<ExitCode, Failure> {
     if common.json {
         print_json(&answer.read::<Value>(path)?)?;
     } else {
-        print(&words(answer.read(path)?))?;
+        print(&words(&answer.read(path)?))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,11 +8,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sampler_verify::events::{self, Event, Reading};
 use sampler_verify::moment::{Millis, parse_length};
 use sampler_verify::words::counted;
-use sampler_verify::{History, Policy, Report};
+use sampler_verify::{Granularity, History, Policy, Report};
+use serde_json::Value;
 
 use crate::api::Api;
 use crate::clock;
@@ -58,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     strict: bool,
     /// Checks windows of this granularity instead of months
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = granularity())]
     granularity: Option<Granularity>,
     /// How long sampling may take before it is behind, and clocks may differ
     #[arg(long, value_name = "LENGTH", default_value = "10m", value_parser = parse_length)]
@@ -115,23 +117,9 @@ struct Scope {
     to: Option<Millis>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Granularity {
-    Minute,
-    Hour,
-    Day,
-    Month,
-}
-
-impl From<Granularity> for sampler_verify::Granularity {
-    fn from(granularity: Granularity) -> Self {
-        match granularity {
-            Granularity::Minute => Self::Minute,
-            Granularity::Hour => Self::Hour,
-            Granularity::Day => Self::Day,
-            Granularity::Month => Self::Month,
-        }
-    }
+fn granularity() -> impl TypedValueParser<Value = Granularity> {
+    PossibleValuesParser::new(["minute", "hour", "day", "month"])
+        .try_map(|name| serde_json::from_value(Value::String(name)))
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -140,7 +128,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let history = arguments.history(now)?;
     let policy = Policy {
         now,
-        granularity: arguments.granularity.map(Into::into),
+        granularity: arguments.granularity,
         allowance: arguments.allowance,
         kept: arguments.kept,
     };

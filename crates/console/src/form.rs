@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
@@ -70,7 +70,9 @@ impl FromRequest<Arc<Console>> for Form {
 
     async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Response> {
         let (head, body): (Parts, Body) = request.into_parts();
-        let visit = Visit::of(console, &head)?;
+        let Some(visit) = Visit::of(console, &head) else {
+            return Err(Redirect::to(PATH).into_response());
+        };
         let Ok(body) = Limited::new(body, BYTES_MAX).collect().await else {
             let detail = "The form is too long, or did not arrive. Nothing was done.";
             let frame = Frame::outside(console);

@@ -25,15 +25,11 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// # Errors
-    /// The way to the overview, where there is no session.
-    pub(crate) fn of(console: &Arc<Console>, head: &Parts) -> Result<Self, Response> {
-        let session = head.extensions.get::<Session>();
-        Ok(Self {
+    /// None where there is no session.
+    pub(crate) fn of(console: &Arc<Console>, head: &Parts) -> Option<Self> {
+        Some(Self {
             console: Arc::clone(console),
-            session: session
-                .ok_or_else(|| Redirect::to(PATH).into_response())?
-                .clone(),
+            session: head.extensions.get::<Session>()?.clone(),
             path: head.uri.path().to_owned(),
             query: parameters::read(&head.uri),
         })
@@ -124,7 +120,9 @@ impl FromRequestParts<Arc<Console>> for Visit {
         head: &mut Parts,
         console: &Arc<Console>,
     ) -> Result<Self, Response> {
-        let visit = Self::of(console, head)?;
+        let Some(visit) = Self::of(console, head) else {
+            return Err(Redirect::to(PATH).into_response());
+        };
         match parameters::without_empty(&head.uri, &visit.query) {
             Some(address) => Err(Redirect::to(&address).into_response()),
             None => Ok(visit),

@@ -16,13 +16,12 @@ use sampler_store::{
     UnconfirmedQuery,
 };
 use tokio::time::Instant;
-use tracing::error;
 use uuid::Uuid;
 
 use crate::call::{CallError, Link, take};
 use crate::document::{id_to_bson, partition_number, read_integer};
 use crate::entry_document::{entry_in, state_in, written};
-use crate::unreadable::{decoded, name_of};
+use crate::unreadable::decoded;
 use crate::{MongoStore, confirmations, index, resends};
 
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! Which instances of both programs run, and how each is.
 
-use std::fmt;
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
@@ -22,21 +21,7 @@ pub enum InstanceProgram {
     Worker,
 }
 
-impl InstanceProgram {
-    /// Its name, as it is kept and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Receiver => "receiver",
-            Self::Worker => "worker",
-        }
-    }
-}
-
-impl fmt::Display for InstanceProgram {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.as_str())
-    }
-}
+sampler_domain::named!(pub InstanceProgram: Receiver = "receiver", Worker = "worker");
 
 /// One run of a program, as it describes itself, and as it is kept. Another release may leave members
 /// out, or add some.

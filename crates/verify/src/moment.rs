@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveTime, Timelike};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Milliseconds since 1970-01-01T00:00:00 UTC, or between two times.
 pub type Millis = i64;
@@ -96,7 +96,7 @@ impl fmt::Display for LengthInWords {
 }
 
 /// The windows whose boundaries no usage may cross. All in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {
     /// 60,000 ms.

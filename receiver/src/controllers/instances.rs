@@ -38,7 +38,7 @@ fn shown(seen: SeenInstance) -> api::Instance {
     let state = state_of(&seen);
     let instance = seen.instance;
     api::Instance {
-        program: instance.program.as_str().to_owned(),
+        program: instance.program.name().to_owned(),
         instance: instance.name,
         index: instance.index,
         version: instance.version,

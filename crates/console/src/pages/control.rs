@@ -238,7 +238,7 @@ pub(crate) async fn set(form: Form) -> Response {
         return render(StatusCode::OK, &page);
     }
     match form.act(Method::PUT, CONTROL, &page.tag, &body).await {
-        Ok(_) => Redirect::to(PAGE).into_response(),
+        Ok(()) => Redirect::to(PAGE).into_response(),
         Err(refusal) if refusal.status.is_client_error() => {
             page.problem = Some(in_a_form(*refusal.problem));
             render(refusal.status, &page)
