@@ -72,7 +72,7 @@ impl Received {
     fn new(receiver: &Receiver, client: Client) -> Self {
         Self {
             bytes: Vec::new(),
-            charge: receiver.admission.charge_body(client),
+            charge: receiver.admission.bodies.charge(client),
         }
     }
 

@@ -122,7 +122,7 @@ pub fn main() -> ExitCode {
         Err(error) => Err(Failure::Input(error.to_string())),
     };
     result.unwrap_or_else(|failure| {
-        output::tell_failure(&failure);
+        output::tell("error", &failure.to_string(), &failure.document());
         ExitCode::from(failure.exit_code())
     })
 }

@@ -218,11 +218,7 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(time.timestamp_millis()).unwrap()
-    }
+    use crate::timestamp::at;
 
     #[test]
     fn boundaries_on_both_sides() {

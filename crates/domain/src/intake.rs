@@ -247,11 +247,7 @@ fn require_open(open: Option<&Span>, timestamp: Timestamp) -> Result<&Span, Refu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(time.timestamp_millis()).unwrap()
-    }
+    use crate::timestamp::at;
 
     #[test]
     fn the_edges_of_the_slack_are_inside() {

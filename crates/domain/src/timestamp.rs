@@ -105,6 +105,11 @@ impl fmt::Debug for Timestamp {
 }
 
 #[cfg(test)]
+pub(crate) fn at(text: &str) -> Timestamp {
+    Timestamp::from_text(text).unwrap()
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -55,10 +55,7 @@ impl WindowLength {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        Timestamp::from_text(text).unwrap()
-    }
+    use crate::timestamp::at;
 
     fn shown(length: WindowLength, from: &str, to: &str) -> Vec<String> {
         let windows = length.windows(at(from), at(to), 366).unwrap();

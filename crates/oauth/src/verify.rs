@@ -64,15 +64,12 @@ pub enum TokenError {
     /// It names an unknown key, or none although there are several.
     #[error("it is signed with an unknown key")]
     UnknownKey,
-    /// The signature does not fit the key.
     #[error("its signature is wrong")]
     Signature,
     #[error("it is not an access token")]
     Type,
-    /// It has no `exp`.
     #[error("it has no expiry (exp)")]
     NoEnd,
-    /// It expires later than the policy allows.
     #[error("it expires too far in the future")]
     EndTooFar,
     /// It is bound to a key or a certificate of its sender, which the receiver cannot check.

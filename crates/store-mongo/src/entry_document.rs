@@ -2,7 +2,7 @@
 
 use bson::raw::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 use bson::{Document, doc};
-use sampler_domain::{Entry, EntryState, Granularity, Question, Timestamp};
+use sampler_domain::{Entry, EntryState, Granularity, Question};
 
 use crate::document::{
     Unreadable, empty_document, id_from_bson, interval, measured_usage, member, raw_id,
@@ -109,15 +109,12 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     })
 }
 
-fn month_of(moment: Timestamp) -> Timestamp {
-    Granularity::Month.window_of(moment)
-}
-
 /// The part of an entry's document that says when the upstream is asked for its usage, if it is to be.
 pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
     let ask = entry.question?;
+    let month = Granularity::Month.window_of(entry.interval.midpoint());
     Some(doc! {
-        "month": month_of(entry.interval.midpoint()).as_millis(),
+        "month": month.as_millis(),
         "at": ask.at.as_millis(),
         "until": ask.until.as_millis(),
     })

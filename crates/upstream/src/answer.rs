@@ -7,7 +7,6 @@ use sampler_domain::Timestamp;
 use crate::error_name::ErrorName;
 use crate::limiter::Load;
 
-/// The upstream's answer to a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The upstream has the usage, perhaps from before.

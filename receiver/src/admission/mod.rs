@@ -64,7 +64,7 @@ pub struct Admission {
     sums: Arc<FairPermits>,
     snapshots: Arc<FairPermits>,
     acts: Arc<FairPermits>,
-    bodies: Arc<Budget>,
+    pub(crate) bodies: Arc<Budget>,
 }
 
 #[derive(Debug)]
@@ -130,11 +130,6 @@ impl Admission {
     ) -> Result<Option<InFlightPermit>, TurnedAway> {
         let limit = self.limit.as_ref();
         limit.map(|limit| limit.acquire(kind)).transpose()
-    }
-
-    /// A charge for the body of one request.
-    pub(crate) fn charge_body(&self, client: Client) -> Charge {
-        self.bodies.charge(client)
     }
 
     /// Waits until a large request may be parsed and served; nothing where it is not large.

@@ -19,7 +19,6 @@ use crate::reading::{Paged, Parameters};
 /// Bytes of the id of a span, as it is written.
 const SPAN_LEN_MAX: usize = 1_024;
 
-/// `GET /v1/audit`.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "list_acts", tag = "Operating",
     summary = "The audit trail",

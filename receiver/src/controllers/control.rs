@@ -51,7 +51,6 @@ pub async fn get(
     answer("control", &grant, shown.await)
 }
 
-/// `PUT /v1/control`.
 #[utoipa::path(
     put, path = "/v1/control", operation_id = "set_control", tag = "Operating",
     summary = "Set how many starts are admitted, and whether sampling is paused",

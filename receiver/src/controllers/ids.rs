@@ -18,7 +18,6 @@ use crate::reading::{Paged, Parameters, readable_resources};
 /// Ids of each field that are found.
 const EACH: usize = 10;
 
-/// `GET /v1/ids`.
 #[utoipa::path(
     get, path = "/v1/ids", operation_id = "find_ids", tag = "Reading",
     summary = "Ids that begin with a text",

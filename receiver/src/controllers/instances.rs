@@ -15,7 +15,6 @@ use crate::Receiver;
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters};
 
-/// `GET /v1/instances`.
 #[utoipa::path(
     get, path = "/v1/instances", operation_id = "list_instances", tag = "Operating",
     summary = "The instances that run, and the state of each",

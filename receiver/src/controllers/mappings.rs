@@ -27,7 +27,6 @@ use crate::{Receiver, body, event, problems};
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
 
-/// `POST /v1/mappings`.
 #[utoipa::path(
     post, path = "/v1/mappings", operation_id = "map_plan", tag = "Mappings",
     summary = "Map a plan of a resource to plans of Abacus",

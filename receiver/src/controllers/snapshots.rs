@@ -40,7 +40,6 @@ const TURNS: usize = 5;
 const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 2;
 
-/// `POST /v1/snapshots`.
 #[utoipa::path(
     post, path = "/v1/snapshots", operation_id = "compare_snapshot", tag = "Events",
     summary = "Compare what really runs with the spans",

@@ -25,7 +25,6 @@ use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
 use crate::{Receiver, problems};
 
-/// `POST /v1/spans/{id}/resume`.
 #[utoipa::path(
     post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
     summary = "Resume a span",
@@ -65,7 +64,6 @@ pub async fn resume(
     answer("resume", &grant, resumed.await)
 }
 
-/// `POST /v1/spans/{id}/skip`.
 #[utoipa::path(
     post, path = "/v1/spans/{id}/skip", operation_id = "skip_usage", tag = "Operating",
     summary = "Skip a usage",

@@ -32,7 +32,6 @@ const NEWEST_MAX: usize = 100;
 /// The id in the address of a span, a cause or a usage.
 pub type IdPath = Result<Path<String>, PathRejection>;
 
-/// `GET /v1/spans`.
 #[utoipa::path(
     get, path = "/v1/spans", operation_id = "list_spans", tag = "Reading",
     summary = "Spans of an organization, a resource or an instance",

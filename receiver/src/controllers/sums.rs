@@ -21,7 +21,6 @@ use crate::{Receiver, problems};
 /// Windows of one query.
 const WINDOWS_MAX: usize = 366;
 
-/// `GET /v1/usages`.
 #[utoipa::path(
     get, path = "/v1/usages", operation_id = "sum_usages", tag = "Reading",
     summary = "Sums of usages, by windows and groups",

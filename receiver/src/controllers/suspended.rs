@@ -21,7 +21,6 @@ use crate::{Receiver, problems};
 /// Causes of one resource in a list of all. Whoever invents plans makes many.
 const OF_EACH_MAX: usize = 100;
 
-/// `GET /v1/suspended`.
 #[utoipa::path(
     get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
     summary = "The causes of suspended spans",
@@ -47,7 +46,6 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
     answer("suspended", &grant, listed.await)
 }
 
-/// `GET /v1/suspended/{cause}`.
 #[utoipa::path(
     get, path = "/v1/suspended/{cause}", operation_id = "get_cause", tag = "Operating",
     summary = "One cause of suspended spans",

@@ -25,7 +25,6 @@ use crate::{Receiver, problems};
 /// The longest id of a usage that is searched for, in characters. Sampler's and the original's are UUIDs.
 const ID_MAX: usize = 256;
 
-/// `POST /v1/usages/{id}/resend`.
 #[utoipa::path(
     post, path = "/v1/usages/{id}/resend", operation_id = "resend_usage", tag = "Operating",
     summary = "Send a usage again",

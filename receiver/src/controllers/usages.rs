@@ -30,7 +30,6 @@ const CHUNKS: usize = 4;
 /// About what an entry takes beside its measures.
 const ENTRY_BYTES: usize = 1 << 10;
 
-/// `GET /v1/spans/{id}/usages`.
 #[utoipa::path(
     get, path = "/v1/spans/{id}/usages", operation_id = "list_usages_of_span", tag = "Reading",
     summary = "Each usage of a span, and its outcome",

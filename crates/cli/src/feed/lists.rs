@@ -280,7 +280,7 @@ impl Platform {
         let running = [("states", "RUNNING".to_owned())];
         self.all("/v3/tasks", &running, |row| {
             let guid = text(row, "/guid").unwrap_or_default().to_owned();
-            parts.insert(guid, Part::of_task(row));
+            parts.insert(guid, Part::read(row, Kind::Task, 1));
         })
         .await?;
         let mut apps: HashMap<String, App> = HashMap::new();
@@ -456,10 +456,6 @@ impl Part {
         let r#type = text(row, "/type").map(str::to_owned);
         let instances = row.pointer("/instances")?.as_i64()?;
         Self::read(row, Kind::Process { r#type }, instances)
-    }
-
-    fn of_task(row: &Value) -> Option<Self> {
-        Self::read(row, Kind::Task, 1)
     }
 
     fn read(row: &Value, kind: Kind, instances: i64) -> Option<Self> {

@@ -73,7 +73,6 @@ pub(crate) fn page_of(id: &str) -> String {
     )
 }
 
-/// All spans as CSV.
 fn text(spans: &[Span]) -> String {
     let head = [
         "span",

@@ -142,7 +142,6 @@ fn columns(rows: &[Sum]) -> (Vec<String>, Vec<Column>) {
     (groups.unwrap_or_default(), measures)
 }
 
-/// All rows as CSV.
 fn text(rows: &[Sum]) -> String {
     let (groups, measures) = columns(rows);
     let mut head = vec!["window_start".to_owned(), "window_end".to_owned()];

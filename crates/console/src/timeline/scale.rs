@@ -34,7 +34,6 @@ impl Scale {
         Self { from, to }
     }
 
-    /// Its length in ms.
     pub(crate) fn length(self) -> i64 {
         self.to.since(self.from).max(1)
     }
