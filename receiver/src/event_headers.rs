@@ -21,7 +21,6 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The answer that has the span in it.
 pub(crate) const REPRESENTATION: &str = "return=representation";
 
-/// What they say.
 #[derive(Debug)]
 pub(crate) struct EventHeaders {
     key: Result<Option<String>, &'static str>,
@@ -163,7 +162,6 @@ fn quoted(rest: &str) -> Option<String> {
     (behind.is_empty() || behind.starts_with(';')).then_some(text)
 }
 
-/// The query of a dry run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DryRunQuery {
     /// Windows that end by then are shown.

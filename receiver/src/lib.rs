@@ -89,7 +89,6 @@ pub struct Options {
 /// The parts that a receiver is made of.
 #[derive(Clone)]
 pub struct Parts {
-    /// The store of starts and stops.
     pub events: Arc<dyn Events>,
     /// The store, for reading spans, their usages and the audit trail.
     pub reading: Arc<dyn Reading>,
@@ -117,7 +116,6 @@ pub struct Receiver {
     pub admission: Admission,
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
-    /// Counts events by their answers.
     metrics: EventMetrics,
     /// Whether the indexes exist, the slack is announced and the control was read.
     prepared: AtomicBool,
@@ -230,7 +228,6 @@ fn routes_with_times() -> OpenApiRouter<Api> {
         .routes(routes!(control_routes::get, control_routes::put))
 }
 
-/// The state of the routes.
 #[derive(Clone)]
 struct Api {
     receiver: Arc<Receiver>,

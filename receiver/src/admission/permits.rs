@@ -15,7 +15,6 @@ pub(crate) struct PermitLimits {
     pub(crate) permits: usize,
     /// The weight of all that hold a permit, at the most. One alone may weigh more.
     pub(crate) weight: usize,
-    /// The longest wait for one.
     pub(crate) wait: Duration,
     /// Whether clients are charged for the time for which they hold a permit: then the next permit
     /// goes to the client that has recently held them for the least time.
