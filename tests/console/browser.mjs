@@ -70,7 +70,8 @@ export async function accessible(page) {
     return result.value;
   };
   await run(`${axe}; true`);
-  const found = await run('axe.run().then(({ violations }) => JSON.stringify(violations))');
+  // What passes is not worked out: nobody asks for it.
+  const found = await run('axe.run({ resultTypes: ["violations"] }).then(({ violations }) => JSON.stringify(violations))');
   const serious = JSON.parse(found).filter((it) => ['serious', 'critical'].includes(it.impact));
   const told = serious.map((it) => `${it.id}: ${it.help}: ${it.nodes.map((node) => `${node.html} ${node.failureSummary}`).join(' | ')}`);
   assert.deepEqual(told, [], page.url());

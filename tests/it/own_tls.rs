@@ -82,14 +82,15 @@ async fn clients_with_a_certificate_are_let_in_and_a_new_certificate_is_taken_up
     let mut slow = TcpStream::connect(receiver.address()).await.unwrap();
     slow.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
     assert_eq!(start(&known, &receiver, 3).await, 201);
+    // What comes next needs ten seconds as well.
+    fs::write(&server, "no certificate").unwrap();
     for stream in [&mut silent, &mut slow] {
         let mut rest = Vec::new();
         let cut_off = timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await;
         assert!(cut_off.is_ok(), "kept waiting for ever");
     }
 
-    // One that cannot be used changes nothing; the next one is taken without a restart.
-    fs::write(&server, "no certificate").unwrap();
+    // A certificate that cannot be used changes nothing; the next one is taken without a restart.
     wait_until("it is told", PATIENCE, async || {
         !receiver
             .logs_of("the new certificate cannot be used")

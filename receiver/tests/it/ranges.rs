@@ -17,8 +17,8 @@ use crate::world::{NOW, START, STOP, World};
 const CALLS_IN_STEP: usize = 20;
 const STEP: Duration = Duration::from_millis(10);
 
-/// For how long events are sent.
-const LOAD: Duration = Duration::from_secs(2);
+/// For how long events are sent: 2,000 are kept, enough to compare one in a hundred.
+const LOAD: Duration = Duration::from_secs(1);
 
 /// Connections that send events of one range.
 const CONNECTIONS: u64 = 600;

@@ -185,6 +185,9 @@ async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
     world.store.announce_slack(100 * DAY).await.unwrap();
     let mut options = options("w");
     options.settings.cleanup.retention = Duration::from_hours(1);
+    // A week has many seconds in which nothing is done.
+    options.settings.cleanup.interval = Duration::from_secs(10);
+    options.settings.processing.interval = Duration::from_mins(1);
     let worker = run_with(world.parts(), options);
     world.pass(7 * DAY - MINUTE).await;
     assert_eq!(world.store.all().len(), 1);

@@ -187,7 +187,7 @@ async fn copy(usages: &Collection<Document>, entry: &Document, range: [i32; 2], 
         doc! { "$project": { "number": { "$range": [range[0], range[1]] } } },
         doc! { "$unwind": "$number" },
         doc! { "$replaceWith": { "$mergeObjects": [{ "$literal": entry.clone() }, members] } },
-        doc! { "$merge": { "into": usages.name() } },
+        doc! { "$merge": { "into": usages.name(), "whenMatched": "fail" } },
     ];
     let database = usages.client().database(&usages.namespace().db);
     database.aggregate(pipeline).await.unwrap();

@@ -9,14 +9,28 @@ use sampler_store_testing::support::{at, everything, next_page, start, stop, tar
 
 use crate::support::{placed, placement, store_and_spans};
 
-/// Spans that are idle and spans that are finished, half and half.
+/// Spans that are idle and spans that are finished, three to one.
 const SPANS: i32 = 1_000_000;
 
-/// Makes them within the server: open ones due next year, stopped ones complete. Their ids are all of
-/// one length, as ids of a kind are.
-pub(crate) async fn fill(store: &MongoStore, spans: &Collection<Document>) {
+/// How many of them are idle: of 256 that follow one another, 192.
+pub(crate) const IDLE: i32 = SPANS / 4 * 3;
+
+/// When they fall due.
+pub(crate) const NEXT_YEAR: i64 = 365 * 24 * HOUR;
+
+pub(crate) const HOUR: i64 = 3_600_000;
+
+/// Makes them within the server: open ones sampled to now or an hour ago and due next year, stopped ones
+/// complete. Their ids are all of one length, as ids of a kind are.
+async fn fill(store: &MongoStore, spans: &Collection<Document>) {
     let now = at(0).as_millis();
-    let open = doc! { "$eq": [{ "$mod": ["$number", 2] }, 0] };
+    // The partition is the number modulo 64: nothing else must follow from that.
+    let modulo = |divisor: i32, modulo: i32| {
+        let quotient = doc! { "$divide": ["$number", divisor] };
+        doc! { "$mod": [{ "$floor": quotient }, modulo] }
+    };
+    let open = doc! { "$ne": [modulo(64, 4), 0] };
+    let ago = doc! { "$cond": [open.clone(), { "$multiply": [modulo(256, 2), HOUR] }, 0] };
     let either =
         |if_open: Bson, if_complete: Bson| doc! { "$cond": [open.clone(), if_open, if_complete] };
     let text = doc! { "$toString": "$number" };
@@ -38,10 +52,12 @@ pub(crate) async fn fill(store: &MongoStore, spans: &Collection<Document>) {
             "end": either(Bson::Null, Bson::Int64(now)),
             "processing": {
                 "complete": { "$not": [open.clone()] },
-                "last_interval": { "start": moment(now - 1_000), "end": moment(now) },
+                "last_interval": {
+                    "start": moment(now - 1_000), "end": { "$toLong": { "$subtract": [now, ago] } },
+                },
                 "planned_interval": Bson::Null,
                 "version": { "$literal": 1 },
-                "due_at": moment(now + 31_536_000_000),
+                "due_at": moment(now + NEXT_YEAR),
                 "partition": { "$mod": ["$number", 64] },
                 // As long as a key, and in no order.
                 "key": { "$substrBytes": [{ "$toString": { "$toHashedIndexKey": "$number" } }, 0, 16] },
@@ -84,12 +100,14 @@ pub(crate) async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64
 }
 
 /// Spans that are due and have failed, but belong to no month that closes.
-const FAILED: i64 = 1_000;
+const FAILED: usize = 1_000;
 
 /// Has spans fail that were idle.
 async fn have_some_fail(spans: &Collection<Document>) {
     let later = Bson::Int64(at(1).as_millis());
-    for name in (0..FAILED).map(|number| (i64::from(SPANS) + 2 * number).to_string()) {
+    let idle = (SPANS..).filter(|number| number / 64 % 4 != 0);
+    for number in idle.take(FAILED) {
+        let name = number.to_string();
         let mut set = doc! {
             "processing.attempts": 1,
             "processing.due_at": &later,
@@ -125,6 +143,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
 {
     let (store, spans) = store_and_spans("million").await;
     fill(&store, &spans).await;
+    crate::backlog::a_count_reads_a_part_of_what_is_due(&store, &spans).await;
     for number in 0..200 {
         let name = format!("due-{number}");
         assert_eq!(
@@ -141,8 +160,9 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
             last_regular_due_at: end,
         })
     };
-    // In the last one, half a million spans that are not due are sampled to within the month, and
-    // those that failed are not.
+    // In the last one, the spans that are not due are sampled to within the month, and those that failed
+    // are not.
+    let others = i64::try_from(FAILED).unwrap();
     let months = [
         None,
         closing(Granularity::Month.window_of(at(0))),
@@ -158,11 +178,11 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         let mut found = 0;
         while let Some(page) = next_page(&mut pages).await {
             found += page.len();
-            let returned = look_at_what_they_return(&spans, FAILED).await;
+            let returned = look_at_what_they_return(&spans, others).await;
             assert_eq!(usize::try_from(returned), Ok(page.len()));
         }
-        assert_eq!(i64::try_from(found), Ok(200 + FAILED));
-        assert_eq!(look_at_what_they_return(&spans, FAILED).await, 0);
+        assert_eq!(found, 200 + FAILED);
+        assert_eq!(look_at_what_they_return(&spans, others).await, 0);
     }
     crate::lists::pages_cost_what_they_show(&store, &spans).await;
     examined(&spans).await;

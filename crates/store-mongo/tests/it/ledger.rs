@@ -269,7 +269,7 @@ async fn a_page_of_entries_reads_what_it_shows() {
                     "version": { "$add": [{ "$toLong": "$number" }, 100] },
                 },
             ] } },
-            doc! { "$merge": { "into": "spans_usages" } },
+            doc! { "$merge": { "into": "spans_usages", "whenMatched": "fail" } },
         ]
     };
     let database = spans.client().database(&spans.namespace().db);

@@ -77,7 +77,7 @@ async fn fill(spans: &Collection<Document>, first: i32, count: i32, cause: Cause
                 },
             },
         } },
-        doc! { "$merge": "spans" },
+        doc! { "$merge": { "into": "spans", "whenMatched": "fail" } },
     ];
     database_of(spans).aggregate(documents).await.unwrap();
 }
