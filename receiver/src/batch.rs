@@ -11,7 +11,6 @@ use crate::event::EventKind;
 use crate::json::{self, Values};
 use crate::{cloud_event, problems};
 
-/// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +208,6 @@ impl<'b> Seen<'b> {
     }
 }
 
-/// The kind of a `CloudEvent`, if it names one.
 pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
     kind_and_targets(Layout::CloudEvents, event).0
 }
@@ -228,6 +226,6 @@ fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<Tar
     let kind = seen
         .as_ref()
         .and_then(|seen| seen.kind.as_ref())
-        .and_then(|text| EventKind::of_name(&text.0));
+        .and_then(|text| EventKind::from_name(&text.0));
     (kind, seen.map_or_else(Vec::new, |seen| seen.targets()))
 }

@@ -72,7 +72,7 @@ impl Received {
     fn new(receiver: &Receiver, client: Client) -> Self {
         Self {
             bytes: Vec::new(),
-            charge: receiver.admission.charge_body(client),
+            charge: receiver.admission.bodies.charge(client),
         }
     }
 
@@ -180,8 +180,7 @@ async fn collect(
                 }
                 // The connection broke off, or its chunks are not valid. JSON that ends early would
                 // be answered in the same way.
-                let detail = "The body was cut short.";
-                Problem::new(&problems::MALFORMED_JSON, detail)
+                cut_short()
             })?;
             // Trailers say nothing that counts.
             if let Ok(data) = frame.into_data() {
@@ -192,10 +191,21 @@ async fn collect(
         Ok(arrived)
     };
     let read = tokio::time::timeout(receiver.settings.limits.body_timeout, reading).await;
-    read.unwrap_or_else(|_| {
-        let detail = "The body did not arrive within the time allowed for it.";
-        Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))
-    })
+    read.unwrap_or_else(|_| Err(too_slow()))
+}
+
+pub(crate) fn too_slow() -> Problem {
+    let detail = "The body did not arrive within the time allowed for it.";
+    Problem::new(&problems::REQUEST_TIMEOUT, detail)
+}
+
+pub(crate) fn cut_short() -> Problem {
+    Problem::new(&problems::MALFORMED_JSON, "The body was cut short.")
+}
+
+pub(crate) fn not_unpacked() -> Problem {
+    let detail = "The body is not what its Content-Encoding says: it cannot be decompressed.";
+    Problem::new(&problems::MALFORMED_JSON, detail)
 }
 
 fn decompress(
@@ -210,9 +220,7 @@ fn decompress(
     loop {
         // Bytes that are not gzip are for the provider to correct, as bytes that are not JSON are.
         let Ok(read) = reader.read(&mut buffer) else {
-            let detail =
-                "The body is not what its Content-Encoding says: it cannot be decompressed.";
-            return Err(Problem::new(&problems::MALFORMED_JSON, detail));
+            return Err(not_unpacked());
         };
         let bytes = &buffer[..read];
         if bytes.is_empty() {

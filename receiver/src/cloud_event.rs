@@ -93,7 +93,6 @@ fn unquoted(text: &str) -> String {
     plain
 }
 
-/// Reads a CloudEvent in structured mode.
 pub(crate) fn read_structured(body: Json<'_>) -> Result<Event, Problem> {
     let Json::Object(members) = body else {
         return Err(invalid(event::no_object()));
@@ -128,7 +127,6 @@ pub(crate) fn read_structured(body: Json<'_>) -> Result<Event, Problem> {
     read(attributes, vec![Step::Field("data")], data, errors)
 }
 
-/// Reads a CloudEvent in binary mode.
 pub(crate) fn read_binary(attributes: Attributes, body: Json<'_>) -> Result<Event, Problem> {
     read(attributes, Vec::new(), Some(body), Vec::new())
 }
@@ -159,7 +157,7 @@ fn read(
 /// The kind of event that a `type` names.
 pub(crate) fn kind_of(text: &str) -> Option<EventKind> {
     let (_, name) = text.rsplit_once('.')?;
-    EventKind::of_name(name)
+    EventKind::from_name(name)
 }
 
 impl Attributes {

@@ -36,9 +36,6 @@ pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader) {
 }
 
 /// The routes of the console, where there is one.
-///
-/// # Errors
-/// If an HTTP client cannot be set up.
 pub fn routes(
     settings: &ReceiverSettings,
     is_tls: bool,

@@ -29,7 +29,6 @@ fn starts(fields: &mut Fields<'_>) -> Option<StartRates> {
     })
 }
 
-/// The rates of single resources.
 fn rates(fields: &mut Fields<'_>) -> Option<BTreeMap<String, Percent>> {
     let members = fields.take_all();
     if members.len() > StartRates::RESOURCES_MAX {

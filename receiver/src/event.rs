@@ -14,16 +14,12 @@ use crate::problems;
 /// An event, as a provider reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
-    /// A usage starts.
     Start(StartEvent),
-    /// A usage stops.
     Stop(StopEvent),
-    /// A usage continues as another.
     Update(UpdateEvent),
 }
 
 impl Event {
-    /// When it took place.
     pub(crate) fn timestamp(&self) -> Timestamp {
         match self {
             Self::Start(event) => event.timestamp,
@@ -40,21 +36,8 @@ pub(crate) enum EventKind {
     Update,
 }
 
-impl EventKind {
-    const ALL: [Self; 3] = [Self::Start, Self::Stop, Self::Update];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Stop => "stop",
-            Self::Update => "update",
-        }
-    }
-
-    /// The kind that is called so.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
+sampler_domain::named! {
+    pub(crate) EventKind: Start = "start", Stop = "stop", Update = "update"
 }
 
 /// The id and the timestamp of an event, as far as they could be read. A CloudEvent has them in its attributes,
@@ -84,7 +67,7 @@ pub(crate) fn typed(mut body: Json<'_>) -> Result<Event, Problem> {
         .map(|position| members.remove(position).1);
     let detail = match named {
         None => "It is missing.",
-        Some(named) => match named.as_str().and_then(EventKind::of_name) {
+        Some(named) => match named.as_str().and_then(EventKind::from_name) {
             Some(kind) => return read(kind, body),
             None => "It must be \"start\", \"stop\" or \"update\".",
         },

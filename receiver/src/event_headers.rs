@@ -21,7 +21,6 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The answer that has the span in it.
 pub(crate) const REPRESENTATION: &str = "return=representation";
 
-/// What they say.
 #[derive(Debug)]
 pub(crate) struct EventHeaders {
     key: Result<Option<String>, &'static str>,
@@ -163,7 +162,6 @@ fn quoted(rest: &str) -> Option<String> {
     (behind.is_empty() || behind.starts_with(';')).then_some(text)
 }
 
-/// The query of a dry run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DryRunQuery {
     /// Windows that end by then are shown.
@@ -174,6 +172,9 @@ impl DryRunQuery {
     /// The dry run that a request asks for; `None` if its events are to be kept. Other parameters are
     /// errors, unless `ignores_others`: the original ignores all parameters at its addresses.
     pub(crate) fn of(uri: &Uri, ignores_others: bool) -> Result<Option<Self>, Problem> {
+        if uri.query().is_none() {
+            return Ok(None);
+        }
         let mut parameters = Parameters::of(uri);
         let expected = "It must be true or false.";
         let is_dry = parameters.parsed("dry_run", expected, |text| text.parse::<bool>().ok());

@@ -31,17 +31,11 @@ pub(crate) struct Fields<'b> {
 
 impl<'b> Fields<'b> {
     /// The fields of a body.
-    ///
-    /// # Errors
-    /// If the body is not an object.
     pub(crate) fn of(body: Json<'b>) -> Result<Self, Vec<FieldError>> {
         Self::at(Vec::new(), Some(body), Vec::new())
     }
 
     /// The fields of the object at a place of a body, after the errors so far.
-    ///
-    /// # Errors
-    /// If the value is not an object.
     pub(crate) fn at(
         path: Vec<Step>,
         object: Option<Json<'b>>,
@@ -87,7 +81,6 @@ impl<'b> Fields<'b> {
         value.map_err(|detail| self.wrong(name, detail)).ok()
     }
 
-    /// A field that must be there.
     pub(crate) fn required<T>(
         &mut self,
         name: &str,
@@ -159,7 +152,6 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// The errors so far.
     pub(crate) fn into_errors(self) -> Vec<FieldError> {
         self.errors
     }

@@ -77,7 +77,7 @@ impl Form {
         let named = body.get("type").and_then(Json::as_str);
         let kind = match self {
             Self::Addressed(kind) => Some(*kind),
-            Self::Typed => named.and_then(EventKind::of_name),
+            Self::Typed => named.and_then(EventKind::from_name),
             Self::CloudEvent => named.and_then(cloud_event::kind_of),
             Self::Binary(attributes) => attributes.kind(),
         };

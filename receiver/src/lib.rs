@@ -89,7 +89,6 @@ pub struct Options {
 /// The parts that a receiver is made of.
 #[derive(Clone)]
 pub struct Parts {
-    /// The store of starts and stops.
     pub events: Arc<dyn Events>,
     /// The store, for reading spans, their usages and the audit trail.
     pub reading: Arc<dyn Reading>,
@@ -117,7 +116,6 @@ pub struct Receiver {
     pub admission: Admission,
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
-    /// Counts events by their answers.
     metrics: EventMetrics,
     /// Whether the indexes exist, the slack is announced and the control was read.
     prepared: AtomicBool,
@@ -186,7 +184,7 @@ impl Receiver {
 
 /// The names of the members that are times.
 static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
-    LazyLock::new(|| Arc::new(moments::names(read_routes().get_openapi())));
+    LazyLock::new(|| Arc::new(moments::names(routes_with_times().get_openapi())));
 
 /// The routes of the API, and of what describes it. To make them takes longer than all else when a program
 /// starts, and tests make many receivers.
@@ -199,7 +197,7 @@ static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
     let names = Arc::clone(&MOMENTS);
-    let read = read_routes().layer(from_fn_with_state(names, moments::render));
+    let with_times = routes_with_times().layer(from_fn_with_state(names, moments::render));
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(batches::post, webhook::allow))
         .routes(routes!(events::start))
@@ -207,11 +205,11 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(events::update))
         .routes(routes!(mappings::map))
         .routes(routes!(snapshots::compare))
-        .merge(read)
+        .merge(with_times)
 }
 
-/// Those with answers that clients read.
-fn read_routes() -> OpenApiRouter<Api> {
+/// Those whose answers [`moments::render`] may rewrite: what clients read, and the actions of operators.
+fn routes_with_times() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(spans::list))
         .routes(routes!(spans::get))
@@ -230,7 +228,6 @@ fn read_routes() -> OpenApiRouter<Api> {
         .routes(routes!(control_routes::get, control_routes::put))
 }
 
-/// The state of the routes.
 #[derive(Clone)]
 struct Api {
     receiver: Arc<Receiver>,

@@ -215,9 +215,9 @@ fn provisioning(settings: &ReceiverSettings) -> anyhow::Result<Option<Provisioni
     };
     let options = ClientOptions {
         url: url.clone(),
-        timeout: settings.provisioning.timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities(),
+        http: settings
+            .security
+            .http_options(settings.provisioning.timeout),
         tokens: settings.security.tokens(PROVISIONING_SCOPE)?,
     };
     Ok(Some(Provisioning::new(&options)?))

@@ -128,7 +128,6 @@ impl Receiver {
         self.metrics.recent.intake(self.parts.clock.now())
     }
 
-    /// Adds what is measured here to the metrics of the program.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         registry.counters(&self.metrics.all);
         let receiver = Arc::clone(self);

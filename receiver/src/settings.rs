@@ -27,7 +27,6 @@ pub const PROGRAM: Program = Program {
 #[derive(Clone, Debug)]
 pub struct CheckedSettings {
     pub settings: ReceiverSettings,
-    /// TLS on the port.
     pub tls: Option<Tls>,
 }
 

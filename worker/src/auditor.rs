@@ -49,7 +49,6 @@ impl Default for Findings {
 }
 
 impl Findings {
-    /// How many differences were logged.
     pub(crate) fn count(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.count)
     }

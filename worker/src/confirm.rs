@@ -328,7 +328,6 @@ impl Worker {
         }
     }
 
-    /// The change of the entry that follows from an answer.
     fn confirmation(&self, usage: &Unconfirmed, answer: &LookupAnswer) -> Confirmation {
         let at = self.now();
         let is_clear = self.promises.lookups.is_by_id();

@@ -30,7 +30,6 @@ pub(crate) struct ReadAt {
 }
 
 impl ReadAt {
-    /// Begins now.
     pub(crate) fn now(worker: &Worker) -> Self {
         Self {
             at: Instant::now(),
@@ -175,7 +174,6 @@ impl Worker {
         PostOutcome::Posted(answer, details)
     }
 
-    /// The upstream's answer that it has a usage.
     pub(crate) fn acceptance(&self, details: Details) -> Acceptance {
         Acceptance {
             at: self.now(),

@@ -96,7 +96,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether something new may be begun.
     fn may_begin(&self) -> bool {
         !self.stop.is_cancelled() && self.time.is_known() && !self.is_paused()
     }
@@ -162,7 +161,6 @@ impl Worker {
         self.parts.processing_progress.report();
     }
 
-    /// Makes a change in the store.
     async fn change(
         &self,
         driver: &mut Driver,

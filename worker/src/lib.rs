@@ -77,13 +77,11 @@ pub struct Options {
 
 #[derive(Clone)]
 pub struct Parts {
-    /// The store of spans.
     pub work: Arc<dyn Work>,
     /// The ledger, for the entries of usages.
     pub ledger: Arc<dyn Ledger>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
-    /// The store of the control and of the backlog.
     pub operating: Arc<dyn Operating>,
     /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
@@ -92,22 +90,18 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
     pub random: Arc<dyn Random>,
-    /// Gets reports of progress of the processing loop.
     pub processing_progress: Arc<dyn ReportProgress>,
-    /// Gets reports of progress of the clean-up loop.
     pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 
 pub struct Worker {
     parts: Parts,
-    /// Its name among the workers.
     name: String,
     settings: WorkerSettings,
     policy: Policy,
     periods: Periods,
     promises: Promises,
     post_limit: UpstreamLimit,
-    /// The limit of lookups before posts.
     lookup_limit: UpstreamLimit,
     metrics: PostMetrics,
     /// The questions to the upstream about usages.

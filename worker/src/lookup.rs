@@ -10,7 +10,6 @@ use tracing::{info, warn};
 
 use crate::Worker;
 
-/// Lookups in flight, at the most.
 const CONCURRENCY: usize = 16;
 
 /// The part of all spans in progress that may wait for lookups.
@@ -38,7 +37,6 @@ pub(crate) enum LookupOutcome {
 
 /// There was no clear answer.
 pub(crate) struct Unclear {
-    /// The failure, in words; "find" is one of them.
     pub(crate) error: String,
     pub(crate) status: Option<u16>,
     /// How long nothing is to be looked up, ms.
@@ -97,7 +95,6 @@ impl Worker {
         wait.max(paused)
     }
 
-    /// Looks a usage up, if there is a permit at once.
     pub(crate) async fn look_up_once(&self, usage_guid: &str) -> LookupOutcome {
         let Some(permit) = self.lookup_limit.try_acquire() else {
             return LookupOutcome::Postponed;

@@ -102,7 +102,6 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     served.and(worked)
 }
 
-/// Adds the check of the database to those of `/healthcheck`.
 fn check_database(store: &Arc<MongoStore>, health: &mut Health) {
     let store = Arc::clone(store);
     health.check("database", move || {
@@ -233,9 +232,7 @@ fn client_options(
 ) -> anyhow::Result<ClientOptions> {
     Ok(ClientOptions {
         url: url.clone(),
-        timeout: settings.delivery.timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities(),
+        http: settings.security.http_options(settings.delivery.timeout),
         tokens: settings.security.tokens(scope)?,
     })
 }

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use crate::Worker;
 
-/// Counts and times posts.
 #[derive(Debug)]
 pub(crate) struct PostMetrics {
     usages: Counters,
@@ -29,7 +28,6 @@ impl Default for PostMetrics {
 }
 
 impl PostMetrics {
-    /// Notes the answer to a usage that was posted then.
     pub(crate) fn note(&self, posted: Instant, answer: &Answer) {
         self.seconds.observe(posted.elapsed().as_secs_f64());
         self.usages.inc(&[outcome(answer)]);

@@ -80,7 +80,6 @@ impl RateMeter {
         }
     }
 
-    /// Intervals in a second; 0 where none was done.
     pub(crate) fn rate(&self) -> f64 {
         let meter = self.counted();
         let done: f64 = meter.slots.iter().map(|slot| f64::from(slot.done)).sum();

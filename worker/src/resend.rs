@@ -31,10 +31,8 @@ const NOT_RECORDED_WAIT: i64 = 5_000;
 /// How long a worker waits before it tries again to mark a usage that the upstream has accepted.
 const MARK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The outcome of sending a usage again.
 enum ResendOutcome {
     Accepted(Acceptance),
-    /// The upstream refused this usage.
     Refused(LastError),
     /// It is to be tried later.
     Later(Later),

@@ -25,7 +25,6 @@ pub(crate) struct Turn {
     closing: Option<ClosingMonth>,
 }
 
-/// Whether a span keeps its permit after a change.
 #[derive(PartialEq)]
 pub(crate) enum TurnState {
     Continues,

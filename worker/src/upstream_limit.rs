@@ -18,7 +18,6 @@ const PAUSE_AFTER: u32 = 8;
 /// The first such pause; each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
-/// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Grants the permits to ask the upstream.
@@ -45,7 +44,6 @@ pub(crate) struct UpstreamPermit {
 }
 
 impl UpstreamLimit {
-    /// At most `max` requests are in flight at once.
     pub(crate) fn new(max: usize) -> Self {
         let limiter = ConcurrencyLimit::new(max);
         let permits = limiter.limit();
@@ -67,7 +65,6 @@ impl UpstreamLimit {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// How many requests may be in flight at once now.
     pub(crate) fn current(&self) -> usize {
         self.state().limiter.limit()
     }
@@ -103,7 +100,6 @@ impl UpstreamLimit {
         })
     }
 
-    /// A permit, if there is one at once.
     pub(crate) fn try_acquire(&self) -> Option<UpstreamPermit> {
         if self.remaining_pause().is_some() {
             return None;

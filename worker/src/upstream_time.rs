@@ -51,7 +51,6 @@ struct TimeState {
     reported: ClockState,
 }
 
-/// The last state of the clock that was logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ClockState {
     #[default]

@@ -9,6 +9,7 @@ mod batches;
 mod causes;
 mod control;
 mod events;
+mod link;
 mod operations;
 mod problem;
 mod snapshots;
@@ -26,6 +27,7 @@ pub use control::{Control, ControlRequest, ControllerSettings, SamplingControl, 
 pub use events::{
     CloudEvent, CloudEventData, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent,
 };
+pub use link::cursor_in;
 pub use operations::{
     Act, Backlog, Closing, Healthy, Instance, InstanceState, Intake, Reason, SkipRequest,
 };

@@ -7,16 +7,14 @@ use reqwest::Method;
 use sampler_api::{Cause, List, Reason, Resumed, SkipRequest, Span, Usage};
 use sampler_verify::words::counted;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::api::{Answer, Api, Query, Request};
+use crate::api::{Api, Query, Request};
 use crate::failure::Failure;
 use crate::listing::{Columns, Common, Length, Period, add, print_list};
 use crate::moment::FORMS;
-use crate::output::{print, printable};
+use crate::output::printable;
 use crate::resolve;
-use crate::show::{print_json, text};
+use crate::show::{show_answer, text};
 
 /// Lists the causes of suspended spans, the cause of the most spans first
 #[derive(Debug, Args)]
@@ -142,14 +140,10 @@ pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode,
     add(&mut query, "resource_id", arguments.resource_id);
     let api = Api::new(&arguments.common.connection)?;
     let answer = api.call(&Request::get(&path).query(query)).await?;
-    if arguments.common.json {
-        print_json(&answer.read::<Value>(&path)?)?;
-    } else {
-        let List { items }: List<Cause> = answer.read(&path)?;
-        let more: String = items.iter().filter_map(more_line).collect();
-        print(&(columns.text(items.iter().map(cause_row)) + &more))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    show_answer(&arguments.common, &answer, &path, |causes: &List<Cause>| {
+        let more: String = causes.items.iter().filter_map(more_line).collect();
+        columns.text(causes.items.iter().map(cause_row)) + &more
+    })
 }
 
 /// What is said below the table of a resource with more causes than are listed.
@@ -179,8 +173,8 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
     if let Some(cause) = &arguments.cause {
         let path = ["v1", "suspended", cause, "resume"];
         let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
-        return done(&act.common, &answer, &path, |answer: &Resumed| {
-            format!("Workers resume {}.", counted(answer.resumed, "span"))
+        return show_answer(&act.common, &answer, &path, |answer: &Resumed| {
+            format!("Workers resume {}.\n", counted(answer.resumed, "span"))
         });
     }
     let span = arguments.span.as_deref().unwrap_or_default();
@@ -203,8 +197,8 @@ pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failu
     let path = ["v1", "usages", &arguments.usage, "resend"];
     let request = Request::act(Method::POST, &path, &act.body());
     let answer = api.call(&request).await?;
-    done(&act.common, &answer, &path, |_: &Usage| {
-        "A worker sends the usage again.".to_owned()
+    show_answer(&act.common, &answer, &path, |_: &Usage| {
+        "A worker sends the usage again.\n".to_owned()
     })
 }
 
@@ -258,24 +252,11 @@ async fn on_span(
     let path = ["v1", "spans", &found.id, act];
     let request = Request::act(Method::POST, &path, body).if_match(found.answer.etag);
     let answer = api.call(&request).await?;
-    done(common, &answer, &path, state)
-}
-
-fn state(span: &Span) -> String {
-    let (id, state) = (printable(&span.id), printable(&span.state));
-    format!("The span {id} is {state}, sampled to {}.", span.sampled_to)
-}
-
-fn done<T: DeserializeOwned>(
-    common: &Common,
-    answer: &Answer,
-    path: &[&str],
-    words: impl Fn(&T) -> String,
-) -> Result<ExitCode, Failure> {
-    if common.json {
-        print_json(&answer.read::<Value>(path)?)?;
-    } else {
-        print(&format!("{}\n", words(&answer.read(path)?)))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    show_answer(common, &answer, &path, |span: &Span| {
+        let (id, state) = (printable(&span.id), printable(&span.state));
+        format!(
+            "The span {id} is {state}, sampled to {}.\n",
+            span.sampled_to
+        )
+    })
 }

@@ -2,7 +2,6 @@
 
 mod error;
 mod flags;
-mod link;
 mod reading;
 mod request;
 
@@ -13,6 +12,7 @@ use reqwest::header::{
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
+use sampler_api::cursor_in;
 use serde::Deserialize;
 use url::Url;
 
@@ -239,7 +239,7 @@ fn next_cursor(headers: &HeaderMap) -> Option<String> {
     let links = headers.get_all(LINK).iter();
     links
         .filter_map(|value| value.to_str().ok())
-        .find_map(link::next_cursor)
+        .find_map(|links| cursor_in(links, "next"))
 }
 
 /// A wait in seconds. A date is not read: clocks differ.

@@ -20,7 +20,6 @@ const LEN_MAX: u64 = 1 << 20;
 pub(crate) struct Config {
     /// The address of the receiver.
     pub(crate) target: Option<Url>,
-    /// The login at that address.
     pub(crate) login: Option<Login>,
 }
 

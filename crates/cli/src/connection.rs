@@ -124,7 +124,6 @@ impl Connection {
 }
 
 impl ClientArguments {
-    /// The id of the client, if there is one.
     pub(crate) fn id(&self) -> Option<String> {
         let given = self.client_id.clone();
         given.or_else(|| told("SAMPLER_CLIENT_ID"))

@@ -6,14 +6,13 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use sampler_api::{Backlog, Control};
 use sampler_verify::moment::Millis;
-use serde_json::Value;
 
 use crate::actions::ActionArguments;
-use crate::api::{Answer, Api, Request};
+use crate::api::{Api, Request};
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::{print, printable};
-use crate::show::{length_in_words, pairs, print_json, text};
+use crate::output::printable;
+use crate::show::{length_in_words, pairs, show_answer, text};
 
 const PATH: [&str; 2] = ["v1", "control"];
 
@@ -89,11 +88,10 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
     let api = Api::new(&arguments.common.connection)?;
     let path = ["v1", "backlog"];
     let answer = api.single(&path).await?;
-    if arguments.common.json {
-        print_json(&answer.read::<Value>(&path)?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let backlog: Backlog = answer.read(&path)?;
+    show_answer(&arguments.common, &answer, &path, backlog_in_words)
+}
+
+fn backlog_in_words(backlog: &Backlog) -> String {
     let mut lines = vec![
         ("spans due", backlog.due.to_string()),
         ("oldest since", text(backlog.oldest)),
@@ -107,8 +105,7 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
         lines.push(("  closes at", closing.closes_at.to_string()));
         lines.push(("  done at", text(closing.done_at)));
     }
-    print(&pairs(&lines))?;
-    Ok(ExitCode::SUCCESS)
+    pairs(&lines)
 }
 
 fn millis(seconds: f64) -> Millis {
@@ -123,7 +120,8 @@ fn millis(seconds: f64) -> Millis {
 pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Failure> {
     let Some(ControlCommand::Set(set)) = arguments.command else {
         let api = Api::new(&arguments.common.connection)?;
-        return show(&arguments.common, &api.single(&PATH).await?);
+        let answer = api.single(&PATH).await?;
+        return show_answer(&arguments.common, &answer, &PATH, control_in_words);
     };
     let api = Api::new(&set.act.common.connection)?;
     let before = api.single(&PATH).await?;
@@ -131,7 +129,8 @@ pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Fai
     set.change(&mut control);
     let body = control.with_reason(set.act.reason.clone());
     let request = Request::act(Method::PUT, &PATH, &body).if_match(before.etag);
-    show(&set.act.common, &api.call(&request).await?)
+    let answer = api.call(&request).await?;
+    show_answer(&set.act.common, &answer, &PATH, control_in_words)
 }
 
 impl SetArguments {
@@ -180,12 +179,7 @@ fn either(condition: bool, yes: &str, no: &str) -> String {
     if condition { yes } else { no }.to_owned()
 }
 
-fn show(common: &Common, answer: &Answer) -> Result<ExitCode, Failure> {
-    if common.json {
-        print_json(&answer.read::<Value>(&PATH)?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let control: Control = answer.read(&PATH)?;
+fn control_in_words(control: &Control) -> String {
     let resources: Vec<String> = control
         .starts
         .resources
@@ -200,7 +194,7 @@ fn show(common: &Common, answer: &Answer) -> Result<ExitCode, Failure> {
         "sampling",
         either(control.sampling.paused, "paused", "runs"),
     ));
-    let controller = control.controller;
+    let controller = &control.controller;
     lines.push(("controller", either(controller.enabled, "on", "off")));
     let (seconds, kp, ki, kd) = (
         controller.target_seconds,
@@ -209,6 +203,5 @@ fn show(common: &Common, answer: &Answer) -> Result<ExitCode, Failure> {
         controller.kd,
     );
     lines.push(("  target", format!("{seconds} s, gains {kp}, {ki}, {kd}")));
-    print(&pairs(&lines))?;
-    Ok(ExitCode::SUCCESS)
+    pairs(&lines)
 }

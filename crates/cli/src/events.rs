@@ -13,15 +13,14 @@ mod send;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use indicatif::HumanCount;
-use sampler_verify::events;
 use sampler_verify::moment::{Millis, parse_length};
 use sampler_verify::words::counted;
 
 use crate::api::Api;
 use crate::clock;
-use crate::columns::ColumnArguments;
+use crate::columns::{ColumnArguments, Format};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::moment::time;
@@ -103,26 +102,6 @@ struct FileArguments {
     #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
     #[arg(allow_hyphen_values = true)]
     offset: Millis,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// An event on each line
-    Ndjson,
-    /// A span in each row
-    Csv,
-    /// A list of events, or one
-    Json,
-}
-
-impl From<Format> for events::Format {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Ndjson => Self::Ndjson,
-            Format::Csv => Self::Csv,
-            Format::Json => Self::Json,
-        }
-    }
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

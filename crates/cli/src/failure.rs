@@ -13,7 +13,6 @@ const EXIT_INPUT: u8 = 2;
 const EXIT_API: u8 = 3;
 const EXIT_INTERRUPTED: u8 = 4;
 
-/// A command has failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The user's input is wrong. Nothing was changed.

@@ -38,7 +38,6 @@ use tokio::runtime::Builder;
 
 use failure::Failure;
 
-/// The exit code of a command line that is wrong.
 const EXIT_USAGE: u8 = 2;
 
 /// Works with Sampler from a terminal.
@@ -112,7 +111,6 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs the program, and says how it ends.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -124,7 +122,7 @@ pub fn main() -> ExitCode {
         Err(error) => Err(Failure::Input(error.to_string())),
     };
     result.unwrap_or_else(|failure| {
-        output::tell_failure(&failure);
+        output::tell("error", &failure.to_string(), &failure.document());
         ExitCode::from(failure.exit_code())
     })
 }

@@ -47,7 +47,6 @@ pub(crate) struct Period {
     to: Option<Millis>,
 }
 
-/// The six ids of targets.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Target")]
 #[expect(clippy::struct_field_names, reason = "so the API calls them")]

@@ -16,7 +16,6 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::show::print_json;
 
-/// The longest secret that is read, in bytes.
 const SECRET_LEN_MAX: u64 = 16 << 10;
 
 /// Shows or sets the receiver that commands talk to

@@ -26,12 +26,6 @@ pub(crate) fn has_invisible(text: &str) -> bool {
         .any(|character| character != '\n' && is_invisible(character))
 }
 
-/// Tells standard error why the command has failed.
-pub(crate) fn tell_failure(failure: &Failure) {
-    tell("error", &failure.to_string(), &failure.document());
-}
-
-/// Tells standard error what is wrong with the command line.
 pub(crate) fn tell_usage(text: &str, exit_code: u8) {
     let text = text.trim();
     let text = text.strip_prefix("error: ").unwrap_or(text);
@@ -60,7 +54,7 @@ pub(crate) fn note(text: &str) {
 }
 
 /// A line for people, or an object on one line for machines.
-fn tell(kind: &str, text: &str, document: &Value) {
+pub(crate) fn tell(kind: &str, text: &str, document: &Value) {
     if wants_json() {
         eprintln!("{}", escape_json(&json!({ kind: document }).to_string()));
     } else {

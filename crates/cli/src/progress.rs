@@ -35,7 +35,6 @@ impl Progress {
         Self { bar, begun: None }
     }
 
-    /// Nothing is drawn.
     pub(crate) fn hidden() -> Self {
         Self {
             bar: ProgressBar::hidden(),

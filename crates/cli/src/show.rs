@@ -1,22 +1,41 @@
 //! Documents of the API in the words of a table.
 
 use std::fmt::Display;
+use std::process::ExitCode;
 
 use sampler_api::{Measure, Target};
 use sampler_verify::moment::Millis;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
+use crate::api::Answer;
 use crate::failure::Failure;
-use crate::output::{print_json_text, printable};
+use crate::listing::Common;
+use crate::output::{print, print_json_text, printable};
 
 /// Shown for an absent value.
 const NOTHING: &str = "-";
 
-/// Prints a document as JSON, for machines.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::Input(error.to_string()))?;
     print_json_text(&text)
+}
+
+/// Prints an answer as it is, for machines, or in words.
+pub(crate) fn show_answer<T: DeserializeOwned>(
+    common: &Common,
+    answer: &Answer,
+    path: &[&str],
+    words: impl FnOnce(&T) -> String,
+) -> Result<ExitCode, Failure> {
+    if common.json {
+        print_json(&answer.read::<Value>(path)?)?;
+    } else {
+        print(&words(&answer.read(path)?))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn text(value: Option<impl Display>) -> String {
@@ -49,7 +68,6 @@ pub(crate) fn target(target: &Target) -> String {
     format!("{resource}/{plan}/{instance}")
 }
 
-/// Measures with their quantities.
 pub(crate) fn measures(measures: &[Measure]) -> String {
     let measures = measures.iter();
     named(measures.map(|it| {

@@ -31,7 +31,6 @@ const LEN_MAX: u64 = 512 << 20;
 const BATCH: usize = 500;
 /// The longest answer, in bytes: each difference names its target once or twice, and an event.
 const ANSWER_LEN_MAX: usize = 1 << 30;
-/// How many differences a table shows.
 const ROWS_SHOWN: usize = 10_000;
 
 /// The answer. The events that it proposes stay as they are written: their ids follow from what they

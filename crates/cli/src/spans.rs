@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sampler_api::Span;
 
 use crate::api::Query;
@@ -25,8 +25,8 @@ Examples:
   sampler spans --resource-id postgres --from 2026-11-01 --to 2026-12-01 --all --json"))]
 pub(crate) struct Arguments {
     /// Only spans in this state
-    #[arg(long, value_enum)]
-    state: Option<State>,
+    #[arg(long, value_parser = ["open", "stopped", "complete", "suspended"])]
+    state: Option<String>,
     /// Only spans that are suspended for this cause, of `sampler suspended`
     #[arg(long, value_name = "CAUSE")]
     cause: Option<String>,
@@ -40,33 +40,12 @@ pub(crate) struct Arguments {
     target: TargetFilter,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum State {
-    Open,
-    Stopped,
-    Complete,
-    Suspended,
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Stopped => "stopped",
-            Self::Complete => "complete",
-            Self::Suspended => "suspended",
-        }
-    }
-}
-
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut query = Query::new();
     arguments.target.add_to(&mut query);
     // A cause is one of suspended spans.
-    let state = arguments
-        .state
-        .or(arguments.cause.as_ref().map(|_| State::Suspended));
-    add(&mut query, "state", state.map(State::name));
+    let of_cause = arguments.cause.as_ref().map(|_| "suspended");
+    add(&mut query, "state", arguments.state.as_deref().or(of_cause));
     add(&mut query, "cause", arguments.cause.as_ref());
     arguments.period.add_to(&mut query);
     let columns = Columns {

@@ -2,7 +2,6 @@
 
 use console::Term;
 
-/// The width of an output whose width is unknown.
 const WIDTH_DEFAULT: usize = 100;
 /// Narrower, nothing can be seen.
 const WIDTH_MIN: usize = 40;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sampler_api::{Amount, Sum};
 use sampler_verify::moment::{InWords, Millis};
 
@@ -31,8 +31,8 @@ Examples:
   sampler usages --organization-id acme --from 2026-11-01 --to 2026-12-01 --as-of 2026-12-03"))]
 pub(crate) struct Arguments {
     /// A sum for each of these windows
-    #[arg(long, value_enum, default_value = "all")]
-    window: Window,
+    #[arg(long, value_parser = ["hour", "day", "month", "all"], default_value = "all")]
+    window: String,
     /// A sum for each value of these ids, as in `resource_id,plan_id`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     group_by: Vec<String>,
@@ -49,30 +49,11 @@ pub(crate) struct Arguments {
     target: TargetFilter,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Window {
-    Hour,
-    Day,
-    Month,
-    All,
-}
-
-impl Window {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Month => "month",
-            Self::All => "all",
-        }
-    }
-}
-
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut query = Query::new();
     arguments.target.add_to(&mut query);
     arguments.period.add_to(&mut query);
-    add(&mut query, "window", Some(arguments.window.name()));
+    add(&mut query, "window", Some(&arguments.window));
     let groups = &arguments.group_by;
     add(
         &mut query,

@@ -8,15 +8,17 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sampler_verify::events::{self, Event, Reading};
 use sampler_verify::moment::{Millis, parse_length};
 use sampler_verify::words::counted;
-use sampler_verify::{History, Policy, Report};
+use sampler_verify::{Granularity, History, Policy, Report};
+use serde_json::Value;
 
 use crate::api::Api;
 use crate::clock;
-use crate::columns::ColumnArguments;
+use crate::columns::{ColumnArguments, Format};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::moment::{FORMS, time};
@@ -58,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     strict: bool,
     /// Checks windows of this granularity instead of months
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = granularity())]
     granularity: Option<Granularity>,
     /// How long sampling may take before it is behind, and clocks may differ
     #[arg(long, value_name = "LENGTH", default_value = "10m", value_parser = parse_length)]
@@ -115,33 +117,9 @@ struct Scope {
     to: Option<Millis>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// An event on each line
-    Ndjson,
-    /// A span in each row
-    Csv,
-    /// A list of events, or one
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Granularity {
-    Minute,
-    Hour,
-    Day,
-    Month,
-}
-
-impl From<Granularity> for sampler_verify::Granularity {
-    fn from(granularity: Granularity) -> Self {
-        match granularity {
-            Granularity::Minute => Self::Minute,
-            Granularity::Hour => Self::Hour,
-            Granularity::Day => Self::Day,
-            Granularity::Month => Self::Month,
-        }
-    }
+fn granularity() -> impl TypedValueParser<Value = Granularity> {
+    PossibleValuesParser::new(["minute", "hour", "day", "month"])
+        .try_map(|name| serde_json::from_value(Value::String(name)))
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -150,7 +128,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let history = arguments.history(now)?;
     let policy = Policy {
         now,
-        granularity: arguments.granularity.map(Into::into),
+        granularity: arguments.granularity,
         allowance: arguments.allowance,
         kept: arguments.kept,
     };
@@ -184,15 +162,7 @@ impl Arguments {
 
     fn read_events(&self, now: Millis) -> Result<Vec<Event>, String> {
         let name = self.events.display().to_string();
-        let format = match self.format {
-            Some(Format::Ndjson) => Some(events::Format::Ndjson),
-            Some(Format::Csv) => Some(events::Format::Csv),
-            Some(Format::Json) => Some(events::Format::Json),
-            None => events::Format::of_name(&name),
-        };
-        let format = format.ok_or_else(|| {
-            format!("{name}: the name does not show the format; use --format ndjson, csv or json")
-        })?;
+        let format = Format::of(self.format, &name)?;
         let input: Box<dyn Read> = if self.events == Path::new("-") {
             Box::new(io::stdin())
         } else {

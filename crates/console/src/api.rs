@@ -10,12 +10,12 @@ use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
-use sampler_api::Problem;
+use sampler_api::{Problem, cursor_in};
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt;
-use url::form_urlencoded::{self, Serializer};
+use url::form_urlencoded::Serializer;
 
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
@@ -24,7 +24,6 @@ const ANSWER_MAX: usize = 16 << 20;
 /// mean another segment.
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
-/// Parameters of a query, by their names.
 pub(crate) type Query = Vec<(String, String)>;
 
 #[derive(Clone)]
@@ -32,10 +31,8 @@ pub(crate) struct Api {
     router: Router,
 }
 
-/// The API's answer to a request that it serves.
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
-    /// The cursor of the next page, if there is one.
     pub(crate) cursor: Option<String>,
     /// Where the page before is, of a list that leads in both directions.
     pub(crate) previous: Option<String>,
@@ -56,67 +53,46 @@ impl Api {
     }
 
     /// Reads something.
-    ///
-    /// # Errors
-    /// The API's problem.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         grant: &Grant,
         path: &str,
         query: &[(String, String)],
     ) -> Result<Answer<T>, Refusal> {
-        let address = address(path, query);
-        let mut request = Request::new(Body::empty());
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = address.parse().map_err(|_| Refusal::internal())?;
-        request.extensions_mut().insert(grant.clone());
-        self.send(request).await
-    }
-
-    /// Changes something that was seen with this tag.
-    ///
-    /// # Errors
-    /// The API's problem.
-    pub(crate) async fn put<T: DeserializeOwned>(
-        &self,
-        grant: &Grant,
-        path: &str,
-        tag: &str,
-        body: &Value,
-    ) -> Result<Answer<T>, Refusal> {
-        let request = acting(Method::PUT, path, tag, body)?;
-        self.act(grant, request).await
+        let request = Request::new(Body::empty());
+        self.send(grant, &address(path, query), request).await
     }
 
     /// Asks for a change; `tag` names the state that was shown, and is empty for a change of several
     /// things.
-    ///
-    /// # Errors
-    /// The API's problem.
-    pub(crate) async fn post<T: DeserializeOwned>(
+    pub(crate) async fn act(
         &self,
         grant: &Grant,
+        method: Method,
         path: &str,
         tag: &str,
         body: &Value,
-    ) -> Result<Answer<T>, Refusal> {
-        let request = acting(Method::POST, path, tag, body)?;
-        self.act(grant, request).await
-    }
-
-    async fn act<T: DeserializeOwned>(
-        &self,
-        grant: &Grant,
-        mut request: Request<Body>,
-    ) -> Result<Answer<T>, Refusal> {
-        request.extensions_mut().insert(grant.clone());
-        self.send(request).await
+    ) -> Result<(), Refusal> {
+        let mut request = Request::new(Body::from(body.to_string()));
+        *request.method_mut() = method;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        // A change that needs a tag is refused by the API without one.
+        let tag = HeaderValue::try_from(tag).ok();
+        if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
+            request.headers_mut().insert(IF_MATCH, tag);
+        }
+        self.send::<Value>(grant, path, request).await.map(drop)
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
-        request: Request<Body>,
+        grant: &Grant,
+        address: &str,
+        mut request: Request<Body>,
     ) -> Result<Answer<T>, Refusal> {
+        *request.uri_mut() = address.parse().map_err(|_| Refusal::internal())?;
+        request.extensions_mut().insert(grant.clone());
         let answered = self.router.clone().oneshot(request).await;
         let Ok(response) = answered;
         let (head, body) = response.into_parts();
@@ -144,30 +120,41 @@ impl Api {
         let tag = text(&head.headers, ETAG.as_str());
         Ok(Answer {
             body,
-            cursor: cursor(&links, "next"),
-            previous: cursor(&links, "prev"),
+            cursor: cursor_in(&links, "next"),
+            previous: cursor_in(&links, "prev"),
             tag,
         })
     }
 }
 
-impl Refusal {
-    /// An error in the service.
-    pub(crate) fn internal() -> Self {
-        let problem = Problem {
-            title: "Internal error".to_owned(),
-            detail: "The page could not be made because of an error in the service.".to_owned(),
-            ..Problem::default()
-        };
-        Self {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            problem: Box::new(problem),
-            retry_after: None,
-        }
+/// A problem of the console itself.
+pub(crate) fn problem(title: &str, detail: &str) -> Problem {
+    Problem {
+        title: title.to_owned(),
+        detail: detail.to_owned(),
+        ..Problem::default()
     }
 }
 
 impl Refusal {
+    /// A refusal of the console itself.
+    pub(crate) fn new(status: StatusCode, title: &str, detail: &str) -> Self {
+        Self {
+            status,
+            problem: Box::new(problem(title, detail)),
+            retry_after: None,
+        }
+    }
+
+    fn internal() -> Self {
+        let detail = "The page could not be made because of an error in the service.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", detail)
+    }
+
+    pub(crate) fn not_there(title: &str, detail: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, title, detail)
+    }
+
     /// The text in the place of a part of a page that could not be read.
     pub(crate) fn in_place(&self) -> String {
         if self.status == StatusCode::FORBIDDEN {
@@ -175,49 +162,6 @@ impl Refusal {
         }
         format!("This cannot be read now: {}.", self.problem.title)
     }
-
-    /// Something that a page names no longer exists.
-    pub(crate) fn not_there(title: &str, detail: &str) -> Self {
-        let problem = Problem {
-            title: title.to_owned(),
-            detail: detail.to_owned(),
-            ..Problem::default()
-        };
-        Self {
-            status: StatusCode::NOT_FOUND,
-            problem: Box::new(problem),
-            retry_after: None,
-        }
-    }
-
-    /// A refusal of the console itself.
-    pub(crate) fn too_much(detail: &str) -> Self {
-        let problem = Problem {
-            title: "Too much at once".to_owned(),
-            detail: detail.to_owned(),
-            ..Problem::default()
-        };
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            problem: Box::new(problem),
-            retry_after: None,
-        }
-    }
-}
-
-/// A request that changes something, as a form of a page asks for it.
-fn acting(method: Method, path: &str, tag: &str, body: &Value) -> Result<Request<Body>, Refusal> {
-    let mut request = Request::new(Body::from(body.to_string()));
-    *request.method_mut() = method;
-    *request.uri_mut() = path.parse().map_err(|_| Refusal::internal())?;
-    let json = HeaderValue::from_static("application/json");
-    request.headers_mut().insert(CONTENT_TYPE, json);
-    // A change that needs a tag is refused by the API without one.
-    let tag = HeaderValue::try_from(tag).ok();
-    if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
-        request.headers_mut().insert(IF_MATCH, tag);
-    }
-    Ok(request)
 }
 
 pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
@@ -230,29 +174,4 @@ pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
-}
-
-/// The cursor in the address of a page beside this one: `next` or `prev`.
-fn cursor(links: &str, relation: &str) -> Option<String> {
-    let relation = format!("rel=\"{relation}\"");
-    let mut links = links.split('<').skip(1);
-    let link = links.find(|link| link.contains(&relation))?;
-    let (address, _) = link.split_once('>')?;
-    let (_, query) = address.split_once('?')?;
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    pairs.find_map(|(name, value)| (name == "cursor").then(|| value.into_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cursor_is_that_of_the_next_page() {
-        let links = "</v1/spans?a=%3Fcursor%3Db&cursor=c%2Bd>; rel=\"next\", </v1/spans?cursor=e>; rel=\"prev\"";
-        assert_eq!(cursor(links, "next").as_deref(), Some("c+d"));
-        assert_eq!(cursor(links, "prev").as_deref(), Some("e"));
-        assert_eq!(cursor("</v1/spans>; rel=\"next\"", "next"), None);
-        assert_eq!(cursor("", "prev"), None);
-    }
 }

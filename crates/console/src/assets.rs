@@ -74,7 +74,6 @@ impl Assets {
         }
     }
 
-    /// Answers with a file.
     pub(crate) fn serve(&self, name: &str) -> Response {
         let found = [&STYLE, &SCRIPT, &REFERENCE, &ICON]
             .into_iter()

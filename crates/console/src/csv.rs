@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use sampler_api::List;
 use serde::de::DeserializeOwned;
 
 use crate::api::{Query, Refusal};
-use crate::session::Session;
-use crate::{Console, parameters};
+use crate::parameters;
+use crate::visit::Visit;
 
 /// The parameter that asks for a file, and its value.
 pub(crate) const FORMAT: &str = "format";
@@ -24,10 +25,25 @@ pub(crate) fn is_asked(query: &Query) -> bool {
     parameters::value(query, FORMAT) == CSV
 }
 
-/// All items of a list.
-pub(crate) async fn all<T: DeserializeOwned>(
-    console: &Console,
-    session: &Session,
+/// All items of a list as a file.
+pub(crate) async fn file<T: DeserializeOwned>(
+    visit: &Visit,
+    path: &str,
+    query: &Query,
+    name: &str,
+    text: fn(&[T]) -> String,
+) -> Result<Response, Refusal> {
+    let items = all(visit, path, query).await?;
+    let disposition = format!("attachment; filename=\"{name}.csv\"");
+    let headers = [
+        (CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (CONTENT_DISPOSITION, disposition),
+    ];
+    Ok((headers, text(&items)).into_response())
+}
+
+async fn all<T: DeserializeOwned>(
+    visit: &Visit,
     path: &str,
     query: &Query,
 ) -> Result<Vec<T>, Refusal> {
@@ -36,29 +52,18 @@ pub(crate) async fn all<T: DeserializeOwned>(
     let mut asked = parameters::with(&parameters::for_api(&query), "limit", Some(ROWS_AT_A_TIME));
     let mut rows = Vec::new();
     for _ in 0..READS_MAX {
-        let page = console
-            .api
-            .get::<List<T>>(session.grant(), path, &asked)
-            .await?;
+        let page = visit.get::<List<T>>(path, &asked).await?;
         rows.extend(page.body.items);
         let Some(cursor) = page.cursor else {
             return Ok(rows);
         };
         asked = parameters::with(&asked, "cursor", Some(&cursor));
     }
-    Err(Refusal::too_much(
+    Err(Refusal::new(
+        StatusCode::BAD_REQUEST,
+        "Too much at once",
         "There are more than 20,000 rows. Ask for less time.",
     ))
-}
-
-/// The answer that is kept as a file.
-pub(crate) fn file(name: &str, text: String) -> Response {
-    let disposition = format!("attachment; filename=\"{name}.csv\"");
-    let headers = [
-        (CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
-        (CONTENT_DISPOSITION, disposition),
-    ];
-    (headers, text).into_response()
 }
 
 pub(crate) fn line(cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {

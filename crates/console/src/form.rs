@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use sampler_api::{FieldError, Problem};
+use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-use crate::api::Query;
+use crate::api::{Query, Refusal};
 use crate::page::{Frame, message};
-use crate::session::Session;
+use crate::visit::Visit;
 use crate::{Console, PATH, parameters};
 
 /// The longest form, in bytes: a reason of 1,000 characters that are encoded, and some fields.
@@ -58,19 +59,18 @@ fn label_of(pointer: &str) -> &str {
 
 /// A form that a page of this session has made.
 pub(crate) struct Form {
-    pub(crate) session: Session,
+    pub(crate) visit: Visit,
     pub(crate) headers: HeaderMap,
     fields: Query,
 }
 
-impl Form {
-    /// Reads a form.
-    ///
-    /// # Errors
+impl FromRequest<Arc<Console>> for Form {
     /// 403 where a page of this session has not made it, and 413 where it is too long.
-    pub(crate) async fn read(console: &Arc<Console>, request: Request) -> Result<Self, Response> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Response> {
         let (head, body): (Parts, Body) = request.into_parts();
-        let Some(session) = head.extensions.get::<Session>() else {
+        let Some(visit) = Visit::of(console, &head) else {
             return Err(Redirect::to(PATH).into_response());
         };
         let Ok(body) = Limited::new(body, BYTES_MAX).collect().await else {
@@ -82,7 +82,9 @@ impl Form {
         let fields = form_urlencoded::parse(&body.to_bytes())
             .into_owned()
             .collect();
-        let is_own = session.is_own_form(parameters::value(&fields, "csrf"));
+        let is_own = visit
+            .session
+            .is_own_form(parameters::value(&fields, "csrf"));
         if !is_own || is_from_elsewhere(&head.headers) {
             let detail = "The form does not come from a page of this session. Nothing was done.";
             let link = Some((PATH, "Open the console"));
@@ -96,10 +98,24 @@ impl Form {
             ));
         }
         Ok(Self {
-            session: session.clone(),
+            visit,
             headers: head.headers,
             fields,
         })
+    }
+}
+
+impl Form {
+    /// Asks the API for a change, as [`Api::act`](crate::api::Api::act).
+    pub(crate) async fn act(
+        &self,
+        method: Method,
+        path: &str,
+        tag: &str,
+        body: &Value,
+    ) -> Result<(), Refusal> {
+        let (api, grant) = (&self.visit.console.api, self.visit.session.grant());
+        api.act(grant, method, path, tag, body).await
     }
 
     /// The value of a field; empty where it is not there.

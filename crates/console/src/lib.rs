@@ -21,6 +21,7 @@ mod session;
 mod show;
 mod sign_in;
 mod timeline;
+mod visit;
 
 use std::sync::Arc;
 use std::time::Duration;

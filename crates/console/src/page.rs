@@ -13,7 +13,7 @@ use http::header::{
 };
 
 use crate::Console;
-use crate::api::Refusal;
+use crate::api::{Refusal, problem};
 use crate::session::{Pause, Session};
 use crate::show::Name;
 
@@ -52,45 +52,29 @@ pub(crate) struct Frame {
 pub(crate) struct NavigationItem {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
-    /// Whether it is for operators alone.
     is_for_admins: bool,
 }
 
+impl NavigationItem {
+    const fn new(path: &'static str, name: &'static str, is_for_admins: bool) -> Self {
+        Self {
+            path,
+            name,
+            is_for_admins,
+        }
+    }
+}
+
 const PLACES: [NavigationItem; 6] = [
-    NavigationItem {
-        path: "/console",
-        name: "Overview",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/spans",
-        name: "Spans",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/suspended",
-        name: "Suspended",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/usage",
-        name: "Usage",
-        is_for_admins: false,
-    },
-    NavigationItem {
-        path: "/console/control",
-        name: "Control",
-        is_for_admins: true,
-    },
-    NavigationItem {
-        path: "/console/audit",
-        name: "Audit",
-        is_for_admins: true,
-    },
+    NavigationItem::new("/console", "Overview", false),
+    NavigationItem::new("/console/spans", "Spans", false),
+    NavigationItem::new("/console/suspended", "Suspended", false),
+    NavigationItem::new("/console/usage", "Usage", false),
+    NavigationItem::new("/console/control", "Control", true),
+    NavigationItem::new("/console/audit", "Audit", true),
 ];
 
 impl Frame {
-    /// The frame of a page that a session looks at.
     pub(crate) fn new(console: &Arc<Console>, session: &Session, place: &'static str) -> Self {
         Self {
             console: Arc::clone(console),
@@ -139,7 +123,6 @@ impl Frame {
         place.name == self.place
     }
 
-    /// The name of the person that is signed in.
     pub(crate) fn person(&self) -> Option<Name<'_>> {
         let text = self.session.as_ref()?.person()?;
         Some(Name { text })
@@ -180,7 +163,6 @@ struct ProblemPage {
     link: Option<(&'static str, &'static str)>,
 }
 
-/// The page of a request that the API refused.
 pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
     let page = ProblemPage {
         frame,
@@ -205,15 +187,10 @@ pub(crate) fn message(
     detail: &str,
     link: Option<(&'static str, &'static str)>,
 ) -> Response {
-    let problem = Problem {
-        title: title.to_owned(),
-        detail: detail.to_owned(),
-        ..Problem::default()
-    };
     let page = ProblemPage {
         frame,
         status: status.as_u16(),
-        problem,
+        problem: problem(title, detail),
         link,
     };
     render(status, &page)

@@ -7,10 +7,8 @@ use url::form_urlencoded;
 
 use crate::api::{Query, address};
 
-/// The most parameters that are read.
 const PARAMETERS_MAX: usize = 100;
 
-/// Reads the query of a page.
 pub(crate) fn read(uri: &Uri) -> Query {
     let query = uri.query().unwrap_or_default().as_bytes();
     let pairs = form_urlencoded::parse(query).into_owned();
@@ -57,7 +55,6 @@ pub(crate) fn for_api(query: &Query) -> Query {
     pairs.collect()
 }
 
-/// The time in a parameter, if it is valid.
 pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
     Timestamp::from_text(&with_zone(value(query, name)).replace(' ', "+"))
 }

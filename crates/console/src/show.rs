@@ -69,7 +69,10 @@ pub(crate) fn at(at: &Timestamp) -> Moment {
 
 /// A length of time in ms, as templates write it.
 pub(crate) fn length(millis: &i64) -> Length {
-    Length { millis: *millis }
+    Length {
+        millis: *millis,
+        words: in_words(*millis),
+    }
 }
 
 /// A whole number, as templates write it.
@@ -94,13 +97,16 @@ pub(crate) fn share(partitions: &u32) -> String {
 }
 
 /// A number of seconds, roughly; the exact number is at hand.
-pub(crate) fn seconds(seconds: &f64) -> Rough {
+pub(crate) fn seconds(seconds: &f64) -> Length {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a cast of a double to an integer is held at the limits of the integer"
     )]
     let millis = (seconds * 1_000.0).round() as i64;
-    Rough { millis }
+    Length {
+        millis,
+        words: crate::estimate::roughly(millis),
+    }
 }
 
 /// A number as the API writes it, with its thousands apart where it is whole.
@@ -135,35 +141,14 @@ pub(crate) fn plain(text: &str) -> Plain<'_> {
 }
 
 /// A length of time with its sign, in words; the milliseconds are at hand.
-#[derive(Clone, Copy, Template)]
+#[derive(Clone, Template)]
 #[template(
-    source = r#"<data class="length" value="{{ millis }}" title="{{ millis }} ms">{{ words() }}</data>"#,
+    source = r#"<data class="length" value="{{ millis }}" title="{{ millis }} ms">{{ words }}</data>"#,
     ext = "html"
 )]
 pub(crate) struct Length {
-    pub(crate) millis: i64,
-}
-
-impl Length {
-    fn words(&self) -> String {
-        in_words(self.millis)
-    }
-}
-
-/// About how long; the milliseconds are at hand.
-#[derive(Clone, Copy, Template)]
-#[template(
-    source = r#"<data class="length" value="{{ millis }}" title="{{ millis }} ms">{{ words() }}</data>"#,
-    ext = "html"
-)]
-pub(crate) struct Rough {
     millis: i64,
-}
-
-impl Rough {
-    fn words(&self) -> String {
-        crate::estimate::roughly(self.millis)
-    }
+    words: String,
 }
 
 /// `1 h 9 min 0.5 s`: the exact length, without the units that it has none of.
@@ -264,7 +249,6 @@ impl fmt::Display for Plain<'_> {
 
 impl HtmlSafe for Moment {}
 impl HtmlSafe for Length {}
-impl HtmlSafe for Rough {}
 impl HtmlSafe for Number {}
 impl HtmlSafe for Name<'_> {}
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -43,25 +43,12 @@ const AGAIN: Option<(&str, &str)> = Some(("/console", "Sign in again"));
 /// The cookie of an attempt.
 #[derive(Serialize, Deserialize)]
 struct Pending {
-    state: String,
-    nonce: String,
-    verifier: String,
-    redirect: String,
+    #[serde(flatten)]
+    attempt: Attempt,
     /// Where to go then.
     then: String,
     /// Until when, ms since the epoch.
     until: i64,
-}
-
-impl Pending {
-    fn attempt(&self) -> Attempt<'_> {
-        Attempt {
-            state: &self.state,
-            nonce: &self.nonce,
-            verifier: &self.verifier,
-            redirect: &self.redirect,
-        }
-    }
 }
 
 /// Where somebody signs in who wanted to see this page.
@@ -89,17 +76,19 @@ pub(crate) async fn begin(
     let query = parameters::read(&uri);
     let random = &*console.random;
     let pending = Pending {
-        state: secret(random),
-        nonce: secret(random),
-        verifier: secret(random),
-        redirect: format!("{}{}", own.as_str().trim_end_matches('/'), ATTEMPT.path),
+        attempt: Attempt {
+            state: secret(random),
+            nonce: secret(random),
+            verifier: secret(random),
+            redirect: format!("{}{}", own.as_str().trim_end_matches('/'), ATTEMPT.path),
+        },
         then: own_page(parameters::value(&query, "to")).to_owned(),
         until: console.clock.now().plus(ATTEMPT_FOR).as_millis(),
     };
     let Some(_permit) = console.attempts.admit() else {
         return crowded(&console);
     };
-    match flow.authorization(&pending.attempt()).await {
+    match flow.authorization(&pending.attempt).await {
         Ok(page) => {
             let content = serde_json::to_string(&pending).unwrap_or_default();
             let is_secure = console.is_secure(&headers);
@@ -149,7 +138,7 @@ impl Console {
             .keys
             .open(ATTEMPT, headers, self.is_secure(headers))
             .and_then(|text| serde_json::from_str::<Pending>(&text).ok());
-        let is_own = |it: &Pending| it.state == value("state") && self.is_before(it.until);
+        let is_own = |it: &Pending| it.attempt.state == value("state") && self.is_before(it.until);
         let Some(pending) = pending.filter(is_own) else {
             let detail = "This does not belong to an attempt to sign in with this browser, or the \
                           attempt is too old.";
@@ -161,11 +150,11 @@ impl Console {
                 "The token server did not sign you in, or did not grant a scope of Sampler.";
             return failed(self, StatusCode::FORBIDDEN, detail);
         }
-        if !self.attempts.consume(&pending.state) {
+        if !self.attempts.consume(&pending.attempt.state) {
             let detail = "This attempt to sign in was used before.";
             return failed(self, StatusCode::BAD_REQUEST, detail);
         }
-        let tokens = match flow.redeem(code, &pending.attempt()).await {
+        let tokens = match flow.redeem(code, &pending.attempt).await {
             Ok(tokens) => tokens,
             Err(FetchError::Status {
                 status: 400 | 403, ..
@@ -175,7 +164,7 @@ impl Console {
             }
             Err(error) => return unreachable(self, &error),
         };
-        match self.session_of(flow, &tokens, &pending.nonce).await {
+        match self.session_of(flow, &tokens, &pending.attempt.nonce).await {
             Ok(Some(session)) => self.enter(&session, headers, &pending.then),
             Ok(None) => {
                 let detail = "You are signed in, but your account has no scope of Sampler, such as \
@@ -209,7 +198,7 @@ impl Console {
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
         let until = self.end_of(tokens);
-        Ok(Session::of_person(person, until, &*self.random))
+        Ok(Session::new(Some(person), until, &*self.random))
     }
 
     /// A session ends with its token.
@@ -240,13 +229,9 @@ impl Console {
 }
 
 /// `POST /console/sign-out`.
-pub(crate) async fn end(State(console): State<Arc<Console>>, request: Request) -> Response {
-    let form = match Form::read(&console, request).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
+pub(crate) async fn end(form: Form) -> Response {
     let mut response = Redirect::to("/console/signed-out").into_response();
-    let forget = console.forget(&form.headers);
+    let forget = form.visit.console.forget(&form.headers);
     response.headers_mut().append(SET_COOKIE, forget);
     response
 }

@@ -15,7 +15,6 @@ use crate::{
 pub enum Change {
     /// Plans an interval for a span that has none planned (section 6.5).
     Plan {
-        /// The interval to be executed next.
         planned: Planned,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -34,11 +33,7 @@ pub enum Change {
         due_at: Timestamp,
     },
     /// Records that the planned interval was skipped, as the ledger says, and decides what follows.
-    Skipped {
-        next: Next,
-        /// When the span needs a worker next.
-        due_at: Timestamp,
-    },
+    Skipped { next: Next, due_at: Timestamp },
     /// Records that the span is sampled to its end (section 6.5, last paragraph).
     Complete,
     /// Sets when a span with nothing due needs a worker next.
@@ -47,7 +42,6 @@ pub enum Change {
     Failed {
         /// Why, and when it is to be tried again.
         failure: Failure,
-        /// How often it has failed by now.
         attempts: u32,
         /// How often the upstream has refused its usage by now.
         refusals: u32,
@@ -83,7 +77,6 @@ pub enum Change {
     Resent {
         resent: Resent,
         interval: Interval,
-        /// Why it did not count before.
         reason: UncountedReason,
     },
     /// Records that the upstream has set aside a usage that it had accepted, so that a late stop does not take
@@ -109,9 +102,7 @@ pub enum Next {
 )]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Failure {
-    /// When it failed.
     pub at: Timestamp,
-    /// When it is to be tried again.
     pub retry_at: Timestamp,
     /// The name that the upstream gives the error, or else words for the operator.
     pub error: String,
@@ -165,7 +156,6 @@ pub enum Changed {
 }
 
 impl Change {
-    /// Records that the planned interval of a span could not be delivered.
     pub fn failed(span: &Span, failure: Failure) -> Self {
         let processing = &span.processing;
         let refused_at = failure.blames_usage.then_some(failure.at);

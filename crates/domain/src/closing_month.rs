@@ -56,11 +56,7 @@ impl ClosingMonth {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(time.timestamp_millis()).unwrap()
-    }
+    use crate::timestamp::at;
 
     #[test]
     fn a_month_is_closing_for_a_while_after_it_ended() {

@@ -49,7 +49,6 @@ pub struct Difference {
 }
 
 impl<'a> ConservationCheck<'a> {
-    /// Begins with a span that was just read.
     pub fn new(span: &'a Span) -> Self {
         Self {
             span,
@@ -64,7 +63,6 @@ impl<'a> ConservationCheck<'a> {
         }
     }
 
-    /// Adds the next entry of the span.
     pub fn add(&mut self, entry: &Entry) {
         let processing = &self.span.processing;
         let is_counted = processing

@@ -8,7 +8,6 @@ use crate::{Id, Percent};
 /// The control that an operator has set. By default it limits nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Control {
-    /// How many new starts are admitted.
     pub starts: StartRates,
     pub sampling: SamplingControl,
     /// The settings of the controller, which can limit new starts further.
@@ -33,7 +32,6 @@ pub struct SamplingControl {
 /// The parameters of the controller, which keeps the time that the backlog needs near a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControllerSettings {
-    /// Whether it runs.
     pub enabled: bool,
     /// How long the backlog may need at the present rate, s.
     pub target_seconds: f64,
@@ -81,7 +79,6 @@ impl ControllerSettings {
     /// The longest target, s: 31 days.
     pub const TARGET_MAX: f64 = 2_678_400.0;
 
-    /// The largest gain.
     pub const GAIN_MAX: f64 = 1_000_000.0;
 
     /// The names of the parameters that are wrong, and what each of them must be. A controller with a

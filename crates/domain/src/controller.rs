@@ -64,14 +64,11 @@ pub struct ControllerTerms {
     pub derivative: f64,
 }
 
-/// The result of a step of the controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControllerStep {
     /// How many of the new starts are admitted.
     pub rate: Percent,
-    /// Why.
     pub terms: ControllerTerms,
-    /// The state for the next step.
     pub memory: ControllerMemory,
 }
 

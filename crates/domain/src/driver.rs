@@ -43,7 +43,6 @@ use crate::{
 /// How old the read of a span may be when a worker begins a post by it, ms. The worker checks that.
 pub const READ_VALID_FOR: i64 = 2 * 60_000;
 
-/// The next action for a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Have the store make this change. Answer with [`Driver::on_change_made`] or
@@ -80,9 +79,7 @@ pub struct Driver {
     span: Span,
     /// The plan whose usage the upstream has accepted, or that was skipped or withheld, until that is recorded.
     outcome: Option<PlanOutcome>,
-    /// What the upstream promises.
     contract: Contract,
-    /// When this worker took the span over.
     owned_since: Timestamp,
     /// The upstream does not have the usage of the planned interval.
     not_found: Option<NotFound>,
@@ -107,7 +104,6 @@ struct PlanOutcome {
 /// How far it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Progress {
-    /// The upstream has accepted the usage.
     Accepted {
         acceptance: Acceptance,
         /// Whether the cause that this span probes is marked as resuming.
@@ -151,7 +147,6 @@ impl Driver {
         }
     }
 
-    /// The span as the driver knows it.
     pub fn span(&self) -> &Span {
         &self.span
     }

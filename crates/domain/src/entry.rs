@@ -1,6 +1,6 @@
 //! An entry of the ledger: one usage and its state.
 
-use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp};
+use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp, named};
 
 /// The state of a usage. The first two are those of a usage that is still on its span; the ledger has the
 /// other four.
@@ -12,7 +12,6 @@ pub enum EntryState {
     Refused,
     /// An operator skipped it: it is not billed.
     Skipped,
-    /// The upstream accepted it.
     Accepted,
     /// The upstream accepted it, and set it aside later: it is not billed.
     SetAside,
@@ -39,7 +38,6 @@ pub struct Entry {
     pub usage_guid: String,
     pub span: SpanId,
     pub target: Target,
-    /// How much of it.
     pub measures: Measures,
     pub interval: Interval,
     /// The version of the span while the usage was planned: the order of a span's entries.
@@ -49,7 +47,6 @@ pub struct Entry {
     pub attempts: u32,
     /// When the upstream first refused it.
     pub refused_at: Option<Timestamp>,
-    /// When the upstream accepted it.
     pub accepted_at: Option<Timestamp>,
     /// When the upstream confirmed that the usage counts.
     pub counted_at: Option<Timestamp>,
@@ -75,7 +72,6 @@ pub struct Entry {
     /// Whether it takes back what did not count upstream. Then it was not posted, and is sent only after
     /// the usage that it takes back. Once it was sent, it is a usage like any other.
     pub withheld: bool,
-    /// It is to be sent again.
     pub resend: Option<Resend>,
     /// Whether the upstream is still to be asked if it counts.
     pub question: Option<Question>,
@@ -97,7 +93,6 @@ pub const EARLIER_ROUNDS_MAX: usize = 100;
 /// The upstream's answer that it has a usage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acceptance {
-    /// When it came.
     pub at: Timestamp,
     pub status: Option<u16>,
     /// The `Location` that Abacus gave the usage.
@@ -240,30 +235,7 @@ impl Entry {
     }
 }
 
-impl EntryState {
-    pub const ALL: [Self; 6] = [
-        Self::Planned,
-        Self::Refused,
-        Self::Skipped,
-        Self::Accepted,
-        Self::SetAside,
-        Self::Counted,
-    ];
-
-    /// The name of the state in documents and answers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Refused => "refused",
-            Self::Skipped => "skipped",
-            Self::Accepted => "accepted",
-            Self::SetAside => "set_aside",
-            Self::Counted => "counted",
-        }
-    }
-
-    /// The state that is called so.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
+named! {
+    pub EntryState: Planned = "planned", Refused = "refused", Skipped = "skipped",
+        Accepted = "accepted", SetAside = "set_aside", Counted = "counted"
 }

@@ -7,18 +7,15 @@ use uuid::Uuid;
 
 use crate::{EventId, Measures, Span, Target, Timestamp};
 
-/// The usage of `target` starts at `timestamp`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartEvent {
     /// The id by which a repeat of this event is recognised.
     pub id: Option<EventId>,
     pub timestamp: Timestamp,
     pub target: Target,
-    /// How much of it.
     pub measures: Measures,
 }
 
-/// The usage of `target` stops at `timestamp`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StopEvent {
     /// The id by which a repeat of this event is recognised.
@@ -38,7 +35,6 @@ pub struct UpdateEvent {
     /// The target until then.
     pub previous: Target,
     pub target: Target,
-    /// How much of it.
     pub measures: Measures,
 }
 
@@ -52,7 +48,6 @@ pub enum Field {
 }
 
 impl Field {
-    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Target(name) => name,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use chrono::{Datelike, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-use crate::{Target, Timestamp};
+use crate::{Target, Timestamp, named};
 
 /// The windows within which the upstream accumulates; no interval crosses a boundary between two of
 /// them (section 5.2 of the paper). All in UTC.
@@ -20,7 +20,6 @@ pub enum Granularity {
     Hour,
     /// 86,400,000 ms.
     Day,
-    /// A month of the calendar.
     Month,
 }
 
@@ -29,10 +28,10 @@ pub enum Granularity {
 #[error("must be minute, hour, day or month")]
 pub struct GranularityError;
 
-impl Granularity {
-    /// From the finest to the coarsest.
-    pub const ALL: [Self; 4] = [Self::Minute, Self::Hour, Self::Day, Self::Month];
+// From the finest to the coarsest.
+named! { pub Granularity: Minute = "minute", Hour = "hour", Day = "day", Month = "month" }
 
+impl Granularity {
     /// The next boundary strictly after `time`; none after the last one.
     pub fn boundary_after(self, time: Timestamp) -> Option<Timestamp> {
         if time == Timestamp::MAX {
@@ -102,20 +101,13 @@ fn month_start(time: Timestamp, months: i32) -> i64 {
 impl FromStr for Granularity {
     type Err = GranularityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|granularity| granularity.to_string() == text)
-            .ok_or(GranularityError)
+        Self::from_name(text).ok_or(GranularityError)
     }
 }
 
 impl fmt::Display for Granularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Month => "month",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -127,7 +119,6 @@ pub struct Granularities {
     by_resource: HashMap<String, HashMap<Option<String>, Granularity>>,
 }
 
-/// One override, as it is written in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GranularityOverride {
@@ -138,7 +129,6 @@ pub struct GranularityOverride {
     pub granularity: Granularity,
 }
 
-/// Two overrides for the same resource and plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("resource_id {resource_id:?} with plan_id {plan_id:?} is repeated")]
 pub struct OverrideTwice {
@@ -228,11 +218,7 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(time.timestamp_millis()).unwrap()
-    }
+    use crate::timestamp::at;
 
     #[test]
     fn boundaries_on_both_sides() {

@@ -56,9 +56,7 @@ pub enum Refusal {
     IdTakenElsewhere,
     /// A half under its id is that of an update with another previous or another new target.
     IdOfAnotherUpdate,
-    /// The target has an open span.
     AlreadyOpen,
-    /// The target has no open span.
     NotOpen,
     /// The target's previous span ends later than the new one starts.
     Overlaps {
@@ -70,7 +68,6 @@ pub enum Refusal {
         /// Where the open span starts.
         start: Timestamp,
     },
-    /// It is dated too far from now.
     OutsideSlack {
         /// How far it may be dated from now.
         slack: Slack,
@@ -250,11 +247,7 @@ fn require_open(open: Option<&Span>, timestamp: Timestamp) -> Result<&Span, Refu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
-        Timestamp::new(time.timestamp_millis()).unwrap()
-    }
+    use crate::timestamp::at;
 
     #[test]
     fn the_edges_of_the_slack_are_inside() {

@@ -12,7 +12,6 @@ use crate::partition::PARTITIONS;
 const OF_TARGET: &[u8] = b"sampler.target.1";
 const OF_UNREADABLE: &[u8] = b"sampler.unreadable.1";
 
-/// Bytes of a key.
 const BYTES: usize = 16;
 
 /// The bits of a key behind those of its partition, within its first byte.
@@ -34,12 +33,10 @@ impl Key {
         Self::hash(OF_UNREADABLE, id)
     }
 
-    /// A key as it was stored.
     pub fn from_bytes(bytes: [u8; BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes that are stored.
     pub fn bytes(&self) -> &[u8; BYTES] {
         &self.0
     }
@@ -48,12 +45,10 @@ impl Key {
         u32::from(self.0[0] >> BITS_BEHIND)
     }
 
-    /// The lowest key of a partition.
     pub fn first_of(partition: u32) -> Self {
         Self::with_partition(partition, 0)
     }
 
-    /// The highest key of a partition.
     pub fn last_of(partition: u32) -> Self {
         Self::with_partition(partition, u8::MAX)
     }

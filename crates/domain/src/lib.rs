@@ -28,6 +28,7 @@ pub mod intake;
 pub mod interval;
 mod key;
 pub mod measure;
+mod named;
 pub mod number;
 pub mod partition;
 mod percent;

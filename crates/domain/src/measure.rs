@@ -20,7 +20,6 @@ pub const DURATION: &str = "duration";
 #[serde(transparent)]
 pub struct Quantity(Value);
 
-/// Why a JSON value is not a [`Quantity`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// `null` or a boolean, which Abacus refuses.
@@ -143,7 +142,6 @@ fn equals(double: f64, integer: i64) -> bool {
 pub struct Measure {
     /// The name, unique within its list.
     pub measure: Id,
-    /// How much.
     pub quantity: Quantity,
 }
 
@@ -209,7 +207,6 @@ impl Measures {
             .sum()
     }
 
-    /// The measures in the order given.
     pub fn as_slice(&self) -> &[Measure] {
         &self.0
     }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize, Serializer};
 #[serde(try_from = "f64", into = "f64")]
 pub struct Percent(f64);
 
-/// A number that is not a [`Percent`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("must be a number from 0 to 100")]
 pub struct PercentError;
@@ -67,9 +66,6 @@ impl From<Percent> for f64 {
 }
 
 /// Writes whole numbers as people write them: 100 and not 100.0.
-///
-/// # Errors
-/// If the serializer fails.
 pub fn plain<S: Serializer>(
     number: &(impl Copy + Into<f64>),
     serializer: S,

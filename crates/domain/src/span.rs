@@ -13,7 +13,6 @@ use crate::{
 /// The id of a span's document: the `_id` from MongoDB or from its client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SpanId {
-    /// A BSON `ObjectId`.
     ObjectId([u8; 12]),
     Text(String),
 }
@@ -74,7 +73,6 @@ pub struct Span {
     /// The client that reported the stop, where tokens are needed.
     pub stop_client: Option<ClientId>,
     pub stop_update: Option<Uuid>,
-    /// How far it has been sampled.
     pub processing: Processing,
 }
 
@@ -207,11 +205,9 @@ impl Totals {
 /// An interval with the id of its usage, both fixed by the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
-    /// The interval to be executed.
     pub interval: Interval,
     /// The `dedup_id` by which the upstream recognises a repeat.
     pub usage_guid: String,
-    /// When that was decided.
     pub planned_at: Timestamp,
     /// The latest end of the posts that followed a lookup ([`Change::NotFound`](crate::Change::NotFound));
     /// none without a lookup.
@@ -269,7 +265,6 @@ impl Span {
         }
     }
 
-    /// The event that has opened it.
     pub fn start_event(&self) -> StartEvent {
         StartEvent {
             id: self.start_id.clone(),
@@ -369,7 +364,6 @@ impl Span {
         span
     }
 
-    /// Whether this usage is the planned one.
     pub fn plans(&self, usage_guid: &str) -> bool {
         let planned = self.processing.planned.as_ref();
         planned.is_some_and(|planned| planned.usage_guid == usage_guid)

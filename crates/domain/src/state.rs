@@ -1,6 +1,6 @@
 //! The states by which people search for spans, and the test whether a span ran at some time.
 
-use crate::{Span, Timestamp};
+use crate::{Span, Timestamp, named};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpanState {
@@ -15,23 +15,8 @@ pub enum SpanState {
     Suspended,
 }
 
-impl SpanState {
-    pub const ALL: [Self; 4] = [Self::Open, Self::Stopped, Self::Complete, Self::Suspended];
-
-    /// Its name in the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Stopped => "stopped",
-            Self::Complete => "complete",
-            Self::Suspended => "suspended",
-        }
-    }
-
-    /// The state that is called so.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
+named! {
+    pub SpanState: Open = "open", Stopped = "stopped", Complete = "complete", Suspended = "suspended"
 }
 
 impl Span {

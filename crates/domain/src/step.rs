@@ -13,7 +13,6 @@
 
 use crate::{Interval, Planned, Policy, Span, Timestamp};
 
-/// The next step of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Plan(Interval),
@@ -22,7 +21,6 @@ pub enum Step {
     Execute(Planned),
     /// Complete the span: the durations of its usages add up to end minus start.
     Complete,
-    /// Do nothing until this time.
     Wait(Timestamp),
 }
 

@@ -36,7 +36,6 @@ pub struct CauseId(Uuid);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suspension {
-    /// Why.
     pub cause: CauseId,
     pub since: Timestamp,
 }
@@ -73,7 +72,6 @@ impl fmt::Debug for CauseId {
     }
 }
 
-/// A text that is not a [`CauseId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a cause is a UUID in lower case, with hyphens")]
 pub struct CauseIdError;

@@ -52,7 +52,6 @@ impl Target {
         }
     }
 
-    /// The fields by name.
     pub fn fields(&self) -> [(&'static str, &Id); 6] {
         let ids = [
             &self.organization_id,

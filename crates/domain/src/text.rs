@@ -1,6 +1,15 @@
 //! Texts that others chose, where people read them.
 
+use std::error::Error;
 use std::fmt::Write as _;
+
+/// An error with everything that led to it.
+pub fn error_chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |chain, cause| {
+        format!("{chain}: {cause}")
+    })
+}
 
 /// Whether a character shows nothing, or changes how others show: control characters (C0, C1), marks of
 /// direction, and spaces without width.

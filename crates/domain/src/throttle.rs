@@ -8,7 +8,6 @@
 
 use crate::{EventId, Percent, Target, Timestamp, partition};
 
-/// The length of a minute, ms.
 const MINUTE: i64 = 60_000;
 
 const CIRCLE: u64 = 1 << 32;

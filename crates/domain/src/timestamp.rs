@@ -46,7 +46,6 @@ impl Timestamp {
         }
     }
 
-    /// Milliseconds since the epoch.
     pub const fn as_millis(self) -> i64 {
         self.0
     }
@@ -103,6 +102,11 @@ impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+#[cfg(test)]
+pub(crate) fn at(text: &str) -> Timestamp {
+    Timestamp::from_text(text).unwrap()
 }
 
 #[cfg(test)]

@@ -12,10 +12,8 @@ use crate::{EntryState, Interval, Span, Timestamp};
 /// interval. A fault upstream is one interval, however long it lasts.
 pub const UNCOUNTED_MAX: usize = 500;
 
-/// Why an interval does not count upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UncountedReason {
-    /// An operator skipped its usage.
     Skipped {
         /// A post of it had no answer, so it may count all the same.
         unanswered: bool,
@@ -29,7 +27,6 @@ pub enum UncountedReason {
 pub struct Uncounted {
     /// The interval of the usage, which leads forwards; or those of several that follow each other.
     pub interval: Interval,
-    /// Why it does not count.
     pub reason: UncountedReason,
 }
 
@@ -109,7 +106,6 @@ impl Span {
             .then_some(uncounted.reason)
     }
 
-    /// Adds an interval that does not count.
     pub(crate) fn add_uncounted(&mut self, uncounted: Uncounted) {
         let interval = uncounted.interval;
         if interval.end <= interval.start || self.knows_uncounted(interval) {
@@ -122,7 +118,6 @@ impl Span {
         known.push(uncounted);
     }
 
-    /// Removes an interval: its usage counts now.
     pub(crate) fn remove_uncounted(&mut self, interval: Interval) {
         let known = &mut self.processing.uncounted;
         let Some(place) = known.iter().position(|it| it.covers(interval)) else {

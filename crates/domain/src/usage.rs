@@ -34,7 +34,6 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The usage for an interval that is planned for `span`.
     pub fn new(span: &Span, planned: &Planned) -> Self {
         Self::of(
             &planned.usage_guid,

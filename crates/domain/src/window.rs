@@ -2,14 +2,12 @@
 
 use serde::Serialize;
 
-use crate::{Granularity, Timestamp};
+use crate::{Granularity, Timestamp, named};
 
-/// How long each window is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowLength {
     Hour,
     Day,
-    /// A month of the calendar.
     Month,
     /// All the time that is asked for.
     #[default]
@@ -25,25 +23,9 @@ pub struct Window {
     pub end: Timestamp,
 }
 
+named! { pub WindowLength: Hour = "hour", Day = "day", Month = "month", All = "all" }
+
 impl WindowLength {
-    /// From the shortest to the longest.
-    pub const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Month, Self::All];
-
-    /// Its name in the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Month => "month",
-            Self::All => "all",
-        }
-    }
-
-    /// The length that is called so.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|length| length.name() == name)
-    }
-
     /// The windows of this length between two times, in order, if there are no more than `max`.
     /// The first and the last one are cut off there.
     pub fn windows(self, from: Timestamp, to: Timestamp, max: usize) -> Option<Vec<Window>> {
@@ -73,10 +55,7 @@ impl WindowLength {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        Timestamp::from_text(text).unwrap()
-    }
+    use crate::timestamp::at;
 
     fn shown(length: WindowLength, from: &str, to: &str) -> Vec<String> {
         let windows = length.windows(at(from), at(to), 366).unwrap();

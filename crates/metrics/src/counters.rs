@@ -21,7 +21,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters that are all 0.
     pub fn new(metric: &'static Metric) -> Self {
         let family = Family::<Labels, Counter>::default();
         let all = combinations(metric)
@@ -48,7 +47,6 @@ impl Counters {
         }
     }
 
-    /// How many were counted.
     pub fn get(&self, words: &[&'static str]) -> u64 {
         let counter = self.find(words).and_then(|index| self.all.get(index));
         counter.map_or(0, Counter::get)

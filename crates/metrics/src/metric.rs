@@ -15,7 +15,6 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-/// Which programs have a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Receiver,

@@ -14,7 +14,6 @@ use crate::catalogue;
 use crate::counters::Counters;
 use crate::metric::{Kind, Metric};
 
-/// The metrics of a program.
 #[derive(Debug)]
 pub struct Registry {
     program: &'static str,

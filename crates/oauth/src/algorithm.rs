@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sampler_domain::named;
+
 /// An algorithm that signs tokens. `none` is not among them. The algorithm is configured and the token
 /// must name the same, so a public key is never used as a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,27 +27,13 @@ pub(crate) enum Family {
     P256,
 }
 
+// The names are those in settings and in tokens.
+named! {
+    pub Algorithm: Hs256 = "HS256", Hs384 = "HS384", Hs512 = "HS512",
+        Rs256 = "RS256", Rs384 = "RS384", Rs512 = "RS512", Es256 = "ES256"
+}
+
 impl Algorithm {
-    /// All algorithms, by their names in settings and tokens.
-    pub const ALL: [(&'static str, Self); 7] = [
-        ("HS256", Self::Hs256),
-        ("HS384", Self::Hs384),
-        ("HS512", Self::Hs512),
-        ("RS256", Self::Rs256),
-        ("RS384", Self::Rs384),
-        ("RS512", Self::Rs512),
-        ("ES256", Self::Es256),
-    ];
-
-    pub const NAMES: [&'static str; 7] = [
-        "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256",
-    ];
-
-    /// The name in tokens.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-
     /// Whether the key that checks a token can also sign one. Such keys are never fetched.
     pub fn is_shared(self) -> bool {
         self.family() == Family::Shared
@@ -69,7 +57,6 @@ impl Algorithm {
         }
     }
 
-    /// The same algorithm in the library that checks signatures.
     pub(crate) fn of_library(self) -> jsonwebtoken::Algorithm {
         use jsonwebtoken::Algorithm as Theirs;
         match self {
@@ -96,9 +83,8 @@ mod tests {
 
     #[test]
     fn names_belong_to_their_algorithms() {
-        for ((name, algorithm), also) in Algorithm::ALL.into_iter().zip(Algorithm::NAMES) {
-            assert_eq!((algorithm.name(), also), (name, name));
-            assert_eq!(format!("{:?}", algorithm.of_library()), name);
+        for algorithm in Algorithm::ALL {
+            assert_eq!(format!("{:?}", algorithm.of_library()), algorithm.name());
         }
     }
 }

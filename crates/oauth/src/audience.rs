@@ -44,7 +44,6 @@ impl Audiences {
         Ok(Self(patterns))
     }
 
-    /// Whether a token for `audience` is accepted.
     pub(crate) fn accept(&self, audience: &str) -> bool {
         self.0.iter().any(|pattern| pattern.fits(audience))
     }

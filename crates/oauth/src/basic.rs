@@ -35,7 +35,6 @@ const KNOWN_MAX: usize = 16;
 /// How long credentials that were right are remembered.
 const REMEMBERED: Duration = Duration::from_hours(24);
 
-/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The credentials are right, and have the scope.

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::Timestamp;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
 use url::{Url, form_urlencoded};
@@ -22,16 +23,16 @@ use crate::verify::{Policy, TokenError, verified_body};
 const NAMES: [&str; 4] = ["user_name", "preferred_username", "email", "sub"];
 
 /// The secrets of one attempt to sign in. Nobody else may know or guess them.
-#[derive(Clone, Copy, Debug)]
-pub struct Attempt<'a> {
+#[derive(Serialize, Deserialize)]
+pub struct Attempt {
     /// Returns with the code, so that the code belongs to this browser.
-    pub state: &'a str,
+    pub state: String,
     /// Returns in the ID token, so that the token belongs to this attempt.
-    pub nonce: &'a str,
+    pub nonce: String,
     /// Proves that the code is redeemed by the program that asked for it (PKCE).
-    pub verifier: &'a str,
+    pub verifier: String,
     /// Where the token server sends the browser back to.
-    pub redirect: &'a str,
+    pub redirect: String,
 }
 
 /// The tokens that a code was redeemed for.
@@ -66,7 +67,7 @@ impl CodeFlow {
     ///
     /// # Errors
     /// If the token server cannot be asked where that is, or does not sign people in.
-    pub async fn authorization(&self, attempt: &Attempt<'_>) -> Result<Url, FetchError> {
+    pub async fn authorization(&self, attempt: &Attempt) -> Result<Url, FetchError> {
         let endpoints = timeout(REQUEST_LIMIT, self.discoverer.endpoints())
             .await
             .unwrap_or_else(|_| Err(FetchError::late()))?;
@@ -77,10 +78,10 @@ impl CodeFlow {
         page.query_pairs_mut()
             .append_pair("response_type", "code")
             .append_pair("client_id", &self.client.id)
-            .append_pair("redirect_uri", attempt.redirect)
+            .append_pair("redirect_uri", &attempt.redirect)
             .append_pair("scope", self.client.scope)
-            .append_pair("state", attempt.state)
-            .append_pair("nonce", attempt.nonce)
+            .append_pair("state", &attempt.state)
+            .append_pair("nonce", &attempt.nonce)
             .append_pair("code_challenge", &URL_SAFE_NO_PAD.encode(challenge))
             .append_pair("code_challenge_method", "S256");
         Ok(page)
@@ -90,12 +91,12 @@ impl CodeFlow {
     ///
     /// # Errors
     /// If the token server does not take it, or cannot be reached.
-    pub async fn redeem(&self, code: &str, attempt: &Attempt<'_>) -> Result<Tokens, FetchError> {
+    pub async fn redeem(&self, code: &str, attempt: &Attempt) -> Result<Tokens, FetchError> {
         let body = form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "authorization_code")
             .append_pair("code", code)
-            .append_pair("redirect_uri", attempt.redirect)
-            .append_pair("code_verifier", attempt.verifier)
+            .append_pair("redirect_uri", &attempt.redirect)
+            .append_pair("code_verifier", &attempt.verifier)
             .finish();
         let document = timeout(REQUEST_LIMIT, post(&self.discoverer, &self.client, body))
             .await

@@ -63,7 +63,6 @@ impl fmt::Debug for Client {
     }
 }
 
-/// There is no token now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no token for it: {0}")]
 pub struct NoToken(pub FetchError);
@@ -88,7 +87,6 @@ impl AccessToken {
     }
 }
 
-/// A token as the token server has granted it.
 pub(crate) struct Granted {
     token: SecretString,
     life: Duration,

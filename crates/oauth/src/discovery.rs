@@ -151,7 +151,6 @@ pub struct Discoverer {
 }
 
 impl Discoverer {
-    /// A discoverer. It requests the endpoints when they are needed.
     pub fn new(server: TokenServer, client: Client) -> Self {
         Self {
             server,
@@ -174,7 +173,6 @@ impl Discoverer {
         &self.server
     }
 
-    /// The HTTP client of its requests.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, RequestBuilder};
+use sampler_domain::text::error_chain;
 use serde_json::Value;
 
-/// The longest document that is read, in bytes.
 const DOCUMENT_LEN_MAX: usize = 512 * 1024;
 
 /// The largest file of certificates, in bytes.
@@ -20,7 +20,6 @@ pub struct CaBundle(Vec<Certificate>);
 /// Certificates cannot be read, or a client cannot be created with them.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file cannot be read.
     #[error("the file of certificates cannot be read")]
     Read(#[from] std::io::Error),
     #[error("the file of certificates is larger than 4 MiB")]
@@ -76,18 +75,12 @@ macro_rules! configured {
 }
 
 /// Creates a client that keeps its connections, follows no redirects, and has time limits.
-///
-/// # Errors
-/// If the client cannot be created.
 pub fn client(options: &HttpOptions) -> Result<reqwest::Client, TlsError> {
     let builder = reqwest::Client::builder();
     Ok(configured!(builder, options).build()?)
 }
 
 /// The same for a thread that waits. It must be made and dropped outside of a runtime.
-///
-/// # Errors
-/// If the client cannot be created.
 pub fn blocking_client(options: &HttpOptions) -> Result<reqwest::blocking::Client, TlsError> {
     let builder = reqwest::blocking::Client::builder();
     Ok(configured!(builder, options).build()?)
@@ -117,7 +110,6 @@ impl FetchError {
     }
 }
 
-/// Sends a request and reads the JSON object of its answer.
 pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> {
     let mut response = request.send().await.map_err(unreachable)?;
     let status = response.status().as_u16();
@@ -159,12 +151,5 @@ fn unreachable(error: reqwest::Error) -> FetchError {
 
 /// An error with its causes, without the URL.
 pub fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+    error_chain(&error.without_url())
 }

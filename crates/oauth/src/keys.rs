@@ -36,7 +36,6 @@ enum Kind {
     Fetched(BTreeMap<Option<String>, DecodingKey>),
 }
 
-/// A key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// A key as PEM or as OpenSSH writes it is configured as a shared key, or the text is not PEM where
@@ -115,7 +114,6 @@ impl Keys {
         Self { issuer, ..self }
     }
 
-    /// The issuer of the keys, if it is known.
     pub fn issuer(&self) -> Option<&str> {
         self.issuer.as_deref()
     }

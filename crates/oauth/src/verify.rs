@@ -14,7 +14,6 @@ use crate::audience::Audiences;
 use crate::discovery::same_but_for_slash;
 use crate::keys::Keys;
 
-/// The longest token that is read, in bytes.
 pub const TOKEN_LEN_MAX: usize = 16 * 1024;
 
 /// The longest leeway for clocks that differ.
@@ -35,7 +34,6 @@ pub struct Policy {
     /// The issuer that the token must name, if an issuer is configured; otherwise the issuer of the
     /// keys, if they have one. A slash at the end does not count.
     pub issuer: Option<String>,
-    /// The accepted audiences, if they are configured.
     pub audiences: Option<Audiences>,
     /// How far in the future it may expire.
     pub lifetime_max: Duration,
@@ -43,7 +41,6 @@ pub struct Policy {
     pub leeway: Duration,
 }
 
-/// The claims of a valid token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// The client that got the token, or else its subject.
@@ -67,15 +64,12 @@ pub enum TokenError {
     /// It names an unknown key, or none although there are several.
     #[error("it is signed with an unknown key")]
     UnknownKey,
-    /// The signature does not fit the key.
     #[error("its signature is wrong")]
     Signature,
     #[error("it is not an access token")]
     Type,
-    /// It has no `exp`.
     #[error("it has no expiry (exp)")]
     NoEnd,
-    /// It expires later than the policy allows.
     #[error("it expires too far in the future")]
     EndTooFar,
     /// It is bound to a key or a certificate of its sender, which the receiver cannot check.

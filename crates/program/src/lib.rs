@@ -147,9 +147,6 @@ impl Startup {
     }
 
     /// Listens, to serve `routes`, the health checks and the metrics.
-    ///
-    /// # Errors
-    /// If an address cannot be listened on.
     pub async fn listen(
         self,
         tls: Option<Tls>,
@@ -196,9 +193,6 @@ pub struct Listening {
 
 impl Listening {
     /// Serves until the shutdown.
-    ///
-    /// # Errors
-    /// If a listener has no address.
     pub async fn serve(self) -> anyhow::Result<()> {
         let (served, apart) = tokio::join!(
             serve(self.port, self.routes, &self.shutdown),

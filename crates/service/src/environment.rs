@@ -9,9 +9,7 @@ use rand::Rng;
 use sampler_domain::Timestamp;
 use uuid::Uuid;
 
-/// Tells the time.
 pub trait Clock: Send + Sync {
-    /// The present time.
     fn now(&self) -> Timestamp;
 }
 
@@ -33,7 +31,6 @@ impl Clock for SystemClock {
 
 /// Draws random bytes, and what is made of them.
 pub trait Random: Send + Sync {
-    /// Fills all of `bytes`.
     fn fill(&self, bytes: &mut [u8]);
 
     /// Any whole number, each as likely as any other.
@@ -49,7 +46,6 @@ pub trait Random: Send + Sync {
         (self.u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A random (version 4) id.
     fn uuid_v4(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.fill(&mut bytes);

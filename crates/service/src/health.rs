@@ -118,7 +118,6 @@ impl Health {
         standing.map(|(name, _)| *name).collect()
     }
 
-    /// The names of the probes that fail.
     pub async fn failing(&self) -> Vec<&'static str> {
         let asked = self.probes.iter().map(async |(name, probe)| {
             let well = match probe {

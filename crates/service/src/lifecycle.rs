@@ -43,7 +43,6 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Nobody has asked to stop yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -58,7 +57,6 @@ impl Shutdown {
         &self.hard
     }
 
-    /// Whether the program was asked to stop.
     pub fn is_stopping(&self) -> bool {
         self.soft.is_cancelled()
     }

@@ -22,10 +22,8 @@ use crate::lifecycle::Shutdown;
 use crate::problem::Problem;
 use crate::security::{Authenticator, credentials};
 
-/// The media type of `OpenMetrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The callers that may read the metrics.
 #[derive(Clone)]
 pub enum MetricsAccess {
     /// Every caller that reaches the program.
@@ -60,9 +58,6 @@ pub fn routes(registry: &Arc<Registry>, access: MetricsAccess) -> Router {
 
 /// Serves the metrics on a port of their own, without credentials. Does nothing if there is no such
 /// port.
-///
-/// # Errors
-/// If the listener has no address.
 pub async fn serve_apart(
     port: Option<Port>,
     registry: &Arc<Registry>,

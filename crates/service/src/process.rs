@@ -18,7 +18,6 @@ const USER_TIME: usize = 14 - 3;
 const SYSTEM_TIME: usize = 15 - 3;
 const START_TIME: usize = 22 - 3;
 
-/// Adds them to the metrics of a program.
 pub fn register(registry: &mut Registry) {
     registry.seconds(&PROCESS_CPU_SECONDS, || {
         Some(stat(USER_TIME)? + stat(SYSTEM_TIME)?)

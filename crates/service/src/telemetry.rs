@@ -7,7 +7,6 @@ mod line;
 mod traces;
 
 use std::any::Any;
-use std::error::Error;
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 
@@ -29,6 +28,7 @@ use traces::Traces;
 pub(crate) use traces::EXPORT_TIMEOUT;
 
 pub use counts::LogCounts;
+pub use sampler_domain::text::error_chain;
 pub use traces::TraceOptions;
 
 /// The installed telemetry. It is held until the end, so that the last spans are exported.
@@ -40,7 +40,6 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// How often warnings and errors were logged.
     pub fn counts(&self) -> LogCounts {
         self.counts.clone()
     }
@@ -155,14 +154,6 @@ fn log_panic(info: &PanicHookInfo<'_>) {
         panic.thread = thread.name().unwrap_or("unnamed"),
         "panicked"
     );
-}
-
-/// An error with everything that led to it, for a line of the log.
-pub fn error_chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |chain, cause| {
-        format!("{chain}: {cause}")
-    })
 }
 
 /// The message of a panic, if it is text.

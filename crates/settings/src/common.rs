@@ -9,13 +9,9 @@ use crate::DatabaseSettings;
 /// Where a program listens, its database, its log and its credentials.
 #[derive(Clone, Debug)]
 pub struct CommonSettings {
-    /// The addresses to listen on.
     pub http: HttpSettings,
-    /// The database of the spans.
     pub database: DatabaseSettings,
-    /// The level and the format of the log.
     pub log: LogSettings,
-    /// The export of traces.
     pub traces: TraceSettings,
     /// The credentials, and the checks of callers.
     pub security: SecuritySettings,

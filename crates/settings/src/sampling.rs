@@ -18,7 +18,8 @@ sampler_service::settings! {
         /// Other granularities for some resources, or for some plans of them.
         dimension_overrides: Option<Vec<GranularityOverride>> = "SAMPLER_DIMENSION_OVERRIDES",
             Kind::Text => overrides;
-        /// How long an interval of an open span waits after its end for a late stop.
+        /// How long an interval of an open span waits after its end for a late stop. The
+        /// worker's counts; a longer one of a receiver makes the first interval late.
         stop_grace: Duration = "SAMPLER_STOP_GRACE", Kind::Duration(Duration::ZERO, DAY), or("0ms");
     }
 

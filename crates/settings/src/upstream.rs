@@ -43,13 +43,11 @@ sampler_service::settings! {
 pub struct CloudEventsSettings {
     /// Where each usage is posted.
     pub url: Url,
-    /// The attributes of all events.
     pub attributes: EventAttributes,
     /// The token of posts and lookups.
     pub token: Option<SecretString>,
     /// How long a repeat is recognised.
     pub contract: Contract,
-    /// Where a usage is found.
     pub find_url: Option<FindUrl>,
     /// How long after a post a usage may still not be found.
     pub settles: Duration,

@@ -96,7 +96,7 @@ sampler_service::settings! {
         /// of one cause are kept together: those with the same status, error, resource and plan.
         after: usize = "SAMPLER_SUSPEND_AFTER", Kind::Integer(1, 1_000), or("3");
         /// How often one suspended span of each cause is tried again. Once it is accepted, all spans
-        /// of the cause resume.
+        /// of the cause resume. Workers look every 5 s.
         probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::Duration(TENTH_OF_A_SECOND, DAY), or("10m");
     }
 
@@ -107,6 +107,7 @@ sampler_service::settings! {
         /// counts or is set aside. The token needs the right to read collected usages.
         enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
         /// How long after its acceptance a usage is first asked for, and how often after that.
+        /// Workers look every 5 s.
         interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::Duration(TENTH_OF_A_SECOND, DAY), or("1m");
         /// How long the worker asks for a usage that the upstream does not know, from its acceptance on.
         /// After that the usage stays accepted, or is set aside if it is a CloudEvent. A change counts for

@@ -24,7 +24,6 @@ pub type Describe = Box<dyn Fn(&mut Instance) + Send + Sync>;
 pub struct InstanceReports {
     pub store: Arc<dyn Operating>,
     pub health: Health,
-    /// Says whether the program was asked to stop.
     pub shutdown: Shutdown,
     /// The constant part of the report.
     pub instance: Instance,

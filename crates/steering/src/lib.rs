@@ -42,15 +42,11 @@ const CONTROLLER_LIFETIME: i64 = 300_000;
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(2);
 const COUNT_SHARE: u32 = 20;
 
-/// The pause after a count that took `cost`.
 pub fn count_pause(cost: Duration) -> Duration {
     COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
 }
 
 /// Counts the backlog, and publishes the count for all instances.
-///
-/// # Errors
-/// Those of the store.
 pub async fn count_backlog(
     store: &dyn Operating,
     query: &BacklogQuery,
@@ -107,7 +103,6 @@ impl<T: Clone> Seen<T> {
 }
 
 impl Steering {
-    /// Nothing is known yet.
     pub fn new(store: Arc<dyn Operating>) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -206,7 +201,6 @@ impl Steering {
         self.known().control.as_ref().map_or(0, |kept| kept.version)
     }
 
-    /// Whether operators have paused sampling.
     pub fn is_sampling_paused(&self) -> bool {
         let known = self.known();
         let kept = known.control.as_ref();
@@ -257,7 +251,6 @@ impl Steering {
         Some(running.value)
     }
 
-    /// The last count of the backlog, and its age.
     pub fn backlog(&self) -> Option<Published<Backlog>> {
         self.known().backlog.as_ref().map(Seen::now)
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// At most this many times are remembered.
 const TIMES_MAX: usize = 240;
 
 /// The least and the largest time between two of them: they go back for a day.

@@ -15,10 +15,7 @@ use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published, StoreError
 use tracing::error;
 
 use crate::call::{CallError, hint};
-use crate::document::{
-    Unreadable, has_failed, member, moment, read_integer, read_moment, read_optional_moment,
-    unreadable,
-};
+use crate::document::{has_failed, moment, read_integer, read_moment};
 use crate::workers::is_alive;
 use crate::{MongoStore, index};
 
@@ -28,7 +25,6 @@ const DOCUMENTS: u32 = 20_000;
 /// The document with the last count.
 const BACKLOG: &str = "backlog";
 
-/// Sums over documents.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     /// Documents that were read.
@@ -72,7 +68,8 @@ pub(crate) async fn publish_backlog(
     store: &MongoStore,
     backlog: &Backlog,
 ) -> Result<(), StoreError> {
-    let (control, published) = (store.control.clone(), backlog_document(backlog));
+    let published = bson::serialize_to_document(backlog).map_err(StoreError::refused)?;
+    let control = store.control.clone();
     let call = async move {
         let update = vec![doc! { "$replaceWith": { "$mergeObjects": [
             { "$literal": published }, { "_id": BACKLOG, "at": "$$NOW" },
@@ -90,7 +87,7 @@ pub(crate) async fn published_backlog(
     let Some((document, age)) = store.published_as(BACKLOG).await? else {
         return Ok(None);
     };
-    match read_backlog(&document) {
+    match bson::deserialize_from_document(document) {
         Ok(value) => Ok(Some(Published { value, age })),
         Err(problem) => {
             // The next count replaces it.
@@ -340,61 +337,6 @@ fn read_sums(found: &Document) -> Sums {
         left_intervals: number(found, "left_intervals"),
         oldest: read_moment(found, "oldest").ok(),
     }
-}
-
-fn backlog_document(backlog: &Backlog) -> Document {
-    let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    let mut document = doc! {
-        "due": count(backlog.due),
-        "oldest": crate::document::moment_or_null(backlog.oldest),
-        "span_millis": backlog.span_millis,
-        "intervals": count(backlog.intervals),
-        "suspended": count(backlog.suspended),
-        "rate": backlog.rate,
-        "cost": backlog.cost,
-    };
-    if let Some(closing) = backlog.closing {
-        document.insert(
-            "closing",
-            doc! {
-                "start": moment(closing.start),
-                "end": moment(closing.end),
-                "spans": count(closing.spans),
-                "intervals": count(closing.intervals),
-            },
-        );
-    }
-    document
-}
-
-fn read_backlog(document: &Document) -> Result<Backlog, Unreadable> {
-    let closing = match document.get("closing") {
-        Some(_) => {
-            let closing = member(document, "closing")?;
-            Some(ClosingBacklog {
-                start: read_moment(closing, "start")?,
-                end: read_moment(closing, "end")?,
-                spans: read_count(closing, "spans")?,
-                intervals: read_count(closing, "intervals")?,
-            })
-        }
-        None => None,
-    };
-    Ok(Backlog {
-        due: read_count(document, "due")?,
-        oldest: read_optional_moment(document, "oldest")?,
-        span_millis: read_integer(document, "span_millis")?,
-        intervals: read_count(document, "intervals")?,
-        suspended: read_count(document, "suspended")?,
-        rate: number(document, "rate"),
-        closing,
-        cost: read_integer(document, "cost").unwrap_or(0),
-    })
-}
-
-fn read_count(document: &Document, name: &str) -> Result<u64, Unreadable> {
-    let number = read_integer(document, name)?;
-    u64::try_from(number).map_err(|_| unreadable(name, "is negative"))
 }
 
 /// A number of any type; 0 where there is none.

@@ -72,7 +72,6 @@ pub(crate) struct Link {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The driver says why.
     #[error(transparent)]
     Driver(#[from] Error),
     /// The server refused one of the writes of a command.
@@ -104,7 +103,6 @@ pub(crate) struct Written {
     pub(crate) matched: usize,
     /// Statements that upserted a document.
     pub(crate) upserted: usize,
-    /// Documents that changed.
     pub(crate) modified: u64,
     /// The documents or statements that failed, by their index in the command, with their errors.
     pub(crate) failed: Vec<(usize, CallError)>,
@@ -143,7 +141,6 @@ impl Link {
         }
     }
 
-    /// The options of a search by an index.
     pub(crate) fn find_options(&self, limit: usize, sort: Document, index: &str) -> FindOptions {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         FindOptions::builder()

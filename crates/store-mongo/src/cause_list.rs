@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use bson::{Document, doc};
 use futures_util::{StreamExt, TryStreamExt, future, stream};
 use mongodb::Collection;
-use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, EntryState, Id};
 use sampler_store::{CauseQuery, KeptCause, StoreError, SuspendedCause};
 
@@ -53,7 +52,7 @@ pub(crate) async fn causes(
         let conditions: Vec<Document> = folded.iter().map(Folded::condition).collect();
         filter.insert("$nor", conditions);
     }
-    let kept = store.causes_where(filter, query.limit).await?;
+    let kept = store.causes_where(filter, "since", query.limit).await?;
     let mut causes = match store.counted_together(&kept).await? {
         Some(counts) => kept.iter().map(|kept| counts.of(kept)).collect(),
         None => store.counted_apart(kept).await?,
@@ -89,7 +88,7 @@ pub(crate) async fn cause(
     id: CauseId,
 ) -> Result<Option<SuspendedCause>, StoreError> {
     let kept = store
-        .causes_where(doc! { "_id": id.to_string() }, 1)
+        .causes_where(doc! { "_id": id.to_string() }, "since", 1)
         .await?;
     let Some(kept) = kept.into_iter().next() else {
         return Ok(None);
@@ -122,7 +121,7 @@ impl MongoStore {
         let crowded = groups.into_iter().filter(|(_, count)| *count > share);
         let folded = stream::iter(crowded).map(|(resource, count)| async move {
             let of_resource = doc! { "resource_id": resource };
-            let listed = self.causes_where(of_resource, share).await?;
+            let listed = self.causes_where(of_resource, "since", share).await?;
             Ok(listed.into_iter().next_back().map(|last| Folded {
                 last,
                 more: (count - share) as u64,
@@ -201,17 +200,14 @@ impl MongoStore {
         })
     }
 
-    /// The oldest causes. There are few, so the server sorts them.
-    async fn causes_where(
+    /// The first causes by a time of theirs. There are few, so the server sorts them.
+    pub(crate) async fn causes_where(
         &self,
         filter: Document,
+        order: &str,
         limit: usize,
     ) -> Result<Vec<KeptCause>, CallError> {
-        let options = FindOptions::builder()
-            .sort(doc! { "since": 1, "_id": 1 })
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .max_time(self.link.time_limit)
-            .build();
+        let options = self.cause_options(limit, doc! { order: 1, "_id": 1 });
         let causes = self.causes.clone();
         let find = async move {
             let found = causes.find(filter).with_options(options).await?;

@@ -7,7 +7,6 @@
 use async_trait::async_trait;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use futures_util::TryStreamExt;
 use mongodb::options::FindOptions;
 use sampler_domain::{Cause, CauseId, Id, Timestamp};
 use sampler_store::{Causes, KeptCause, Probe, Resumption, StoreError};
@@ -58,18 +57,11 @@ impl Causes for MongoStore {
     }
 
     async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
-        let causes = self.causes.clone();
         let filter = doc! { "$or": [
             { "probe_at": { "$lte": moment(now) } },
             { "resuming": { "$exists": true } },
         ] };
-        let options = self.cause_options(limit, doc! { "probe_at": 1, "_id": 1 });
-        let find = async move {
-            let found = causes.find(filter).with_options(options).await?;
-            found.try_collect::<Vec<_>>().await
-        };
-        let found = self.link.run(find).await?;
-        Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
+        Ok(self.causes_where(filter, "probe_at", limit).await?)
     }
 
     async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {

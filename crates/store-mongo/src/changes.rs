@@ -89,9 +89,7 @@ impl ChangeWrite {
             Err(error) => Some(Err(error)),
         }
     }
-}
 
-impl ChangeWrite {
     /// Whether the span names its operator's action.
     fn is_named(&self, document: &RawDocumentBuf) -> bool {
         let Some(act) = self.act.map(|act| act.to_string()) else {

@@ -5,7 +5,6 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{CauseId, Entry, EntryState};
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
-use tracing::error;
 
 use crate::MongoStore;
 use crate::call::{CallError, hint};
@@ -17,7 +16,7 @@ use crate::entry_document::{ERROR_LEN_MAX, ask_again_in};
 use crate::index;
 use crate::ledger::expires_at;
 use crate::rounds;
-use crate::unreadable::{Statement, change_each, decoded, name_of};
+use crate::unreadable::{Statement, change_each, decoded};
 
 /// The fields of an entry that are read, beside its id. An entry can have half a megabyte.
 const PROJECTED: [&str; 5] = ["span", "target", "interval", "location", "ask_again"];
@@ -82,16 +81,9 @@ pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), S
 impl MongoStore {
     /// The entry, to be confirmed. A document that cannot be read is logged, and left as it is.
     fn unconfirmed_in(&self, raw: &RawDocumentBuf) -> Option<Unconfirmed> {
-        match read_unconfirmed(raw) {
-            Ok(unconfirmed) => Some(unconfirmed),
-            Err(problem) => {
-                if self.is_news("usages", raw) {
-                    error!(code = "usage.unreadable", usage = %name_of(raw), error = %problem,
-                        "an entry of the ledger cannot be read");
-                }
-                None
-            }
-        }
+        read_unconfirmed(raw)
+            .inspect_err(|problem| self.tell_of_entry(raw, problem))
+            .ok()
     }
 
     /// How many usages were set aside for a cause, counted up to a bound, by the index alone.

@@ -20,11 +20,9 @@ pub struct MongoOptions {
     pub uri: String,
     pub database: String,
     pub collection: String,
-    /// Connections at the most.
     pub pool_size: u32,
     /// The limit of the search for a primary.
     pub server_selection_timeout: Duration,
-    /// How long one operation may take.
     pub operation_timeout: Duration,
     /// The name of the program in the server's logs.
     pub app_name: String,

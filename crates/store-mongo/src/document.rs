@@ -79,7 +79,6 @@ pub(crate) fn open_span_document(
     Ok(document)
 }
 
-/// The six ids of a target.
 pub(crate) fn target_document(target: &Target) -> RawDocumentBuf {
     let mut document = empty_document();
     document.append(cstr!("organization_id"), target.organization_id.as_str());
@@ -92,8 +91,6 @@ pub(crate) fn target_document(target: &Target) -> RawDocumentBuf {
     document
 }
 
-/// # Errors
-/// If a name of the provider contains what BSON does not allow.
 pub(crate) fn measured_usage(measures: &Measures) -> Result<RawArrayBuf, bson::error::Error> {
     let mut all = RawArrayBuf::new();
     for measure in measures.as_slice() {
@@ -110,11 +107,6 @@ pub(crate) fn moment(timestamp: Timestamp) -> Bson {
     Bson::Int64(timestamp.as_millis())
 }
 
-pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
-    timestamp.map_or(Bson::Null, moment)
-}
-
-/// A key as it is kept.
 pub(crate) fn key_to_bson(key: Key) -> Bson {
     Bson::Binary(key_as_binary(key))
 }

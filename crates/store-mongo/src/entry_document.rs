@@ -2,7 +2,7 @@
 
 use bson::raw::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 use bson::{Document, doc};
-use sampler_domain::{Entry, EntryState, Granularity, Question, Timestamp};
+use sampler_domain::{Entry, EntryState, Granularity, Question};
 
 use crate::document::{
     Unreadable, empty_document, id_from_bson, interval, measured_usage, member, raw_id,
@@ -18,9 +18,6 @@ pub(crate) const ERROR_LEN_MAX: usize = 1_000;
 
 /// The document of an entry, without members that it does not have. Once its span is complete, it is kept
 /// until `lifetime` ms after its usage was accepted or skipped. Entries are marked for a resend later.
-///
-/// # Errors
-/// If a name of the provider's has bytes that a name cannot have.
 pub(crate) fn written(
     entry: &Entry,
     partition: i32,
@@ -112,16 +109,12 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
     })
 }
 
-/// The start of the month of a time.
-fn month_of(moment: Timestamp) -> Timestamp {
-    Granularity::Month.window_of(moment)
-}
-
 /// The part of an entry's document that says when the upstream is asked for its usage, if it is to be.
 pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
     let ask = entry.question?;
+    let month = Granularity::Month.window_of(entry.interval.midpoint());
     Some(doc! {
-        "month": month_of(entry.interval.midpoint()).as_millis(),
+        "month": month.as_millis(),
         "at": ask.at.as_millis(),
         "until": ask.until.as_millis(),
     })

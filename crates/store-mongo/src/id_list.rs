@@ -4,11 +4,8 @@ use bson::{Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::Id;
 use sampler_store::{ListedSpan, StoreError};
-use tracing::error;
 
 use crate::call::{CallError, Link, hint};
-use crate::reading::listed_span;
-use crate::unreadable::name_of;
 use crate::{MongoStore, index};
 
 /// Up to `limit` ids of a field that begin so. Each is one search in an index, which passes over
@@ -61,17 +58,8 @@ pub(crate) async fn newest_spans(
     let options = store.link.find_options(limit, doc! { "_id": -1 }, "_id_");
     let of_spans = doc! { "_id": { "$type": "objectId" } };
     let found = store.link.found(of_spans, options, limit).await?;
-    let read = found.documents.iter().filter_map(|raw| {
-            let listed = listed_span(raw);
-            if let Err(problem) = &listed
-                && store.is_news("list", raw)
-            {
-                let name = name_of(raw);
-                error!(code = "list.unreadable", span.id = %name, error = %problem, "a span cannot be read and is not listed");
-            }
-            listed.ok()
-        });
-    Ok(read.collect())
+    let listed = found.documents.iter().filter_map(|raw| store.listed(raw));
+    Ok(listed.collect())
 }
 
 impl Link {

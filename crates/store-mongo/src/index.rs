@@ -83,7 +83,6 @@ pub(crate) fn shard_key() -> Document {
     doc! { "processing.key": 1 }
 }
 
-/// The index that a collection is sharded by.
 pub(crate) fn shard_key_index() -> Index {
     Index {
         name: SHARD_KEY,
@@ -92,7 +91,6 @@ pub(crate) fn shard_key_index() -> Index {
     }
 }
 
-/// One index: its name, its keys and its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) name: &'static str,
@@ -100,7 +98,6 @@ pub(crate) struct Index {
     pub(crate) options: IndexOptions,
 }
 
-/// The indexes of this release.
 pub(crate) fn indexes() -> [Index; 12] {
     let partial = |filter| {
         IndexOptions::builder()

@@ -16,22 +16,19 @@ use sampler_store::{
     UnconfirmedQuery,
 };
 use tokio::time::Instant;
-use tracing::error;
 use uuid::Uuid;
 
 use crate::call::{CallError, Link, take};
 use crate::document::{id_to_bson, partition_number, read_integer};
 use crate::entry_document::{entry_in, state_in, written};
-use crate::unreadable::{decoded, name_of};
+use crate::unreadable::decoded;
 use crate::{MongoStore, confirmations, index, resends};
 
-/// Inserts entries.
 #[derive(Debug)]
 pub(crate) struct EntryWriter {
     link: Link,
 }
 
-/// An entry to be inserted.
 #[derive(Debug)]
 pub(crate) struct EntryWrite {
     usage_guid: String,
@@ -43,8 +40,6 @@ pub(crate) struct EntryWrite {
 }
 
 impl EntryWrite {
-    /// # Errors
-    /// If the entry cannot be written as a document.
     fn new(entry: &Entry, lifetime: i64) -> Result<Self, StoreError> {
         let partition = partition_number(&entry.target);
         let document = written(entry, partition, lifetime);
@@ -198,11 +193,7 @@ impl MongoStore {
                 Ok(entry) => page.entries.push(entry),
                 Err(problem) => {
                     page.unreadable += 1;
-                    if self.is_news("usages", raw) {
-                        let name = name_of(raw);
-                        error!(code = "usage.unreadable", usage = %name, error = %problem,
-                            "an entry of the ledger cannot be read");
-                    }
+                    self.tell_of_entry(raw, &problem);
                 }
             }
         }
@@ -323,7 +314,6 @@ impl Ledger for MongoStore {
     }
 }
 
-/// Lets the entries of spans expire.
 #[derive(Debug)]
 pub(crate) struct ExpiryWriter {
     link: Link,

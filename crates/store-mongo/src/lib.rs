@@ -158,13 +158,10 @@ impl MongoStore {
         })
     }
 
-    /// Adds what is measured of its commands to the metrics of the program.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.metrics.register(registry);
     }
-}
 
-impl MongoStore {
     /// Whether a primary answers.
     ///
     /// # Errors

@@ -47,7 +47,6 @@ pub enum MigrationError {
     )]
     Conflict {
         collection: String,
-        /// The index that was to be made.
         index: &'static str,
         /// The index that was wanted.
         definition: String,
@@ -60,7 +59,6 @@ pub enum MigrationError {
     )]
     Duplicates {
         collection: String,
-        /// The index that was to be made.
         index: &'static str,
         message: String,
     },
@@ -97,7 +95,6 @@ pub enum MigrationError {
     /// The collection is sharded otherwise.
     #[error("the collection is sharded by {0}, and not by processing.key")]
     OtherShardKey(String),
-    /// The store gave no answer.
     #[error("the indexes could not be made")]
     Store(#[source] StoreError),
 }
@@ -111,7 +108,6 @@ impl MigrationError {
         )
     }
 
-    /// The error of a request that wanted the index.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Store(error) => error,

@@ -119,7 +119,6 @@ impl Link {
         }
     }
 
-    /// The names of the indexes that are there.
     pub(crate) async fn index_names(&self) -> Result<BTreeSet<String>, CallError> {
         let collection = self.collection.clone();
         let list = async move {
@@ -167,9 +166,6 @@ impl MongoStore {
     /// Finds out whether the original Sampler may write to the same collection, and whether ids of
     /// events are kept as UUID binaries, which no unique index recognises as equal to their texts.
     /// As long as there are any, each event whose id is a UUID is looked up before it is kept.
-    ///
-    /// # Errors
-    /// If the database gave no answer.
     pub async fn observe_original(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         let names = self.link.index_names().await?;

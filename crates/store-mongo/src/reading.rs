@@ -10,11 +10,12 @@ use sampler_store::{
     AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Page, Reading, SeenInstance,
     SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
+use tracing::error;
 
 use crate::call::{CallError, Link};
 use crate::document::{Unreadable, member, read, read_optional_moment};
 use crate::entry_document::entry_in;
-use crate::unreadable::decoded;
+use crate::unreadable::{decoded, name_of};
 use crate::{
     ConnectError, MongoOptions, MongoStore, audit, cause_list, id_list, index, instances,
     span_list, spans, sums,
@@ -36,9 +37,6 @@ pub(crate) struct Found {
 impl MongoStore {
     /// The same store over connections of its own, with these options: so reading never takes a
     /// connection from writing.
-    ///
-    /// # Errors
-    /// If the connection string cannot be used.
     pub async fn reader(&self, options: MongoOptions) -> Result<Self, ConnectError> {
         let mut reader = Self::connect(options).await?;
         reader.link.beside = self.link.beside.clone();
@@ -46,6 +44,27 @@ impl MongoStore {
         reader.usages.logged = self.link.logged.clone();
         reader.audit.logged = self.link.logged.clone();
         Ok(reader)
+    }
+
+    /// The span in a document. One that cannot be read is logged.
+    pub(crate) fn listed(&self, raw: &RawDocument) -> Option<ListedSpan> {
+        let listed = listed_span(raw);
+        if let Err(problem) = &listed
+            && self.is_news("list", raw)
+        {
+            let name = name_of(raw);
+            error!(code = "list.unreadable", span.id = %name, error = %problem, "a span cannot be read and is not listed");
+        }
+        listed.ok()
+    }
+
+    /// Logs an entry of the ledger that cannot be read.
+    pub(crate) fn tell_of_entry(&self, raw: &RawDocument, problem: &dyn std::fmt::Display) {
+        if self.is_news("usages", raw) {
+            let name = name_of(raw);
+            error!(code = "usage.unreadable", usage = %name, error = %problem,
+                "an entry of the ledger cannot be read");
+        }
     }
 }
 
@@ -88,7 +107,7 @@ fn is_hexadecimal(id: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-pub(crate) fn listed_span(raw: &RawDocument) -> Result<ListedSpan, Unreadable> {
+fn listed_span(raw: &RawDocument) -> Result<ListedSpan, Unreadable> {
     let document = decoded(raw)?;
     let span = read(&document)?;
     let processing = member(&document, "processing")?;

@@ -7,14 +7,12 @@ use bson::{Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp};
 use sampler_store::{EntryKey, StoreError};
-use tracing::error;
 use uuid::Uuid;
 
 use crate::MongoStore;
 use crate::document::{id_to_bson, moment, read_moment, read_optional_moment};
 use crate::entry_document::{ERROR_LEN_MAX, ask_again_document, entry_in, status_in};
 use crate::index;
-use crate::unreadable::name_of;
 
 /// Entries that are read with one command.
 const WITHHELD_PAGE: usize = 100;
@@ -108,8 +106,8 @@ pub(crate) async fn due_resends(
     for raw in &found.documents {
         match entry_in(raw) {
             Ok(entry) if entry.resend.is_some() => entries.push(entry),
-            Ok(_) => store.tell_of_mark(raw, "its mark cannot be read"),
-            Err(problem) => store.tell_of_mark(raw, &problem.to_string()),
+            Ok(_) => store.tell_of_entry(raw, &"its mark cannot be read"),
+            Err(problem) => store.tell_of_entry(raw, &problem),
         }
     }
     Ok(entries)
@@ -213,14 +211,6 @@ pub(crate) async fn end_resend(
 }
 
 impl MongoStore {
-    fn tell_of_mark(&self, raw: &bson::raw::RawDocument, problem: &str) {
-        if self.is_news("resends", raw) {
-            let name = name_of(raw);
-            error!(code = "usage.unreadable", usage = %name, error = problem,
-                "an entry of the ledger cannot be read");
-        }
-    }
-
     /// Changes one entry. Returns whether the filter found it.
     async fn change_entry(
         &self,
@@ -304,7 +294,6 @@ fn acceptance_of(resend: &Resend) -> Document {
     document
 }
 
-/// The mark of an entry, if it has one that can be read.
 pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
     let document = entry.get_document("resend").ok()?;
     let text = |name: &str| document.get_str(name).ok();

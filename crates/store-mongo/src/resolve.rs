@@ -19,14 +19,12 @@ use crate::{document, index};
 /// Documents by the target and the `correlation_id` of their spans.
 pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
 
-/// An event, by its target and its id.
 pub(crate) type EventKey = (Target, EventId);
 
 /// Documents by the events that they were found by.
 pub(crate) type ByEvent = HashMap<EventKey, RawDocumentBuf>;
 
 impl Link {
-    /// The condition that a span has the shard key of this target.
     pub(crate) fn shard_key_filter(&self, target: &Target) -> Document {
         doc! { "processing.key": self.has_key(target) }
     }
@@ -95,7 +93,6 @@ async fn not_ended(
     Ok(open.into_values().chain(later).collect())
 }
 
-/// The spans of a target that decide about an event.
 pub(crate) async fn find_spans(
     link: &Link,
     target: &Target,
@@ -253,7 +250,6 @@ pub(crate) async fn is_taken_elsewhere(
     Ok(events.any(|event| event.is_none_or(|it| it.0 != *target)))
 }
 
-/// Documents by the ids of their spans.
 pub(crate) async fn by_span_id<'a>(
     link: &Link,
     spans: impl Iterator<Item = &'a Span>,

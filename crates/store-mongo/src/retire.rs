@@ -26,9 +26,6 @@ pub enum Retired {
 impl MongoStore {
     /// Removes the indexes of the original Sampler, unless something still
     /// needs them. It may be asked again at any time, and by many programs at once.
-    ///
-    /// # Errors
-    /// If the database gave no answer.
     pub async fn retire_original_indexes(&self) -> Result<Retired, StoreError> {
         let names = self.link.index_names().await?;
         let retired = index::RETIRED.iter().filter(|name| names.contains(**name));

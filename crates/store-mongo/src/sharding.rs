@@ -73,7 +73,6 @@ impl MongoStore {
         Ok(())
     }
 
-    /// The names of the shards.
     async fn shards(&self) -> Result<Vec<String>, CallError> {
         let config = self.link.database.client().database("config");
         let shards = config.collection::<Document>("shards");

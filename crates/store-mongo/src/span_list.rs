@@ -12,14 +12,12 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{Id, SpanId, SpanState, Timestamp};
 use sampler_store::{ListedSpan, SpanPage, SpanPosition, SpanQuery, StoreError};
-use tracing::error;
 
 use crate::MongoStore;
 use crate::call::{CallError, hint};
 use crate::document::{id_from_bson, id_to_bson, moment, read_moment};
 use crate::index;
-use crate::reading::{Found, listed_span};
-use crate::unreadable::name_of;
+use crate::reading::Found;
 
 /// Spans that are compared with a query for one page.
 const WINDOW: usize = 10_000;
@@ -144,20 +142,9 @@ impl MongoStore {
     /// The page of these documents that are in the queried state. It may end with a window.
     fn page(&self, query: &SpanQuery, found: &Found, window: Option<SpanPosition>) -> SpanPage {
         let mut page = SpanPage::default();
-        for raw in &found.documents {
-            match listed_span(raw) {
-                Ok(listed) if query.has_state(&listed.span) => {
-                    page.spans.push(listed);
-                }
-                Ok(_) => {}
-                Err(problem) => {
-                    if self.is_news("list", raw) {
-                        let name = name_of(raw);
-                        error!(code = "list.unreadable", span.id = %name, error = %problem, "a span cannot be read and is not listed");
-                    }
-                }
-            }
-        }
+        let listed = found.documents.iter().filter_map(|raw| self.listed(raw));
+        page.spans
+            .extend(listed.filter(|listed| query.has_state(&listed.span)));
         page.next = if found.has_more {
             found.documents.iter().rev().find_map(|raw| position(raw))
         } else {

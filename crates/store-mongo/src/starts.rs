@@ -31,13 +31,11 @@ const SEARCHES_AT_ONCE: usize = 16;
 /// The outcome of a start that an index of the original Sampler refuses.
 static ELSEWHERE: StartOutcome = StartOutcome::Refused(Refusal::IdTakenElsewhere);
 
-/// Inserts spans.
 #[derive(Debug)]
 pub(crate) struct StartWriter {
     link: Link,
 }
 
-/// A span to be inserted.
 #[derive(Debug)]
 pub(crate) struct StartWrite {
     new: NewSpan,
@@ -46,8 +44,6 @@ pub(crate) struct StartWrite {
 }
 
 impl StartWrite {
-    /// # Errors
-    /// If the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let key = Key::of(&new.span.target);
         let document = open_span_document(&new, key).map_err(StoreError::refused)?;

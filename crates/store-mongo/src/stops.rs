@@ -17,7 +17,6 @@ use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
 use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, kept_as_uuids, readable};
 
-/// Sets the ends of open spans.
 #[derive(Debug)]
 pub(crate) struct StopWriter {
     link: Link,

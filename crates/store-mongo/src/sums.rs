@@ -46,7 +46,6 @@ const BATCH_SIZE: u32 = 101;
 struct Collected {
     windows: Vec<Window>,
     fields: usize,
-    /// The most rows.
     limit: usize,
     rows: Vec<SumRow>,
     /// The approximate memory of the rows, and of the last one.
@@ -150,7 +149,6 @@ impl MongoStore {
     }
 }
 
-/// The position at the beginning of a window.
 fn start_of(window: Window) -> SumPosition {
     SumPosition {
         window: window.start,
@@ -345,7 +343,6 @@ fn measures() -> Document {
     doc! { "$cond": [{ "$isArray": "$measured_usage" }, all, Bson::Null] }
 }
 
-/// Usages of one row that have the same measures.
 struct Part {
     window: i64,
     group: Vec<Id>,

@@ -23,7 +23,6 @@ pub(crate) fn under(cause: CauseId, version: i64) -> Document {
     doc! { "cause": cause.to_string(), "version": version }
 }
 
-/// The suspension of a span, if it is suspended.
 pub(crate) fn read_suspension(processing: &Document, version: i64) -> Option<Suspension> {
     let document = processing.get_document("suspended").ok()?;
     Some(Suspension {
@@ -54,7 +53,6 @@ pub(crate) fn skip_mark(skip: &Skip, version: i64) -> RawDocumentBuf {
     }
 }
 
-/// An operator's request to skip, if there is one.
 pub(crate) fn read_skip(processing: &Document, version: i64) -> Option<Skip> {
     let document = processing.get_document("skip").ok()?;
     let is_current = read_integer(document, "version") == Ok(version);

@@ -44,7 +44,6 @@ pub(crate) fn read_resent(processing: &Document) -> Option<Resent> {
     })
 }
 
-/// The totals of a span, as they are kept.
 pub(crate) fn totals(span: &Span) -> RawDocumentBuf {
     let totals = &span.processing.totals;
     let mut document = empty_document();

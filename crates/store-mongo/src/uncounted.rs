@@ -24,7 +24,6 @@ fn append_reason(document: &mut RawDocumentBuf, reason: UncountedReason) {
     }
 }
 
-/// Reads why an interval does not count.
 pub(crate) fn read_reason(document: &Document) -> Result<UncountedReason, Unreadable> {
     let state = document
         .get_str("state")
@@ -42,7 +41,6 @@ fn written(uncounted: &Uncounted) -> RawDocumentBuf {
     document
 }
 
-/// Reads the intervals of a span that do not count.
 pub(crate) fn read(processing: &Document) -> Result<Vec<Uncounted>, Unreadable> {
     let list = processing
         .get_array("uncounted")

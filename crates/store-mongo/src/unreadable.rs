@@ -95,7 +95,6 @@ pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     Some(filter)
 }
 
-/// The target of a document, if it can be read.
 pub(crate) fn target_in(raw: &RawDocument) -> Option<Target> {
     let target = decoded(raw.get_document("target").ok()?).ok()?;
     read_target(&target).ok()

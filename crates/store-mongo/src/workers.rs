@@ -11,7 +11,6 @@ use crate::MongoStore;
 /// How long a worker counts as alive after a heartbeat.
 const LIFETIME: Duration = Duration::from_secs(20);
 
-/// The condition that a worker is alive.
 pub(crate) fn is_alive() -> Document {
     let millis = i64::try_from(LIFETIME.as_millis()).expect("20 s fit");
     let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };

@@ -48,23 +48,8 @@ pub enum ActOutcome {
     Unknown,
 }
 
-impl ActOutcome {
-    pub const ALL: [Self; 4] = [Self::Asked, Self::Done, Self::Refused, Self::Unknown];
-
-    /// Its name in documents and answers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Asked => "asked",
-            Self::Done => "done",
-            Self::Refused => "refused",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// The outcome that is called so.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
-    }
+sampler_domain::named! {
+    pub ActOutcome: Asked = "asked", Done = "done", Refused = "refused", Unknown = "unknown"
 }
 
 /// The position of a record in the trail: its time, then its id. Neither ever changes.
@@ -72,11 +57,9 @@ impl ActOutcome {
 pub struct AuditPosition {
     /// When the action was asked for.
     pub at: Timestamp,
-    /// The record.
     pub id: Uuid,
 }
 
-/// The query for a list of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     /// Only actions at this time or later.
@@ -89,11 +72,9 @@ pub struct AuditQuery {
     pub span: Option<String>,
     /// Only records behind this one.
     pub after: Option<AuditPosition>,
-    /// The most records of a page.
     pub limit: usize,
 }
 
-/// Some records of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AuditPage {
     /// The records, the newest first.
@@ -103,7 +84,6 @@ pub struct AuditPage {
 }
 
 impl AuditRecord {
-    /// The position of the record in the trail.
     pub fn position(&self) -> AuditPosition {
         AuditPosition {
             at: self.at,

@@ -1,15 +1,13 @@
 //! The backlog, and how fast it is sampled.
 
 use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Span, Timestamp};
+use serde::{Deserialize, Serialize};
 
-/// The parameters of a count.
 #[derive(Clone, Debug)]
 pub struct BacklogQuery {
     /// The time by which spans are due.
     pub now: Timestamp,
-    /// The month that closes next.
     pub closing: Option<ClosingMonth>,
-    /// The division of spans into intervals.
     pub granularities: Granularities,
 }
 
@@ -19,7 +17,7 @@ pub struct BacklogQuery {
 /// counted apart. With very many spans the numbers are estimated from a part of the partitions: a
 /// hash decides the partition of a span, so each partition is a fair sample of all. `oldest` and
 /// `suspended` are exact all the same.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backlog {
     /// Spans that wait.
     pub due: u64,
@@ -29,18 +27,19 @@ pub struct Backlog {
     pub span_millis: i64,
     /// In about how many intervals.
     pub intervals: u64,
-    /// Spans that are suspended.
     pub suspended: u64,
     /// Intervals that all workers do in a second, while they have something to do.
     pub rate: f64,
-    /// The backlog of the month that closes next.
+    // Earlier releases take no null for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub closing: Option<ClosingBacklog>,
     /// How long counting took, ms. The pause until the next count grows with it.
+    #[serde(default)]
     pub cost: i64,
 }
 
 /// The backlog of the month that closes next, without suspended spans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClosingBacklog {
     /// The first millisecond of the month.
     pub start: Timestamp,
@@ -54,7 +53,6 @@ pub struct ClosingBacklog {
 /// Something that one instance writes for all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published<T> {
-    /// The value itself.
     pub value: T,
     /// How long ago it was written, ms, by the store's own clock.
     pub age: i64,

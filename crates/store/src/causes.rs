@@ -5,11 +5,9 @@ use sampler_domain::{Cause, CauseId, Timestamp};
 
 use crate::StoreError;
 
-/// A cause in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeptCause {
     pub id: CauseId,
-    /// The cause itself.
     pub cause: Cause,
     /// Since when there are spans of it.
     pub since: Timestamp,

@@ -12,7 +12,6 @@ pub struct UnconfirmedQuery {
     pub now: Timestamp,
     /// Only usages of the month that begins then (UTC); none for those of any month.
     pub month: Option<Timestamp>,
-    /// The most usages.
     pub limit: usize,
 }
 
@@ -46,7 +45,6 @@ impl Unconfirmed {
     }
 }
 
-/// The change of an entry that follows from an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Confirmation {
     Counted {

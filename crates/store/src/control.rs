@@ -14,9 +14,7 @@ pub struct KeptControl {
 pub struct ControllerState {
     /// How many of the new starts are admitted.
     pub rate: Percent,
-    /// Why.
     pub terms: ControllerTerms,
-    /// The state for the next step.
     pub memory: ControllerMemory,
     /// How many steps there were. Of two workers that make the same step, one is refused.
     pub version: i64,

@@ -24,7 +24,6 @@ pub enum Arrival {
 /// A span to be opened (section 6.1).
 #[derive(Clone, Debug)]
 pub struct NewSpan {
-    /// The span as the start event makes it.
     pub span: Span,
     /// When it first needs a worker.
     pub due_at: Timestamp,
@@ -32,7 +31,6 @@ pub struct NewSpan {
     pub now: Timestamp,
     /// Lets the span begin before the end of the target's previous one, as the original Sampler does.
     pub may_overlap: bool,
-    /// The way in which its event came.
     pub arrival: Arrival,
 }
 
@@ -65,7 +63,6 @@ impl StartOutcome {
 /// A span to be ended (section 6.2).
 #[derive(Clone, Debug)]
 pub struct NewStop {
-    /// The event that the provider reports.
     pub event: StopEvent,
     /// The client that reports it, where tokens are needed.
     pub client: Option<ClientId>,
@@ -73,7 +70,6 @@ pub struct NewStop {
     pub update: Option<Uuid>,
     /// The new `correlation_id` of the ended span, which makes room for the next span.
     pub correlation_id: Uuid,
-    /// The way in which the event came.
     pub arrival: Arrival,
 }
 
@@ -98,7 +94,6 @@ impl StopOutcome {
     }
 }
 
-/// The kind of an event whose `id` is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     Start,
@@ -118,9 +113,7 @@ pub enum ReadConcern {
 /// The condition by which spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpansBy {
-    /// The span that was started by the event with this id.
     StartedBy(EventId),
-    /// The span that was stopped by the event with this id.
     StoppedBy(EventId),
     /// The open span, and the span that ends next after this time.
     NotEndedBy(Timestamp),

@@ -85,7 +85,6 @@ struct Gathered<W: GroupWriter> {
     in_flight: usize,
 }
 
-/// A write whose caller waits.
 #[derive(Debug)]
 struct Waiting<W: GroupWriter> {
     write: Arc<W::Write>,

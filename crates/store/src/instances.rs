@@ -1,10 +1,9 @@
 //! Which instances of both programs run, and how each is.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// How long after its last report an instance counts as running.
 pub const INSTANCE_LIFETIME: Duration = Duration::from_secs(20);
@@ -15,51 +14,21 @@ pub const INSTANCE_SHOWN: Duration = Duration::from_hours(1);
 /// The most instances that are shown.
 pub const INSTANCES_MAX: usize = 1_000;
 
-/// Which of the programs an instance runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum InstanceProgram {
-    /// The one that takes events.
     Receiver,
-    /// The one that samples.
     Worker,
 }
 
-impl InstanceProgram {
-    /// Its name, as it is kept and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Receiver => "receiver",
-            Self::Worker => "worker",
-        }
-    }
-}
+sampler_domain::named!(pub InstanceProgram: Receiver = "receiver", Worker = "worker");
 
-impl fmt::Display for InstanceProgram {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.as_str())
-    }
-}
-
-/// There is no program of this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a program of Sampler")]
-pub struct UnknownProgram;
-
-impl FromStr for InstanceProgram {
-    type Err = UnknownProgram;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::Receiver, Self::Worker]
-            .into_iter()
-            .find(|program| program.as_str() == text)
-            .ok_or(UnknownProgram)
-    }
-}
-
-/// One run of a program, as it describes itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One run of a program, as it describes itself, and as it is kept. Another release may leave members
+/// out, or add some.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// The name of this run; no two runs have the same.
+    #[serde(rename = "_id")]
     pub name: String,
     pub program: InstanceProgram,
     /// The number of the instance on its platform, where that has numbers.
@@ -69,14 +38,18 @@ pub struct Instance {
     /// When it began, by its own clock; `None` as for the version.
     pub started_at: Option<Timestamp>,
     /// Whether it was asked to stop, and takes nothing new on.
+    #[serde(default)]
     pub is_stopping: bool,
     /// The names of the health probes that fail.
+    #[serde(default)]
     pub failing: Vec<String>,
     /// The names of the active health warnings.
+    #[serde(default)]
     pub warnings: Vec<String>,
     /// How many partitions a worker owns.
     pub partitions: Option<u32>,
     /// Why a worker pauses sampling: names of reasons, none while it samples.
+    #[serde(default)]
     pub paused_by: Vec<String>,
     /// The upstream to which a worker posts usages, by the name in its settings.
     pub upstream: Option<String>,
@@ -84,12 +57,13 @@ pub struct Instance {
     pub usages_today: Option<u64>,
     /// How far into the past a receiver takes events, ms.
     pub slack: Option<i64>,
-    /// What a receiver has taken in of late.
+    // Earlier releases take no null for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub intake: Option<Intake>,
 }
 
 /// The events that a receiver has answered of late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intake {
     /// Events of the last whole minute that are kept, also those that were kept before.
     pub kept: u32,
@@ -124,7 +98,6 @@ impl Instance {
 /// The last report of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenInstance {
-    /// The report.
     pub instance: Instance,
     /// When that was, by the store's own clock.
     pub seen_at: Timestamp,

@@ -77,7 +77,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// [`StoreError::Refused`] for this reason.
     pub fn refused(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Refused(reason.into())
     }

@@ -21,7 +21,6 @@ pub trait Operating: Send + Sync + 'static {
     /// Keeps a record, before its action is carried out. A record that is kept already stays as it is.
     async fn record_action(&self, record: &AuditRecord) -> Result<(), StoreError>;
 
-    /// Records how an action ended.
     async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
@@ -69,7 +68,6 @@ pub trait Operating: Send + Sync + 'static {
     /// them all would cost. Idle and complete spans cost nothing.
     async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError>;
 
-    /// Publishes a count to all instances.
     async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError>;
 
     /// The last count; `None` if there is none, or its document cannot be read.

@@ -47,7 +47,6 @@ impl TargetFilter {
         Some(Target::from_store(fields.try_into().ok()?))
     }
 
-    /// Whether a target meets all conditions.
     pub fn matches(&self, target: &Target) -> bool {
         let fields = target.fields().into_iter().zip(&self.0);
         fields
@@ -79,7 +78,6 @@ pub struct SpanQuery {
     pub to: Option<Timestamp>,
     /// Only spans behind this one.
     pub after: Option<SpanPosition>,
-    /// The most spans of a page.
     pub limit: usize,
 }
 
@@ -160,14 +158,12 @@ impl SuspendedCause {
     }
 }
 
-/// A list of causes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CauseQuery {
     /// Only of these resources.
     pub resources: Option<Vec<Id>>,
     /// How many causes of one resource are listed at the most.
     pub of_each: usize,
-    /// How many causes are listed at the most.
     pub limit: usize,
 }
 
@@ -188,7 +184,6 @@ impl CauseQuery {
     }
 }
 
-/// Some spans of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanPage {
     /// The spans, the newest start first.
@@ -258,7 +253,6 @@ pub trait Reading: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Entries, StoreError>;
 
-    /// The entry of a usage, by the id of the usage.
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
 
     /// Whether a span has planned this usage, and the upstream has refused it: it is listed, and not in the

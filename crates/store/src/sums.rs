@@ -20,7 +20,6 @@ pub struct SumQuery {
     pub states: Vec<EntryState>,
     /// Only usages of these resources; `None` for all.
     pub resources: Option<Vec<Id>>,
-    /// How long the windows are.
     pub length: WindowLength,
     /// The windows. Each begins where the one before ends. A usage is in the window of its timestamp.
     pub windows: Vec<Window>,
@@ -31,7 +30,6 @@ pub struct SumQuery {
     pub as_of: Option<Timestamp>,
     /// Only rows behind this.
     pub after: Option<SumPosition>,
-    /// The most rows of a page.
     pub limit: usize,
 }
 
@@ -129,7 +127,6 @@ impl SumQuery {
             && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
     }
 
-    /// The values by which a target is grouped.
     pub fn group_of(&self, target: &Target) -> Vec<Id> {
         let fields = target.fields();
         self.group_by
@@ -141,7 +138,6 @@ impl SumQuery {
 }
 
 impl SumRow {
-    /// A row of nothing yet.
     pub fn new(window: Window, group: Vec<Id>) -> Self {
         Self {
             window,
@@ -166,7 +162,6 @@ impl SumRow {
             .add(quantity, duration);
     }
 
-    /// Adds one usage with its measures.
     pub fn add(&mut self, measures: &Measures, duration: i64) {
         let duration = Number::from(duration);
         self.add_usages(1, &duration);
@@ -175,7 +170,6 @@ impl SumRow {
         }
     }
 
-    /// The position of the row in the list.
     pub fn position(&self) -> SumPosition {
         SumPosition {
             window: self.window.start,

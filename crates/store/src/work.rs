@@ -31,12 +31,10 @@ pub enum SearchClass {
     DueInClosingMonth,
     /// It waits after a failure, and its next interval belongs to the closing month.
     FailedInClosingMonth,
-    /// Any other span.
     Other,
 }
 
 impl DueQuery {
-    /// The class of a span that is due at `due_at`.
     pub fn search_class(&self, span: &Span, due_at: Timestamp) -> SearchClass {
         let Some(closing) = self.closing else {
             return SearchClass::Other;

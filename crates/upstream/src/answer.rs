@@ -7,21 +7,16 @@ use sampler_domain::Timestamp;
 use crate::error_name::ErrorName;
 use crate::limiter::Load;
 
-/// The upstream's answer to a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The upstream has the usage, perhaps from before.
     Accepted,
     /// It takes no usages for a while (429).
-    Wait {
-        /// How long.
-        after: Duration,
-    },
+    Wait { after: Duration },
     /// It failed, or gave no answer. The same usage may be accepted later.
     TryAgain {
         /// The wait that the upstream asked for, if any.
         after: Option<Duration>,
-        /// The failure, in words.
         error: String,
     },
     /// The upstream does not take this usage as it is. An operator must act; until then the worker
@@ -88,7 +83,6 @@ pub const CLOUD_EVENTS: Meanings = Meanings {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnswerParts<'a> {
     pub status: u16,
-    /// Its header `Retry-After`.
     pub retry_after: Option<&'a str>,
     /// The name of the error in its body, for the operator.
     pub name: Option<&'a ErrorName>,

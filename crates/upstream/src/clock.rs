@@ -11,7 +11,6 @@ use sampler_domain::Timestamp;
 /// How many samples an estimate needs. With fewer, one wrong answer could decide.
 const SAMPLES_MIN: usize = 3;
 
-/// How many samples are kept.
 const SAMPLES_MAX: usize = 9;
 
 /// `Date` has whole seconds, ms.
@@ -60,9 +59,7 @@ impl Pace {
 /// An answer with a date.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// When the request was sent.
     pub sent: Duration,
-    /// When the answer came.
     pub received: Duration,
     /// Our clock's time when it came.
     pub ours: Timestamp,
@@ -119,7 +116,6 @@ impl Sample {
 }
 
 impl ClockEstimate {
-    /// Nothing is known yet.
     pub fn new(pace: Pace) -> Self {
         Self {
             pace,
@@ -128,7 +124,6 @@ impl ClockEstimate {
         }
     }
 
-    /// Adds an answer with a date.
     pub fn note(&mut self, reading: &Reading) -> Noted {
         let apart = reading.date.since(reading.ours);
         if apart > APART_MAX {

@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, CONNECTION, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use sampler_oauth::http::describe;
-use sampler_oauth::{CaBundle, ClientCredentials, HttpOptions, TlsError};
+use sampler_oauth::{ClientCredentials, HttpOptions, TlsError};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -23,7 +23,6 @@ pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// How many bytes of the body of an answer are read.
 pub(crate) const BODY_LEN_MAX: usize = 8 * 1024;
 
 /// How long a request for the time waits for its answer.
@@ -34,17 +33,11 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct ClientOptions {
     /// The address of the service; paths are appended to it.
     pub url: Url,
-    /// How long one request may take, from connecting to the end of the answer.
-    pub timeout: Duration,
-    /// Whether any certificate is accepted, for test landscapes.
-    pub skip_ssl_validation: bool,
-    /// Certificate authorities to trust besides the system's.
-    pub authorities: CaBundle,
+    pub http: HttpOptions,
     /// The source of the tokens of requests; without it requests carry none.
     pub tokens: Option<Arc<ClientCredentials>>,
 }
 
-/// The client cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("the HTTP client cannot be set up")]
 pub struct ClientError(#[from] TlsError);
@@ -61,14 +54,9 @@ pub(crate) struct UpstreamClient {
 
 impl UpstreamClient {
     pub(crate) fn new(options: &ClientOptions) -> Result<Self, ClientError> {
-        let client = sampler_oauth::http::client(&HttpOptions {
-            timeout: options.timeout,
-            skip_ssl_validation: options.skip_ssl_validation,
-            authorities: options.authorities.clone(),
-        })?;
         Ok(Self {
-            client,
-            timeout: options.timeout,
+            client: sampler_oauth::http::client(&options.http)?,
+            timeout: options.http.timeout,
             tokens: options.tokens.clone(),
             bearer: None,
         })

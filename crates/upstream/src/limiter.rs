@@ -59,7 +59,6 @@ struct Window {
 }
 
 impl ConcurrencyLimit {
-    /// A limit of at most `max`.
     pub fn new(max: usize) -> Self {
         let max = max.max(1);
         let limit = FIRST.min(max) as f64;

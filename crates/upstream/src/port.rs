@@ -8,12 +8,10 @@ use sampler_domain::{Contract, Timestamp, Usage};
 use crate::answer::Answer;
 use crate::limiter::Load;
 
-/// What an upstream promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// How long it recognises repeats.
     pub contract: Contract,
-    /// Which usages can be looked up.
     pub lookups: Lookups,
 }
 
@@ -28,7 +26,6 @@ pub enum Lookups {
         /// How long after a post it may still not be found.
         settles: Duration,
     },
-    /// None.
     Never,
 }
 
@@ -41,7 +38,6 @@ impl Lookups {
 }
 
 impl Promises {
-    /// What Abacus promises.
     pub const ABACUS: Self = Self {
         contract: Contract::Forever,
         lookups: Lookups::ByLocation,
@@ -87,10 +83,8 @@ impl AnswerDate {
     }
 }
 
-/// The result of posting a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// The meaning of the answer for the usage.
     pub answer: Answer,
     pub dated: AnswerDate,
     /// The rest of the answer, for the ledger.
@@ -103,7 +97,6 @@ pub struct Details {
     pub status: Option<u16>,
     /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
-    /// The name of the error in its body.
     pub error_name: Option<String>,
     /// Nothing was sent: there was no connection.
     pub unsent: bool,
@@ -117,15 +110,12 @@ pub struct Sought<'a> {
     pub location: &'a str,
 }
 
-/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupResult {
-    /// The meaning of the answer.
     pub answer: LookupAnswer,
     pub status: Option<u16>,
 }
 
-/// The meaning of an upstream's answer to a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupAnswer {
     /// The upstream has it, and it counts.
@@ -138,25 +128,21 @@ pub enum LookupAnswer {
     NotFound,
     /// The answer is not about this usage, or not clear.
     Mismatch {
-        /// The error, in words.
         error: String,
     },
     /// Nothing is to be asked for a while (429).
     Wait {
-        /// How long.
         after: Duration,
     },
     /// There was no answer, or there can be none now.
     Failed {
         /// The wait that the upstream asked for, if any.
         after: Option<Duration>,
-        /// The failure, in words.
         error: String,
     },
 }
 
 impl LookupAnswer {
-    /// The load that it shows.
     pub fn load(&self) -> Load {
         match self {
             Self::Wait { .. } | Self::Failed { .. } => Load::Overload,

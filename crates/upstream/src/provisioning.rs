@@ -7,7 +7,7 @@ use sampler_domain::{Id, Timestamp};
 use url::Url;
 
 use crate::answer::parse_retry_after;
-use crate::http::{ClientError, ClientOptions, UpstreamClient, join};
+use crate::http::{ClientError, ClientOptions, UpstreamClient, header, join};
 
 /// The plans of Abacus for a plan of a resource. No name may be `.` or `..`, because names are
 /// segments of a path.
@@ -28,15 +28,9 @@ pub enum Mapped {
     /// All three parts existed already, perhaps with other plans: they are never changed.
     Existed,
     /// The service asks to wait.
-    Busy {
-        /// How long, if it said so.
-        after: Option<Duration>,
-    },
+    Busy { after: Option<Duration> },
     /// The service failed or gave no answer. Parts may exist by now; repeating the call is safe.
-    Failed {
-        /// The failure, in words.
-        error: String,
-    },
+    Failed { error: String },
 }
 
 /// The meaning of the answer to one part: new (true) or existing (false).
@@ -69,9 +63,6 @@ pub struct Provisioning {
 
 impl Provisioning {
     /// Prepares a client; connections are made when they are needed, and kept.
-    ///
-    /// # Errors
-    /// If the client cannot be set up.
     pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         Ok(Self {
             client: UpstreamClient::new(options)?,
@@ -118,10 +109,7 @@ impl Provisioning {
         let request = self.client.post(join(&self.url, &segments));
         let answer = self.client.send(request).await;
         let response = answer.map_err(|error| Mapped::Failed { error: error.text })?;
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok());
+        let retry_after = header(&response, &RETRY_AFTER);
         part_outcome(response.status().as_u16(), retry_after, now)
     }
 }

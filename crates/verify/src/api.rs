@@ -31,7 +31,6 @@ pub struct Span {
     pub proof: Proof,
 }
 
-/// A usage that comes next.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Planned {
     pub start: Millis,

@@ -8,6 +8,8 @@ mod sums;
 
 use std::collections::HashSet;
 
+use serde::Serialize;
+
 use crate::api::{Entry, Interval, Outcome, Span};
 use crate::finding::{Finding, Kind};
 use crate::history::Used;
@@ -23,7 +25,6 @@ const DURATION: &str = "duration";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// The present time.
     pub now: Millis,
     /// The windows that no usage crosses; those of a month where it is not known, because they hold for
     /// every granularity.
@@ -53,7 +54,6 @@ impl Policy {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The amounts that were used and billed.
     pub amounts: Amounts,
     /// The findings, in order; at most [`FINDINGS_MAX`] of each kind.
     pub findings: Vec<Finding>,
@@ -62,7 +62,7 @@ pub struct Verdict {
 }
 
 /// Milliseconds of one span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amounts {
     /// How long the usage lasted, as far as it is billed by now; without what the original billed.
     pub used: i128,
@@ -81,12 +81,10 @@ pub struct Amounts {
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
     pub fn fits(&self) -> bool {
         self.first_wrong().is_none()
     }
 
-    /// The first thing that does not fit.
     pub fn first_wrong(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.kind.is_wrong())
     }
@@ -205,7 +203,6 @@ impl<'a> SpanCheck<'a> {
         }
     }
 
-    /// Compares the span with the provider's events.
     fn compare(&mut self, used: &Used) {
         let (span, line) = (self.span, used.line);
         if let Some((name, ours, theirs)) = used.target.difference(&span.target) {
@@ -256,7 +253,6 @@ impl<'a> SpanCheck<'a> {
         }
     }
 
-    /// Takes the next usage of the span.
     pub fn entry(&mut self, entry: &Entry) {
         let about = |kind, detail: String| Finding::about(&entry.id, kind, detail);
         if !self.ids.insert(Id::of(&entry.id)) {

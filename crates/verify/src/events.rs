@@ -31,13 +31,10 @@ pub struct Event {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// The usage of these measures starts.
     Start(Vec<Measure>),
-    /// The usage stops.
     Stop,
 }
 
-/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// An event on each line.
@@ -91,7 +88,6 @@ pub struct EventsError {
 /// The fault of a file of events.
 #[derive(Debug, thiserror::Error)]
 pub enum Wrong {
-    /// It cannot be read.
     #[error("{0}")]
     Read(#[from] std::io::Error),
     /// A row is not valid.
@@ -100,10 +96,8 @@ pub enum Wrong {
     /// A line is not an event.
     #[error("{}", json_in_words(.0))]
     Json(#[from] serde_json::Error),
-    /// A time is not valid.
     #[error("{0}")]
     Moment(#[from] MomentError),
-    /// Something else.
     #[error("{0}")]
     Other(String),
 }

@@ -39,7 +39,6 @@ pub enum Kind {
     NotAdjacent,
     /// A usage that is not accepted, with others behind it, or other than the planned one.
     Planned,
-    /// A usage in an unknown state.
     UnknownState,
     /// A usage that counts as accepted, with an answer that refuses it.
     NotAccepted,

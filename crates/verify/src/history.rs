@@ -12,7 +12,6 @@ use crate::quantity::{self, Measure};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Used {
     pub target: Target,
-    /// How much at a time.
     pub measures: Vec<Measure>,
     pub start: Millis,
     /// When it stopped; absent while it runs.

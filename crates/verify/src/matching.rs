@@ -17,7 +17,6 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// All usages are without a span.
     pub fn new(used: Vec<Used>) -> Self {
         let mut by_start: HashMap<_, Vec<usize>> = HashMap::new();
         for (place, used) in used.iter().enumerate() {
@@ -84,12 +83,10 @@ impl Matcher {
         places.filter(|place| !self.is_taken[*place]).collect()
     }
 
-    /// How many usages there are.
     pub fn len(&self) -> usize {
         self.used.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.used.is_empty()
     }

@@ -4,15 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveTime, Timelike};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Milliseconds since 1970-01-01T00:00:00 UTC, or between two times.
 pub type Millis = i64;
 
-/// An hour in ms.
 pub const HOUR: Millis = 3_600_000;
 
-/// A day in ms.
 pub const DAY: Millis = 86_400_000;
 
 /// A text that is not a time, or not a length of time.
@@ -33,9 +31,6 @@ pub enum MomentError {
 }
 
 /// Reads milliseconds since 1970, or RFC 3339.
-///
-/// # Errors
-/// If the text is neither.
 pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
     if let Ok(millis) = text.parse() {
         return Ok(millis);
@@ -101,7 +96,7 @@ impl fmt::Display for LengthInWords {
 }
 
 /// The windows whose boundaries no usage may cross. All in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {
     /// 60,000 ms.

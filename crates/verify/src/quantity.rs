@@ -117,7 +117,6 @@ impl fmt::Display for Quantity {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     pub measure: String,
-    /// How much.
     pub quantity: Quantity,
 }
 

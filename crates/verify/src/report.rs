@@ -26,22 +26,9 @@ pub struct Row {
     pub end: Option<Millis>,
     /// How far the span is.
     pub state: Option<String>,
-    /// How long it was used, as far as it is billed by now, in ms.
-    pub used: i128,
-    /// How much is billed, in ms.
-    pub billed: i128,
-    /// How much an operator skipped, in ms.
-    pub skipped: i128,
-    /// How much of `skipped` the upstream may count, because a post had no answer, in ms.
-    pub unanswered: i128,
-    /// Used, and neither billed nor skipped, in ms.
-    pub difference: i128,
-    /// How many usages were read.
-    pub usages: u64,
-    /// How many usages have expired.
-    pub expired: u64,
+    #[serde(flatten)]
+    pub amounts: Amounts,
     pub findings: Vec<Finding>,
-    /// How many findings there are beyond those.
     pub more_findings: usize,
 }
 
@@ -54,7 +41,6 @@ pub struct Totals {
     pub wrong: usize,
     /// How many fit, with something that is worth knowing.
     pub noted: usize,
-    /// How many usages were read.
     pub usages: u64,
     /// Durations, in ms.
     pub duration: Total,
@@ -81,16 +67,12 @@ pub struct Total {
 pub struct Contradiction {
     pub line: u64,
     pub target: Target,
-    /// Its fault.
     pub finding: Finding,
 }
 
-/// The result of the verification.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Whether everything fits.
     pub fits: bool,
-    /// Sums over all.
     pub totals: Totals,
     /// Events that contradict others.
     pub events: Vec<Contradiction>,
@@ -99,7 +81,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins with the events that contradict others.
     pub fn new(contradictions: Vec<(u64, Target, Finding)>) -> Self {
         let events = contradictions
             .into_iter()
@@ -114,7 +95,6 @@ impl Report {
         }
     }
 
-    /// Adds a span that was checked.
     pub fn add(&mut self, span: &Span, used: Option<&Used>, verdict: Verdict) {
         let amounts = verdict.amounts;
         self.sum(
@@ -129,13 +109,7 @@ impl Report {
             start: span.start,
             end: span.end,
             state: Some(span.state.clone()),
-            used: amounts.used,
-            billed: amounts.billed,
-            skipped: amounts.skipped,
-            unanswered: amounts.unanswered,
-            difference: amounts.difference,
-            usages: amounts.usages,
-            expired: amounts.expired,
+            amounts,
             findings: verdict.findings,
             more_findings: verdict.more,
         });
@@ -160,13 +134,7 @@ impl Report {
             start: used.start,
             end: used.end,
             state: None,
-            used: amounts.used,
-            billed: 0,
-            skipped: 0,
-            unanswered: 0,
-            difference: amounts.difference,
-            usages: 0,
-            expired: 0,
+            amounts,
             findings: vec![Finding::new(Kind::EventsWithoutSpan, detail)],
             more_findings: 0,
         });
@@ -222,7 +190,6 @@ impl Report {
 }
 
 impl Row {
-    /// Whether nothing is wrong with it.
     pub fn fits(&self) -> bool {
         !self.findings.iter().any(|finding| finding.kind.is_wrong())
     }

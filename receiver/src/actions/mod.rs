@@ -26,12 +26,10 @@ pub(crate) use precondition::{IfMatch, stale};
 /// Bytes of the body of an action. A reason takes up to 12 KB, if each character is escaped.
 const BODY_MAX: usize = 64 << 10;
 
-/// Characters of a reason.
 const REASON_MAX: usize = 1_000;
 
 /// The request of an action, once its body was read, and the permit to serve it.
 pub(crate) struct ActionRequest<T> {
-    /// The operator's reason.
     pub(crate) reason: String,
     /// The other members of its body.
     pub(crate) fields: T,
@@ -45,7 +43,6 @@ pub(crate) struct NewAuditRecord<'a> {
     pub(crate) subject: String,
     /// The id of the span, if the action is about a span.
     pub(crate) span: Option<String>,
-    /// The operator's reason.
     pub(crate) reason: String,
     /// The subject before the action.
     pub(crate) before: Value,
@@ -151,7 +148,6 @@ impl Receiver {
     }
 }
 
-/// The operator's reason.
 fn reason(value: Json<'_>) -> Result<String, String> {
     let reason = fields::text(value)?;
     if reason.trim().is_empty() || reason.chars().count() > REASON_MAX {

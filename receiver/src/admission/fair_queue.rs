@@ -83,12 +83,10 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// How many entries there are.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

@@ -48,7 +48,6 @@ pub(super) const SNAPSHOTS_AT_ONCE: usize = 1;
 /// The longest wait of a snapshot: longer than one whose client sends nothing more may hold the permit.
 pub(super) const SNAPSHOT_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// The longest wait for a turn.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The wait that is aimed at. If a client's events wait longer than this for [`WAIT_INTERVAL`], the

@@ -54,7 +54,6 @@ pub enum TurnedAway {
     Memory,
 }
 
-/// All permits.
 #[derive(Debug)]
 pub struct Admission {
     limit: Option<InFlightLimit>,
@@ -65,7 +64,7 @@ pub struct Admission {
     sums: Arc<FairPermits>,
     snapshots: Arc<FairPermits>,
     acts: Arc<FairPermits>,
-    bodies: Arc<Budget>,
+    pub(crate) bodies: Arc<Budget>,
 }
 
 #[derive(Debug)]
@@ -79,7 +78,6 @@ struct EventPermits {
 }
 
 impl EventPermits {
-    /// The permits of one of `ranges` ranges.
     fn new(ranges: usize) -> Self {
         Self {
             stops: store_permits(),
@@ -122,11 +120,6 @@ impl Admission {
         Client(hash(resource_id) % QUEUES_WITHOUT_TOKENS)
     }
 
-    /// The client that a token names. Without a token there is one client for all.
-    fn named(&self, client: Option<&str>) -> Client {
-        client.map_or_else(|| self.client_of_resource(""), |id| self.client(id))
-    }
-
     /// Counts a request against the hard limit, if there is one.
     ///
     /// # Errors
@@ -137,11 +130,6 @@ impl Admission {
     ) -> Result<Option<InFlightPermit>, TurnedAway> {
         let limit = self.limit.as_ref();
         limit.map(|limit| limit.acquire(kind)).transpose()
-    }
-
-    /// A charge for the body of one request.
-    pub(crate) fn charge_body(&self, client: Client) -> Charge {
-        self.bodies.charge(client)
     }
 
     /// Waits until a large request may be parsed and served; nothing where it is not large.
@@ -160,9 +148,6 @@ impl Admission {
     }
 
     /// Waits until a request may be served.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_turn(
         &self,
         kind: RequestKind,
@@ -181,34 +166,25 @@ impl Admission {
         acquire(permits, client, weight).await
     }
 
-    /// Waits until a request that only reads may be served; `client` is as its token names it.
-    ///
-    /// # Errors
-    /// Where too many read.
-    pub(crate) async fn read(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.reads, self.named(client), REQUEST_WEIGHT).await
+    /// Waits until a request that only reads may be served.
+    pub(crate) async fn read(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.reads, client, REQUEST_WEIGHT).await
     }
 
     /// Waits until a request may add up usages. It needs a permit of [`read`](Self::read) besides.
-    ///
-    /// # Errors
-    /// Where too many do.
-    pub(crate) async fn sum(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.sums, self.named(client), REQUEST_WEIGHT).await
+    pub(crate) async fn sum(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.sums, client, REQUEST_WEIGHT).await
     }
 
     /// Waits until a snapshot may arrive.
     ///
     /// # Errors
     /// Where others are in memory for too long.
-    pub(crate) async fn snapshot(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.snapshots, self.named(client), REQUEST_WEIGHT).await
+    pub(crate) async fn snapshot(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.snapshots, client, REQUEST_WEIGHT).await
     }
 
     /// Waits until an operator's action may be parsed and served.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn act(
         &self,
         client: Client,
@@ -219,9 +195,6 @@ impl Admission {
 
     /// Waits until a large request that was parsed may be served, now that its range is known: a range
     /// that does not answer must not keep all the permits for what is large.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_large_turn(
         &self,
         parsed: ServingPermit,
@@ -243,7 +216,6 @@ impl Admission {
         &self.ranges[range.0.min(self.ranges.len() - 1)]
     }
 
-    /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
         self.waiting_events()
             + self.mappings.waiting()

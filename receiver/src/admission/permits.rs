@@ -15,7 +15,6 @@ pub(crate) struct PermitLimits {
     pub(crate) permits: usize,
     /// The weight of all that hold a permit, at the most. One alone may weigh more.
     pub(crate) weight: usize,
-    /// The longest wait for one.
     pub(crate) wait: Duration,
     /// Whether clients are charged for the time for which they hold a permit: then the next permit
     /// goes to the client that has recently held them for the least time.
@@ -87,6 +86,9 @@ impl FairPermits {
         client: Client,
         weight: usize,
     ) -> Result<ServingPermit, NoPermit> {
+        if self.lock().take_at_once(&self.limits, weight) {
+            return Ok(self.permit(client, weight));
+        }
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
             client,
@@ -112,22 +114,27 @@ impl FairPermits {
     /// Hands out what is free.
     fn hand_out(self: &Arc<Self>) {
         loop {
-            let (next, shed) = self.lock().next(&self.limits, Instant::now());
+            let (next, shed) = self.lock().next(&self.limits);
             turn_away(shed);
             let Some(next) = next else {
                 return;
             };
-            let permit = ServingPermit {
-                permits: Arc::clone(self),
-                client: next.client,
-                weight: next.weight,
-                since: Instant::now(),
-                is_held: true,
-            };
+            let permit = self.permit(next.client, next.weight);
             if let Err(Some(permit)) = next.answer.send(Some(permit)) {
                 // Given back here: a permit that is dropped would call this function again.
                 permit.give_back();
             }
+        }
+    }
+
+    /// A permit that the state counts.
+    fn permit(self: &Arc<Self>, client: Client, weight: usize) -> ServingPermit {
+        ServingPermit {
+            permits: Arc::clone(self),
+            client,
+            weight,
+            since: Instant::now(),
+            is_held: true,
         }
     }
 
@@ -137,11 +144,29 @@ impl FairPermits {
 }
 
 impl PermitsState {
+    /// Counts a permit for a request of this weight, if one is free and nobody waits. Says whether it did.
+    fn take_at_once(&mut self, limits: &PermitLimits, weight: usize) -> bool {
+        let free = limits.weight.saturating_sub(self.held_weight);
+        let is_taken = self.queue.is_empty()
+            && self.held < limits.permits
+            && (self.held == 0 || weight <= free);
+        if is_taken {
+            self.count(weight);
+        }
+        is_taken
+    }
+
+    fn count(&mut self, weight: usize) {
+        self.held += 1;
+        self.held_weight += weight;
+    }
+
     /// The request that is next, if a permit is free; and one that is given up.
-    fn next(&mut self, limits: &PermitLimits, now: Instant) -> (Option<Waiting>, Option<Waiting>) {
-        if self.held >= limits.permits {
+    fn next(&mut self, limits: &PermitLimits) -> (Option<Waiting>, Option<Waiting>) {
+        if self.held >= limits.permits || self.queue.is_empty() {
             return (None, None);
         }
+        let now = Instant::now();
         if limits.charges_time {
             self.queue.prefer_least(|client| {
                 let spent = self.spent.of(client, now).as_millis();
@@ -151,8 +176,7 @@ impl PermitsState {
         let (held, free) = (self.held, limits.weight.saturating_sub(self.held_weight));
         let (next, shed) = self.queue.pop(now, |weight| held == 0 || weight <= free);
         if let Some(next) = &next {
-            self.held += 1;
-            self.held_weight += next.weight;
+            self.count(next.weight);
         }
         (next, shed)
     }
@@ -206,6 +230,8 @@ fn turn_away(shed: impl IntoIterator<Item = Waiting>) {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     const LIMITS: PermitLimits = PermitLimits {
@@ -297,6 +323,19 @@ mod tests {
         until_waiting(&permits, 1).await;
         drop(heavy);
         light.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_overtakes_a_heavy_request_that_waits() {
+        let permits = FairPermits::new(LIMITS);
+        let held = acquire(&permits, 1).await;
+        let heavy = begin(&permits, 2, 95);
+        until_waiting(&permits, 1).await;
+        let mut light = Box::pin(permits.acquire(Client(3), 10));
+        assert!((&mut light).now_or_never().is_none());
+        drop(held);
+        drop(heavy.await.unwrap().unwrap());
+        light.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::ClientId;
-use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{AuditQuery, AuditRecord};
 
@@ -20,7 +19,6 @@ use crate::reading::{Paged, Parameters};
 /// Bytes of the id of a span, as it is written.
 const SPAN_LEN_MAX: usize = 1_024;
 
-/// `GET /v1/audit`.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "list_acts", tag = "Operating",
     summary = "The audit trail",
@@ -35,14 +33,9 @@ const SPAN_LEN_MAX: usize = 1_024;
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let outcome = receiver.audit(&grant, &uri).await;
-    answer("audit", &grant, outcome)
-}
-
-impl Receiver {
-    async fn audit(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
+    let page = async {
         grant.require_admin()?;
-        let mut parameters = Parameters::of(uri);
+        let mut parameters = Parameters::of(&uri);
         let (from, to) = parameters.time();
         let query = AuditQuery {
             from,
@@ -53,17 +46,14 @@ impl Receiver {
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
-        let page = self
-            .read_store(grant, |store| async move { store.audit(&query).await })
+        let page = receiver
+            .read_store(&grant, |store| async move { store.audit(&query).await })
             .await?;
         let next = page.next.map(|last| next.page(&last));
         let items = page.records.into_iter().map(shown).collect();
-        Ok(Paged {
-            items,
-            next,
-            previous: None,
-        })
-    }
+        Ok(Paged::new(items, next))
+    };
+    answer("audit", &grant, page.await)
 }
 
 /// A name as it is kept. No record has a name that is too long or has characters that are removed.
@@ -76,7 +66,6 @@ fn span_id(text: &str) -> Option<String> {
     is_id.then(|| text.to_owned())
 }
 
-/// An action as the API shows it.
 fn shown(record: AuditRecord) -> api::Act {
     api::Act {
         id: record.id.to_string(),

@@ -52,7 +52,6 @@ pub async fn get(
     answer("backlog", &grant, shown.await)
 }
 
-/// The backlog as the API shows it.
 fn shown(backlog: &Backlog, now: Timestamp, month: MonthClose) -> api::Backlog {
     let running = month.closing(now).map(|closing| closing.end);
     let closing = backlog.closing.filter(|left| Some(left.end) == running);

@@ -41,7 +41,6 @@ const AT_ONCE: usize = 512;
 /// The wrong fields that the answer to a batch names in all. Beyond that each event names one.
 const ERRORS_MAX: usize = 10_000;
 
-/// `POST /v1/events`.
 #[utoipa::path(
     post, path = "/v1/events", operation_id = "post_events", tag = "Events",
     summary = "Up to 1,000 events, or CloudEvents",

@@ -6,9 +6,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_api as api;
-use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde_json::json;
 
@@ -34,24 +33,14 @@ pub async fn resume(
     cause: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.resume_spans_of(&grant, cause, request).await;
-    answer("resume", &grant, outcome)
-}
-
-impl Receiver {
-    /// Records that the spans of the cause are to be resumed; workers find it within seconds. Answers
-    /// with the number of spans at this time.
-    async fn resume_spans_of(
-        &self,
-        grant: &Grant,
-        cause: IdPath,
-        request: Request<Body>,
-    ) -> Result<impl IntoResponse, Problem> {
-        let admitted = self.admit_action(grant, request, |_: &mut Fields<'_>| Some(()));
+    let resumed = async {
+        // Records that the spans of the cause are to be resumed; workers find it within seconds. Answers
+        // with the number of spans at this time.
+        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
         let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;
-        let cause = self.cause(grant, cause).await?;
+        let cause = receiver.cause(&grant, cause).await?;
         let id = cause.kept.id;
         let record = NewAuditRecord {
             kind: "cause.resume",
@@ -61,11 +50,14 @@ impl Receiver {
             before: serde_json::to_value(shown(&cause)).unwrap_or_default(),
             after: json!({ "resuming": cause.spans }),
         };
-        let action_id = self.parts.random.uuid_v4();
-        self.record_action(action_id, grant, record).await?;
-        let is_known = self.parts.operating.resume_by_operator(id).await;
-        self.conclude(action_id, is_known, no_such_cause).await?;
+        let action_id = receiver.parts.random.uuid_v4();
+        receiver.record_action(action_id, &grant, record).await?;
+        let is_known = receiver.parts.operating.resume_by_operator(id).await;
+        receiver
+            .conclude(action_id, is_known, no_such_cause)
+            .await?;
         let resumed = cause.spans;
         Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
-    }
+    };
+    answer("resume", &grant, resumed.await)
 }

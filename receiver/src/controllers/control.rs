@@ -51,7 +51,6 @@ pub async fn get(
     answer("control", &grant, shown.await)
 }
 
-/// `PUT /v1/control`.
 #[utoipa::path(
     put, path = "/v1/control", operation_id = "set_control", tag = "Operating",
     summary = "Set how many starts are admitted, and whether sampling is paused",
@@ -69,24 +68,14 @@ pub async fn put(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.set_control(&grant, request).await;
-    answer("control", &grant, outcome)
-}
-
-impl Receiver {
-    async fn control(&self) -> Result<KeptControl, Problem> {
-        let kept = self.parts.operating.control().await;
-        kept.map_err(|failure| self.not_read(&failure))
-    }
-
-    async fn set_control(&self, grant: &Grant, request: Request<Body>) -> Result<Single, Problem> {
+    let set = async {
         grant.require_admin()?;
         Parameters::of(request.uri()).finish()?;
         let seen = IfMatch::of(request.headers())?;
-        let admitted = self
-            .admit_action(grant, request, control_body::read)
+        let admitted = receiver
+            .admit_action(&grant, request, control_body::read)
             .await?;
-        let kept = self.control().await?;
+        let kept = receiver.control().await?;
         seen.require(&tag(&kept))?;
         let new = NewAuditRecord {
             kind: "control.set",
@@ -96,20 +85,28 @@ impl Receiver {
             before: record(&kept.control),
             after: record(&admitted.fields),
         };
-        let id = self.parts.random.uuid_v4();
-        self.record_action(id, grant, new).await?;
-        let set = self
+        let id = receiver.parts.random.uuid_v4();
+        receiver.record_action(id, &grant, new).await?;
+        let set = receiver
             .parts
             .operating
             .set_control(&admitted.fields, kept.version);
-        self.conclude(id, set.await, stale).await?;
+        receiver.conclude(id, set.await, stale).await?;
         // This instance follows at once.
-        self.steering.poll().await;
+        receiver.steering.poll().await;
         let kept = KeptControl {
             control: admitted.fields,
             version: kept.version.saturating_add(1),
         };
         Ok(shown(&kept, &HeaderMap::new()))
+    };
+    answer("control", &grant, set.await)
+}
+
+impl Receiver {
+    async fn control(&self) -> Result<KeptControl, Problem> {
+        let kept = self.parts.operating.control().await;
+        kept.map_err(|failure| self.not_read(&failure))
     }
 }
 

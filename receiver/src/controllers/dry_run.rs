@@ -50,7 +50,6 @@ struct DryRunInProgress<'r> {
 }
 
 impl Receiver {
-    /// Answers a dry run of one event.
     pub(super) async fn dry_run_one(
         &self,
         query: DryRunQuery,

@@ -57,7 +57,6 @@ impl IntoResponse for EventOutcome {
     }
 }
 
-/// `POST /v1/events/start`.
 #[utoipa::path(
     post, path = "/v1/events/start", operation_id = "start", tag = "Events",
     summary = "A usage starts",
@@ -80,7 +79,6 @@ pub async fn start(
     answer("start", &grant, outcome)
 }
 
-/// `POST /v1/events/stop`.
 #[utoipa::path(
     post, path = "/v1/events/stop", operation_id = "stop", tag = "Events",
     summary = "A usage stops",
@@ -103,7 +101,6 @@ pub async fn stop(
     answer("stop", &grant, outcome)
 }
 
-/// `POST /v1/events/update`.
 #[utoipa::path(
     post, path = "/v1/events/update", operation_id = "update", tag = "Events",
     summary = "A usage continues with another plan or other quantities",

@@ -38,9 +38,7 @@ impl Receiver {
             StoreError::Unknown(_) => {
                 let detail = "The database gave no final answer. The event may or may not have \
                               been kept: repeat it with the same id.";
-                let seconds = whole_seconds(self.unknown_for).max(RETRY_AFTER_OUTAGE);
-                Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
-                    .retry_after(self.spread(seconds))
+                self.unknown(detail)
             }
             StoreError::Refused(_) => Problem::internal(),
         }
@@ -80,9 +78,7 @@ impl Receiver {
             StoreError::Unknown(_) => {
                 let detail = "The database gave no final answer. The action may or may not be done: read \
                               its subject again before you repeat it.";
-                let seconds = whole_seconds(self.unknown_for).max(RETRY_AFTER_OUTAGE);
-                Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
-                    .retry_after(self.spread(seconds))
+                self.unknown(detail)
             }
             StoreError::Refused(_) => Problem::internal(),
         }
@@ -106,7 +102,11 @@ impl Receiver {
             .retry_after(self.spread(RETRY_AFTER_OUTAGE))
     }
 
-    /// The problem of a request that gets no permit.
+    fn unknown(&self, detail: &str) -> Problem {
+        let seconds = whole_seconds(self.unknown_for).max(RETRY_AFTER_OUTAGE);
+        Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(self.spread(seconds))
+    }
+
     pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
         let (kind, detail) = match reason {
             TurnedAway::Limit => (

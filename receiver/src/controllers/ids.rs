@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::Id;
-use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{SpanQuery, StoreError};
 
@@ -19,7 +18,6 @@ use crate::reading::{Paged, Parameters, readable_resources};
 /// Ids of each field that are found.
 const EACH: usize = 10;
 
-/// `GET /v1/ids`.
 #[utoipa::path(
     get, path = "/v1/ids", operation_id = "find_ids", tag = "Reading",
     summary = "Ids that begin with a text",
@@ -28,38 +26,35 @@ const EACH: usize = 10;
     responses((status = 200, description = "The ids.", body = api::List<api::FoundId>), problem_answers::OfReading),
 )]
 pub async fn find(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let outcome = receiver.ids(&grant, &uri).await;
-    answer("ids", &grant, outcome)
-}
-
-impl Receiver {
-    async fn ids(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
-        let mut parameters = Parameters::of(uri);
+    let found = async {
+        let mut parameters = Parameters::of(&uri);
         let prefix = parameters.required_id("prefix");
         parameters.finish()?;
         let prefix = prefix.expect("what is missing was named");
         let mut items = Vec::new();
-        if let Some(readable) = readable_resources(grant) {
+        if let Some(readable) = readable_resources(&grant) {
             let found = readable
                 .iter()
                 .filter(|id| id.as_str().starts_with(prefix.as_str()));
             items.extend(found.take(EACH).map(|id| shown("resource_id", id)));
         } else {
-            let _permit = self.admit_reading(grant).await?;
+            let _permit = receiver.admit_reading(&grant).await?;
             for field in SpanQuery::NARROWING {
-                match self.parts.reading.ids(field, prefix.as_str(), EACH).await {
+                match receiver
+                    .parts
+                    .reading
+                    .ids(field, prefix.as_str(), EACH)
+                    .await
+                {
                     Ok(ids) => items.extend(ids.iter().map(|id| shown(field, id))),
                     Err(StoreError::Preparing) => {}
-                    Err(failure) => return Err(self.not_read(&failure)),
+                    Err(failure) => return Err(receiver.not_read(&failure)),
                 }
             }
         }
-        Ok(Paged {
-            items,
-            next: None,
-            previous: None,
-        })
-    }
+        Ok(Paged::new(items, None))
+    };
+    answer("ids", &grant, found.await)
 }
 
 fn shown(field: &str, id: &Id) -> api::FoundId {

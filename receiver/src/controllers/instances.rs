@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_api as api;
 use sampler_api::InstanceState;
-use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::SeenInstance;
 
@@ -16,7 +15,6 @@ use crate::Receiver;
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters};
 
-/// `GET /v1/instances`.
 #[utoipa::path(
     get, path = "/v1/instances", operation_id = "list_instances", tag = "Operating",
     summary = "The instances that run, and the state of each",
@@ -25,30 +23,21 @@ use crate::reading::{Paged, Parameters};
     responses((status = 200, description = "At most 1,000 instances.", body = api::List<api::Instance>), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let outcome = receiver.instances(&grant, &uri).await;
-    answer("instances", &grant, outcome)
-}
-
-impl Receiver {
-    async fn instances(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
+    let listed = async {
         grant.require_read_everything()?;
-        Parameters::of(uri).finish()?;
-        let seen = self.read_store(grant, |store| async move { store.instances().await });
+        Parameters::of(&uri).finish()?;
+        let seen = receiver.read_store(&grant, |store| async move { store.instances().await });
         let items = seen.await?.into_iter().map(shown).collect();
-        Ok(Paged {
-            items,
-            next: None,
-            previous: None,
-        })
-    }
+        Ok(Paged::new(items, None))
+    };
+    answer("instances", &grant, listed.await)
 }
 
-/// An instance as the API shows it.
 fn shown(seen: SeenInstance) -> api::Instance {
     let state = state_of(&seen);
     let instance = seen.instance;
     api::Instance {
-        program: instance.program.as_str().to_owned(),
+        program: instance.program.name().to_owned(),
         instance: instance.name,
         index: instance.index,
         version: instance.version,

@@ -27,7 +27,6 @@ use crate::{Receiver, body, event, problems};
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
 
-/// `POST /v1/mappings`.
 #[utoipa::path(
     post, path = "/v1/mappings", operation_id = "map_plan", tag = "Mappings",
     summary = "Map a plan of a resource to plans of Abacus",
@@ -43,8 +42,41 @@ pub async fn map(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.map(&grant, request).await;
-    answer("mapping", &grant, outcome)
+    let mapped = async {
+        grant.require_write()?;
+        if receiver.settings.provisioning.full_scope {
+            grant.require_everything()?;
+        }
+        let body = body::read(request, &receiver, receiver.sender(&grant)).await?;
+        let _counted = receiver.acquire_in_flight(RequestKind::Mapping)?;
+        let admitted = receiver.admit(&grant, body, MappingForm, |_| {
+            vec![(RequestKind::Mapping, ShardRange::default())]
+        });
+        let Admitted { event, _permits } = admitted.await?;
+        let Some(provisioning) = &receiver.parts.provisioning else {
+            let detail = "The address of the provisioning service is not set at this receiver.";
+            return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
+        };
+        match provisioning.map(&event, receiver.parts.clock.now()).await {
+            Mapped::Made => Ok(StatusCode::CREATED),
+            Mapped::Existed => {
+                let detail = "Metering, rating and pricing of this plan are mapped already. \
+                              A mapping is never changed.";
+                Err(Problem::new(&problems::MAPPING_EXISTS, detail))
+            }
+            Mapped::Busy { after } => {
+                let seconds = after.map_or(RETRY_AFTER_BUSY, whole_seconds);
+                let detail = "The provisioning service takes no mappings for a while.";
+                Err(Problem::new(&problems::PROVISIONING_BUSY, detail).retry_after(seconds))
+            }
+            Mapped::Failed { error } => {
+                warn!(code = "mapping.failed", error, "a mapping failed");
+                let detail = "The provisioning service failed. Repeating the request is safe.";
+                Err(Problem::new(&problems::PROVISIONING_FAILED, detail))
+            }
+        }
+    };
+    answer("mapping", &grant, mapped.await)
 }
 
 struct MappingForm;
@@ -102,42 +134,5 @@ fn leads_elsewhere(segment: &str) -> bool {
             return false;
         }
         text = Cow::Owned(decoded);
-    }
-}
-
-impl Receiver {
-    async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
-        grant.require_write()?;
-        if self.settings.provisioning.full_scope {
-            grant.require_everything()?;
-        }
-        let body = body::read(request, self, self.sender(grant)).await?;
-        let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
-        let admitted = self.admit(grant, body, MappingForm, |_| {
-            vec![(RequestKind::Mapping, ShardRange::default())]
-        });
-        let Admitted { event, _permits } = admitted.await?;
-        let Some(provisioning) = &self.parts.provisioning else {
-            let detail = "The address of the provisioning service is not set at this receiver.";
-            return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
-        };
-        match provisioning.map(&event, self.parts.clock.now()).await {
-            Mapped::Made => Ok(StatusCode::CREATED),
-            Mapped::Existed => {
-                let detail = "Metering, rating and pricing of this plan are mapped already. \
-                              A mapping is never changed.";
-                Err(Problem::new(&problems::MAPPING_EXISTS, detail))
-            }
-            Mapped::Busy { after } => {
-                let seconds = after.map_or(RETRY_AFTER_BUSY, whole_seconds);
-                let detail = "The provisioning service takes no mappings for a while.";
-                Err(Problem::new(&problems::PROVISIONING_BUSY, detail).retry_after(seconds))
-            }
-            Mapped::Failed { error } => {
-                warn!(code = "mapping.failed", error, "a mapping failed");
-                let detail = "The provisioning service failed. Repeating the request is safe.";
-                Err(Problem::new(&problems::PROVISIONING_FAILED, detail))
-            }
-        }
     }
 }

@@ -47,7 +47,6 @@ fn answer(
     }
 }
 
-/// Logs a refused request or event.
 fn log_refusal(request: &'static str, grant: &Grant, problem: &Problem) {
     let (kind, status) = (problem.kind().slug, problem.status().as_u16());
     info!(
@@ -146,7 +145,6 @@ impl Receiver {
         Ok(permits)
     }
 
-    /// The range of the collection that the target is in.
     fn range(&self, target: &Target) -> ShardRange {
         ShardRange(self.parts.events.range_of(target))
     }

@@ -11,7 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use sampler_api as api;
-use sampler_domain::{ClientId, Id, Span, Timestamp};
+use sampler_domain::{Id, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::SpanQuery;
@@ -40,7 +40,6 @@ const TURNS: usize = 5;
 const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 2;
 
-/// `POST /v1/snapshots`.
 #[utoipa::path(
     post, path = "/v1/snapshots", operation_id = "compare_snapshot", tag = "Events",
     summary = "Compare what really runs with the spans",
@@ -59,31 +58,28 @@ pub async fn compare(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.compare(&grant, request).await;
-    answer("snapshot", &grant, outcome)
-}
-
-impl Receiver {
-    /// Compares a snapshot with the spans. Only one is in memory at a time, until it is answered.
-    async fn compare(&self, grant: &Grant, request: Request<Body>) -> Result<Response, Problem> {
-        self.require_readable()?;
+    let compared = async {
+        // Compares a snapshot with the spans. Only one is in memory at a time, until it is answered.
+        receiver.require_readable()?;
         Parameters::of(request.uri()).finish()?;
-        let (snapshot, permit) = snapshot::take(self, grant, request).await?;
-        let compared = self.compare_with_spans(grant, snapshot).await?;
+        let (snapshot, permit) = snapshot::take(&receiver, &grant, request).await?;
+        let compared = receiver.compare_with_spans(&grant, snapshot).await?;
         Ok(in_pieces(
             compared,
             permit,
-            self.settings.limits.body_timeout,
+            receiver.settings.limits.body_timeout,
         ))
-    }
+    };
+    answer("snapshot", &grant, compared.await)
+}
 
+impl Receiver {
     /// Waits until a snapshot may arrive.
     ///
     /// # Errors
     /// 503 where others take too long.
     pub(crate) async fn admit_snapshot(&self, grant: &Grant) -> Result<ServingPermit, Problem> {
-        let client = grant.client().map(ClientId::as_str);
-        let permit = self.admission.snapshot(client).await;
+        let permit = self.admission.snapshot(self.sender(grant)).await;
         permit.map_err(|_| self.overloaded("Another snapshot is being compared."))
     }
 

@@ -25,7 +25,6 @@ use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
 use crate::{Receiver, problems};
 
-/// `POST /v1/spans/{id}/resume`.
 #[utoipa::path(
     post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
     summary = "Resume a span",
@@ -44,11 +43,27 @@ pub async fn resume(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.resume_span(&grant, id, request).await;
-    answer("resume", &grant, outcome)
+    let resumed = async {
+        // 403 comes before 428.
+        grant.require_admin()?;
+        let if_match = IfMatch::of(request.headers())?;
+        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
+        let ActionRequest {
+            reason, _permit, ..
+        } = admitted.await?;
+        let (listed, suspension) = receiver.suspended_span(&grant, id, &if_match).await?;
+        // A time of the workers' clock that has passed. The clock of this machine may be ahead.
+        let due_at = suspension.since;
+        receiver
+            .change_by_operator(&grant, "span.resume", reason, listed, |_| Change::Resume {
+                suspension,
+                due_at,
+            })
+            .await
+    };
+    answer("resume", &grant, resumed.await)
 }
 
-/// `POST /v1/spans/{id}/skip`.
 #[utoipa::path(
     post, path = "/v1/spans/{id}/skip", operation_id = "skip_usage", tag = "Operating",
     summary = "Skip a usage",
@@ -67,44 +82,11 @@ pub async fn skip(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.skip_usage(&grant, id, request).await;
-    answer("skip", &grant, outcome)
-}
-
-impl Receiver {
-    async fn resume_span(
-        &self,
-        grant: &Grant,
-        id: IdPath,
-        request: Request<Body>,
-    ) -> Result<impl IntoResponse, Problem> {
+    let skipped = async {
         // 403 comes before 428.
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let admitted = self.admit_action(grant, request, |_: &mut Fields<'_>| Some(()));
-        let ActionRequest {
-            reason, _permit, ..
-        } = admitted.await?;
-        let (listed, suspension) = self.suspended_span(grant, id, &if_match).await?;
-        // A time of the workers' clock that has passed. The clock of this machine may be ahead.
-        let due_at = suspension.since;
-        self.change_by_operator(grant, "span.resume", reason, listed, |_| Change::Resume {
-            suspension,
-            due_at,
-        })
-        .await
-    }
-
-    async fn skip_usage(
-        &self,
-        grant: &Grant,
-        id: IdPath,
-        request: Request<Body>,
-    ) -> Result<impl IntoResponse, Problem> {
-        // 403 comes before 428.
-        grant.require_admin()?;
-        let if_match = IfMatch::of(request.headers())?;
-        let admitted = self.admit_action(grant, request, |fields| {
+        let admitted = receiver.admit_action(&grant, request, |fields| {
             fields.required("usage_id", fields::text)
         });
         let ActionRequest {
@@ -112,28 +94,32 @@ impl Receiver {
             fields: usage_id,
             _permit,
         } = admitted.await?;
-        let (listed, suspension) = self.suspended_span(grant, id, &if_match).await?;
+        let (listed, suspension) = receiver.suspended_span(&grant, id, &if_match).await?;
         if !listed.span.plans(&usage_id) {
             return Err(not_planned());
         }
         // Counted from the last refusal, by the workers' clock.
         let not_before = suspension.since.plus(SKIP_DELAY);
-        let at = self.parts.clock.now();
-        self.change_by_operator(grant, "span.skip", reason, listed, |act| {
-            Change::RequestSkip {
-                skip: Skip {
-                    usage_guid: usage_id,
-                    at,
-                    not_before,
-                    act,
-                },
-                suspension,
-                due_at: not_before,
-            }
-        })
-        .await
-    }
+        let at = receiver.parts.clock.now();
+        receiver
+            .change_by_operator(&grant, "span.skip", reason, listed, |act| {
+                Change::RequestSkip {
+                    skip: Skip {
+                        usage_guid: usage_id,
+                        at,
+                        not_before,
+                        act,
+                    },
+                    suspension,
+                    due_at: not_before,
+                }
+            })
+            .await
+    };
+    answer("skip", &grant, skipped.await)
+}
 
+impl Receiver {
     /// The suspended span of an address, if it is unchanged since the operator read it.
     async fn suspended_span(
         &self,

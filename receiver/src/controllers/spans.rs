@@ -1,5 +1,6 @@
 //! Lists of spans, and single spans.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
@@ -32,7 +33,6 @@ const NEWEST_MAX: usize = 100;
 /// The id in the address of a span, a cause or a usage.
 pub type IdPath = Result<Path<String>, PathRejection>;
 
-/// `GET /v1/spans`.
 #[utoipa::path(
     get, path = "/v1/spans", operation_id = "list_spans", tag = "Reading",
     summary = "Spans of an organization, a resource or an instance",
@@ -48,8 +48,37 @@ pub type IdPath = Result<Path<String>, PathRejection>;
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let outcome = receiver.spans(&grant, &uri).await;
-    answer("spans", &grant, outcome)
+    let page = async {
+        let mut parameters = Parameters::of(&uri);
+        let order = parameters.parsed("order", "It must be received.", |text| {
+            (text == "received").then_some(())
+        });
+        let mut query = read_query(&mut parameters);
+        let alone = SpanQuery {
+            limit: query.limit,
+            ..SpanQuery::default()
+        };
+        if order.is_some() && query != alone {
+            parameters.complain("order", "It goes with no other parameter than limit.");
+        }
+        let next = parameters.finish()?;
+        if order.is_some() {
+            return receiver.newest(&grant, query.limit.min(NEWEST_MAX)).await;
+        }
+        require_narrow(&query)?;
+        let page = if restrict(&mut query.resources, &query.target, &grant) {
+            let page =
+                receiver.read_store(&grant, |store| async move { store.spans(&query).await });
+            page.await?
+        } else {
+            SpanPage::default()
+        };
+        let next = page.next.map(|last| next.page(&last));
+        let now = receiver.parts.clock.now();
+        let items = page.spans.iter().map(|listed| shown(listed, now)).collect();
+        Ok(Paged::new(items, next))
+    };
+    answer("spans", &grant, page.await)
 }
 
 /// `GET /v1/spans/{id}`.
@@ -80,40 +109,6 @@ pub async fn get(
 }
 
 impl Receiver {
-    async fn spans(&self, grant: &Grant, uri: &Uri) -> Result<Paged<api::Span>, Problem> {
-        let mut parameters = Parameters::of(uri);
-        let order = parameters.parsed("order", "It must be received.", |text| {
-            (text == "received").then_some(())
-        });
-        let mut query = read_query(&mut parameters);
-        let alone = SpanQuery {
-            limit: query.limit,
-            ..SpanQuery::default()
-        };
-        if order.is_some() && query != alone {
-            parameters.complain("order", "It goes with no other parameter than limit.");
-        }
-        let next = parameters.finish()?;
-        if order.is_some() {
-            return self.newest(grant, query.limit.min(NEWEST_MAX)).await;
-        }
-        require_narrow(&query)?;
-        let page = if restrict(&mut query.resources, &query.target, grant) {
-            let page = self.read_store(grant, |store| async move { store.spans(&query).await });
-            page.await?
-        } else {
-            SpanPage::default()
-        };
-        let next = page.next.map(|last| next.page(&last));
-        let now = self.parts.clock.now();
-        let items = page.spans.iter().map(|listed| shown(listed, now)).collect();
-        Ok(Paged {
-            items,
-            next,
-            previous: None,
-        })
-    }
-
     /// The spans that were received last, of all targets. With the scope of single resources, those of
     /// them that started last.
     async fn newest(&self, grant: &Grant, limit: usize) -> Result<Paged<api::Span>, Problem> {
@@ -133,11 +128,8 @@ impl Receiver {
         };
         let spans = found.map_err(|failure| self.not_read(&failure))?;
         let now = self.parts.clock.now();
-        Ok(Paged {
-            items: spans.iter().map(|listed| shown(listed, now)).collect(),
-            next: None,
-            previous: None,
-        })
+        let items = spans.iter().map(|listed| shown(listed, now)).collect();
+        Ok(Paged::new(items, None))
     }
 
     /// The span of an address. It counts as missing where the grant does not allow reading it.
@@ -168,7 +160,7 @@ fn read_query(parameters: &mut Parameters) -> SpanQuery {
             query.target.set(name, id);
         }
     }
-    let names = SpanState::ALL.map(SpanState::name).join(", ");
+    let names = SpanState::NAMES.join(", ");
     let expected = format!("It must be one of {names}.");
     query.state = parameters.parsed("state", &expected, SpanState::from_name);
     let expected = "It must be the id of a cause, as in /v1/suspended.";
@@ -198,11 +190,10 @@ fn no_such_span() -> Problem {
 }
 
 pub(super) fn location(id: &SpanId) -> HeaderValue {
-    let address = format!(
-        "/v1/spans/{}",
-        utf8_percent_encode(&id.to_string(), SEGMENT)
-    );
-    HeaderValue::try_from(address).expect("what is percent-encoded is ASCII")
+    let id = id.to_string();
+    let segment = Cow::from(utf8_percent_encode(&id, SEGMENT));
+    HeaderValue::try_from(["/v1/spans/", &segment].concat())
+        .expect("what is percent-encoded is ASCII")
 }
 
 /// A span as the API shows it at this time.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::{EntryState, Target, Timestamp, Units, Window, WindowLength};
 use sampler_service::problem::Problem;
@@ -21,7 +21,6 @@ use crate::{Receiver, problems};
 /// Windows of one query.
 const WINDOWS_MAX: usize = 366;
 
-/// `GET /v1/usages`.
 #[utoipa::path(
     get, path = "/v1/usages", operation_id = "sum_usages", tag = "Reading",
     summary = "Sums of usages, by windows and groups",
@@ -37,36 +36,30 @@ const WINDOWS_MAX: usize = 366;
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let outcome = receiver.sums(&grant, &uri).await;
-    answer("sums", &grant, outcome)
-}
-
-impl Receiver {
-    async fn sums(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
-        let mut parameters = Parameters::of(uri);
+    let page = async {
+        let mut parameters = Parameters::of(&uri);
         let asked = SumParameters::read(&mut parameters);
         let next = parameters.finish()?;
         let mut query = asked.query()?;
         let group_by = query.group_by.clone();
-        let page = if restrict(&mut query.resources, &query.target, grant) {
-            self.add_up(grant, query).await?
+        let page = if restrict(&mut query.resources, &query.target, &grant) {
+            receiver.add_up(&grant, query).await?
         } else {
             SumPage::default()
         };
         let next = page.next.map(|last| next.page(&last));
-        let units = &self.settings.reading.units();
+        let units = &receiver.settings.reading.units();
         let items = page
             .rows
             .iter()
             .map(|row| shown(row, &group_by, units))
             .collect();
-        Ok(Paged {
-            items,
-            next,
-            previous: None,
-        })
-    }
+        Ok(Paged::new(items, next))
+    };
+    answer("sums", &grant, page.await)
+}
 
+impl Receiver {
     async fn add_up(&self, grant: &Grant, query: SumQuery) -> Result<SumPage, Problem> {
         let permits = self.admit_sums(grant).await?;
         let queries = Arc::clone(&self.parts.reading);
@@ -82,7 +75,6 @@ impl Receiver {
     }
 }
 
-/// The query of a request.
 struct SumParameters {
     query: SumQuery,
     /// `None` if there are too many.
@@ -97,7 +89,7 @@ impl SumParameters {
                 target.set(name, id);
             }
         }
-        let names = WindowLength::ALL.map(WindowLength::name).join(", ");
+        let names = WindowLength::NAMES.join(", ");
         let expected = format!("It must be one of {names}.");
         let length = parameters
             .parsed("window", &expected, WindowLength::from_name)
@@ -183,7 +175,6 @@ fn read_group_by(text: &str) -> Option<Vec<&'static str>> {
     Some(names)
 }
 
-/// A row as the API shows it.
 fn shown(row: &SumRow, names: &[&'static str], units: &Units) -> api::Sum {
     let values = row.group.iter().map(|id| Value::from(id.as_str()));
     let amounts = row.amounts.iter().map(|(measure, amount)| api::Amount {

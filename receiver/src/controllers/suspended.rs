@@ -21,7 +21,6 @@ use crate::{Receiver, problems};
 /// Causes of one resource in a list of all. Whoever invents plans makes many.
 const OF_EACH_MAX: usize = 100;
 
-/// `GET /v1/suspended`.
 #[utoipa::path(
     get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
     summary = "The causes of suspended spans",
@@ -30,11 +29,23 @@ const OF_EACH_MAX: usize = 100;
     responses((status = 200, description = "At most 1,000 causes.", body = api::List<api::Cause>), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let outcome = receiver.suspended(&grant, &uri).await;
-    answer("suspended", &grant, outcome)
+    let listed = async {
+        let mut parameters = Parameters::of(&uri);
+        let resource = parameters.id("resource_id");
+        parameters.finish()?;
+        let limit = CauseQuery::LIMIT_MAX;
+        let query = CauseQuery {
+            of_each: resource.as_ref().map_or(OF_EACH_MAX, |_| limit),
+            resources: resources_of(&grant, resource),
+            limit,
+        };
+        let causes = receiver.read_store(&grant, |store| async move { store.causes(&query).await });
+        let items = causes.await?.iter().map(shown).collect();
+        Ok(Paged::new(items, None))
+    };
+    answer("suspended", &grant, listed.await)
 }
 
-/// `GET /v1/suspended/{cause}`.
 #[utoipa::path(
     get, path = "/v1/suspended/{cause}", operation_id = "get_cause", tag = "Operating",
     summary = "One cause of suspended spans",
@@ -57,25 +68,6 @@ pub async fn get(
 }
 
 impl Receiver {
-    async fn suspended(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
-        let mut parameters = Parameters::of(uri);
-        let resource = parameters.id("resource_id");
-        parameters.finish()?;
-        let limit = CauseQuery::LIMIT_MAX;
-        let query = CauseQuery {
-            of_each: resource.as_ref().map_or(OF_EACH_MAX, |_| limit),
-            resources: resources_of(grant, resource),
-            limit,
-        };
-        let causes = self.read_store(grant, |store| async move { store.causes(&query).await });
-        let items = causes.await?.iter().map(shown).collect();
-        Ok(Paged {
-            items,
-            next: None,
-            previous: None,
-        })
-    }
-
     /// The cause of an address. It counts as missing where the grant does not allow reading it.
     async fn readable_cause(
         &self,
@@ -119,7 +111,6 @@ pub(super) fn no_such_cause() -> Problem {
     Problem::new(&problems::NO_SUCH_CAUSE, detail)
 }
 
-/// A cause as the API shows it.
 pub(super) fn shown(cause: &SuspendedCause) -> api::Cause {
     let KeptCause { id, cause: why, .. } = &cause.kept;
     api::Cause {

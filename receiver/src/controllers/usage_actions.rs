@@ -25,7 +25,6 @@ use crate::{Receiver, problems};
 /// The longest id of a usage that is searched for, in characters. Sampler's and the original's are UUIDs.
 const ID_MAX: usize = 256;
 
-/// `POST /v1/usages/{id}/resend`.
 #[utoipa::path(
     post, path = "/v1/usages/{id}/resend", operation_id = "resend_usage", tag = "Operating",
     summary = "Send a usage again",
@@ -40,24 +39,14 @@ pub async fn resend(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.resend_usage(&grant, id, request).await;
-    answer("resend", &grant, outcome)
-}
-
-impl Receiver {
-    /// The entry of the usage is marked; a worker finds it within seconds. Asking again for what is
-    /// marked already changes nothing.
-    async fn resend_usage(
-        &self,
-        grant: &Grant,
-        id: IdPath,
-        request: Request<Body>,
-    ) -> Result<impl IntoResponse, Problem> {
-        let admitted = self.admit_action(grant, request, |_: &mut Fields<'_>| Some(()));
+    let resent = async {
+        // The entry of the usage is marked; a worker finds it within seconds. Asking again for what is
+        // marked already changes nothing.
+        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
         let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;
-        let entry = self.resendable(grant, id).await?;
+        let entry = receiver.resendable(&grant, id).await?;
         let record = NewAuditRecord {
             kind: "usage.resend",
             subject: format!("/v1/usages/{}", entry.usage_guid),
@@ -66,25 +55,32 @@ impl Receiver {
             before: summary(&entry, entry.resend.is_some()),
             after: summary(&entry, true),
         };
-        let act = self.parts.random.uuid_v4();
-        self.record_action(act, grant, record).await?;
+        let act = receiver.parts.random.uuid_v4();
+        receiver.record_action(act, &grant, record).await?;
         let resend = Resend {
             act,
             from: entry.state,
-            at: self.parts.clock.now(),
+            at: receiver.parts.clock.now(),
             // At once, whatever the clock of this machine says.
             due_at: entry.planned_at,
             acceptance: None,
         };
         let key = EntryKey::of(&entry);
-        let marked = self.parts.operating.resend_by_operator(&key, &resend).await;
+        let marked = receiver
+            .parts
+            .operating
+            .resend_by_operator(&key, &resend)
+            .await;
         let was_marked = entry.resend.is_some();
         let is_marked = marked.map(|is_new| is_new || was_marked);
-        self.conclude(act, is_marked, not_resendable).await?;
+        receiver.conclude(act, is_marked, not_resendable).await?;
         let answer = Json(shown(&entry, None)).into_response();
         Ok((StatusCode::ACCEPTED, answer))
-    }
+    };
+    answer("resend", &grant, resent.await)
+}
 
+impl Receiver {
     /// The entry of an address, if its usage can be sent again.
     async fn resendable(&self, grant: &Grant, id: IdPath) -> Result<Entry, Problem> {
         let id = id

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::{Entry, EntryState, Span, Timestamp, Usage};
 use sampler_service::problem::Problem;
@@ -30,7 +30,6 @@ const CHUNKS: usize = 4;
 /// About what an entry takes beside its measures.
 const ENTRY_BYTES: usize = 1 << 10;
 
-/// `GET /v1/spans/{id}/usages`.
 #[utoipa::path(
     get, path = "/v1/spans/{id}/usages", operation_id = "list_usages_of_span", tag = "Reading",
     summary = "Each usage of a span, and its outcome",
@@ -49,11 +48,40 @@ pub async fn list(
     id: IdPath,
     uri: Uri,
 ) -> Response {
-    let outcome = receiver.usages(&grant, id, &uri).await;
-    answer("usages", &grant, outcome)
+    let page = async {
+        let mut parameters = Parameters::of(&uri);
+        let (from, to) = parameters.time();
+        let order = parameters.parsed("order", "It must be oldest or newest.", |text| match text {
+            "oldest" => Some(false),
+            "newest" => Some(true),
+            _ => None,
+        });
+        let query = UsageQuery {
+            from,
+            to,
+            as_of: parameters.moment("as_of"),
+            is_newest_first: order.unwrap_or_default(),
+            has_order: order.is_some(),
+            place: parameters.cursor(),
+            limit: parameters.limit(),
+        };
+        let pages = parameters.finish()?;
+        // The span comes first: what is planned on it and is executed meanwhile is in the ledger.
+        let span = receiver.span(&grant, id).await?.span;
+        let shown_here = receiver
+            .usages_of(&grant, &span, &query)
+            .await?
+            .page(&query);
+        let items = shown_here.entries.iter();
+        Ok(Paged {
+            items: items.map(|entry| shown(entry, query.as_of)).collect(),
+            next: shown_here.next.map(|place| pages.page(&place)),
+            previous: shown_here.previous.map(|place| pages.page(&place)),
+        })
+    };
+    answer("usages", &grant, page.await)
 }
 
-/// The query for a list of a span's usages.
 struct UsageQuery {
     from: Option<Timestamp>,
     to: Option<Timestamp>,
@@ -93,7 +121,6 @@ impl Place {
 /// Some usages, and the version after which the list continues.
 struct Usages {
     shown: Vec<Entry>,
-    /// The most that are shown.
     limit: usize,
     next: Option<i64>,
 }
@@ -106,40 +133,6 @@ struct Shown {
 }
 
 impl Receiver {
-    async fn usages(
-        &self,
-        grant: &Grant,
-        id: IdPath,
-        uri: &Uri,
-    ) -> Result<impl IntoResponse, Problem> {
-        let mut parameters = Parameters::of(uri);
-        let (from, to) = parameters.time();
-        let order = parameters.parsed("order", "It must be oldest or newest.", |text| match text {
-            "oldest" => Some(false),
-            "newest" => Some(true),
-            _ => None,
-        });
-        let query = UsageQuery {
-            from,
-            to,
-            as_of: parameters.moment("as_of"),
-            is_newest_first: order.unwrap_or_default(),
-            has_order: order.is_some(),
-            place: parameters.cursor(),
-            limit: parameters.limit(),
-        };
-        let pages = parameters.finish()?;
-        // The span comes first: what is planned on it and is executed meanwhile is in the ledger.
-        let span = self.span(grant, id).await?.span;
-        let shown_here = self.usages_of(grant, &span, &query).await?.page(&query);
-        let items = shown_here.entries.iter();
-        Ok(Paged {
-            items: items.map(|entry| shown(entry, query.as_of)).collect(),
-            next: shown_here.next.map(|place| pages.page(&place)),
-            previous: shown_here.previous.map(|place| pages.page(&place)),
-        })
-    }
-
     /// The entries of the ledger in the direction in which they are read, and at its end the one that
     /// is planned and not answered.
     async fn usages_of(

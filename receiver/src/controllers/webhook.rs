@@ -19,7 +19,6 @@ const ALLOWED_RATE: HeaderName = HeaderName::from_static("webhook-allowed-rate")
 /// Any rate: the receiver divides what it can do among all clients, and says `Retry-After`.
 const ANY: HeaderValue = HeaderValue::from_static("*");
 
-/// `OPTIONS /v1/events`.
 #[utoipa::path(
     options, path = "/v1/events", operation_id = "allow_webhook", tag = "Events",
     summary = "The handshake of CloudEvents webhooks",

@@ -18,6 +18,17 @@ pub(crate) struct Paged<T> {
     pub(crate) previous: Option<String>,
 }
 
+impl<T> Paged<T> {
+    /// A page of a list that is read in one direction.
+    pub(crate) fn new(items: Vec<T>, next: Option<String>) -> Self {
+        Self {
+            items,
+            next,
+            previous: None,
+        }
+    }
+}
+
 impl<T: Serialize> IntoResponse for Paged<T> {
     fn into_response(self) -> Response {
         let mut response = json(&List { items: self.items }).into_response();
@@ -44,7 +55,6 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    /// The answer to a request with these headers.
     pub(crate) fn new(thing: &impl Serialize, request: &HeaderMap) -> Self {
         let body = to_vec(thing);
         let tag = tag(&body);
@@ -64,9 +74,7 @@ impl Single {
             is_known,
         }
     }
-}
 
-impl Single {
     pub(crate) fn tag(&self) -> &HeaderValue {
         &self.tag
     }

@@ -11,7 +11,7 @@ mod parameters;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_domain::{ClientId, Id};
+use sampler_domain::Id;
 use sampler_service::problem::Problem;
 use sampler_service::security::{Grant, Reach};
 use sampler_store::{Reading, StoreError, SumQuery, TargetFilter};
@@ -44,22 +44,16 @@ impl Receiver {
     /// 503 where the store is not prepared, or too many read.
     pub(crate) async fn admit_reading(&self, grant: &Grant) -> Result<ServingPermit, Problem> {
         self.require_readable()?;
-        let client = grant.client().map(ClientId::as_str);
-        let permit = self.admission.read(client).await;
+        let permit = self.admission.read(self.sender(grant)).await;
         permit.map_err(|_| self.overloaded("Too many requests read at the same time."))
     }
 
     /// Waits until a request may add up usages.
-    ///
-    /// # Errors
-    /// As for [`admit_reading`](Self::admit_reading).
     pub(crate) async fn admit_sums(&self, grant: &Grant) -> Result<[ServingPermit; 2], Problem> {
         self.require_readable()?;
-        let client = grant.client().map(ClientId::as_str);
-        let permit =
-            self.admission.sum(client).await.map_err(|_| {
-                self.overloaded("Too many requests add up usages at the same time.")
-            })?;
+        let permit = self.admission.sum(self.sender(grant)).await;
+        let permit = permit
+            .map_err(|_| self.overloaded("Too many requests add up usages at the same time."))?;
         Ok([permit, self.admit_reading(grant).await?])
     }
 

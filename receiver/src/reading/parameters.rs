@@ -17,10 +17,8 @@ use crate::problems;
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 
-/// The cursor of the next page.
 const CURSOR: &str = "cursor";
 
-/// The query parameters of a request.
 pub(crate) struct Parameters {
     path: String,
     given: Vec<(String, String)>,
@@ -74,7 +72,6 @@ impl Parameters {
         value
     }
 
-    /// Says what is wrong with a parameter.
     pub(crate) fn complain(&mut self, name: &str, detail: &str) {
         self.errors.push(FieldError::of_parameter(name, detail));
     }
@@ -120,7 +117,6 @@ impl Parameters {
         }
     }
 
-    /// An id that must be given.
     pub(crate) fn required_id(&mut self, name: &str) -> Option<Id> {
         if self.given.iter().all(|(given, _)| given != name) {
             self.complain(name, "It is missing.");
@@ -148,7 +144,6 @@ impl Parameters {
         (from, to)
     }
 
-    /// How many items a page holds at the most.
     pub(crate) fn limit(&mut self) -> usize {
         let expected = format!("It must be a whole number from 1 to {LIMIT_MAX}.");
         let limit = self.parsed("limit", &expected, |text| {

@@ -74,7 +74,6 @@ pub(crate) struct Comparison {
     is_cut: bool,
 }
 
-/// The result of the comparison.
 pub(crate) struct Compared {
     pub(super) snapshot: Snapshot,
     /// The open spans without an instance, each as it is shown.
@@ -251,12 +250,10 @@ impl Comparison {
 }
 
 impl Compared {
-    /// Whether an instance has no span with its plan.
     pub(super) fn is_alone(&self, index: u32) -> bool {
         state(&self.states, index) == Some(State::Alone)
     }
 
-    /// Whether there is an instance without a span.
     pub(super) fn has_alone(&self) -> bool {
         self.states.contains(&State::Alone)
     }

@@ -22,9 +22,7 @@ pub(super) struct Instance {
 
 /// Why an instance is not taken.
 pub(super) enum Unfit {
-    /// It is not JSON.
     NoJson(Problem),
-    /// Fields are wrong.
     Fields(Vec<FieldError>),
 }
 

@@ -56,7 +56,6 @@ pub(super) struct Instances {
     kept: Spooled,
 }
 
-/// An instance that was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// Its place in the body.
@@ -75,7 +74,6 @@ impl Gathering {
         }
     }
 
-    /// Adds the instance at this place in the body.
     pub(super) fn add(&mut self, index: usize, instance: &Instance) -> io::Result<()> {
         let index = u32::try_from(index).map_err(io::Error::other)?;
         self.records.push(Record {
@@ -115,7 +113,6 @@ impl Gathering {
 }
 
 impl Instances {
-    /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.records.len()
     }

@@ -34,7 +34,6 @@ pub(crate) fn time_for(bytes: usize) -> Duration {
     Duration::from_secs(1) * bytes / RATE
 }
 
-/// The limits of a snapshot that are not settings.
 #[derive(Clone, Debug)]
 pub struct SnapshotLimits {
     /// The most instances. Short ones take more memory than they have bytes.

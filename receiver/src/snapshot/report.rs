@@ -11,9 +11,6 @@ use super::instance::Instance;
 use super::proposal;
 
 /// Writes the answer.
-///
-/// # Errors
-/// If it cannot be written.
 pub(crate) fn write(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
     let snapshot = &compared.snapshot;
     let (at, checked) = (snapshot.at.as_millis(), snapshot.instances.count());

@@ -14,7 +14,6 @@ use super::instance::Instance;
 
 /// What decides about the times of starts.
 pub(super) struct Starts {
-    /// The time of the snapshot.
     at: Timestamp,
     /// An event that is dated earlier may be refused before it is applied.
     floor: Timestamp,

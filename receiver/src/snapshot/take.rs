@@ -40,7 +40,6 @@ const ERRORS_MAX: usize = 100;
 /// Instances that are taken before others get a turn on this thread.
 const INSTANCES_AT_A_TIME: usize = 256;
 
-/// The format of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// One object.
@@ -111,11 +110,11 @@ impl TimedBody {
             let earned = if allowed { self.arrived } else { 0 };
             let deadline = self.began + self.first + time_for(earned);
             let frame = timeout_at(deadline, self.body.frame()).await;
-            let Some(frame) = frame.map_err(|_| too_slow())? else {
+            let Some(frame) = frame.map_err(|_| body::too_slow())? else {
                 return Ok(None);
             };
             // Trailers are skipped.
-            let Ok(data) = frame.map_err(|_| cut_short())?.into_data() else {
+            let Ok(data) = frame.map_err(|_| body::cut_short())?.into_data() else {
                 continue;
             };
             self.arrived += data.len();
@@ -194,7 +193,7 @@ impl<'a> Arriving<'a> {
         let Some(decoder) = &mut self.decoder else {
             return self.push(part);
         };
-        decoder.write_all(part).map_err(|_| not_unpacked())?;
+        decoder.write_all(part).map_err(|_| body::not_unpacked())?;
         let bytes = std::mem::take(decoder.get_mut());
         self.push(&bytes)
     }
@@ -204,7 +203,7 @@ impl<'a> Arriving<'a> {
         let Some(decoder) = self.decoder.take() else {
             return Ok(());
         };
-        let bytes = decoder.finish().map_err(|_| not_unpacked())?;
+        let bytes = decoder.finish().map_err(|_| body::not_unpacked())?;
         self.push(&bytes)
     }
 
@@ -427,7 +426,6 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// The instance at this place of the list.
 fn pointer(index: usize) -> Pointer {
     Pointer::root().field("instances").index(index)
 }
@@ -463,20 +461,6 @@ fn too_different(count: usize) -> Problem {
         "The first {count} instances have so long ids and quantities that there is no room for more."
     );
     Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
-}
-
-fn too_slow() -> Problem {
-    let detail = "The body did not arrive within the time allowed for it.";
-    Problem::new(&problems::REQUEST_TIMEOUT, detail)
-}
-
-fn cut_short() -> Problem {
-    Problem::new(&problems::MALFORMED_JSON, "The body was cut short.")
-}
-
-fn not_unpacked() -> Problem {
-    let detail = "The body is not what its Content-Encoding says: it cannot be decompressed.";
-    Problem::new(&problems::MALFORMED_JSON, detail)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is mapped with")]

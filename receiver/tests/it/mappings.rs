@@ -25,7 +25,7 @@ fn calls() -> [Asked; 3] {
 async fn map(replies: &[Reply], asked: usize) -> Answer {
     let (stand_in, mut options) = StandIn::start(replies).await;
     if matches!(replies.last(), Some(Never)) {
-        options.timeout = Duration::from_millis(100);
+        options.http.timeout = Duration::from_millis(100);
     }
     let world = World::mapping_to(&options);
     let answer = world.post(MAPPINGS, &mapping()).await;

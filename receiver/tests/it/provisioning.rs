@@ -11,7 +11,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::Response;
 use axum::routing::post;
 use http_body_util::BodyExt;
-use sampler_oauth::CaBundle;
+use sampler_oauth::{CaBundle, HttpOptions};
 use sampler_upstream::ClientOptions;
 use tokio::net::TcpListener;
 
@@ -67,9 +67,11 @@ impl StandIn {
 pub(crate) fn options(address: SocketAddr) -> ClientOptions {
     ClientOptions {
         url: format!("http://{address}/base/").parse().unwrap(),
-        timeout: Duration::from_secs(20),
-        skip_ssl_validation: false,
-        authorities: CaBundle::default(),
+        http: HttpOptions {
+            timeout: Duration::from_secs(20),
+            skip_ssl_validation: false,
+            authorities: CaBundle::default(),
+        },
         tokens: None,
     }
 }

@@ -10,14 +10,11 @@ use sampler_domain::{
     Granularities, Granularity, Interval, Policy, Processing, Span, Step, Timestamp, next_step,
 };
 
-/// The result of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// An interval that we would have decided on, too.
     Same,
     /// The span is due: we would plan or execute something now.
     Due,
-    /// A known fault of the original.
     KnownFault(KnownFault),
     Difference(Difference),
 }
@@ -49,14 +46,12 @@ pub enum Difference {
     },
     /// The planned interval does not begin where the last one ended.
     Gap {
-        /// Where the last one ended.
         sampled_to: Timestamp,
         /// Where the planned one begins.
         planned_from: Timestamp,
     },
     /// The span counts as complete, but is not sampled to its end.
     NotToItsEnd {
-        /// How far it is sampled.
         sampled_to: Timestamp,
         end: Option<Timestamp>,
     },

@@ -27,7 +27,6 @@ pub struct Shadow {
     pub clock: Arc<dyn Clock>,
     /// Takes a report of each page.
     pub progress: Arc<dyn ReportProgress>,
-    /// The policy by which we would sample.
     pub policy: Policy,
     /// Spans on a page, at the most.
     pub batch: usize,

@@ -59,7 +59,6 @@ fn words_of_status(path: &str, status: StatusCode, problem: Option<&Problem>) ->
 }
 
 impl ApiError {
-    /// The status of the answer, if there was one.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(status.as_u16()),

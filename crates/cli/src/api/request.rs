@@ -10,7 +10,6 @@ const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 /// The longest answer, in bytes, unless it is known to be longer.
 pub(super) const ANSWER_LEN_MAX: usize = 64 << 20;
 
-/// Query parameters.
 pub(crate) type Query = Vec<(&'static str, String)>;
 
 /// When a request may be sent again.
@@ -46,7 +45,6 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads something.
     pub(crate) fn get(path: &'a [&'a str]) -> Self {
         Self::new(Method::GET, path, Repeat::Always)
     }
@@ -97,7 +95,6 @@ impl<'a> Request<'a> {
         Self { limit, ..self }
     }
 
-    /// How many bytes the answer may have.
     pub(crate) fn answer_len_max(self, answer_len_max: usize) -> Self {
         Self {
             answer_len_max,

@@ -22,7 +22,6 @@ use crate::output::{print, printable};
 use crate::show::{measures, print_json};
 use crate::table::table;
 
-/// The most events of one dry run.
 const EVENTS_MAX: usize = 1_000;
 
 /// Shows what events would do: nothing is kept, and nothing is billed
@@ -50,7 +49,6 @@ pub(super) struct Arguments {
     common: Common,
 }
 
-/// The result of a line of the file.
 #[derive(Serialize)]
 struct LineResult {
     line: u64,

@@ -162,7 +162,6 @@ impl Importer {
         Ok(as_event(members.body()))
     }
 
-    /// The event of a row of a table.
     pub(super) fn of_row(&mut self, row: &events::Event) -> Result<FileEvent, String> {
         let mut body = json!({ "type": "stop", "timestamp": row.moment });
         if let Kind::Start(measures) = &row.kind {

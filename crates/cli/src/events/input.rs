@@ -8,9 +8,10 @@ use sampler_verify::events::{self, Kind, Reading};
 use sampler_verify::moment::Millis;
 use uuid::Uuid;
 
+use super::FileArguments;
 use super::file_event::{FileEvent, Importer};
 use super::journal::Extent;
-use super::{FileArguments, Format};
+use crate::columns::Format;
 use crate::failure::Failure;
 
 /// The longest line, in bytes; the receiver takes no larger event either.
@@ -59,23 +60,6 @@ impl FileArguments {
     pub(super) fn is_stdin(&self) -> bool {
         self.file == Path::new("-")
     }
-
-    fn format(&self) -> Result<Format, Failure> {
-        let name = self.file.display();
-        let extension = self.file.extension().and_then(|it| it.to_str());
-        self.format
-            .or_else(|| match extension?.to_ascii_lowercase().as_str() {
-                "ndjson" | "jsonl" => Some(Format::Ndjson),
-                "csv" => Some(Format::Csv),
-                "json" => Some(Format::Json),
-                _ => None,
-            })
-            .ok_or_else(|| {
-                Failure::Input(format!(
-                    "{name}: the name does not show the format; use --format ndjson, csv or json"
-                ))
-            })
-    }
 }
 
 impl Input {
@@ -83,9 +67,9 @@ impl Input {
     pub(super) fn open(file: &FileArguments, now: Millis) -> Result<Self, Failure> {
         let name = file.file.display().to_string();
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
-        let format = file.format()?;
+        let format = Format::of(file.format, &name).map_err(Failure::Input)?;
         let columns = file.columns.named();
-        let checked = columns.check(format.into());
+        let checked = columns.check(format);
         checked.map_err(|error| wrong(&error))?;
         let mut length = None;
         let mut reader: Box<dyn BufRead> = if file.is_stdin() {
@@ -98,11 +82,11 @@ impl Input {
         };
         let mut measures = None;
         let source = match format {
-            Format::Ndjson => {
+            events::Format::Ndjson => {
                 events::check_text(&mut reader).map_err(|error| wrong(&error))?;
                 Source::Lines(reader, 0)
             }
-            Format::Csv => {
+            events::Format::Csv => {
                 let reading = Reading { now, offset: 0 };
                 let rows = events::read(reader, events::Format::Csv, &columns, reading)
                     .map_err(|error| wrong(&error))?;
@@ -110,7 +94,7 @@ impl Input {
                 length = Some(rows.len() as u64);
                 Source::Rows(rows.into_iter())
             }
-            Format::Json => {
+            events::Format::Json => {
                 let items = events::read_items(reader).map_err(|error| wrong(&error))?;
                 length = Some(items.len() as u64);
                 Source::List(items.into_iter())

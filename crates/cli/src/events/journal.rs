@@ -74,7 +74,6 @@ struct Found {
 #[derive(Debug)]
 pub(crate) struct Journal {
     now: Millis,
-    /// The events that are done.
     pub(super) done: Extent,
     pub(super) report: Report,
     /// The events that were sent: those that are done, and the next ones if they got no answer.

@@ -23,7 +23,6 @@ pub(crate) struct Report {
     pub(crate) refusals: Vec<Refusal>,
 }
 
-/// An event that was refused.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Refusal {
     pub(crate) line: u64,
@@ -31,7 +30,6 @@ pub(crate) struct Refusal {
     pub(crate) problem: Why,
 }
 
-/// Why an event was refused.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Why {

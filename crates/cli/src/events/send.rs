@@ -70,7 +70,6 @@ impl<'a> Sender<'a> {
         Self::new(api, Journal::none(0), size, Some(events))
     }
 
-    /// The progress so far.
     pub(super) fn done(&self) -> Done {
         Done {
             events: self.done.clone(),
@@ -158,7 +157,6 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends events that follow each other.
     pub(crate) async fn send_events(
         &mut self,
         events: impl Iterator<Item = FileEvent>,
@@ -300,7 +298,6 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// The format of a batch.
 pub(super) fn media_type(part: &[FileEvent]) -> &'static str {
     match part.first() {
         Some(event) if event.is_cloud_event => "application/cloudevents-batch+json",

@@ -19,7 +19,6 @@ const TASKS_PER_REQUEST: usize = 50;
 /// How many pages one list may have.
 const PAGES_MAX: usize = 10_000;
 
-/// A page of usage events.
 #[derive(Debug)]
 pub(super) struct EventPage {
     pub(super) events: Vec<UsageEvent>,
@@ -33,7 +32,6 @@ pub(super) struct EventPage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// A task that was looked up.
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
     pub(super) has_ended: bool,
@@ -224,7 +222,6 @@ impl Platform {
         Ok(())
     }
 
-    /// What runs now.
     pub(super) async fn running(&self, record: Record) -> Result<Listed, Failure> {
         match record {
             Record::Services => self.services().await,
@@ -283,7 +280,7 @@ impl Platform {
         let running = [("states", "RUNNING".to_owned())];
         self.all("/v3/tasks", &running, |row| {
             let guid = text(row, "/guid").unwrap_or_default().to_owned();
-            parts.insert(guid, Part::of_task(row));
+            parts.insert(guid, Part::read(row, Kind::Task, 1));
         })
         .await?;
         let mut apps: HashMap<String, App> = HashMap::new();
@@ -379,7 +376,6 @@ fn made(row: &Value) -> Option<Millis> {
     parse_moment(text(row, "/created_at")?).ok()
 }
 
-/// A service instance of a list.
 struct Instance {
     plan: String,
     space: String,
@@ -442,7 +438,6 @@ impl Catalogue {
     }
 }
 
-/// An app of a list.
 struct App {
     is_started: bool,
     space: String,
@@ -461,10 +456,6 @@ impl Part {
         let r#type = text(row, "/type").map(str::to_owned);
         let instances = row.pointer("/instances")?.as_i64()?;
         Self::read(row, Kind::Process { r#type }, instances)
-    }
-
-    fn of_task(row: &Value) -> Option<Self> {
-        Self::read(row, Kind::Task, 1)
     }
 
     fn read(row: &Value, kind: Kind, instances: i64) -> Option<Self> {

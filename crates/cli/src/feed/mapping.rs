@@ -14,7 +14,6 @@ const TASK: &str = "linux-task";
 const BASIC: &str = "basic";
 /// The longest id that the receiver takes, in bytes.
 const ID_LEN_MAX: usize = 1_024;
-/// The longest file, in bytes.
 const FILE_LEN_MAX: u64 = 4 << 20;
 
 /// Names that override those of the platform. The first entry that fits decides.
@@ -49,7 +48,6 @@ impl Mapping {
         Self::parse(&text).map_err(|mistakes| wrong(mistakes.join("; ")))
     }
 
-    /// The mapping of a text, or every mistake in it.
     fn parse(text: &str) -> Result<Self, Vec<String>> {
         let table: Table = text
             .parse()
@@ -102,9 +100,7 @@ impl Mapping {
             given(|entry| &entry.plan_id, plan_id),
         )
     }
-}
 
-impl Mapping {
     /// The resources that the mapping names, and those of apps, also where nothing of them runs.
     pub(super) fn resources(&self, record: Record) -> BTreeSet<String> {
         let (entries, own): (&[Entry], &[&str]) = match record {

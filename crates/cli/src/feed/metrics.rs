@@ -31,7 +31,6 @@ struct Labels {
     outcome: &'static str,
 }
 
-/// What is counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics {
     events: Family<Labels, Counter>,
@@ -59,7 +58,6 @@ impl Metrics {
         lag_at(&read, clock::now())
     }
 
-    /// Serves them from now on. Returns the address.
     pub(super) async fn serve(&self, port: u16) -> Result<String, Failure> {
         let wrong =
             |error: std::io::Error| Failure::Input(format!("--metrics-port {port}: {error}"));

@@ -35,7 +35,6 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Counts a step that is answered.
     pub(super) fn count(&mut self, step: &Step, refused: &[Refused], metrics: &Metrics) {
         for (kind, count) in &step.ignored {
             *self.ignored.entry(kind.clone()).or_default() += count;

@@ -271,13 +271,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether this event must wait for the answers to those before it.
     pub(super) fn must_wait(&self, event: &UsageEvent) -> bool {
         let subject = event.subject();
         subject.is_some_and(|subject| self.moved.contains(subject))
     }
 
-    /// Takes in the next event of a list.
     pub(super) fn add(&mut self, record: Record, event: &UsageEvent) {
         let cursor = self.step.cursors.entry(record).or_insert_with(|| {
             let before = self.state.cursors.get(&record);

@@ -22,7 +22,6 @@ impl Record {
     }
 }
 
-/// What runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Service {
@@ -129,7 +128,6 @@ pub(super) struct UsageEvent {
 }
 
 impl UsageEvent {
-    /// What it is about.
     pub(super) fn subject(&self) -> Option<&str> {
         match &self.says {
             Says::Runs { running, .. } => Some(&running.guid),
@@ -152,7 +150,6 @@ impl UsageEvent {
         }
     }
 
-    /// Reads an event of a list.
     pub(super) fn read(record: Record, document: &Value) -> Result<Self, String> {
         let wrong = |error: serde_json::Error| format!("a usage event: {error}");
         let (head, state, says) = match record {
@@ -330,7 +327,6 @@ fn whole(measure: &Measure) -> Option<i64> {
 
 #[cfg(test)]
 impl Running {
-    /// Something of this kind.
     pub(super) fn of_kind(kind: Kind) -> Self {
         let quantities = match kind {
             Kind::Service { .. } => Quantities::SERVICE,

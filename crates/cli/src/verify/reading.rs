@@ -65,7 +65,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reads everything in scope.
     pub(super) async fn read(mut self, scope: &Scope) -> Result<Report, ApiError> {
         for query in scope.queries(&self.matcher) {
             let unexplained = self.list(&query).await?;

@@ -147,9 +147,9 @@ fn fitting_table(rows: &[&Row], width: usize) -> String {
         [
             printable(&row.target.to_string()),
             InWords(row.start).to_string(),
-            length(row.used),
-            length(row.billed),
-            row.usages.to_string(),
+            length(row.amounts.used),
+            length(row.amounts.billed),
+            row.amounts.usages.to_string(),
         ]
     });
     table_of_width(header, rows, &[0, 1], Some(width))
@@ -168,23 +168,28 @@ fn facts(row: &Row) -> [String; 3] {
         || "now: it is open".to_owned(),
         |end| InWords(end).to_string(),
     );
-    let amounts = [row.used, row.billed, row.skipped, row.unanswered];
+    let amounts = [
+        row.amounts.used,
+        row.amounts.billed,
+        row.amounts.skipped,
+        row.amounts.unanswered,
+    ];
     let [used, billed, skipped, unanswered] = amounts.map(length);
-    let difference = match row.difference {
+    let difference = match row.amounts.difference {
         0 => "difference 0".to_owned(),
         difference => format!("DIFFERENCE {} ({difference} ms)", length(difference)),
     };
-    let skipped = match row.skipped {
+    let skipped = match row.amounts.skipped {
         0 => String::new(),
         _ => format!(" + skipped {skipped}"),
     };
-    let unanswered = match row.unanswered {
+    let unanswered = match row.amounts.unanswered {
         0 => String::new(),
         _ => format!(" (the upstream may count {unanswered} of it: a post had no answer)"),
     };
-    let usages = match row.expired {
-        0 => row.usages.to_string(),
-        expired => format!("{}+{expired}", row.usages),
+    let usages = match row.amounts.expired {
+        0 => row.amounts.usages.to_string(),
+        expired => format!("{}+{expired}", row.amounts.usages),
     };
     [
         format!("{span} of the organization {organization}{line}"),

@@ -1,30 +1,26 @@
 //! Actions on what is suspended: each is confirmed on a page of its own, which says in numbers what will
 //! be done, and asks why.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::Extension;
-use axum::extract::{Path, Request, State};
+use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::StatusCode;
+use http::{Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
-use sampler_api::{Cause, List, Problem, Span};
+use sampler_api::{Cause, Problem, Span};
 use sampler_domain::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{spans, suspended};
-use crate::api::{Refusal, SEGMENT};
+use crate::api::{self, Refusal, SEGMENT};
 use crate::estimate::Estimate;
 use crate::form::{Form, in_a_form};
 use crate::page::{Frame, message, refused, render};
-use crate::session::Session;
-use crate::{Console, show};
+use crate::show;
+use crate::visit::Visit;
 
 /// Spans that an estimate is made of.
 const ESTIMATED: &str = "1000";
 
-/// The kind of an action.
 #[derive(Clone, Copy, PartialEq)]
 enum ActionKind {
     ResumeCause,
@@ -93,21 +89,16 @@ pub(super) struct ActPage {
 macro_rules! handlers {
     ($($show:ident, $carry_out:ident: $kind:expr, $path:literal;)+) => {$(
         #[doc = concat!("`GET ", $path, "`.")]
-        pub(crate) async fn $show(
-            State(console): State<Arc<Console>>,
-            Extension(session): Extension<Session>,
-            Path(id): Path<String>,
-        ) -> Response {
-            confirm(&console, &session, Subject { kind: $kind, id }).await
+        pub(crate) async fn $show(Path(id): Path<String>, visit: Visit) -> Response {
+            match page(&visit, &Subject { kind: $kind, id }).await {
+                Ok(page) => render(StatusCode::OK, &page),
+                Err(response) => response,
+            }
         }
 
         #[doc = concat!("`POST ", $path, "`.")]
-        pub(crate) async fn $carry_out(
-            State(console): State<Arc<Console>>,
-            Path(id): Path<String>,
-            request: Request,
-        ) -> Response {
-            carry_out(&console, Subject { kind: $kind, id }, request).await
+        pub(crate) async fn $carry_out(Path(id): Path<String>, form: Form) -> Response {
+            carry_out(Subject { kind: $kind, id }, form).await
         }
     )+};
 }
@@ -118,87 +109,62 @@ handlers! {
     show_skip, skip: ActionKind::Skip, "/console/spans/{id}/skip";
 }
 
-async fn confirm(console: &Arc<Console>, session: &Session, subject: Subject) -> Response {
-    match page(console, session, &subject).await {
-        Ok(page) => render(StatusCode::OK, &page),
-        Err(response) => response,
-    }
-}
-
-async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -> Response {
-    let form = match Form::read(console, request).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
-    let reason = form.value("reason").to_owned();
-    let mut body = json!({ "reason": reason });
+async fn carry_out(subject: Subject, form: Form) -> Response {
+    let mut body = json!({ "reason": form.value("reason") });
     if subject.kind == ActionKind::Skip {
         body["usage_id"] = json!(form.value("usage_id"));
     }
-    let (grant, tag) = (form.session.grant(), form.value("tag"));
-    let done = console
-        .api
-        .post::<Value>(grant, &subject.path(), tag, &body)
+    let path = subject.path();
+    let done = form
+        .act(Method::POST, &path, form.value("tag"), &body)
         .await;
-    let Err(refusal) = done else {
-        return Redirect::to(&subject.back()).into_response();
-    };
-    let frame = Frame::new(console, &form.session, "Suspended");
-    if !can_be_confirmed_again(&refusal) {
-        return refused(frame, refusal);
-    }
-    // The page shows the problem, and the action with the present state: it can be confirmed again.
-    match page(console, &form.session, &subject).await {
-        Ok(page) => {
-            let problem = Some(in_a_form(*refusal.problem));
-            let page = ActPage {
-                reason,
-                problem,
-                ..page
-            };
-            render(refusal.status, &page)
-        }
-        Err(_) => refused(frame, refusal),
-    }
+    let page = page(&form.visit, &subject);
+    answer(&form, "Suspended", &subject.back(), done, page).await
 }
 
-/// Whether it makes sense to show the action again, with why it was refused.
-pub(super) fn can_be_confirmed_again(refusal: &Refusal) -> bool {
-    refusal.status.is_client_error() && refusal.status != StatusCode::NOT_FOUND
+/// The answer to a form that confirms an action. Where it was refused and can be confirmed again, the
+/// page shows why, and the action with the present state.
+pub(super) async fn answer(
+    form: &Form,
+    place: &'static str,
+    back: &str,
+    done: Result<(), Refusal>,
+    page: impl Future<Output = Result<ActPage, Response>>,
+) -> Response {
+    let Err(refusal) = done else {
+        return Redirect::to(back).into_response();
+    };
+    let can_be_confirmed_again =
+        refusal.status.is_client_error() && refusal.status != StatusCode::NOT_FOUND;
+    if can_be_confirmed_again && let Ok(mut page) = page.await {
+        form.value("reason").clone_into(&mut page.reason);
+        page.problem = Some(in_a_form(*refusal.problem));
+        return render(refusal.status, &page);
+    }
+    refused(form.visit.frame(place), refusal)
 }
 
 /// The page for an action in the present state, or the page that says why there is none.
-async fn page(
-    console: &Arc<Console>,
-    session: &Session,
-    subject: &Subject,
-) -> Result<ActPage, Response> {
-    let frame = || Frame::new(console, session, "Suspended");
-    if !session.is_admin() {
-        return Err(not_allowed(frame()));
+async fn page(visit: &Visit, subject: &Subject) -> Result<ActPage, Response> {
+    let frame = visit.frame("Suspended");
+    if !visit.session.is_admin() {
+        return Err(not_allowed(frame));
     }
     let made = match subject.kind {
-        ActionKind::ResumeCause => of_cause(console, session, subject, frame()).await,
-        ActionKind::Resume | ActionKind::Skip => of_span(console, session, subject, frame()).await,
+        ActionKind::ResumeCause => of_cause(visit, subject).await,
+        ActionKind::Resume | ActionKind::Skip => of_span(visit, subject).await,
     };
-    made.map_err(|refusal| refused(frame(), refusal))
+    made.map_err(|refusal| refused(frame, refusal))
 }
 
-/// Says that the session may not change anything.
 pub(super) fn not_allowed(frame: Frame) -> Response {
     let detail = "Changes need the scope abacus.sampler.admin.";
     message(frame, StatusCode::FORBIDDEN, "Not allowed", detail, None)
 }
 
-async fn of_cause(
-    console: &Console,
-    session: &Session,
-    subject: &Subject,
-    frame: Frame,
-) -> Result<ActPage, Refusal> {
-    let (api, grant) = (&console.api, session.grant());
+async fn of_cause(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
     let path = format!("/v1/suspended/{}", subject.encoded());
-    let cause = api.get::<Cause>(grant, &path, &[]).await?.body;
+    let cause = visit.get::<Cause>(&path, &[]).await?.body;
     if cause.spans == 0 {
         let title = "No span is suspended for this cause";
         return Err(Refusal::not_there(
@@ -212,13 +178,12 @@ async fn of_cause(
         ("limit", ESTIMATED),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let read = api.get::<List<Span>>(grant, "/v1/spans", &asked).await?;
-    let now = console.clock.now();
-    let estimate = Estimate::of(&read.body.items, cause.spans, now);
+    let spans = visit.first::<Span>("/v1/spans", &asked).await?;
+    let estimate = Estimate::of(&spans, cause.spans, visit.console.clock.now());
     let status = cause.status.map(|status| format!("{status} "));
     let why = format!("{}{}", status.unwrap_or_default(), cause.error);
     Ok(ActPage {
-        frame,
+        frame: visit.frame("Suspended"),
         title: "Resume the spans of a cause",
         effect: vec![
             format!("Resume {}.", estimate.in_words()),
@@ -239,16 +204,11 @@ async fn of_cause(
     })
 }
 
-async fn of_span(
-    console: &Console,
-    session: &Session,
-    subject: &Subject,
-    frame: Frame,
-) -> Result<ActPage, Refusal> {
+async fn of_span(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
     let path = format!("/v1/spans/{}", subject.encoded());
-    let read = console.api.get::<Span>(session.grant(), &path, &[]).await?;
+    let read = visit.get::<Span>(&path, &[]).await?;
     let span = read.body;
-    let now = console.clock.now();
+    let now = visit.console.clock.now();
     let target = &span.target;
     let facts = vec![
         ("Organization", target.organization_id.clone()),
@@ -271,7 +231,7 @@ async fn of_span(
         ),
     };
     Ok(ActPage {
-        frame,
+        frame: visit.frame("Suspended"),
         title,
         effect,
         facts,
@@ -324,9 +284,6 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
 }
 
 fn not_suspended() -> Problem {
-    Problem {
-        title: "The span is not suspended".to_owned(),
-        detail: "Only a span that is suspended can be resumed, or its usage skipped.".to_owned(),
-        ..Problem::default()
-    }
+    let detail = "Only a span that is suspended can be resumed, or its usage skipped.";
+    api::problem("The span is not suspended", detail)
 }

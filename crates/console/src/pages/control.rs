@@ -1,20 +1,14 @@
 //! Control: the rate of starts, the pause, the controller.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::Extension;
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::StatusCode;
-use sampler_api::{Act, Control, List, Problem};
-use sampler_service::security::Grant;
+use http::{Method, StatusCode};
+use sampler_api::{Act, Control, Problem};
 use serde_json::{Map, Value, json};
 
-use crate::Console;
 use crate::form::{Form, in_a_form, problem_of_field};
 use crate::page::{Frame, refused, render};
-use crate::session::Session;
+use crate::visit::Visit;
 use crate::{api::Refusal, show};
 
 const CONTROL: &str = "/v1/control";
@@ -32,7 +26,6 @@ struct ControlPage {
     frame: Frame,
     fields: Fields,
     tag: String,
-    /// The problem of a form that was sent.
     problem: Option<Problem>,
     /// The changes by a form that was sent and is to be confirmed.
     changes: Vec<String>,
@@ -177,12 +170,9 @@ fn number(text: &str) -> Value {
 }
 
 /// `GET /console/control`.
-pub(crate) async fn show(
-    State(console): State<Arc<Console>>,
-    Extension(session): Extension<Session>,
-) -> Response {
-    let frame = Frame::new(&console, &session, "Control");
-    match read(&console, &session).await {
+pub(crate) async fn show(visit: Visit) -> Response {
+    let frame = visit.frame("Control");
+    match read(&visit).await {
         Ok((fields, tag, history)) => {
             let page = ControlPage {
                 frame,
@@ -198,20 +188,10 @@ pub(crate) async fn show(
     }
 }
 
-async fn read(console: &Console, session: &Session) -> Result<(Fields, String, Vec<Act>), Refusal> {
-    let control = console
-        .api
-        .get::<Control>(session.grant(), CONTROL, &[])
-        .await?;
-    let acts = console
-        .api
-        .get::<List<Act>>(session.grant(), "/v1/audit", &[])
-        .await?;
-    let of_control = acts
-        .body
-        .items
-        .into_iter()
-        .filter(|act| act.subject == CONTROL);
+async fn read(visit: &Visit) -> Result<(Fields, String, Vec<Act>), Refusal> {
+    let control = visit.get::<Control>(CONTROL, &[]).await?;
+    let acts = visit.first::<Act>("/v1/audit", &[]).await?;
+    let of_control = acts.into_iter().filter(|act| act.subject == CONTROL);
     let tag = control.tag.unwrap_or_default();
     Ok((
         Fields::of(&control.body),
@@ -221,13 +201,9 @@ async fn read(console: &Console, session: &Session) -> Result<(Fields, String, V
 }
 
 /// `POST /console/control`: shows what would change, and then sets it.
-pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -> Response {
-    let form = match Form::read(&console, request).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
-    let frame = Frame::new(&console, &form.session, "Control");
-    let (before, _, history) = match read(&console, &form.session).await {
+pub(crate) async fn set(form: Form) -> Response {
+    let frame = form.visit.frame("Control");
+    let (before, _, history) = match read(&form.visit).await {
         Ok(read) => read,
         Err(refusal) => return refused(frame, refusal),
     };
@@ -247,9 +223,8 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
         ));
         return render(StatusCode::BAD_REQUEST, &page);
     };
-    let grant = form.session.grant();
     if form.value("confirmed") != "true" {
-        if let Some(refusal) = refusal_of(&console, grant, &body).await {
+        if let Some(refusal) = refusal_of(&form, &body).await {
             if !refusal.status.is_client_error() {
                 return refused(page.frame, refusal);
             }
@@ -262,9 +237,8 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
         }
         return render(StatusCode::OK, &page);
     }
-    let sent = console.api.put::<Value>(grant, CONTROL, &page.tag, &body);
-    match sent.await {
-        Ok(_) => Redirect::to(PAGE).into_response(),
+    match form.act(Method::PUT, CONTROL, &page.tag, &body).await {
+        Ok(()) => Redirect::to(PAGE).into_response(),
         Err(refusal) if refusal.status.is_client_error() => {
             page.problem = Some(in_a_form(*refusal.problem));
             render(refusal.status, &page)
@@ -275,8 +249,8 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
 
 /// The refusal of the API before anything is confirmed: it reads the body before it compares the tag,
 /// and no control has this tag.
-async fn refusal_of(console: &Console, grant: &Grant, body: &Value) -> Option<Refusal> {
-    let asked = console.api.put::<Value>(grant, CONTROL, NO_TAG, body);
+async fn refusal_of(form: &Form, body: &Value) -> Option<Refusal> {
+    let asked = form.act(Method::PUT, CONTROL, NO_TAG, body);
     let refusal = asked.await.err()?;
     (refusal.status != StatusCode::PRECONDITION_FAILED).then_some(refusal)
 }

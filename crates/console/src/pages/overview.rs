@@ -1,22 +1,18 @@
 //! The overview.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::Extension;
-use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
-use sampler_api::{Backlog, Cause, Closing, Control, Instance, InstanceState, Intake, List};
-use sampler_domain::Timestamp;
+use sampler_api::{Backlog, Cause, Closing, Control, Instance, InstanceState, Intake};
 
 use super::suspended;
 use crate::api::Refusal;
 use crate::chart::Trend;
 use crate::page::{Frame, render};
-use crate::session::Session;
+use crate::visit::Visit;
 use crate::{Console, show};
 
 /// Causes that the overview shows, the largest.
@@ -34,11 +30,9 @@ struct OverviewPage {
     frame: Frame,
     backlog: Result<Backlog, Refusal>,
     causes: Result<Vec<Cause>, Refusal>,
-    /// How many causes are not shown here.
     hidden_causes: u64,
     control: Result<Control, Refusal>,
     rates: Vec<(String, f64)>,
-    /// How many rates are not shown here.
     hidden_rates: usize,
     trend: Option<Trend>,
     intake: Option<Intake>,
@@ -93,7 +87,8 @@ fn intake(instances: &[Instance]) -> Option<Intake> {
 }
 
 /// The number of due spans until now.
-fn trend(console: &Console, now: Timestamp, due: u64) -> Option<Trend> {
+fn trend(console: &Console, due: u64) -> Option<Trend> {
+    let now = console.clock.now();
     let past = (console.past)().into_iter();
     let all = past.chain([(Duration::ZERO, due)]);
     let backlogs = all.map(|(ago, due)| {
@@ -103,7 +98,6 @@ fn trend(console: &Console, now: Timestamp, due: u64) -> Option<Trend> {
     Trend::of(&backlogs.collect::<Vec<_>>())
 }
 
-/// The rates of single resources, the lowest first.
 fn lowest(rates: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
     let mut rates: Vec<_> = rates.clone().into_iter().collect();
     rates.sort_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -141,30 +135,20 @@ fn troubles(instance: &Instance) -> String {
 }
 
 /// `GET /console`.
-pub(crate) async fn show(
-    State(console): State<Arc<Console>>,
-    Extension(session): Extension<Session>,
-) -> Response {
-    let frame = Frame::new(&console, &session, "Overview");
-    let grant = session.grant();
+pub(crate) async fn show(visit: Visit) -> Response {
     // If the API refuses a part or cannot answer now, the page says so there and shows the rest.
-    let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
-    let causes = suspended::causes(&console, grant, None).await;
-    let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;
+    let backlog = visit.get::<Backlog>("/v1/backlog", &[]).await;
+    let causes = suspended::causes(&visit, None).await;
+    let control = visit.get::<Control>("/v1/control", &[]).await;
     let backlog = backlog.map(|answer| answer.body);
-    let instances = console
-        .api
-        .get::<List<Instance>>(grant, "/v1/instances", &[])
-        .await
-        .map(|answer| answer.body.items);
-    let now = console.clock.now();
+    let instances = visit.first::<Instance>("/v1/instances", &[]).await;
     let due = backlog.as_ref().ok().map(|backlog| backlog.due);
-    let trend = due.and_then(|due| trend(&console, now, due));
+    let trend = due.and_then(|due| trend(&visit.console, due));
     let control = control.map(|answer| answer.body);
     let rates = control.as_ref().map(|control| &control.starts.resources);
     let (rates, all_rates) = rates.map_or((Vec::new(), 0), |rates| (lowest(rates), rates.len()));
     let page = OverviewPage {
-        frame,
+        frame: visit.frame("Overview"),
         backlog,
         hidden_causes: causes.as_ref().map_or(0, |causes| hidden(causes)),
         causes: causes.map(|causes| causes.into_iter().take(CAUSES).collect()),

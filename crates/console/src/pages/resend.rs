@@ -1,22 +1,19 @@
 //! A usage that was skipped or set aside, sent again: confirmed on a page of its own.
 
-use sampler_api::{List, Problem, Span, Usage};
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Redirect, Response};
-use http::{StatusCode, Uri};
+use axum::extract::Path;
+use axum::response::Response;
+use http::{Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
-use serde_json::{Value, json};
+use sampler_api::{List, Problem, Span, Usage};
+use serde_json::json;
 
-use super::actions::{ActPage, can_be_confirmed_again, not_allowed};
+use super::actions::{ActPage, answer, not_allowed};
 use super::spans;
-use crate::api::{Query, Refusal, SEGMENT, address};
-use crate::form::{Form, in_a_form};
-use crate::page::{Frame, refused, render};
-use crate::session::Session;
-use crate::{Console, parameters, show};
+use crate::api::{Query, Refusal, SEGMENT, address, problem};
+use crate::form::Form;
+use crate::page::{refused, render};
+use crate::visit::Visit;
+use crate::{parameters, show};
 
 /// Usages that are read at a time to find one, and how often. The API looks at many for one answer
 /// where a time is given.
@@ -43,8 +40,8 @@ struct Subject {
 }
 
 impl Subject {
-    fn new((span, usage): (String, String), uri: &Uri) -> Self {
-        let at = parameters::value(&parameters::read(uri), "at").to_owned();
+    fn new((span, usage): (String, String), visit: &Visit) -> Self {
+        let at = visit.value("at").to_owned();
         Self { span, usage, at }
     }
 
@@ -55,68 +52,34 @@ impl Subject {
 }
 
 /// `GET /console/spans/{id}/usages/{usage}/resend`.
-pub(crate) async fn show(
-    State(console): State<Arc<Console>>,
-    Extension(session): Extension<Session>,
-    Path(path): Path<(String, String)>,
-    uri: Uri,
-) -> Response {
-    match page(&console, &session, &Subject::new(path, &uri)).await {
+pub(crate) async fn show(Path(path): Path<(String, String)>, visit: Visit) -> Response {
+    match page(&visit, &Subject::new(path, &visit)).await {
         Ok(page) => render(StatusCode::OK, &page),
         Err(response) => response,
     }
 }
 
 /// `POST /console/spans/{id}/usages/{usage}/resend`.
-pub(crate) async fn carry_out(
-    State(console): State<Arc<Console>>,
-    Path(path): Path<(String, String)>,
-    uri: Uri,
-    request: Request,
-) -> Response {
-    let form = match Form::read(&console, request).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
-    let subject = Subject::new(path, &uri);
-    let reason = form.value("reason").to_owned();
+pub(crate) async fn carry_out(Path(path): Path<(String, String)>, form: Form) -> Response {
+    let subject = Subject::new(path, &form.visit);
     let usage = utf8_percent_encode(&subject.usage, SEGMENT);
     let path = format!("/v1/usages/{usage}/resend");
-    let body = json!({ "reason": reason });
-    let grant = form.session.grant();
-    let Err(refusal) = console.api.post::<Value>(grant, &path, "", &body).await else {
-        return Redirect::to(&subject.back()).into_response();
-    };
-    let frame = Frame::new(&console, &form.session, "Spans");
-    if !can_be_confirmed_again(&refusal) {
-        return refused(frame, refusal);
-    }
-    match page(&console, &form.session, &subject).await {
-        Ok(page) => {
-            let problem = Some(in_a_form(*refusal.problem));
-            let page = ActPage {
-                reason,
-                problem,
-                ..page
-            };
-            render(refusal.status, &page)
-        }
-        Err(_) => refused(frame, refusal),
-    }
+    let body = json!({ "reason": form.value("reason") });
+    let done = form.act(Method::POST, &path, "", &body).await;
+    let page = page(&form.visit, &subject);
+    answer(&form, "Spans", &subject.back(), done, page).await
 }
 
 /// The page in the present state, or the page that says why there is none.
-async fn page(
-    console: &Arc<Console>,
-    session: &Session,
-    subject: &Subject,
-) -> Result<ActPage, Response> {
-    let frame = || Frame::new(console, session, "Spans");
-    if !session.is_admin() {
-        return Err(not_allowed(frame()));
+async fn page(visit: &Visit, subject: &Subject) -> Result<ActPage, Response> {
+    let frame = visit.frame("Spans");
+    if !visit.session.is_admin() {
+        return Err(not_allowed(frame));
     }
-    let found = find(console, session, subject).await;
-    let (span, usage) = found.map_err(|refusal| refused(frame(), refusal))?;
+    let (span, usage) = match find(visit, subject).await {
+        Ok(found) => found,
+        Err(refusal) => return Err(refused(frame, refusal)),
+    };
     let facts = vec![
         ("Organization", span.target.organization_id),
         ("Resource", span.target.resource_id),
@@ -125,7 +88,7 @@ async fn page(
         ("Usage", usage.id.clone()),
     ];
     Ok(ActPage {
-        frame: frame(),
+        frame,
         title: "Resend a usage",
         effect: effect(&usage),
         facts,
@@ -139,14 +102,9 @@ async fn page(
     })
 }
 
-async fn find(
-    console: &Console,
-    session: &Session,
-    subject: &Subject,
-) -> Result<(Span, Usage), Refusal> {
-    let (api, grant) = (&console.api, session.grant());
+async fn find(visit: &Visit, subject: &Subject) -> Result<(Span, Usage), Refusal> {
     let path = format!("/v1/spans/{}", utf8_percent_encode(&subject.span, SEGMENT));
-    let span = api.get::<Span>(grant, &path, &[]).await?.body;
+    let span = visit.get::<Span>(&path, &[]).await?.body;
     let mut query: Query = vec![("limit".to_owned(), USAGES.to_owned())];
     if let Ok(at) = subject.at.parse::<i64>() {
         query.push(("from".to_owned(), at.to_string()));
@@ -154,7 +112,7 @@ async fn find(
     }
     let path = format!("{path}/usages");
     for _ in 0..READS_MAX {
-        let page = api.get::<List<Usage>>(grant, &path, &query).await?;
+        let page = visit.get::<List<Usage>>(&path, &query).await?;
         let mut usages = page.body.items.into_iter();
         if let Some(usage) = usages.find(|usage| usage.id == subject.usage) {
             return Ok((span, usage));
@@ -202,9 +160,5 @@ fn not_resendable(usage: &Usage) -> Problem {
         let state = crate::timeline::words_of(&usage.state);
         format!("Only a usage that is skipped or set aside can be sent again. This one is {state}.")
     };
-    Problem {
-        title: "The usage cannot be sent again".to_owned(),
-        detail,
-        ..Problem::default()
-    }
+    problem("The usage cannot be sent again", &detail)
 }

@@ -1,12 +1,9 @@
 //! One span: its timeline, its proof and its ledger.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::Extension;
-use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect, Response};
-use http::{StatusCode, Uri};
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api::units::Hourly;
 use sampler_api::{List, Measure, Span, Usage};
@@ -16,10 +13,9 @@ use url::Url;
 use crate::api::{Query, Refusal, address};
 use crate::csv::{self, CSV, FORMAT, line, plain};
 use crate::page::{Frame, refused, render};
-use crate::session::Session;
-use crate::show;
 use crate::timeline::{DRAWN_MAX, Timeline, View};
-use crate::{Console, parameters};
+use crate::visit::Visit;
+use crate::{parameters, show};
 
 /// Usages that are read at a time, and how often, for one drawing.
 const USAGES_AT_A_TIME: usize = 1_000;
@@ -47,9 +43,8 @@ struct SpanPage {
     file: String,
     amounts: Vec<Billed>,
     zoom: Vec<(&'static str, String)>,
-    query: Query,
+    visit: Visit,
     is_refreshing: bool,
-    /// Whether the session may make changes.
     is_admin: bool,
     /// Whether rows name their usages, because the drawing has no element for each.
     rows_name_usages: bool,
@@ -57,11 +52,7 @@ struct SpanPage {
 
 impl SpanPage {
     fn is_oldest_first(&self) -> bool {
-        parameters::value(&self.query, ORDER) == OLDEST
-    }
-
-    fn local(&self, name: &str) -> String {
-        parameters::local(&self.query, name)
+        self.visit.value(ORDER) == OLDEST
     }
 
     /// Whether the session may change the span, and there is something to do.
@@ -109,29 +100,20 @@ struct Drawn {
 }
 
 /// `GET /console/spans/{id}`.
-pub(crate) async fn show(
-    State(console): State<Arc<Console>>,
-    Extension(session): Extension<Session>,
-    Path(id): Path<String>,
-    uri: Uri,
-) -> Response {
-    let query = parameters::read(&uri);
-    if let Some(address) = parameters::without_empty(&uri, &query) {
-        return Redirect::to(&address).into_response();
+pub(crate) async fn show(Path(id): Path<String>, visit: Visit) -> Response {
+    let frame = visit.frame("Spans");
+    answer(&id, visit)
+        .await
+        .unwrap_or_else(|refusal| refused(frame, refusal))
+}
+
+async fn answer(id: &str, visit: Visit) -> Result<Response, Refusal> {
+    if csv::is_asked(&visit.query) {
+        let path = format!("{}/usages", path_of(id));
+        let query = parameters::with(&visit.query, ORDER, None);
+        return csv::file(&visit, &path, &query, "ledger", text).await;
     }
-    let frame = Frame::new(&console, &session, "Spans");
-    if csv::is_asked(&query) {
-        let path = format!("{}/usages", path_of(&id));
-        let query = parameters::with(&query, ORDER, None);
-        return match csv::all(&console, &session, &path, &query).await {
-            Ok(usages) => csv::file("ledger", text(&usages)),
-            Err(refusal) => refused(frame, refusal),
-        };
-    }
-    match page(&console, &session, &id, &uri, query, frame).await {
-        Ok(page) => render(StatusCode::OK, &page),
-        Err((frame, refusal)) => refused(frame, refusal),
-    }
+    Ok(render(StatusCode::OK, &page(id, visit).await?))
 }
 
 /// The address of a span in the API.
@@ -182,35 +164,24 @@ pub(crate) fn document_of(usage: &Usage) -> Option<Url> {
     (is_web && address.username().is_empty() && address.password().is_none()).then_some(address)
 }
 
-async fn page(
-    console: &Arc<Console>,
-    session: &Session,
-    id: &str,
-    uri: &Uri,
-    query: Query,
-    frame: Frame,
-) -> Result<SpanPage, (Frame, Refusal)> {
-    let read = read(console, session, id, &query).await;
-    let (span, drawn, rows) = match read {
-        Ok(read) => read,
-        Err(refusal) => return Err((frame, refusal)),
-    };
-    let path = uri.path().to_owned();
+async fn page(id: &str, visit: Visit) -> Result<SpanPage, Refusal> {
+    let (span, drawn, rows) = read(&visit, id).await?;
+    let path = visit.path.clone();
     let (from, to) = (
-        parameters::moment(&query, "from"),
-        parameters::moment(&query, "to"),
+        parameters::moment(&visit.query, "from"),
+        parameters::moment(&visit.query, "to"),
     );
-    let base = parameters::with(&query, "cursor", None);
-    let turned = match parameters::value(&query, ORDER) {
+    let base = parameters::with(&visit.query, "cursor", None);
+    let turned = match visit.value(ORDER) {
         OLDEST => parameters::with(&base, ORDER, None),
         _ => parameters::with(&base, ORDER, Some(OLDEST)),
     };
-    let turned = format!("{}#ledger", address(uri.path(), &turned));
-    let file = address(uri.path(), &parameters::with(&base, FORMAT, Some(CSV)));
+    let turned = format!("{}#ledger", address(&path, &turned));
+    let file = address(&path, &parameters::with(&base, FORMAT, Some(CSV)));
     let view = View {
         from,
         to,
-        now: console.clock.now(),
+        now: visit.console.clock.now(),
         address: Box::new(move |from: Timestamp, to: Timestamp| {
             let query = parameters::with(&base, "from", Some(&from.as_millis().to_string()));
             address(
@@ -223,20 +194,17 @@ async fn page(
     let last = drawn.usages.last().map(|usage| usage.timestamp);
     let drawn_to = last.filter(|_| drawn.has_more);
     let later = drawn_to.map(|at| (view.address)(at, timeline.to()));
-    let zoom = timeline.zoom(&span, &view, uri.path());
-    let page_at = |cursor: String| {
-        let query = parameters::with(&query, "cursor", Some(&cursor));
-        format!("{}#ledger", address(uri.path(), &query))
-    };
+    let zoom = timeline.zoom(&span, &view, &visit.path);
+    let page_at = |cursor: String| format!("{}#ledger", visit.address_with("cursor", &cursor));
     let next = rows.cursor.map(page_at);
     let previous = rows.previous.map(page_at);
     let measures = span.measured_usage.iter();
-    let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &console.units));
+    let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &visit.console.units));
     Ok(SpanPage {
-        frame,
+        frame: visit.frame("Spans"),
         timeline,
-        is_admin: session.is_admin(),
-        is_refreshing: span.state != "complete" && query.is_empty(),
+        is_admin: visit.session.is_admin(),
+        is_refreshing: span.state != "complete" && visit.query.is_empty(),
         rows_name_usages: drawn.usages.len() > DRAWN_MAX,
         usages: rows.body.items,
         drawn_to,
@@ -247,32 +215,27 @@ async fn page(
         file,
         amounts: amounts.collect(),
         zoom,
-        query,
+        visit,
         span,
     })
 }
 
 /// The span, the usages for the drawing, and those for the table.
 async fn read(
-    console: &Console,
-    session: &Session,
+    visit: &Visit,
     id: &str,
-    query: &Query,
 ) -> Result<(Span, Drawn, crate::api::Answer<List<Usage>>), Refusal> {
     let path = path_of(id);
-    let api = &console.api;
-    let span = api.get::<Span>(session.grant(), &path, &[]).await?.body;
+    let span = visit.get::<Span>(&path, &[]).await?.body;
     let path = format!("{path}/usages");
-    let asked = parameters::for_api(query);
-    let order = match parameters::value(query, ORDER) {
+    let asked = parameters::for_api(&visit.query);
+    let order = match visit.value(ORDER) {
         "" => NEWEST,
         order => order,
     };
     let of_table = parameters::with(&asked, ORDER, Some(order));
-    let rows = api
-        .get::<List<Usage>>(session.grant(), &path, &of_table)
-        .await?;
-    let is_all = rows.cursor.is_none() && parameters::value(query, "cursor").is_empty();
+    let rows = visit.get::<List<Usage>>(&path, &of_table).await?;
+    let is_all = rows.cursor.is_none() && visit.value("cursor").is_empty();
     if is_all {
         let mut usages = rows.body.items.clone();
         if order == NEWEST {
@@ -284,26 +247,18 @@ async fn read(
         };
         return Ok((span, drawn, rows));
     }
-    let drawn = drawn(console, session, &path, &asked).await?;
+    let drawn = drawn(visit, &path, &asked).await?;
     Ok((span, drawn, rows))
 }
 
-async fn drawn(
-    console: &Console,
-    session: &Session,
-    path: &str,
-    asked: &Query,
-) -> Result<Drawn, Refusal> {
+async fn drawn(visit: &Visit, path: &str, asked: &Query) -> Result<Drawn, Refusal> {
     let limit = USAGES_AT_A_TIME.to_string();
     let mut query = parameters::with(asked, "limit", Some(&limit));
     query = parameters::with(&query, "cursor", None);
     query = parameters::with(&query, ORDER, None);
     let mut usages = Vec::new();
     for _ in 0..READS_MAX {
-        let page = console
-            .api
-            .get::<List<Usage>>(session.grant(), path, &query)
-            .await?;
+        let page = visit.get::<List<Usage>>(path, &query).await?;
         usages.extend(page.body.items);
         let Some(cursor) = page.cursor else {
             return Ok(Drawn {

@@ -1,22 +1,16 @@
 //! Search for spans.
 
-use sampler_api::{FoundId, List, Problem, Span};
-use std::sync::Arc;
-
 use askama::Template;
-use axum::Extension;
-use axum::extract::State;
-use axum::response::{IntoResponse, Redirect, Response};
-use http::{StatusCode, Uri};
+use axum::response::Response;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sampler_api::{FoundId, Span};
 
-use crate::api::{Query, address};
-use crate::csv::{self, CSV, FORMAT, line, plain};
+use crate::api::{Refusal, address};
+use crate::csv::{self, line, plain};
 use crate::page::{Frame, refused, render};
-use crate::session::Session;
-use crate::{Console, parameters, show};
+use crate::show;
+use crate::visit::{Listed, Visit};
 
-/// The fields of a target, as people call them.
 pub(crate) const FIELDS: [(&str, &str); 6] = [
     ("organization_id", "Organization"),
     ("space_id", "Space"),
@@ -46,10 +40,8 @@ const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];
 #[template(path = "spans.html")]
 struct SpansPage {
     frame: Frame,
-    query: Query,
-    spans: Option<Vec<Span>>,
-    problem: Option<Problem>,
-    next: Option<String>,
+    visit: Visit,
+    listed: Listed<Span>,
     file: String,
     presets: Vec<(&'static str, String)>,
     /// What was looked for in all ids, and what was found.
@@ -59,34 +51,21 @@ struct SpansPage {
 }
 
 impl SpansPage {
-    fn value(&self, name: &str) -> &str {
-        parameters::value(&self.query, name)
-    }
-
-    fn is_state(&self, state: &str) -> bool {
-        self.value("state") == state
-    }
-
-    fn local(&self, name: &str) -> String {
-        parameters::local(&self.query, name)
-    }
-
     /// Parameters that the form has no field for, such as a limit.
     fn others(&self) -> impl Iterator<Item = &(String, String)> {
         let has_field = |name: &str| {
             FIELDS.iter().any(|(field, _)| *field == name)
                 || matches!(name, "state" | "from" | "to" | "cursor" | PREFIX)
         };
-        self.query.iter().filter(move |(name, _)| !has_field(name))
+        let query = self.visit.query.iter();
+        query.filter(move |(name, _)| !has_field(name))
     }
 }
 
-/// The address of the page with the spans of an id.
 pub(crate) fn page_of_id(found: &FoundId) -> String {
     address("/console/spans", &[(found.field.clone(), found.id.clone())])
 }
 
-/// The address of the page of a span.
 pub(crate) fn page_of(id: &str) -> String {
     format!(
         "/console/spans/{}",
@@ -94,7 +73,6 @@ pub(crate) fn page_of(id: &str) -> String {
     )
 }
 
-/// All spans as CSV.
 fn text(spans: &[Span]) -> String {
     let head = [
         "span",
@@ -146,81 +124,39 @@ fn text(spans: &[Span]) -> String {
 }
 
 /// `GET /console/spans`.
-pub(crate) async fn list(
-    State(console): State<Arc<Console>>,
-    Extension(session): Extension<Session>,
-    uri: Uri,
-) -> Response {
-    let query = parameters::read(&uri);
-    if let Some(address) = parameters::without_empty(&uri, &query) {
-        return Redirect::to(&address).into_response();
+pub(crate) async fn list(visit: Visit) -> Response {
+    let frame = visit.frame("Spans");
+    answer(visit)
+        .await
+        .unwrap_or_else(|refusal| refused(frame, refusal))
+}
+
+async fn answer(visit: Visit) -> Result<Response, Refusal> {
+    if csv::is_asked(&visit.query) {
+        return csv::file(&visit, "/v1/spans", &visit.query, "spans", text).await;
     }
-    if csv::is_asked(&query) {
-        return match csv::all(&console, &session, "/v1/spans", &query).await {
-            Ok(spans) => csv::file("spans", text(&spans)),
-            Err(refusal) => refused(Frame::new(&console, &session, "Spans"), refusal),
-        };
-    }
-    let mut page = SpansPage {
-        frame: Frame::new(&console, &session, "Spans"),
-        file: address(uri.path(), &parameters::with(&query, FORMAT, Some(CSV))),
-        presets: parameters::presets(uri.path(), &query, console.clock.now()),
-        query,
-        spans: None,
-        problem: None,
-        next: None,
-        found: None,
-        is_latest: false,
-    };
-    let grant = session.grant();
-    let prefix = parameters::value(&page.query, PREFIX).to_owned();
+    let (mut listed, mut found) = (Listed::default(), None);
+    let prefix = visit.value(PREFIX);
+    let is_latest = prefix.is_empty() && visit.asks_for_time_alone();
     if !prefix.is_empty() {
-        let asked = [("prefix".to_owned(), prefix)];
-        let found = console.api.get::<List<FoundId>>(grant, "/v1/ids", &asked);
-        return match found.await {
-            Ok(answer) => {
-                page.found = Some(answer.body.items);
-                render(StatusCode::OK, &page)
-            }
-            Err(refusal) => refused(page.frame, refusal),
-        };
-    }
-    // A preset may come before anything else.
-    if page
-        .query
-        .iter()
-        .all(|(name, _)| matches!(name.as_str(), "from" | "to"))
-    {
+        let asked = [("prefix".to_owned(), prefix.to_owned())];
+        found = Some(visit.first("/v1/ids", &asked).await?);
+    } else if is_latest {
         let asked = [("order", "received"), ("limit", LATEST)]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let latest = console.api.get::<List<Span>>(grant, "/v1/spans", &asked);
         // The search is there in any case.
-        page.spans = latest.await.ok().map(|answer| answer.body.items);
-        page.is_latest = true;
-        return render(StatusCode::OK, &page);
+        listed.items = visit.first("/v1/spans", &asked).await.ok();
+    } else {
+        listed = visit.listed("/v1/spans", &MOMENTS).await?;
     }
-    let asked = parameters::for_api(&page.query);
-    let listed = console
-        .api
-        .get::<List<Span>>(session.grant(), "/v1/spans", &asked);
-    match listed.await {
-        Ok(answer) => {
-            let next = answer.cursor.map(|cursor| {
-                let query = parameters::with(&page.query, "cursor", Some(&cursor));
-                address(uri.path(), &query)
-            });
-            (page.spans, page.next) = (Some(answer.body.items), next);
-            render(StatusCode::OK, &page)
-        }
-        // The page shows the problem beside the search.
-        Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(parameters::in_words(
-                *refusal.problem,
-                &page.query,
-                &MOMENTS,
-            ));
-            render(StatusCode::BAD_REQUEST, &page)
-        }
-        Err(refusal) => refused(page.frame, refusal),
-    }
+    let page = SpansPage {
+        frame: visit.frame("Spans"),
+        file: visit.file(),
+        presets: visit.presets(),
+        visit,
+        listed,
+        found,
+        is_latest,
+    };
+    Ok(render(page.listed.status(), &page))
 }

@@ -1,23 +1,19 @@
 //! The causes of suspended spans, and the spans of a cause.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use askama::Template;
-use axum::Extension;
-use axum::extract::State;
-use axum::response::{IntoResponse, Redirect, Response};
-use http::{StatusCode, Uri};
+use axum::response::Response;
+use http::StatusCode;
 use percent_encoding::utf8_percent_encode;
 use sampler_api::{Act, Cause, List, Span};
 use sampler_domain::Timestamp;
-use sampler_service::security::Grant;
 
 use crate::api::{Query, Refusal, SEGMENT, address};
 use crate::estimate::{left, roughly};
 use crate::page::{Frame, refused, render};
-use crate::session::Session;
-use crate::{Console, parameters, show};
+use crate::visit::Visit;
+use crate::{parameters, show};
 
 pub(crate) const PAGE: &str = "/console/suspended";
 
@@ -68,84 +64,60 @@ impl SuspendedPage {
     }
 }
 
-/// The page with the spans of a cause.
 pub(crate) fn page_of_cause(cause: &str) -> String {
     address(PAGE, &[("cause".to_owned(), cause.to_owned())])
 }
 
-/// The page that resumes the spans of a cause.
 pub(crate) fn resume_page_of(cause: &str) -> String {
     format!("{PAGE}/{}/resume", utf8_percent_encode(cause, SEGMENT))
 }
 
 /// `GET /console/suspended`.
-pub(crate) async fn show(
-    State(console): State<Arc<Console>>,
-    Extension(session): Extension<Session>,
-    uri: Uri,
-) -> Response {
-    let query = parameters::read(&uri);
-    if let Some(address) = parameters::without_empty(&uri, &query) {
-        return Redirect::to(&address).into_response();
-    }
-    let frame = Frame::new(&console, &session, "Suspended");
-    match page(&console, &session, query).await {
+pub(crate) async fn show(visit: Visit) -> Response {
+    match page(&visit).await {
         Ok(page) => render(StatusCode::OK, &page),
-        Err(refusal) => refused(frame, refusal),
+        Err(refusal) => refused(visit.frame("Suspended"), refusal),
     }
 }
 
-async fn page(
-    console: &Arc<Console>,
-    session: &Session,
-    query: Query,
-) -> Result<SuspendedPage, Refusal> {
-    let (api, grant) = (&console.api, session.grant());
-    let given = |name: &str| Some(parameters::value(&query, name)).filter(|it| !it.is_empty());
+async fn page(visit: &Visit) -> Result<SuspendedPage, Refusal> {
+    let given = |name: &str| Some(visit.value(name)).filter(|it| !it.is_empty());
     let resource = given(RESOURCE).map(str::to_owned);
-    let causes = by_resource(causes(console, grant, resource.as_deref()).await?);
+    let causes = by_resource(causes(visit, resource.as_deref()).await?);
     let chosen = given("cause")
         .map(str::to_owned)
         .or_else(|| causes.first().map(|cause| cause.cause.clone()));
     let chosen_cause = match &chosen {
-        Some(chosen) => cause(console, grant, &causes, chosen).await,
+        Some(chosen) => cause(visit, &causes, chosen).await,
         None => None,
     };
     let (mut spans, mut next) = (Vec::new(), None);
     if let Some(cause) = &chosen {
-        let asked = of_cause(cause, &query);
-        let answer = api.get::<List<Span>>(grant, "/v1/spans", &asked).await?;
+        let asked = of_cause(cause, &visit.query);
+        let answer = visit.get::<List<Span>>("/v1/spans", &asked).await?;
         next = answer.cursor.map(|cursor| {
-            let query = parameters::with(&query, "cause", Some(cause));
+            let query = parameters::with(&visit.query, "cause", Some(cause));
             address(PAGE, &parameters::with(&query, "cursor", Some(&cursor)))
         });
         spans = answer.body.items;
     }
     Ok(SuspendedPage {
-        frame: Frame::new(console, session, "Suspended"),
-        may_act: session.is_admin(),
+        frame: visit.frame("Suspended"),
+        may_act: visit.session.is_admin(),
         chosen,
         chosen_cause,
         causes,
         resource,
         spans,
         next,
-        history: history(console, session).await,
-        now: console.clock.now(),
+        history: history(visit).await,
+        now: visit.console.clock.now(),
     })
 }
 
 /// The causes, or those of one resource, the largest first.
-pub(super) async fn causes(
-    console: &Console,
-    grant: &Grant,
-    resource: Option<&str>,
-) -> Result<Vec<Cause>, Refusal> {
-    let query = of_resource(resource);
-    let answer = console
-        .api
-        .get::<List<Cause>>(grant, "/v1/suspended", &query);
-    Ok(answer.await?.body.items)
+pub(super) async fn causes(visit: &Visit, resource: Option<&str>) -> Result<Vec<Cause>, Refusal> {
+    visit.first("/v1/suspended", &of_resource(resource)).await
 }
 
 fn of_resource(resource: Option<&str>) -> Query {
@@ -166,12 +138,12 @@ fn by_resource(mut causes: Vec<Cause>) -> Vec<Cause> {
 }
 
 /// What is known of a cause, which may not be in the list, or be gone.
-async fn cause(console: &Console, grant: &Grant, shown: &[Cause], id: &str) -> Option<Cause> {
+async fn cause(visit: &Visit, shown: &[Cause], id: &str) -> Option<Cause> {
     if let Some(cause) = shown.iter().find(|cause| cause.cause == id) {
         return Some(cause.clone());
     }
     let path = format!("/v1/suspended/{}", utf8_percent_encode(id, SEGMENT));
-    let answer = console.api.get::<Cause>(grant, &path, &[]).await;
+    let answer = visit.get::<Cause>(&path, &[]).await;
     answer.ok().map(|answer| answer.body)
 }
 
@@ -186,20 +158,14 @@ fn of_cause(cause: &str, query: &Query) -> Query {
 }
 
 /// The last actions on what is suspended, for sessions that may see them.
-async fn history(console: &Console, session: &Session) -> Vec<Act> {
-    if !session.is_admin() {
+async fn history(visit: &Visit) -> Vec<Act> {
+    if !visit.session.is_admin() {
         return Vec::new();
     }
-    let acts = console
-        .api
-        .get::<List<Act>>(session.grant(), "/v1/audit", &[]);
-    let Ok(acts) = acts.await else {
-        return Vec::new();
-    };
+    let acts = visit.first::<Act>("/v1/audit", &[]).await;
     let names = ["cause.resume", "span.resume", "span.skip", "usage.resend"];
     let of_page = acts
-        .body
-        .items
+        .unwrap_or_default()
         .into_iter()
         .filter(|act| names.contains(&act.act.as_str()));
     of_page.take(HISTORY).collect()

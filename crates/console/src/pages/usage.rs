@@ -1,24 +1,20 @@
 //! The sums of usages: a chart, a table, and CSV to take away.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use askama::Template;
-use axum::Extension;
-use axum::extract::State;
-use axum::response::{IntoResponse, Redirect, Response};
-use http::{StatusCode, Uri};
+use axum::response::Response;
 use sampler_api::units::Hourly;
-use sampler_api::{Amount, List, Problem, Sum};
+use sampler_api::{Amount, Sum};
 use sampler_domain::Timestamp;
 
 use super::spans::FIELDS;
-use crate::api::{Query, address};
+use crate::api::{Query, Refusal};
 use crate::chart::Chart;
-use crate::csv::{self, CSV, FORMAT, line, plain};
+use crate::csv::{self, line, plain};
 use crate::page::{Frame, refused, render};
-use crate::session::Session;
-use crate::{Console, parameters, show};
+use crate::show;
+use crate::visit::{Listed, Visit};
 
 const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
 
@@ -33,13 +29,11 @@ const MOMENTS: [(&str, &str); 3] = [("from", "From"), ("to", "To"), ("as_of", "A
 #[template(path = "usage.html")]
 struct UsagePage {
     frame: Frame,
-    query: Query,
-    rows: Option<Vec<Sum>>,
+    visit: Visit,
+    listed: Listed<Sum>,
     groups: Vec<String>,
     measures: Vec<Column>,
     chart: Option<Chart>,
-    problem: Option<Problem>,
-    next: Option<String>,
     file: String,
     presets: Vec<(&'static str, String)>,
 }
@@ -49,22 +43,6 @@ impl UsagePage {
     fn formulas(&self) -> BTreeSet<&str> {
         let hourly = self.measures.iter().filter_map(|it| it.hourly.as_ref());
         hourly.map(|it| it.formula.as_str()).collect()
-    }
-
-    fn value(&self, name: &str) -> &str {
-        parameters::value(&self.query, name)
-    }
-
-    fn local(&self, name: &str) -> String {
-        parameters::local(&self.query, name)
-    }
-
-    fn is_window(&self, window: &str) -> bool {
-        self.value("window") == window
-    }
-
-    fn is_grouped(&self, name: &str) -> bool {
-        self.value("group_by") == name
     }
 }
 
@@ -78,75 +56,37 @@ fn suggested(now: Timestamp) -> Query {
 }
 
 /// `GET /console/usage`.
-pub(crate) async fn show(
-    State(console): State<Arc<Console>>,
-    Extension(session): Extension<Session>,
-    uri: Uri,
-) -> Response {
-    let query = parameters::read(&uri);
-    if let Some(address) = parameters::without_empty(&uri, &query) {
-        return Redirect::to(&address).into_response();
+pub(crate) async fn show(visit: Visit) -> Response {
+    let frame = visit.frame("Usage");
+    answer(visit)
+        .await
+        .unwrap_or_else(|refusal| refused(frame, refusal))
+}
+
+async fn answer(mut visit: Visit) -> Result<Response, Refusal> {
+    if csv::is_asked(&visit.query) {
+        return csv::file(&visit, "/v1/usages", &visit.query, "usage", text).await;
     }
-    if csv::is_asked(&query) {
-        return match csv::all(&console, &session, "/v1/usages", &query).await {
-            Ok(rows) => csv::file("usage", text(&rows)),
-            Err(refusal) => refused(Frame::new(&console, &session, "Usage"), refusal),
-        };
+    let (file, presets) = (visit.file(), visit.presets());
+    let mut listed = Listed::default();
+    if visit.query.is_empty() {
+        visit.query = suggested(visit.console.clock.now());
+    } else if !visit.asks_for_time_alone() {
+        listed = visit.listed("/v1/usages", &MOMENTS).await?;
     }
-    let file = address(uri.path(), &parameters::with(&query, FORMAT, Some(CSV)));
-    let mut page = UsagePage {
-        frame: Frame::new(&console, &session, "Usage"),
-        query,
-        rows: None,
-        groups: Vec::new(),
-        measures: Vec::new(),
-        chart: None,
-        problem: None,
-        next: None,
+    let rows = listed.items.as_deref().unwrap_or_default();
+    let (groups, measures) = columns(rows);
+    let page = UsagePage {
+        frame: visit.frame("Usage"),
+        chart: Chart::of(rows),
+        visit,
+        listed,
+        groups,
+        measures,
         file,
-        presets: Vec::new(),
+        presets,
     };
-    page.presets = parameters::presets(uri.path(), &page.query, console.clock.now());
-    if page.query.is_empty() {
-        page.query = suggested(console.clock.now());
-        return render(StatusCode::OK, &page);
-    }
-    // A preset may come before anything else.
-    if page
-        .query
-        .iter()
-        .all(|(name, _)| matches!(name.as_str(), "from" | "to"))
-    {
-        return render(StatusCode::OK, &page);
-    }
-    let asked = parameters::for_api(&page.query);
-    let read = console
-        .api
-        .get::<List<Sum>>(session.grant(), "/v1/usages", &asked);
-    match read.await {
-        Ok(answer) => {
-            let rows = answer.body.items;
-            page.next = answer.cursor.map(|cursor| {
-                address(
-                    uri.path(),
-                    &parameters::with(&page.query, "cursor", Some(&cursor)),
-                )
-            });
-            (page.groups, page.measures) = columns(&rows);
-            page.chart = Chart::of(&rows);
-            page.rows = Some(rows);
-            render(StatusCode::OK, &page)
-        }
-        Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(parameters::in_words(
-                *refusal.problem,
-                &page.query,
-                &MOMENTS,
-            ));
-            render(StatusCode::BAD_REQUEST, &page)
-        }
-        Err(refusal) => refused(page.frame, refusal),
-    }
+    Ok(render(page.listed.status(), &page))
 }
 
 /// A measure of the rows.
@@ -202,7 +142,6 @@ fn columns(rows: &[Sum]) -> (Vec<String>, Vec<Column>) {
     (groups.unwrap_or_default(), measures)
 }
 
-/// All rows as CSV.
 fn text(rows: &[Sum]) -> String {
     let (groups, measures) = columns(rows);
     let mut head = vec!["window_start".to_owned(), "window_end".to_owned()];

@@ -14,7 +14,6 @@ pub(super) struct Operation {
     /// `GET`.
     pub(super) method: String,
     pub(super) path: String,
-    /// The name of its anchor on the page.
     pub(super) anchor: String,
     pub(super) summary: String,
     pub(super) description: String,

@@ -12,7 +12,6 @@ use base64::engine::general_purpose::STANDARD;
 /// The name of what is derived: a key to sign, and one to encrypt.
 const INFO: &[u8] = b"COOKIE;SIGNED:HMAC-SHA256;PRIVATE:AEAD-AES-256-GCM";
 
-/// Bytes of a key.
 pub(super) const KEY_LEN: usize = 32;
 
 pub(super) struct CookieKey(RandomizedNonceKey);

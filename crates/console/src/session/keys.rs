@@ -11,7 +11,6 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::cookie_key::{CookieKey, KEY_LEN};
 
-/// The shortest key, in bytes.
 pub const KEY_LEN_MIN: usize = 32;
 
 /// How many cookies of one name are looked at: a neighbour of the same domain can set some, which do not
@@ -105,7 +104,6 @@ impl Keys {
     }
 }
 
-/// The header that has a browser forget a cookie.
 pub(crate) fn forget(place: CookieScope, is_secure: bool) -> HeaderValue {
     let cookie = made(place, String::new(), is_secure).max_age(Duration::ZERO);
     HeaderValue::try_from(cookie.build().to_string()).expect("a name and attributes")

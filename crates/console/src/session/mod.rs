@@ -42,7 +42,6 @@ const OPEN_FOR: i64 = 7 * 24 * 60 * 60 * 1_000;
 /// The most bytes of a cookie that browsers keep.
 const COOKIE_MAX: usize = 4_000;
 
-/// The content of the cookie.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Content {
     /// The token that each form must repeat.
@@ -70,7 +69,6 @@ pub(crate) struct Session {
     pause: Option<Pause>,
 }
 
-/// Operators have paused sampling.
 #[derive(Clone, Debug)]
 pub(crate) struct Pause {
     /// Who did it, when and why, as far as this session may know.
@@ -78,21 +76,17 @@ pub(crate) struct Pause {
 }
 
 impl Session {
-    /// The session of somebody who has signed in; none where the scopes allow nothing.
-    pub(crate) fn of_person(person: Person, until: Timestamp, random: &dyn Random) -> Option<Self> {
+    /// The session of somebody who has signed in, or of anybody where nobody needs to; none where the
+    /// scopes allow nothing.
+    pub(crate) fn new(
+        person: Option<Person>,
+        until: Timestamp,
+        random: &dyn Random,
+    ) -> Option<Self> {
         Self::of_content(Content {
             csrf: secret(random),
             until: until.as_millis(),
-            person: Some(person),
-        })
-    }
-
-    /// A session where nobody needs to sign in.
-    fn open(now: Timestamp, random: &dyn Random) -> Option<Self> {
-        Self::of_content(Content {
-            csrf: secret(random),
-            until: now.plus(OPEN_FOR).as_millis(),
-            person: None,
+            person,
         })
     }
 
@@ -112,27 +106,22 @@ impl Session {
         })
     }
 
-    /// The scopes of the session.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// Whether the session may do what operators do.
     pub(crate) fn is_admin(&self) -> bool {
         self.grant.require_admin().is_ok()
     }
 
-    /// The name of the one who has signed in.
     pub(crate) fn person(&self) -> Option<&str> {
         Some(&self.content.person.as_ref()?.name)
     }
 
-    /// The pause of sampling, if it is paused.
     pub(crate) fn pause(&self) -> Option<&Pause> {
         self.pause.as_ref()
     }
 
-    /// The token that each form must repeat.
     pub(crate) fn csrf(&self) -> &str {
         &self.content.csrf
     }
@@ -184,13 +173,11 @@ impl Console {
         })
     }
 
-    /// The header that has a browser forget the session.
     pub(crate) fn forget(&self, headers: &HeaderMap) -> HeaderValue {
         forget(SESSION, self.is_secure(headers))
     }
 }
 
-/// Whether a document of the control pauses sampling.
 fn is_paused(control: &Value) -> bool {
     control["sampling"]["paused"] == true
 }
@@ -215,7 +202,7 @@ pub(crate) async fn require(
     if !console.is_open() {
         return Redirect::to(&sign_in::address(request.uri())).into_response();
     }
-    let session = Session::open(console.clock.now(), &*console.random);
+    let session = Session::new(None, console.clock.now().plus(OPEN_FOR), &*console.random);
     let Some(session) = session else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };

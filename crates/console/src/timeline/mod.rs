@@ -83,9 +83,7 @@ impl Timeline {
             open,
         }
     }
-}
 
-impl Timeline {
     /// Up to when it is drawn.
     pub(crate) fn to(&self) -> Timestamp {
         self.to

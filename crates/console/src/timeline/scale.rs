@@ -29,13 +29,11 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// From a time to a later one.
     pub(crate) fn new(from: Timestamp, to: Timestamp) -> Self {
         let to = to.max(from.plus(1));
         Self { from, to }
     }
 
-    /// Its length in ms.
     pub(crate) fn length(self) -> i64 {
         self.to.since(self.from).max(1)
     }

@@ -29,10 +29,8 @@ pub enum Half {
     Start,
 }
 
-/// What is to be read for an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateRead {
-    /// The open span of the previous target.
     OpenOfPrevious,
     /// The spans of the new target that have not ended by the time of the update.
     NotEndedOfTarget,
@@ -42,7 +40,6 @@ pub enum UpdateRead {
     StopOfUpdate,
 }
 
-/// The next step for an update.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateStep {
     /// Read these spans. Answer with [`UpdateIntake::on_spans`].
@@ -58,7 +55,6 @@ pub enum UpdateStep {
         is_replayed: bool,
     },
     Refused {
-        /// Why.
         refusal: Refusal,
         /// Whether its stop is kept, by this request or another one.
         has_stop: bool,
@@ -124,7 +120,6 @@ impl Progress {
 }
 
 impl UpdateIntake {
-    /// An update that a receiver decides about at `now`.
     pub fn new(event: UpdateEvent, rules: IntakeRules, now: Timestamp) -> Self {
         Self {
             event,
@@ -141,7 +136,6 @@ impl UpdateIntake {
         }
     }
 
-    /// The update.
     pub fn event(&self) -> &UpdateEvent {
         &self.event
     }
@@ -170,7 +164,6 @@ impl UpdateIntake {
         self.started.as_ref()
     }
 
-    /// The next step.
     pub fn next(&self) -> UpdateStep {
         match &self.state {
             State::Reading(read) => UpdateStep::Read(*read),

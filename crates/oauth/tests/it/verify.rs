@@ -53,7 +53,8 @@ fn every_algorithm_is_believed_with_its_own_key_only() {
         SigningKey::p256("p").unwrap(),
     );
     let shared = SigningKey::shared(b"a secret");
-    for (name, algorithm) in Algorithm::ALL {
+    for algorithm in Algorithm::ALL {
+        let name = algorithm.name();
         let (key, text) = match &name[..2] {
             "HS" => (&shared, "a secret".to_owned()),
             "RS" => (&rsa, rsa.public_pem()),
@@ -66,10 +67,10 @@ fn every_algorithm_is_believed_with_its_own_key_only() {
             let claims = verify(&token, &keys, NOW, &policy(algorithm)).unwrap();
             assert_eq!(claims.client, ClientId::new("c"));
             assert!(claims.scopes.contains("a") && claims.scopes.contains("b"));
-            for (other, another) in Algorithm::ALL {
-                if other != name {
+            for another in Algorithm::ALL {
+                if another != algorithm {
                     let said = verify(&token, &keys, NOW, &policy(another));
-                    assert_eq!(said, Err(TokenError::Algorithm), "{name} for {other}");
+                    assert_eq!(said, Err(TokenError::Algorithm), "{name} for {another}");
                 }
             }
         }

@@ -155,7 +155,6 @@ pub(super) struct Connections {
     kept: AtomicUsize,
 }
 
-/// Bytes that one connection keeps.
 #[derive(Debug)]
 pub(super) struct KeptBytes {
     connections: Arc<Connections>,

@@ -4,11 +4,13 @@
 //! another. The library settles two things quietly that another reader may settle otherwise: a
 //! line feed without a carriage return ends a line, and of a length beside chunks nothing is left.
 
+use memchr::{memchr, memchr3};
+
 /// The names that count, in lower case.
 const LENGTH: &[u8] = b"content-length";
 const CODING: &[u8] = b"transfer-encoding";
 
-/// Scans one head, byte by byte.
+/// Scans one head.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     position: Position,
@@ -46,19 +48,32 @@ impl Head {
 
     /// Scans the bytes that have arrived. Says how many of them belong to the head.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> usize {
-        for (index, byte) in bytes.iter().enumerate() {
-            match (self.position, byte) {
-                (Position::Behind, _) => return index,
-                (_, b'\n') => self.end_line(),
-                (_, b'\r') | (Position::Value, _) => {}
-                (Position::Name, b':') => self.end_name(),
-                (Position::Before | Position::LineStart | Position::Name, byte) => {
-                    self.name_goes_on(*byte);
+        let mut scanned = 0;
+        while let Some((byte, behind)) = bytes[scanned..].split_first() {
+            let length = match (self.position, byte) {
+                (Position::Behind, _) => return scanned,
+                (_, b'\n') => {
+                    self.end_line();
+                    1
                 }
-            }
-            self.previous = *byte;
+                (_, b'\r') => 1,
+                (Position::Name, b':') => {
+                    self.end_name();
+                    1
+                }
+                // Tokens are long, and nothing in a value counts but its end.
+                (Position::Value, _) => 1 + memchr(b'\n', behind).unwrap_or(behind.len()),
+                (Position::Before | Position::LineStart | Position::Name, _) => {
+                    let end = memchr3(b':', b'\r', b'\n', behind);
+                    let length = 1 + end.unwrap_or(behind.len());
+                    self.name_goes_on(&bytes[scanned..][..length]);
+                    length
+                }
+            };
+            scanned += length;
+            self.previous = bytes[scanned - 1];
         }
-        bytes.len()
+        scanned
     }
 
     /// Whether the head is there to its end.
@@ -66,12 +81,13 @@ impl Head {
         self.position == Position::Behind
     }
 
-    fn name_goes_on(&mut self, byte: u8) {
+    fn name_goes_on(&mut self, bytes: &[u8]) {
         self.position = Position::Name;
-        if let Some(slot) = self.name.get_mut(self.name_length) {
+        let slots = self.name.iter_mut().skip(self.name_length);
+        for (slot, byte) in slots.zip(bytes) {
             *slot = byte.to_ascii_lowercase();
         }
-        self.name_length += 1;
+        self.name_length += bytes.len();
     }
 
     fn end_name(&mut self) {

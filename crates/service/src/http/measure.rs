@@ -46,7 +46,6 @@ impl Default for HttpMetrics {
 }
 
 impl HttpMetrics {
-    /// Adds them to those of the program.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(&HTTP_REQUESTS, self.requests.clone());
         registry.register(&HTTP_REQUEST_DURATION_SECONDS, self.seconds.clone());

@@ -111,11 +111,8 @@ impl Default for Limits {
 
 /// Where clients connect, and how they are spoken with.
 pub struct Port {
-    /// Where they connect.
     pub listener: TcpListener,
-    /// TLS, if that is wanted.
     pub tls: Option<Tls>,
-    /// Counts and times the requests.
     pub metrics: HttpMetrics,
     /// Whether anybody who reaches it is served. On a loopback, only requests for this machine are.
     pub is_open: bool,
@@ -146,17 +143,11 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 /// Each connection is a task of `shutdown`, so a program need not wait for more than this to return.
 ///
 /// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
-///
-/// # Errors
-/// If the listener has no address.
 pub async fn serve(port: impl Into<Port>, router: Router, shutdown: &Shutdown) -> io::Result<()> {
     serve_with(port, router, shutdown, Limits::default()).await
 }
 
 /// [`serve`] with other limits.
-///
-/// # Errors
-/// As [`serve`].
 pub async fn serve_with(
     port: impl Into<Port>,
     router: Router,
@@ -198,7 +189,6 @@ pub async fn serve_with(
 struct App {
     router: Router,
     metrics: HttpMetrics,
-    /// Whether connections are TLS.
     is_tls: bool,
     /// Whether only requests for this machine are served.
     is_for_this_machine: bool,
@@ -394,7 +384,6 @@ async fn serve_requests<S>(
     }
 }
 
-/// Answers one request.
 fn serve_request(
     request: Request<Incoming>,
     app: &App,

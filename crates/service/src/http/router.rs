@@ -41,7 +41,6 @@ where
     }
 }
 
-/// The answer at an address that is not known.
 pub async fn not_found() -> Problem {
     Problem::new(&kinds::NOT_FOUND, "There is nothing at this address.")
 }

@@ -19,7 +19,6 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 /// The interval of the checks whether the files have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The largest file that is read, in bytes.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
 
 /// Where the certificates are.
@@ -52,7 +51,6 @@ pub enum TlsError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
     #[error("is larger than any that would make sense")]
@@ -102,7 +100,6 @@ impl Tls {
         })
     }
 
-    /// The acceptor for a connection that is made now.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         TlsAcceptor::from(Arc::clone(&current.config))

@@ -52,7 +52,6 @@ pub(super) fn request_span<B>(request: &Request<B>, method: &'static str, route:
     span
 }
 
-/// Notes the answer on the span of its request.
 pub(super) fn note_answer(span: &Span, status: StatusCode) {
     if span.is_disabled() {
         return;

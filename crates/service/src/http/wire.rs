@@ -50,7 +50,6 @@ struct WireState {
     /// How many heads have been waited for, and since when this one is.
     heads: usize,
     since: Instant,
-    /// When its first byte came.
     first_byte: Option<Instant>,
     head: Head,
     reading: Reading,
@@ -299,7 +298,6 @@ impl WireState {
         }
     }
 
-    /// The phase of the connection.
     fn phase(&self) -> Phase {
         match self.reading {
             _ if self.is_blocked => Phase::Writing,

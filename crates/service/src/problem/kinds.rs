@@ -8,7 +8,6 @@ pub struct ProblemType {
     /// The last part of its URI, and its heading in the catalogue.
     pub slug: &'static str,
     pub status: StatusCode,
-    /// Its title, in a few words.
     pub title: &'static str,
     pub when: &'static str,
     /// The remedy for the resource provider.

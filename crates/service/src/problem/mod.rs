@@ -17,7 +17,6 @@ pub use kinds::ProblemType;
 pub use pointer::Pointer;
 pub use sampler_api::FieldError;
 
-/// The media type of a problem document.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The most fields that one document names.
@@ -107,12 +106,10 @@ impl Problem {
         self
     }
 
-    /// Keeps at most `most` of the errors in fields.
     pub fn cut_errors(&mut self, most: usize) {
         self.rest.errors.truncate(most);
     }
 
-    /// How many errors in fields it names.
     pub fn error_count(&self) -> usize {
         self.rest.errors.len()
     }

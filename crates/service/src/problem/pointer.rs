@@ -55,7 +55,6 @@ impl Pointer {
         self
     }
 
-    /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

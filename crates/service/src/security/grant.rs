@@ -104,7 +104,6 @@ impl Grant {
         self.user.as_ref().or(self.client.as_ref())
     }
 
-    /// The resources that may be read.
     pub fn readable(&self) -> &Reach {
         &self.read
     }

@@ -20,7 +20,6 @@ use crate::environment::Clock;
 use crate::metrics::{Checks, MetricsAccess};
 use crate::settings::{Kind, Reader};
 
-/// The scope for the health check.
 const HEALTH_SCOPE: &str = "abacus.system.read";
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -87,10 +86,7 @@ crate::settings! {
 }
 
 fn algorithm(name: &str) -> Result<Algorithm, String> {
-    let named = Algorithm::ALL.iter().find(|(known, _)| *known == name);
-    named
-        .map(|(_, it)| *it)
-        .ok_or_else(|| Algorithm::NAMES.join(", "))
+    Algorithm::from_name(name).ok_or_else(|| Algorithm::NAMES.join(", "))
 }
 
 fn audiences(text: &str) -> Result<Audiences, String> {
@@ -126,7 +122,6 @@ impl SecuritySettings {
         self.healthcheck_secured.unwrap_or(self.secured)
     }
 
-    /// The authorities to trust besides those of the system.
     pub fn authorities(&self) -> CaBundle {
         self.ca_file.clone().unwrap_or_default()
     }
@@ -235,7 +230,6 @@ impl SecuritySettings {
         oidc.or_else(|| api.cloned().map(TokenServer::CloudFoundry))
     }
 
-    /// The setting that names the token server.
     fn key_of_token_server(&self) -> &'static str {
         match (&self.oidc_issuer, &self.auth_server) {
             (Some(_), _) => "security.oidc_issuer",
@@ -318,7 +312,6 @@ impl SecuritySettings {
         self.bearer(clock)
     }
 
-    /// The authenticator that checks bearer tokens.
     fn bearer(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         let algorithm = self.algorithm();
         let keyring = match &self.jwt_key {
@@ -359,9 +352,6 @@ impl SecuritySettings {
 
     /// The client with which people sign in: their own, or else this program's. None if `SECURED`
     /// is false, or where the client or the token server is not known.
-    ///
-    /// # Errors
-    /// If an HTTP client cannot be set up.
     pub fn code_flow(
         &self,
         id: Option<String>,
@@ -382,9 +372,6 @@ impl SecuritySettings {
     }
 
     /// The check of the credentials for the health check; `None` if `HEALTHCHECK_SECURED` is false.
-    ///
-    /// # Errors
-    /// If a client cannot be set up.
     pub fn health_check(&self) -> anyhow::Result<Option<BasicCheck>> {
         if !self.is_healthcheck_secured() {
             return Ok(None);
@@ -413,9 +400,6 @@ impl SecuritySettings {
 
     /// The callers that may read the metrics. If `SECURED` or `HEALTHCHECK_SECURED` is true, these
     /// are callers with a token for `tokens`, and callers that may read the health.
-    ///
-    /// # Errors
-    /// If a client cannot be set up.
     pub fn metrics(&self, tokens: Option<Authenticator>) -> anyhow::Result<MetricsAccess> {
         if !self.secured && !self.is_healthcheck_secured() {
             return Ok(MetricsAccess::Anybody);

@@ -23,7 +23,6 @@ const BINDINGS_MAX: usize = 1000;
 /// The `type` of a binding of a MongoDB.
 const MONGODB: &str = "mongodb";
 
-/// A bound MongoDB.
 #[derive(PartialEq, Eq)]
 pub(super) struct Binding {
     /// The variable that led to it.

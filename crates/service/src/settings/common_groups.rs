@@ -144,7 +144,6 @@ fn complaint(error: &TlsError) -> String {
     format!("{name}: {error}")
 }
 
-/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.

@@ -32,7 +32,6 @@ const FILE_MAX: u64 = 1 << 20;
 pub struct Variables(BTreeMap<String, OsString>);
 
 impl Variables {
-    /// Those of this process.
     pub fn of_this_process() -> Self {
         std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value))

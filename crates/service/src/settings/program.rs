@@ -25,7 +25,6 @@ const HELP_SETTINGS: &str = "help-settings";
 /// The settings of a program, by group.
 pub type Table = &'static [&'static [Setting]];
 
-/// A program, with its name and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Its name on the command line.
@@ -53,7 +52,6 @@ pub struct Printout {
 }
 
 impl Program {
-    /// All settings in the order of the table.
     pub fn settings(&self) -> impl Iterator<Item = &'static Setting> + use<> {
         self.settings.iter().copied().flatten()
     }
@@ -123,9 +121,7 @@ impl Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyExit {
     pub code: u8,
-    /// For standard output.
     pub stdout: String,
-    /// For standard error.
     pub stderr: String,
 }
 

@@ -19,13 +19,10 @@ pub struct Setting {
     pub key: &'static str,
     /// Its name in the environment.
     pub env: &'static str,
-    /// The values that it takes.
     pub kind: Kind,
-    /// Its value if nothing else is set.
     pub default: Option<&'static str>,
     /// Whether its value must never be shown.
     pub secret: bool,
-    /// Its purpose, in sentences.
     pub doc: &'static str,
 }
 
@@ -92,15 +89,12 @@ impl Setting {
 /// The values that a setting takes. Both limits are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number.
     Integer(u64, u64),
-    /// `true` or `false`.
     Boolean,
     /// A length of time: milliseconds, or a number with one of the units ms, s, m, h, d.
     Duration(Duration, Duration),
     /// A number of bytes, also with one of the units b, kb, mb, gb, each 1024 of the one before.
     Size(u64, u64),
-    /// One of these words.
     Choice(&'static [&'static str]),
     /// The address of an HTTP server.
     Url,
@@ -108,7 +102,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether `text` is of this kind.
     pub(super) fn accepts(self, text: &str) -> bool {
         match self {
             Self::Integer(..) | Self::Size(..) => self.number(text).is_some(),

@@ -30,7 +30,6 @@ struct OfCode {
 }
 
 impl LogCounts {
-    /// Adds them to the metrics of the program.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(&LOG_EVENTS, self.0.clone());
     }

@@ -17,7 +17,6 @@ use crate::limiter::Limiter;
 /// has their number.
 const LINES: u32 = 20;
 
-/// How long a period is.
 const PERIOD: Duration = Duration::from_mins(1);
 
 /// Writes lines as `lines` does, but those of requests only a number of times a minute for each

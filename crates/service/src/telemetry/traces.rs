@@ -39,14 +39,12 @@ const FAILURE_PERIOD: Duration = Duration::from_mins(1);
 /// orderly end.
 const LAST_EXPORT: Duration = Duration::from_millis(500);
 
-/// Where spans go to.
 pub struct TraceOptions {
     /// The collector; paths are appended to it.
     pub endpoint: Url,
     /// The name of the service in traces, unless `OTEL_SERVICE_NAME` gives another.
     pub service: &'static str,
     pub version: &'static str,
-    /// The terms of the connection.
     pub http: HttpOptions,
 }
 

@@ -24,12 +24,10 @@ impl CallError {
         )
     }
 
-    /// Whether there is no such collection yet.
     pub(crate) fn is_no_collection(&self) -> bool {
         self.is_refusal(NAMESPACE_NOT_FOUND)
     }
 
-    /// Whether there is no such index.
     pub(crate) fn is_no_index(&self) -> bool {
         self.is_refusal(INDEX_NOT_FOUND)
     }

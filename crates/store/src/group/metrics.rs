@@ -21,7 +21,6 @@ impl Default for GroupMetrics {
 }
 
 impl GroupMetrics {
-    /// Adds them to those of the program.
     pub fn register(&self, registry: &mut Registry) {
         registry.histogram(&COMMIT_BATCH_EVENTS, &self.writes);
         registry.histogram(&COMMIT_SECONDS, &self.seconds);

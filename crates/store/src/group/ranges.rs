@@ -47,9 +47,6 @@ impl<W: GroupWriter> GroupPerRange<W> {
 
     /// Sends a write to its range ([`Group::submit`]). A range that does not exist counts as the last
     /// one.
-    ///
-    /// # Errors
-    /// If the queue is full, nothing could be sent, the outcome is unknown, or the store refused the write.
     pub async fn submit(
         &self,
         range: usize,

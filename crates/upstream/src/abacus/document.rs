@@ -26,18 +26,13 @@ pub struct HttpConfirmer {
 
 impl HttpConfirmer {
     /// Prepares a client; connections are made when they are needed, and kept.
-    ///
-    /// # Errors
-    /// If the client cannot be set up.
     pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         Ok(Self {
             client: UpstreamClient::new(options)?,
             base: options.url.clone(),
         })
     }
-}
 
-impl HttpConfirmer {
     /// Asks for the document of a usage at its `Location`.
     pub async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> LookupResult {
         let Some(url) = at_collector(&self.base, location) else {

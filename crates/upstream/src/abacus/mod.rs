@@ -55,9 +55,6 @@ pub struct HttpCollector {
 
 impl HttpCollector {
     /// Prepares a client; connections are made when they are needed, and kept.
-    ///
-    /// # Errors
-    /// If the client cannot be set up.
     pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {
@@ -74,9 +71,7 @@ impl HttpCollector {
         self.accept_conflict = accept;
         self
     }
-}
 
-impl HttpCollector {
     pub async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self
@@ -94,9 +89,6 @@ impl HttpCollector {
     }
 
     /// Asks for the time only. Any answer has a date, so no token is needed.
-    ///
-    /// # Errors
-    /// If there is no answer.
     pub async fn ask_time(&self) -> Result<AnswerDate, String> {
         self.client.ask_time(self.base.clone()).await
     }

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::decimal::product;
 
-/// The attributes of all events, as they are set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventAttributes {
     source: String,
@@ -50,7 +49,6 @@ impl Serialize for Members<'_> {
 }
 
 impl EventAttributes {
-    /// The attributes `source` and `type` of events.
     pub fn new(source: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             source: source.into(),

@@ -12,7 +12,6 @@ const SOURCE: &str = "{source}";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FindUrl(String);
 
-/// Why a text is not a valid [`FindUrl`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindUrlError {
     #[error("must have {{id}} in it, where the id of the usage belongs")]

@@ -54,9 +54,6 @@ pub struct CloudEvents {
 impl CloudEvents {
     /// Prepares a client; connections are made when they are needed, and kept. The address is that of
     /// posts, exactly as it is.
-    ///
-    /// # Errors
-    /// If the client cannot be set up.
     pub fn new(
         options: &ClientOptions,
         attributes: EventAttributes,

@@ -19,7 +19,7 @@ use sampler_domain::{
     Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
     Target, Timestamp, Usage,
 };
-use sampler_oauth::CaBundle;
+use sampler_oauth::{CaBundle, HttpOptions};
 use sampler_upstream::{
     Answer, AnswerDate, ClientOptions, HttpCollector, Mapped, Mapping, Provisioning,
 };
@@ -54,9 +54,11 @@ fn usage() -> Usage {
 fn options(address: std::net::SocketAddr) -> ClientOptions {
     ClientOptions {
         url: format!("http://{address}").parse().unwrap(),
-        timeout: Duration::from_millis(500),
-        skip_ssl_validation: false,
-        authorities: CaBundle::default(),
+        http: HttpOptions {
+            timeout: Duration::from_millis(500),
+            skip_ssl_validation: false,
+            authorities: CaBundle::default(),
+        },
         tokens: None,
     }
 }

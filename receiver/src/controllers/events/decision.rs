@@ -17,7 +17,6 @@ use super::refusals;
 use crate::event::Event;
 use crate::{Receiver, problems};
 
-/// A minute, in ms.
 const MINUTE: i64 = 60_000;
 
 /// The longest `Retry-After`, s: rates change, and a client that comes early is refused again.
@@ -27,7 +26,6 @@ const RETRY_AFTER_MAX: u64 = 300;
 /// differ.
 const SPREAD: u64 = 45;
 
-/// The result of an event that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::controllers) struct EventOutcome {
     /// Whether an earlier request has kept the event, so that nothing was done this time.
@@ -80,7 +78,6 @@ impl EventOutcome {
 }
 
 impl Receiver {
-    /// Which events are kept.
     pub(super) fn rules(&self) -> IntakeRules {
         IntakeRules {
             slack: self.slack,
@@ -256,7 +253,6 @@ impl Receiver {
         Ok(earlier.id)
     }
 
-    /// The spans of a target that decide about an event.
     pub(super) async fn find_spans(
         &self,
         target: &Target,

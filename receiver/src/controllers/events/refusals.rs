@@ -8,7 +8,6 @@ use crate::problems;
 /// What is said first to an update whose stop is kept.
 pub(super) const STOPPED: &str = "The previous span was stopped by this update.";
 
-/// The problem of an event that was not kept.
 pub(super) fn problem(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::IdTaken(fields) => {

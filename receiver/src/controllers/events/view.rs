@@ -26,7 +26,6 @@ pub(in crate::controllers) struct View<'r> {
 
 /// The effect that an event would have.
 pub(in crate::controllers) struct Foreseen {
-    /// Whether it was kept before.
     pub(in crate::controllers) is_replayed: bool,
     /// The spans that it is about, as it leaves them.
     pub(in crate::controllers) spans: Vec<Span>,

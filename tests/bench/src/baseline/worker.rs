@@ -118,9 +118,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     };
     let abacus = ClientOptions {
         url,
-        timeout: settings.delivery.timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities(),
+        http: settings.security.http_options(settings.delivery.timeout),
         tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
     };
     let upstream = Abacus {
