@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::show::print_json;
 
+/// In bytes.
 const SECRET_LEN_MAX: u64 = 16 << 10;
 
 /// Shows or sets the receiver that commands talk to

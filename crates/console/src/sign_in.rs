@@ -198,7 +198,7 @@ impl Console {
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
         let until = self.end_of(tokens);
-        Ok(Session::new(Some(person), until, &*self.random))
+        Ok(Session::of_person(person, until, &*self.random))
     }
 
     /// A session ends with its token.

@@ -1,4 +1,4 @@
-//! Texts that others chose, where people read them.
+//! Texts that others chose, and errors, where people read them.
 
 use std::error::Error;
 use std::fmt::Write as _;

@@ -23,6 +23,7 @@ pub struct Window {
     pub end: Timestamp,
 }
 
+// From the shortest to the longest.
 named! { pub WindowLength: Hour = "hour", Day = "day", Month = "month", All = "all" }
 
 impl WindowLength {

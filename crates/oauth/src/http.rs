@@ -8,6 +8,7 @@ use reqwest::{Certificate, RequestBuilder};
 use sampler_domain::text::error_chain;
 use serde_json::Value;
 
+/// In bytes.
 const DOCUMENT_LEN_MAX: usize = 512 * 1024;
 
 /// The largest file of certificates, in bytes.

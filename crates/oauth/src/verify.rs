@@ -14,6 +14,7 @@ use crate::audience::Audiences;
 use crate::discovery::same_but_for_slash;
 use crate::keys::Keys;
 
+/// In bytes.
 pub const TOKEN_LEN_MAX: usize = 16 * 1024;
 
 /// The longest leeway for clocks that differ.

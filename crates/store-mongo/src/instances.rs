@@ -1,5 +1,7 @@
 //! Which instances of both programs run, as they report it, by the clock of the server.
 
+use std::error::Error;
+
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::Timestamp;
@@ -58,7 +60,7 @@ pub(crate) async fn instances(store: &MongoStore) -> Result<Vec<SeenInstance>, S
         .filter_map(|found| match read_instance(found) {
             Ok(instance) => Some(instance),
             Err(problem) => {
-                store.warn_of_unreadable(found, &problem);
+                store.warn_of_unreadable(found, &*problem);
                 None
             }
         })
@@ -95,7 +97,7 @@ impl MongoStore {
         Ok(self.aggregate(of.clone(), pipeline, None).await?)
     }
 
-    fn warn_of_unreadable(&self, found: &Document, problem: &Unreadable) {
+    fn warn_of_unreadable(&self, found: &Document, problem: &dyn Error) {
         let name = found.get("_id").map(Bson::to_string).unwrap_or_default();
         if self.link.logged.is_news("instances", &name) {
             warn!(code = "instance.unreadable", instance = name, error = %problem,
@@ -105,12 +107,9 @@ impl MongoStore {
 }
 
 /// A document with its age, as [`MongoStore::with_ages`] finds it.
-fn read_instance(found: &Document) -> Result<SeenInstance, Unreadable> {
-    let instance = bson::deserialize_from_document(member(found, "document")?.clone());
-    dated(
-        found,
-        instance.map_err(|error| unreadable("document", error.to_string()))?,
-    )
+fn read_instance(found: &Document) -> Result<SeenInstance, Box<dyn Error>> {
+    let instance = bson::deserialize_from_document(member(found, "document")?.clone())?;
+    Ok(dated(found, instance)?)
 }
 
 fn read_worker(found: &Document) -> Result<SeenInstance, Unreadable> {

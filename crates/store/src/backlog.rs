@@ -17,6 +17,8 @@ pub struct BacklogQuery {
 /// counted apart. With very many spans the numbers are estimated from a part of the partitions: a
 /// hash decides the partition of a span, so each partition is a fair sample of all. `oldest` and
 /// `suspended` are exact all the same.
+///
+/// It is kept as it is declared here: what another release does not write has a default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backlog {
     /// Spans that wait.

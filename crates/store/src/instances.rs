@@ -23,8 +23,8 @@ pub enum InstanceProgram {
 
 sampler_domain::named!(pub InstanceProgram: Receiver = "receiver", Worker = "worker");
 
-/// One run of a program, as it describes itself, and as it is kept. Another release may leave members
-/// out, or add some.
+/// One run of a program, as it describes itself, and as it is kept: under the names of its members
+/// here. Another release may leave members out, or add some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// The name of this run; no two runs have the same.

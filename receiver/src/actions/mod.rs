@@ -26,6 +26,7 @@ pub(crate) use precondition::{IfMatch, stale};
 /// Bytes of the body of an action. A reason takes up to 12 KB, if each character is escaped.
 const BODY_MAX: usize = 64 << 10;
 
+/// In characters.
 const REASON_MAX: usize = 1_000;
 
 /// The request of an action, once its body was read, and the permit to serve it.

@@ -17,7 +17,6 @@ use crate::openapi::params::IfNoneMatchParams;
 use crate::openapi::problem_answers;
 use crate::reading::{Parameters, Single};
 
-/// `GET /v1/backlog`.
 #[utoipa::path(
     get, path = "/v1/backlog", operation_id = "get_backlog", tag = "Operating",
     summary = "The backlog",

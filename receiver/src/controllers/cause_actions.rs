@@ -19,7 +19,6 @@ use crate::actions::{ActionRequest, NewAuditRecord};
 use crate::fields::Fields;
 use crate::openapi::problem_answers;
 
-/// `POST /v1/suspended/{cause}/resume`.
 #[utoipa::path(
     post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
     summary = "Resume all spans of a cause",
@@ -34,8 +33,6 @@ pub async fn resume(
     request: Request<Body>,
 ) -> Response {
     let resumed = async {
-        // Records that the spans of the cause are to be resumed; workers find it within seconds. Answers
-        // with the number of spans at this time.
         let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
         let ActionRequest {
             reason, _permit, ..
@@ -52,6 +49,7 @@ pub async fn resume(
         };
         let action_id = receiver.parts.random.uuid_v4();
         receiver.record_action(action_id, &grant, record).await?;
+        // Workers find it within seconds.
         let is_known = receiver.parts.operating.resume_by_operator(id).await;
         receiver
             .conclude(action_id, is_known, no_such_cause)

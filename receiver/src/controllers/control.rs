@@ -23,7 +23,6 @@ use crate::{Receiver, control_body};
 /// The address of what is set.
 const SUBJECT: &str = "/v1/control";
 
-/// `GET /v1/control`.
 #[utoipa::path(
     get, path = "/v1/control", operation_id = "get_control", tag = "Operating",
     summary = "The control of operators",

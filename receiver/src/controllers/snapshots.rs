@@ -59,9 +59,9 @@ pub async fn compare(
     request: Request<Body>,
 ) -> Response {
     let compared = async {
-        // Compares a snapshot with the spans. Only one is in memory at a time, until it is answered.
         receiver.require_readable()?;
         Parameters::of(request.uri()).finish()?;
+        // Only one is in memory at a time, until it is answered.
         let (snapshot, permit) = snapshot::take(&receiver, &grant, request).await?;
         let compared = receiver.compare_with_spans(&grant, snapshot).await?;
         Ok(in_pieces(

@@ -81,7 +81,6 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
     answer("spans", &grant, page.await)
 }
 
-/// `GET /v1/spans/{id}`.
 #[utoipa::path(
     get, path = "/v1/spans/{id}", operation_id = "get_span", tag = "Reading",
     summary = "One span, with proof of what was billed",

@@ -40,8 +40,6 @@ pub async fn resend(
     request: Request<Body>,
 ) -> Response {
     let resent = async {
-        // The entry of the usage is marked; a worker finds it within seconds. Asking again for what is
-        // marked already changes nothing.
         let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
         let ActionRequest {
             reason, _permit, ..
@@ -66,6 +64,7 @@ pub async fn resend(
             acceptance: None,
         };
         let key = EntryKey::of(&entry);
+        // A worker finds the mark within seconds. One that is there already stays as it is.
         let marked = receiver
             .parts
             .operating

@@ -14,6 +14,7 @@ const TASK: &str = "linux-task";
 const BASIC: &str = "basic";
 /// The longest id that the receiver takes, in bytes.
 const ID_LEN_MAX: usize = 1_024;
+/// In bytes.
 const FILE_LEN_MAX: u64 = 4 << 20;
 
 /// Names that override those of the platform. The first entry that fits decides.

@@ -29,6 +29,7 @@ const SCOPES: [&str; 3] = [
 ];
 /// How long an answer may take: a page may have 5,000 rows.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
+/// In bytes.
 const ANSWER_LEN_MAX: usize = 256 << 20;
 /// How long a command asks again at its start.
 const PATIENCE: Duration = Duration::from_mins(1);

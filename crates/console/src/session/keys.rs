@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::cookie_key::{CookieKey, KEY_LEN};
 
+/// In bytes.
 pub const KEY_LEN_MIN: usize = 32;
 
 /// How many cookies of one name are looked at: a neighbour of the same domain can set some, which do not

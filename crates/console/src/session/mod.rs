@@ -76,17 +76,21 @@ pub(crate) struct Pause {
 }
 
 impl Session {
-    /// The session of somebody who has signed in, or of anybody where nobody needs to; none where the
-    /// scopes allow nothing.
-    pub(crate) fn new(
-        person: Option<Person>,
-        until: Timestamp,
-        random: &dyn Random,
-    ) -> Option<Self> {
+    /// The session of somebody who has signed in; none where the scopes allow nothing.
+    pub(crate) fn of_person(person: Person, until: Timestamp, random: &dyn Random) -> Option<Self> {
         Self::of_content(Content {
             csrf: secret(random),
             until: until.as_millis(),
-            person,
+            person: Some(person),
+        })
+    }
+
+    /// A session where nobody needs to sign in.
+    fn open(now: Timestamp, random: &dyn Random) -> Option<Self> {
+        Self::of_content(Content {
+            csrf: secret(random),
+            until: now.plus(OPEN_FOR).as_millis(),
+            person: None,
         })
     }
 
@@ -202,7 +206,7 @@ pub(crate) async fn require(
     if !console.is_open() {
         return Redirect::to(&sign_in::address(request.uri())).into_response();
     }
-    let session = Session::new(None, console.clock.now().plus(OPEN_FOR), &*console.random);
+    let session = Session::open(console.clock.now(), &*console.random);
     let Some(session) = session else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };

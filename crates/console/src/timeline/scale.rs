@@ -34,6 +34,7 @@ impl Scale {
         Self { from, to }
     }
 
+    /// In ms.
     pub(crate) fn length(self) -> i64 {
         self.to.since(self.from).max(1)
     }

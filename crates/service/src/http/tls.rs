@@ -19,6 +19,7 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 /// The interval of the checks whether the files have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// In bytes.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
 
 /// Where the certificates are.

@@ -20,6 +20,7 @@ mod primary;
 mod proxy;
 mod rounds;
 mod scale;
+mod serde_documents;
 mod sums;
 mod support;
 mod suspension;
