@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use sampler_oauth::{Algorithm, Pace};
+use sampler_oauth::Algorithm;
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{
-    Answer, WRITE, ask, ask_with, claims, configured, fetched, router, start, token,
+    Answer, WRITE, ask, ask_with, claims, configured, fetched, pace, router, start, token,
 };
 use crate::world::{MAPPINGS, START, STOP};
 
@@ -114,11 +114,7 @@ async fn other_methods_need_a_token_as_well() {
 #[tokio::test]
 async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::from_hours(1),
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
-    };
+    let pace = pace(Duration::from_hours(1));
     let router = router(fetched(&uaa, pace));
     let key = SigningKey::rsa("unknown").unwrap();
     let odd = [

@@ -6,7 +6,6 @@ use std::time::Duration;
 use sampler_domain::ClientId;
 use sampler_oauth::{Algorithm, Pace};
 use sampler_service::environment::{Clock, SystemClock};
-use sampler_service::security::Authenticator;
 use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::build::{stop_event, with};
 use sampler_testkit::now_millis;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::attacks::{NO_TOKEN, assert_refused};
 use crate::auth_fixture::{
-    WRITE, ask, ask_by, ask_with, claims, configured, fetched, options, router, router_to,
+    WRITE, ask, ask_by, ask_with, claims, configured, fetched, options, pace, router, router_to,
     router_with, start, token,
 };
 use crate::log::Log;
@@ -24,11 +23,7 @@ use crate::world::{EVENTS, MAPPINGS, START, STOP, UPDATE};
 
 const INSUFFICIENT: &str = "Bearer realm=\"cf\", error=\"insufficient_scope\"";
 
-const QUICK: Pace = Pace {
-    at_least: Duration::ZERO,
-    at_most: Duration::from_hours(1),
-    age_max: Duration::from_hours(24),
-};
+const QUICK: Pace = pace(Duration::ZERO);
 
 fn mapping() -> Value {
     json!({
@@ -213,13 +208,6 @@ async fn nobody_gets_in_before_there_are_keys() {
     }
     uaa.come_back().await.unwrap();
     assert_eq!(ask_with(&router, &token).await.status, 201);
-}
-
-#[tokio::test]
-async fn an_open_door_is_open() {
-    let router = router(Authenticator::none());
-    let answer = ask(&router, START, &[], &start()).await;
-    assert_eq!(answer.status, 201);
 }
 
 #[tokio::test]

@@ -87,6 +87,15 @@ pub(crate) fn configured(key: &str, algorithm: Algorithm) -> Authenticator {
     Authenticator::bearer(keyring, policy(algorithm), Arc::new(SystemClock))
 }
 
+/// Keys are fetched again no sooner than this.
+pub(crate) const fn pace(at_least: Duration) -> Pace {
+    Pace {
+        at_least,
+        at_most: Duration::from_hours(1),
+        age_max: Duration::from_hours(24),
+    }
+}
+
 /// An authenticator whose keys are those of a token server.
 pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Authenticator {
     let options = HttpOptions {

@@ -55,7 +55,7 @@ fn instance(event: &Value, name: &str) -> Value {
 pub(crate) fn results(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.header("content-type"), Some("application/json"));
-    let document: Value = serde_json::from_slice(&answer.body).unwrap();
+    let document = answer.json();
     let results = document["results"].as_array().unwrap().clone();
     let count = |is: &dyn Fn(&Value) -> bool| results.iter().filter(|one| is(one)).count();
     let counts = json!({

@@ -1,5 +1,7 @@
 //! How operators steer, and what becomes of starts while few are admitted.
 
+use std::ops::Range;
+
 use axum::body::Body;
 use axum::http::Request;
 use sampler_store::{AuditQuery, Operating, Reading};
@@ -37,6 +39,10 @@ fn start_of(instance: &str, timestamp: i64) -> Value {
     event
 }
 
+fn instances(numbers: Range<u32>) -> Vec<String> {
+    numbers.map(|number| format!("i{number}")).collect()
+}
+
 fn stop_of(instance: &str, timestamp: i64) -> Value {
     let mut event = stop(timestamp);
     event["resource_instance_id"] = json!(instance);
@@ -45,8 +51,7 @@ fn stop_of(instance: &str, timestamp: i64) -> Value {
 
 impl World {
     async fn control(&self) -> Answer {
-        let request = Request::get("/v1/control").body(Body::empty());
-        self.send(request.unwrap()).await
+        self.get("/v1/control").await
     }
 
     async fn put(&self, tag: Option<&str>, body: &Value) -> Answer {
@@ -56,6 +61,19 @@ impl World {
         }
         let request = request.body(Body::from(body.to_string()));
         self.send(request.unwrap()).await
+    }
+
+    /// Starts these instances; returns those that are turned away.
+    async fn turned_away(&self, instances: Vec<String>) -> Vec<String> {
+        let mut turned_away = Vec::new();
+        for instance in instances {
+            let answer = self.start(&start_of(&instance, NOW)).await;
+            if answer.status != 201 {
+                answer.problem(503, "throttled");
+                turned_away.push(instance);
+            }
+        }
+        turned_away
     }
 
     /// Sets the rate of all starts.
@@ -69,7 +87,7 @@ impl World {
 
 fn shown(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{answer:?}");
-    serde_json::from_slice(&answer.body).unwrap()
+    answer.json()
 }
 
 #[tokio::test]
@@ -103,9 +121,8 @@ async fn what_is_set_is_shown_with_its_version_and_changed_by_whom_has_seen_it()
         .put(Some("\"0\""), &body("", json!(null)))
         .await
         .problem(412, "precondition-failed");
-    let request = Request::get("/v1/control").header("if-none-match", "\"1\"");
-    let answer = world.send(request.body(Body::empty()).unwrap()).await;
-    assert_eq!(answer.status, 304);
+    let known = world.get_with("/v1/control", "if-none-match", "\"1\"");
+    assert_eq!(known.await.status, 304);
 }
 
 #[tokio::test]
@@ -266,30 +283,20 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
     for (rate, minutes) in [(50.0, 3), (30.0, 5), (8.0, 14)] {
         let world = World::new();
         world.let_in(rate).await;
-        let names: Vec<String> = (0..60).map(|number| format!("i{number}")).collect();
-        let mut waiting: Vec<&String> = names.iter().collect();
+        let mut waiting = instances(0..60);
         let mut refused = 0;
         for minute in 0..minutes {
             world.clock.set(NOW + minute * MINUTE + 20_000);
-            let mut still = Vec::new();
-            for name in waiting {
-                let answer = world.start(&start_of(name, NOW)).await;
-                if answer.status == 201 {
-                    continue;
-                }
-                answer.problem(503, "throttled");
-                refused += 1;
-                still.push(name);
-            }
-            waiting = still;
+            waiting = world.turned_away(waiting).await;
+            refused += waiting.len();
         }
         assert!(refused > 0 && waiting.is_empty(), "{waiting:?} at {rate} %");
         // Later ones are admitted, too, and stops never wait.
-        for name in &names {
-            world.stop(&stop_of(name, NOW + HOUR)).await.is_created();
+        for name in instances(0..60) {
+            world.stop(&stop_of(&name, NOW + HOUR)).await.is_created();
         }
         let spans = world.spans();
-        assert_eq!(spans.len(), names.len());
+        assert_eq!(spans.len(), 60);
         for span in spans {
             assert_eq!(span.start.as_millis(), NOW);
             assert_eq!(span.end.map(|end| end.since(span.start)), Some(HOUR));
@@ -301,8 +308,7 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
 #[tokio::test]
 async fn after_the_last_change_of_the_rate_all_get_in_in_time() {
     let world = World::new();
-    let names: Vec<String> = (0..60).map(|number| format!("i{number}")).collect();
-    let mut waiting: Vec<&String> = names.iter().collect();
+    let mut waiting = instances(0..60);
     // As an operator and the controller may change it: each minute, and to nothing for a while.
     let changing = [5.0, 5.5, 7.05, 0.0, 0.0, 4.0, 9.9, 3.0];
     let steady = [30.0; 5];
@@ -311,21 +317,13 @@ async fn after_the_last_change_of_the_rate_all_get_in_in_time() {
     for (minute, rate) in (0..).zip(rates) {
         world.let_in(rate).await;
         world.clock.set(NOW + minute * MINUTE + 20_000);
-        let mut still = Vec::new();
-        for name in waiting {
-            let answer = world.start(&start_of(name, NOW)).await;
-            if answer.status != 201 {
-                answer.problem(503, "throttled");
-                still.push(name);
-            }
-        }
-        left.push(still.len());
-        waiting = still;
+        waiting = world.turned_away(waiting).await;
+        left.push(waiting.len());
     }
     assert!(left[changing.len() - 1] > 0, "{left:?}");
     assert!(waiting.is_empty(), "{left:?}");
     let spans = world.spans();
-    assert_eq!(spans.len(), names.len());
+    assert_eq!(spans.len(), 60);
     assert!(spans.iter().all(|span| span.start.as_millis() == NOW));
 }
 
@@ -374,11 +372,7 @@ async fn while_a_majority_is_far_behind_fewer_starts_are_let_in_and_all_stops() 
     world.start(&start_of("a", NOW)).await.is_created();
     assert_eq!(admitted(40).await, 100.0);
     assert_eq!(admitted(400).await, 10.0);
-    let mut turned_away = 0;
-    for number in 0..200 {
-        let answer = world.start(&start_of(&format!("i{number}"), NOW)).await;
-        turned_away += u32::from(answer.status == 503);
-    }
+    let turned_away = world.turned_away(instances(0..200)).await.len();
     assert!((150..200).contains(&turned_away), "{turned_away}");
     world.stop(&stop_of("a", NOW + HOUR)).await.is_created();
     assert_eq!(admitted(0).await, 100.0);

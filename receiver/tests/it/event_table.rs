@@ -2,6 +2,7 @@
 //! kind of problem there is, is one of those that an event can meet, or cannot be about one event.
 
 use std::collections::BTreeSet;
+use std::slice;
 use std::sync::Arc;
 
 use sampler_oauth::Algorithm;
@@ -14,6 +15,7 @@ use crate::auth_fixture::{ask, claims, configured, router_to, token};
 use crate::batches::{NDJSON, Typed, lines, list, path, results};
 use crate::body_properties::as_kept;
 use crate::event::{by, start, stop, with, without};
+use crate::repeats::LONG_AFTER;
 use crate::store::Behaviour;
 use crate::updates::halves;
 use crate::world::{EVENTS, FUTURE, HOUR, NOW, PAST, START, World, request, request_as};
@@ -344,6 +346,32 @@ async fn what_is_accepted_is_kept_and_nothing_else() {
         assert!(begin.is_none_or(|it| starts.contains(&it)), "{row:?}");
         assert!(end.is_none() || stops.contains(&end), "{row:?}");
     }
+}
+
+/// Fault 4 of the original: a repeat is told from another event under its id at any later time.
+#[tokio::test]
+async fn fault_4_an_id_is_known_once_its_events_have_left_the_slack() {
+    for lenient in [false, true] {
+        let world = World::with(|options| options.settings.events.lenient_repeats = lenient);
+        let (events, _): (Vec<_>, Vec<_>) = table().into_iter().unzip();
+        alone(&world, &events).await;
+        let kept = world.documents();
+        world.clock.set(LONG_AFTER);
+        for (row, expected) in table() {
+            let expected = match expected {
+                Created | Replayed if has_id(&row.1) => Replayed,
+                Differs(pointers) => Differs(pointers),
+                _ => continue,
+            };
+            let answer = alone(&world, slice::from_ref(&row)).await.remove(0);
+            assert_answered(&answer, &expected, lenient, &row);
+        }
+        assert_eq!(world.documents(), kept);
+    }
+}
+
+fn has_id(event: &Value) -> bool {
+    event["id"].as_str().is_some_and(|id| !id.is_empty())
 }
 
 /// What an event can be answered with.

@@ -65,12 +65,3 @@ async fn a_slash_behind_an_address_changes_nothing() {
     answer.names(405, "method-not-allowed", &[]);
     assert_eq!(answer.header("allow"), Some("POST"));
 }
-
-#[tokio::test]
-async fn a_query_is_not_looked_at() {
-    let world = World::new();
-    let path = format!("{START}?id=x&timestamp=y");
-    let answer = world.send(request(&path, start(NOW).to_string())).await;
-    answer.is_created();
-    world.assert_kept(&[(&start(NOW), None)]);
-}

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::attacks::{INVALID, assert_refused, seconds, with_header};
-use crate::auth_fixture::{WRITE, ask, ask_with, claims, configured, fetched, router, token};
+use crate::auth_fixture::{WRITE, ask, ask_with, claims, configured, fetched, pace, router, token};
 use crate::log::Log;
 
 /// How long anything may take that is waited for.
@@ -20,11 +20,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[tokio::test]
 async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::from_secs(1),
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
-    };
+    let pace = pace(Duration::from_secs(1));
     let router = router(fetched(&uaa, pace));
     let key = SigningKey::rsa("unknown").unwrap();
     let flood: JoinSet<_> = (0..50)
@@ -70,11 +66,7 @@ async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() 
 #[tokio::test]
 async fn a_token_of_a_withdrawn_key_is_refused_at_once() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::from_hours(1),
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
-    };
+    let pace = pace(Duration::from_hours(1));
     let old = SigningKey::rsa("withdrawn").unwrap();
     let issued = |ago: i64| {
         let claims = claims(|claims| claims["iat"] = seconds(-ago).into());
@@ -102,10 +94,7 @@ async fn a_token_of_another_identity_zone_is_refused() {
 #[tokio::test]
 async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_fault() {
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::ZERO,
-        ..Pace::default()
-    };
+    let pace = pace(Duration::ZERO);
     let authenticator = fetched(&uaa, pace);
     let router = router(authenticator.clone());
     let token = uaa.token(&[WRITE]);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::Request;
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -37,8 +36,7 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
     let mut comparing = Box::pin(world.compare_once(&snapshot));
     let sum = async {
         world.store.wait_until_held(1).await;
-        let sum = Request::get("/v1/usages?organization_id=o").body(Body::empty());
-        let mut sum = Box::pin(world.send(sum.unwrap()));
+        let mut sum = Box::pin(world.get("/v1/usages?organization_id=o"));
         // It waits for the first page.
         assert!(timeout(SECOND, &mut sum).await.is_err());
         let release = async {
@@ -55,7 +53,7 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
     }
     world.store.release();
     let answer = comparing.await;
-    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    let answer = answer.json();
     assert_eq!(lists(&answer)[0].len(), 10_001);
 }
 
