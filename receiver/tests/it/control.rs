@@ -8,7 +8,7 @@ use sampler_store::{AuditQuery, Operating, Reading};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::event::{start, stop};
+use crate::event::{by, on, start, stop, with, without};
 use crate::store::Behaviour;
 use crate::world::{HOUR, MINUTE, NOW, World};
 
@@ -33,10 +33,10 @@ fn body(pointer: &str, value: Value) -> Value {
 
 /// A start of an instance, with an id.
 fn start_of(instance: &str, timestamp: i64) -> Value {
-    let mut event = start(timestamp);
-    event["resource_instance_id"] = json!(instance);
-    event["id"] = json!(format!("start {instance}"));
-    event
+    by(
+        &format!("start {instance}"),
+        &on(instance, &start(timestamp)),
+    )
 }
 
 fn instances(numbers: Range<u32>) -> Vec<String> {
@@ -44,9 +44,7 @@ fn instances(numbers: Range<u32>) -> Vec<String> {
 }
 
 fn stop_of(instance: &str, timestamp: i64) -> Value {
-    let mut event = stop(timestamp);
-    event["resource_instance_id"] = json!(instance);
-    event
+    on(instance, &stop(timestamp))
 }
 
 impl World {
@@ -232,14 +230,12 @@ async fn at_rate_0_new_starts_wait_and_stops_and_repeats_pass() {
     turned_away.problem(503, "throttled");
     assert!(turned_away.header("retry-after").is_some());
     world.start(&kept).await.is_replayed();
-    let mut other = kept.clone();
-    other["timestamp"] = json!(NOW - HOUR - 1);
+    let other = with(&kept, "timestamp", NOW - HOUR - 1);
     world
         .start(&other)
         .await
         .names(409, "id-taken", &["#/timestamp"]);
-    let mut without_id = start_of("new", NOW);
-    without_id.as_object_mut().unwrap().remove("id");
+    let without_id = without(&start_of("new", NOW), "id");
     world.start(&without_id).await.problem(503, "throttled");
     let stopped = stop_of("kept", NOW);
     world.stop(&stopped).await.is_created();
@@ -272,8 +268,7 @@ async fn a_resource_has_a_rate_of_its_own() {
         .start(&start_of("a", NOW))
         .await
         .problem(503, "throttled");
-    let mut other = start_of("a", NOW);
-    other["resource_id"] = json!("another");
+    let other = with(&start_of("a", NOW), "resource_id", "another");
     world.start(&other).await.is_created();
 }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
 use crate::answer::Answer;
-use crate::event::{start, stop, with};
+use crate::event::{by, on, start, stop, with};
 use crate::world::{EVENTS, MAPPINGS, NOW, START, STOP, World, request};
 
 /// The store answers so many calls a second, in steps.
@@ -30,12 +30,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 fn of(event: &Value, resource: &str, instance: u64) -> Value {
     let event = with(event, "resource_id", resource);
-    let event = with(&event, "id", format!("{resource} {instance}"));
-    with(
-        &event,
-        "resource_instance_id",
-        format!("instance {instance}"),
-    )
+    let event = by(&format!("{resource} {instance}"), &event);
+    on(&format!("instance {instance}"), &event)
 }
 
 /// A receiver whose store keeps the pace.
@@ -247,8 +243,8 @@ async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_othe
         1,
         "each weighs 8 MB, more than all may together"
     );
-    let (other, quiet) = (Arc::clone(&world), of(&start(NOW), "quiet", 1));
-    let quiet = tokio::spawn(async move { other.start(&quiet).await });
+    let quiet = of(&start(NOW), "quiet", 1).to_string();
+    let quiet = world.begin(request(START, quiet));
     world.store.wait_until_held(2).await;
     world.store.release();
     quiet.await.unwrap().is_created();

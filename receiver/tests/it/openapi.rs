@@ -40,19 +40,26 @@ async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
         .collect();
     assert_eq!(served, expected);
     for path in described.iter().filter(|path| !is_beside(path)) {
-        let request = Request::builder()
-            .method("BREW")
-            .uri(path.replace(['{', '}'], ""));
-        let answer = world.send(request.body(Body::empty()).unwrap()).await;
-        assert_eq!(answer.status, 405, "{path}");
-        let allowed: BTreeSet<&str> = answer.header("allow").unwrap().split(',').collect();
         let methods = description.operations();
         let of_path = methods.iter().filter(|(_, one)| one == path);
         let mut expected: BTreeSet<&str> = of_path.map(|(method, _)| method.as_str()).collect();
         if expected.contains("GET") {
             expected.insert("HEAD");
         }
-        assert_eq!(allowed, expected, "{path}");
+        let all = [
+            "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW",
+        ];
+        for method in all.into_iter().filter(|it| !expected.contains(it)) {
+            let request = Request::builder().method(method);
+            let request = request.uri(path.replace(['{', '}'], ""));
+            let answer = world.send(request.body(Body::empty()).unwrap()).await;
+            assert_eq!(answer.status, 405, "{method} {path}");
+            if method != "HEAD" {
+                answer.names(405, "method-not-allowed", &[]);
+            }
+            let allowed = answer.header("allow").unwrap().split(',');
+            assert_eq!(allowed.collect::<BTreeSet<_>>(), expected, "{path}");
+        }
     }
 }
 

@@ -2,33 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::Request;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::answer::Answer;
 use crate::cloud_events::binary;
-use crate::event::{mapping, start, stop, with};
+use crate::event::{mapping, on, start, stop};
 use crate::log::Log;
 use crate::store::Behaviour;
 use crate::world::{HOUR, MAPPINGS, NOW, START, STOP, World, request};
 
 fn of(instance: usize, event: &Value) -> Value {
-    with(
-        event,
-        "resource_instance_id",
-        format!("instance {instance}"),
-    )
-}
-
-fn send(world: &Arc<World>, request: Request<Body>) -> JoinHandle<Answer> {
-    let world = Arc::clone(world);
-    tokio::spawn(async move { world.send(request).await })
+    on(&format!("instance {instance}"), event)
 }
 
 fn begin(world: &Arc<World>, path: &str, event: &Value) -> JoinHandle<Answer> {
-    send(world, request(path, event.to_string()))
+    world.begin(request(path, event.to_string()))
 }
 
 /// A receiver with room for eight, six places of which are taken by starts that wait.
@@ -87,7 +76,7 @@ async fn a_cloud_event_in_binary_mode_that_is_a_stop_has_the_share_of_stops() {
     let (world, starts) = full_of_starts().await;
     let binary = |kind: &str, event: &Value| binary(kind, "/brokers/a", "1", event);
     assert_overloaded(&world.send(binary("start", &of(6, &start(NOW)))).await);
-    let stop = send(&world, binary("stop", &of(10, &stop(NOW))));
+    let stop = world.begin(binary("stop", &of(10, &stop(NOW))));
     world.store.wait_until_held(7).await;
     world.store.release();
     for answer in starts.into_iter().chain([stop]) {

@@ -13,7 +13,8 @@ use sampler_store_testing::support::{Changing, done, refusal};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::event::{start, stop, with};
+use crate::acts::tag_of;
+use crate::event::{on, start, stop, with};
 use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, MINUTE, NOW, PAST, World};
 
@@ -23,7 +24,7 @@ const CAUSE: &str = "/v1/suspended/0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52";
 impl World {
     /// Starts an instance; says where its span is.
     async fn starts(&self, instance: &str, timestamp: i64) -> String {
-        let event = with(&start(timestamp), "resource_instance_id", instance);
+        let event = on(instance, &start(timestamp));
         let answer = self.start(&event).await;
         answer.is_created();
         answer.header("location").unwrap().to_owned()
@@ -45,7 +46,7 @@ async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
     }
     world.store.wait_until_held(AT_ONCE as usize).await;
     world.store.release();
-    assert_eq!(world.read(LIST).await["items"].as_array().unwrap().len(), 1);
+    assert_eq!(world.items(LIST).await.len(), 1);
 }
 
 fn at(millis: i64) -> Timestamp {
@@ -85,27 +86,19 @@ async fn a_span_is_shown_as_it_is_kept() {
     });
     let shown = world.read(location).await;
     assert_eq!(shown, expected);
-    let names = |value: &Value| {
-        value
-            .as_object()
-            .unwrap()
-            .keys()
-            .cloned()
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(names(&shown), names(&expected));
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect();
+    let [shown, named]: [Vec<_>; 2] = [names(&shown), names(&expected)];
+    assert_eq!(shown, named);
     assert_eq!(world.read(LIST).await, json!({ "items": [expected] }));
 
     let end = with(&stop(NOW + HOUR), "id", "stop-1");
     world.stop(&end).await.is_created();
     let span = planned(&world, location, NOW + DAY).await;
-    done(
-        world
-            .store
-            .memory
-            .failed(&span, refusal("no-plan", 7, at(NOW + DAY)))
-            .await,
-    );
+    let failed = world
+        .store
+        .memory
+        .failed(&span, refusal("no-plan", 7, at(NOW + DAY)));
+    done(failed.await);
     let guid = &span.processing.planned.as_ref().unwrap().usage_guid;
     let refused_at = sampler_store_testing::support::at(7).as_millis();
     for (name, value) in [
@@ -155,10 +148,8 @@ async fn a_span_is_shown_as_it_is_kept() {
 }
 
 /// The span at an address, with a plan up to `end`.
-async fn planned(world: &World, location: &str, end: i64) -> Span {
-    let mut kept = world.spans().into_iter();
-    let of = |span: &Span| location.ends_with(&span.id.to_string());
-    let span = kept.find(of).unwrap();
+pub(crate) async fn planned(world: &World, location: &str, end: i64) -> Span {
+    let span = world.span_at(location);
     let plan = plan(&span, end);
     done(world.store.memory.plan(&span, plan, at(NOW), at(NOW)).await)
 }
@@ -170,27 +161,17 @@ fn plan(span: &Span, end: i64) -> Planned {
 
 /// Notes that what is planned was accepted a minute after it was planned; plans the next.
 async fn executed(world: &World, span: &Span, next: Option<i64>) -> Span {
+    let planned = span.processing.planned.as_ref().unwrap();
     let acceptance = Acceptance {
-        at: span
-            .processing
-            .planned
-            .as_ref()
-            .unwrap()
-            .planned_at
-            .plus(MINUTE),
+        at: planned.planned_at.plus(MINUTE),
         status: Some(202),
         location: Some("https://abacus/1".to_owned()),
     };
     let entry = Entry::of_accepted(span, acceptance).unwrap();
     world.store.memory.write_entry(entry, DAY).await.unwrap();
     let next = next.map_or(Next::Wait, |end| Next::Planned(plan(&span.executed(), end)));
-    done(
-        world
-            .store
-            .memory
-            .executed(span, next, at(NOW), at(NOW))
-            .await,
-    )
+    let memory = &world.store.memory;
+    done(memory.executed(span, next, at(NOW), at(NOW)).await)
 }
 
 #[tokio::test]
@@ -231,21 +212,19 @@ async fn a_list_goes_on_by_its_links() {
         let shown: Vec<String> = shown.map(|id| format!("/v1/spans/{id}")).collect();
         assert_eq!((shown, count), (newest_first.clone(), pages), "{limit}");
     }
-    let of = async |query: &str| {
-        let page = world.read(&format!("/v1/spans?{query}")).await;
-        page["items"].as_array().unwrap().len()
-    };
-    assert_eq!(of("resource_instance_id=i%263").await, 1);
-    assert_eq!(of("resource_id=postgres&plan_id=small").await, 0);
-    assert_eq!(
-        of("resource_id=postgres&state=open&from=2018-08-03T00:00:00Z").await,
-        5
-    );
-    assert_eq!(
-        of("resource_id=postgres&to=2018-08-03T02:00:00.003+02:00").await,
-        3
-    );
-    assert_eq!(of("state=suspended").await, 0);
+    for (query, count) in [
+        ("resource_instance_id=i%263", 1),
+        ("resource_id=postgres&plan_id=small", 0),
+        (
+            "resource_id=postgres&state=open&from=2018-08-03T00:00:00Z",
+            5,
+        ),
+        ("resource_id=postgres&to=2018-08-03T02:00:00.003+02:00", 3),
+        ("state=suspended", 0),
+    ] {
+        let items = world.items(&format!("/v1/spans?{query}")).await;
+        assert_eq!(items.len(), count, "{query}");
+    }
 }
 
 #[tokio::test]
@@ -293,21 +272,13 @@ async fn what_is_not_there_is_not_found() {
 async fn a_client_that_has_the_span_is_sent_nothing_until_it_changes() {
     let world = World::new();
     let location = world.starts("i", NOW).await;
-    let tag = world
-        .get(&location)
-        .await
-        .header("etag")
-        .unwrap()
-        .to_owned();
-    let ask = async |tag: &str| {
-        let request = Request::get(&location).header("if-none-match", tag);
-        world.send(request.body(Body::empty()).unwrap()).await
-    };
+    let tag = tag_of(&world.get(&location).await);
+    let ask = async |tag: &str| world.get_with(&location, "if-none-match", tag).await;
     let known = ask(&tag).await;
     assert_eq!((known.status, known.header("etag")), (304, Some(&*tag)));
     assert!(known.body.is_empty() && known.header("content-type").is_none());
     assert_eq!(ask(&format!("\"x\", W/{tag}")).await.status, 304);
-    let end = with(&stop(NOW + 1), "resource_instance_id", "i");
+    let end = on("i", &stop(NOW + 1));
     world.stop(&end).await.is_created();
     let changed = ask(&tag).await;
     assert_eq!(changed.status, 200);
@@ -339,12 +310,7 @@ async fn ids_are_found_by_how_they_begin_and_spans_by_when_they_were_received() 
     assert_eq!(world.read("/v1/ids?prefix=post").await, found);
     world.store.set_behaviour(Behaviour::Served);
     let newest = world.read("/v1/spans?order=received&limit=2").await;
-    let starts = newest["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["start"].clone());
-    assert_eq!(starts.count(), 2);
+    assert_eq!(newest["items"].as_array().unwrap().len(), 2);
 }
 
 /// The proof of what is sampled adds up from the start on. What waits stands beside it, and a client
@@ -353,17 +319,17 @@ async fn ids_are_found_by_how_they_begin_and_spans_by_when_they_were_received() 
 async fn what_has_run_and_is_not_billed_yet_grows_with_time_alone() {
     let world = World::new();
     let location = world.starts("i", NOW).await;
-    let tag = world.get(&location).await.header("etag").map(str::to_owned);
+    let tag = tag_of(&world.get(&location).await);
     world.clock.set(NOW + 3 * HOUR);
     let later = world.get(&location).await;
-    assert_eq!(later.header("etag").map(str::to_owned), tag);
+    assert_eq!(tag_of(&later), tag);
     let proof = world.read(&location).await["proof"].clone();
     assert_eq!([&proof["used"], &proof["difference"]], [0, 0]);
     assert_eq!(proof["unsampled"], 3 * HOUR);
     // What was sampled beyond a stop is to be taken back.
     let span = planned(&world, &location, NOW + 2 * HOUR).await;
     executed(&world, &span, None).await;
-    let end = with(&stop(NOW + HOUR), "resource_instance_id", "i");
+    let end = on("i", &stop(NOW + HOUR));
     world.stop(&end).await.is_created();
     let proof = world.read(&location).await["proof"].clone();
     assert_eq!(proof["unsampled"], -HOUR);

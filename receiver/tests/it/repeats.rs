@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::event::{TARGET, by, start, stop, with};
+use crate::event::{by, start, stop};
 use crate::store::Behaviour;
-use crate::world::{HOUR, NOW, PAST, START, World, request};
+use crate::world::{NOW, PAST, START, World, request};
 
 /// Long after all that is dated around [`NOW`] has left the slack.
 pub(crate) const LONG_AFTER: i64 = NOW + 2 * PAST;
@@ -26,32 +26,6 @@ async fn the_same_event_written_otherwise_is_the_same_event() {
         world.send(request(START, written)).await.is_replayed();
     }
     world.assert_kept(&[(&event, None)]);
-}
-
-/// Nobody can take an id away from somebody else's target, nor find out which ids that has.
-#[tokio::test]
-async fn the_same_id_on_another_target_is_another_event() {
-    let world = World::new();
-    let (event, end) = (by("a", &start(NOW)), by("a", &stop(NOW + HOUR)));
-    world.start(&event).await.is_created();
-    world.stop(&end).await.is_created();
-    for name in TARGET {
-        let (other, other_end) = (with(&event, name, "another"), with(&end, name, "another"));
-        // A stop of a target that was not started says so, whatever others did with its id.
-        world.stop(&other_end).await.problem(422, "no-open-span");
-        world.start(&other).await.is_created();
-        world.start(&other).await.is_replayed();
-        world.stop(&other_end).await.is_created();
-        world.stop(&other_end).await.is_replayed();
-        // Outside the slack, where a known id answers otherwise than an unknown one.
-        world.clock.set(LONG_AFTER);
-        let unknown = with(&other, name, "a third");
-        world.start(&unknown).await.problem(422, "outside-slack");
-        let unknown = with(&other_end, name, "a third");
-        world.stop(&unknown).await.problem(422, "outside-slack");
-        world.clock.set(NOW);
-    }
-    assert_eq!(world.kept().len(), 1 + TARGET.len());
 }
 
 /// While the original's indexes forbid the id of another target, nothing is told of that.

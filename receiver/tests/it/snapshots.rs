@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::bodies::gzip;
-use crate::event::{start, stop, with};
+use crate::event::{on, start, stop, with, without};
 use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, World, request};
 
@@ -71,14 +71,14 @@ impl World {
     }
 
     async fn starts_one(&self, instance: &str, plan: &str, timestamp: i64) -> Value {
-        let event = with(&start(timestamp), "resource_instance_id", instance);
+        let event = on(instance, &start(timestamp));
         let event = with(&event, "plan_id", plan);
         self.start(&event).await.is_created();
         event
     }
 
     async fn stops_one(&self, instance: &str, plan: &str, timestamp: i64) {
-        let event = with(&stop(timestamp), "resource_instance_id", instance);
+        let event = on(instance, &stop(timestamp));
         self.stop(&with(&event, "plan_id", plan)).await.is_created();
     }
 
@@ -103,13 +103,8 @@ impl World {
 }
 
 fn instance(name: &str, plan: &str) -> Value {
-    let mut event = with(&start(0), "resource_instance_id", name);
-    event["plan_id"] = json!(plan);
-    let members = event.as_object_mut().unwrap();
-    for name in ["timestamp", "measured_usage", "resource_id", "id"] {
-        members.remove(name);
-    }
-    event
+    let event = with(&on(name, &stop(0)), "plan_id", plan);
+    without(&without(&event, "timestamp"), "resource_id")
 }
 
 /// `i-0` and so on.

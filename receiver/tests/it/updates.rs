@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::event::{by, start, with, without};
 use crate::store::Behaviour;
-use crate::world::{FUTURE, HOUR, NOW, PAST, UPDATE, World};
+use crate::world::{FUTURE, HOUR, NOW, PAST, UPDATE, World, request};
 
 /// A change of the quantities.
 fn resize(at: i64) -> Value {
@@ -245,8 +245,7 @@ async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
     let (first_end, begin) = halves(&slow);
     let (second_end, _) = halves(&fast);
     world.store.set_behaviour_after_next_stop(Behaviour::Held);
-    let updating = Arc::clone(&world);
-    let updating = tokio::spawn(async move { updating.update(&change(NOW)).await });
+    let updating = world.begin(request(UPDATE, change(NOW).to_string()));
     world.store.wait_until_held(1).await;
     world.store.set_behaviour(Behaviour::Served);
     world.update(&fast).await.is_created();
@@ -302,8 +301,7 @@ async fn a_start_between_the_halves_is_told_without_denying_the_stop() {
     let (end, begin) = halves(&change(NOW));
     let other = by("other", &with(&begin, "timestamp", NOW - 1));
     world.store.set_behaviour_after_next_stop(Behaviour::Held);
-    let updating = Arc::clone(&world);
-    let updating = tokio::spawn(async move { updating.update(&change(NOW)).await });
+    let updating = world.begin(request(UPDATE, change(NOW).to_string()));
     world.store.wait_until_held(1).await;
     // What the store holds back is not this start.
     world.store.set_behaviour(Behaviour::Served);

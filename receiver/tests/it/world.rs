@@ -17,6 +17,7 @@ use sampler_settings::{ReceiverSettings, SamplingSettings, SlackSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_upstream::{ClientOptions, Provisioning};
 use serde_json::{Map, Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
@@ -173,6 +174,12 @@ impl World {
         let description = Description::of(self).await;
         description.check(&method, &path, &answer);
         answer
+    }
+
+    /// Begins to send a request.
+    pub(crate) fn begin(self: &Arc<Self>, request: Request<Body>) -> JoinHandle<Answer> {
+        let world = Arc::clone(self);
+        tokio::spawn(async move { world.send(request).await })
     }
 
     /// The same, without a look at what the API says of itself.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
 use super::{lines, lists, posted, snapshot};
-use crate::event::{start, with};
+use crate::event::{on, start, with};
 use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, World, request};
 
@@ -21,10 +21,8 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
     let world = World::new();
     let starts: Vec<Value> = (0..10_001)
         .map(|number| {
-            let name = format!("i-{number}");
-            let mut event = with(&start(NOW - HOUR), "resource_instance_id", name);
-            event["type"] = json!("start");
-            event
+            let event = on(&format!("i-{number}"), &start(NOW - HOUR));
+            with(&event, "type", "start")
         })
         .collect();
     for batch in starts.chunks(1_000) {
