@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response};
+use axum::http::Request;
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt;
@@ -167,6 +167,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) challenge: Option<String>,
     pub(crate) problem: String,
+    pub(crate) link: Option<String>,
     pub(crate) text: String,
     pub(crate) body_was_read: bool,
 }
@@ -191,7 +192,11 @@ pub(crate) async fn ask_by(
 ) -> Answer {
     let (request, read) = request(method, path, authorizations, body);
     let response = answer(router.clone(), request).await;
-    let (status, challenge) = (response.status().as_u16(), challenge(&response));
+    let status = response.status().as_u16();
+    let [challenge, link] = ["www-authenticate", "link"].map(|name| {
+        let value = response.headers().get(name)?;
+        Some(value.to_str().unwrap().to_owned())
+    });
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -200,14 +205,10 @@ pub(crate) async fn ask_by(
         status,
         challenge,
         problem: problem.replace("/problems/", ""),
+        link,
         text,
         body_was_read: read.load(Ordering::Relaxed),
     }
-}
-
-fn challenge(response: &Response<Body>) -> Option<String> {
-    let value = response.headers().get("www-authenticate")?;
-    Some(value.to_str().unwrap().to_owned())
 }
 
 /// Sends a good start with a token.

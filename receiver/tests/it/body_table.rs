@@ -54,6 +54,10 @@ fn wrong<'r>(target: &'r [&'r str], long: &'r [&'r str], deep: &'r [&'r str]) ->
         (&[MAPPINGS], &MAPPED, NO_TEXT, "must be a string"),
         (&[MAPPINGS], &MAPPED, &[r#""""#], "must not be empty"),
         (&[MAPPINGS], &MAPPED, long, "at most 1024 bytes long"),
+        // None leads to another address of the provisioning service.
+        (&[MAPPINGS], &MAPPED, &[r#"".""#, r#""..""#, r#""/""#, r#""a/b""#, r#""\\""#, r#""a\\b""#, r#""a/../b""#, r#""...""#,
+            r#""a..b""#, r#""..;""#, r#""%2e""#, r#""%2e%2E""#, r#""%2F""#, r#""%5c""#, r#""a%2fb""#, r#""..%2f""#,
+            r#""%252f""#, r#""%25252e%2e""#], "nor contain"),
         (&[MAPPINGS], &MAPPED, CONTROL, "control characters"),
         (ONE_START, LIST, &[""], "is missing"),
         (ONE_START, LIST, &["null", "{}", "\"x\"", "1", "true"], "must be a list"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_oauth::{Algorithm, Pace};
+use sampler_oauth::Algorithm;
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use sampler_testkit::wait_until;
 use serde_json::json;
@@ -79,16 +79,6 @@ async fn a_token_of_a_withdrawn_key_is_refused_at_once() {
     assert_eq!(ask_with(&router, &issued(5)).await.status, 503);
     assert_eq!(ask_with(&router, &issued(-600)).await.status, 503);
     assert_eq!(uaa.asked(Offer::Keys), 1);
-}
-
-/// A UAA signs for all identity zones that have no keys of their own.
-#[tokio::test]
-async fn a_token_of_another_identity_zone_is_refused() {
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let router = router(fetched(&uaa, Pace::default()));
-    let answer = ask_with(&router, &uaa.token_of_zone("tenant", &[WRITE])).await;
-    assert_refused("another zone", &answer, 401, INVALID);
-    assert_eq!(ask_with(&router, &uaa.token(&[WRITE])).await.status, 201);
 }
 
 #[tokio::test]
