@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use sampler_oauth::Algorithm;
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{
-    Answer, WRITE, ask, ask_by, ask_with, claims, configured, fetched, pace, router, start, token,
+    Answer, WRITE, ask, ask_by, ask_with, claims, fetched, pace, router, secured, start, token,
 };
 use crate::world::{MAPPINGS, START, STOP};
 
@@ -72,8 +71,7 @@ fn without_good_token(key: &SigningKey, good: &str) -> Vec<(&'static str, String
 /// Why a token is not accepted, `sampler-oauth` shows; here is what that is answered.
 #[tokio::test]
 async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (key, router) = secured();
     let good = token(&key, &claims(|_| {}));
     let bearer = format!("Bearer {good}");
     for (what, path, authorizations, challenge) in without_good_token(&key, &good) {
@@ -98,8 +96,7 @@ async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
 
 #[tokio::test]
 async fn other_methods_need_a_token_as_well() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (_, router) = secured();
     for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "FOO"] {
         let answer = ask_by(&router, method, START, &[], &Value::Null).await;
         assert_eq!(answer.status, 401, "{method}");

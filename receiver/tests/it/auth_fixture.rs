@@ -130,6 +130,19 @@ pub(crate) fn claims(change: impl FnOnce(&mut Value)) -> String {
     claims.to_string()
 }
 
+/// A router that believes this key.
+pub(crate) fn secured() -> (SigningKey, Router) {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    (key, router)
+}
+
+/// The header of a token with these scopes.
+pub(crate) fn bearer(key: &SigningKey, scopes: &[&str]) -> String {
+    let claims = claims(|claims| claims["scope"] = json!(scopes));
+    format!("Bearer {}", token(key, &claims))
+}
+
 /// A token as UAA signs it.
 pub(crate) fn token(key: &SigningKey, claims: &str) -> String {
     let header = json!({ "alg": "RS256", "typ": "JWT", "kid": key.id() });

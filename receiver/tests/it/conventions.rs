@@ -206,10 +206,12 @@ async fn the_answer_has_the_span_where_that_is_preferred() {
     assert!(answer.body.is_empty() && answer.header("preference-applied").is_none());
 }
 
+type Handshake = (Option<&'static str>, Option<&'static [u8]>, u16);
+
 /// The origins of the setting, the one that asks, and what it is answered. An end that is a comma names no origin, so
 /// neither does what is no text.
 #[rustfmt::skip]
-const HANDSHAKES: [(Option<&str>, Option<&[u8]>, u16); 8] = [
+const HANDSHAKES: [Handshake; 8] = [
     (Some("a.example, events.example.com"), Some(b"Events.example.com"), 200),
     (Some("a.example, events.example.com"), Some(b"example.com"), 403),
     (Some("a.example, events.example.com"), None, 405),

@@ -3,15 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::slice;
-use std::sync::Arc;
 
-use sampler_oauth::Algorithm;
-use sampler_service::environment::{Clock, SystemClock};
-use sampler_store_testing::memory::MemoryStore;
-use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{ask, claims, configured, router_to, token};
+use crate::auth_fixture::{ask, bearer, secured};
 use crate::batches::{NDJSON, Typed, lines, list, path, results};
 use crate::body_properties::as_kept;
 use crate::event::{TARGET, by, on, start, stop, with, without};
@@ -448,11 +443,8 @@ async fn malformed() -> [Value; 2] {
 
 /// A token that does not allow the resource, alone and in a batch.
 async fn forbidden() -> [Value; 2] {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
-    let router = router_to(store, configured(&key.public_pem(), Algorithm::Rs256));
-    let claims = claims(|claims| claims["scope"] = json!(["abacus.sampler.redis.write"]));
-    let bearer = format!("Bearer {}", token(&key, &claims));
+    let (key, router) = secured();
+    let bearer = bearer(&key, &["abacus.sampler.redis.write"]);
     let mut event = crate::auth_fixture::start();
     let one = ask(&router, START, &[&bearer], &event).await;
     event["type"] = json!("start");

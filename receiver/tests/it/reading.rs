@@ -86,8 +86,8 @@ async fn a_span_is_shown_as_it_is_kept() {
     });
     let shown = world.read(location).await;
     assert_eq!(shown, expected);
-    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect();
-    let [shown, named]: [Vec<_>; 2] = [names(&shown), names(&expected)];
+    let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect();
+    let [shown, named]: [Vec<_>; 2] = [members(&shown), members(&expected)];
     assert_eq!(shown, named);
     assert_eq!(world.read(LIST).await, json!({ "items": [expected] }));
 

@@ -15,7 +15,7 @@ use sampler_testkit::build::with;
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{WRITE, ask, ask_by, claims, configured, router_to, start, token};
+use crate::auth_fixture::{WRITE, ask, ask_by, bearer, configured, router_to, start};
 use crate::world::{DAY, HOUR, START};
 
 /// A receiver with a span of postgres and one of redis, in one organization, and a cause of each.
@@ -58,8 +58,7 @@ impl Two {
     }
 
     pub(crate) fn bearer(&self, scopes: &[&str]) -> String {
-        let claims = claims(|claims| claims["scope"] = json!(scopes));
-        format!("Bearer {}", token(&self.key, &claims))
+        bearer(&self.key, scopes)
     }
 
     async fn get(&self, path: &str, scopes: &[&str]) -> (u16, Value) {

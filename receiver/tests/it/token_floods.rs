@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use sampler_oauth::Algorithm;
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use sampler_testkit::wait_until;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::attacks::{INVALID, assert_refused, seconds, with_header};
-use crate::auth_fixture::{WRITE, ask, ask_with, claims, configured, fetched, pace, router, token};
+use crate::auth_fixture::{WRITE, ask, ask_with, claims, fetched, pace, router, secured, token};
 use crate::log::Log;
 
 /// How long anything may take that is waited for.
@@ -100,8 +99,7 @@ async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_
 
 #[tokio::test]
 async fn a_flood_of_bad_tokens_is_not_a_flood_of_lines() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (key, router) = secured();
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for _ in 0..500 {
@@ -124,8 +122,7 @@ async fn a_flood_of_bad_tokens_is_not_a_flood_of_lines() {
 
 #[tokio::test]
 async fn what_a_token_says_of_its_client_is_cut() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (key, router) = secured();
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for scope in ["openid", WRITE] {
