@@ -2,13 +2,15 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use sampler_domain::{Cause, CauseId, Interval, Planned, SKIP_DELAY, Span, Timestamp};
+use sampler_domain::{Cause, CauseId, EntryState, SKIP_DELAY, Span, Timestamp};
 use sampler_store::Causes;
 use sampler_store_testing::support::{Changing, at, done, last_refusal};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::event::{start, with};
+use crate::event::{on, start, with};
+use crate::reading::planned;
+use crate::resend::path_of;
 use crate::store::{Behaviour, SECRET};
 use crate::world::{DAY, HOUR, NOW, World};
 
@@ -17,18 +19,12 @@ pub(crate) const REASON: &str = "The plan has its mapping.";
 impl World {
     /// A span that is suspended, and the cause.
     pub(crate) async fn suspended(&self, instance: &str, resource: &str) -> (String, CauseId) {
-        let event = with(&start(NOW), "resource_instance_id", instance);
+        let event = on(instance, &start(NOW));
         let answer = self.start(&with(&event, "resource_id", resource)).await;
         let location = answer.header("location").unwrap().to_owned();
         let memory = &self.store.memory;
-        let span = self.span_at(&location);
-        let interval = Interval {
-            start: span.start,
-            end: span.start.plus(DAY),
-        };
-        let planned = Planned::new(&span, interval, span.start);
         let now = Timestamp::clamped(NOW);
-        let span = done(memory.plan(&span, planned, now, now).await);
+        let span = planned(self, &location, NOW + DAY).await;
         let span = done(memory.failed(&span, last_refusal("no mapping", 0)).await);
         let processing = &span.processing;
         let cause = Cause::of(&span.target, processing.last_error.as_ref().unwrap());
@@ -42,11 +38,6 @@ impl World {
         spans.find(of).unwrap()
     }
 
-    pub(crate) async fn shown(&self, path: &str) -> Answer {
-        let request = Request::get(path).body(Body::empty()).unwrap();
-        self.send(request).await
-    }
-
     pub(crate) async fn act(&self, path: &str, tag: Option<&str>, body: &Value) -> Answer {
         let mut request = Request::post(path).header("content-type", "application/json");
         if let Some(tag) = tag {
@@ -58,15 +49,11 @@ impl World {
 
     /// The acts in the trail, the newest first: what, how it ended, and about what.
     pub(crate) async fn trail_of_acts(&self) -> Vec<[String; 3]> {
-        let trail = json_of(&self.shown("/v1/audit").await);
+        let trail = self.items("/v1/audit").await;
         let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
         let act = |item: &Value| ["act", "outcome", "subject"].map(|name| text(item, name));
-        trail["items"].as_array().unwrap().iter().map(act).collect()
+        trail.iter().map(act).collect()
     }
-}
-
-pub(crate) fn json_of(answer: &Answer) -> Value {
-    serde_json::from_slice(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"))
 }
 
 pub(crate) fn tag_of(answer: &Answer) -> String {
@@ -79,7 +66,7 @@ async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
     let (small, other) = world.suspended("1", "redis").await;
     let (_, cause) = world.suspended("2", "postgres").await;
     world.suspended("3", "postgres").await;
-    let list = json_of(&world.shown("/v1/suspended").await);
+    let list = world.read("/v1/suspended").await;
     let item = |cause: CauseId, resource: &str, spans: u64| {
         json!({
             "cause": cause.to_string(), "status": 400, "error": "no mapping",
@@ -90,31 +77,19 @@ async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
     let expected = [item(cause, "postgres", 2), item(other, "redis", 1)];
     assert_eq!(list, json!({ "items": expected }));
     let path = format!("/v1/spans?state=suspended&cause={other}");
-    let spans = json_of(&world.shown(&path).await);
+    let spans = world.read(&path).await;
     let items = spans["items"].as_array().unwrap();
     assert_eq!(items.len(), 1);
     assert!(small.ends_with(items[0]["id"].as_str().unwrap()));
-    for (query, wrong) in [
-        ("spans?organization_id=o&cause=x&state=suspended", "cause"),
-        (&format!("spans?organization_id=o&cause={cause}"), "cause"),
-        (&format!("spans?state=open&cause={cause}"), "cause"),
-    ] {
-        let answer = world.shown(&format!("/v1/{query}")).await;
-        let problem = answer.problem(400, "invalid-query");
-        assert_eq!(problem["errors"][0]["parameter"], wrong, "{query}");
-    }
 }
 
 #[tokio::test]
 async fn a_span_is_resumed_as_it_was_seen() {
     let world = World::new();
     let (location, cause) = world.suspended("1", "postgres").await;
-    let shown = world.shown(&location).await;
-    assert_eq!(
-        json_of(&shown)["due_at"],
-        Value::Null,
-        "it waits for its cause"
-    );
+    let shown = world.get(&location).await;
+    let due_at = shown.json()["due_at"].clone();
+    assert_eq!(due_at, Value::Null, "it waits for its cause");
     let seen = tag_of(&shown);
     let path = format!("{location}/resume");
     let body = json!({ "reason": REASON });
@@ -127,17 +102,17 @@ async fn a_span_is_resumed_as_it_was_seen() {
     assert_eq!(answer.status, 200, "{answer:?}");
     // It is as it will be read from now on, and due at once: since it was suspended, by the workers'
     // time. The clock of this receiver is years behind.
-    let again = world.shown(&location).await;
-    assert_eq!(json_of(&answer), json_of(&again));
+    let again = world.get(&location).await;
+    assert_eq!(answer.json(), again.json());
     assert_eq!(tag_of(&answer), tag_of(&again));
-    assert_eq!(json_of(&answer)["state"], "open");
-    assert_eq!(json_of(&answer)["due_at"], at(0).as_millis());
+    assert_eq!(answer.json()["state"], "open");
+    assert_eq!(answer.json()["due_at"], at(0).as_millis());
     let span = world.span_at(&location);
     assert_eq!(
         (span.processing.suspended, span.processing.refusals),
         (None, 0)
     );
-    let trail = json_of(&world.shown("/v1/audit").await);
+    let trail = world.read("/v1/audit").await;
     let act = &trail["items"][0];
     assert_eq!(act["reason"], REASON);
     assert_eq!(
@@ -163,35 +138,32 @@ async fn what_is_planned_for_a_suspended_span_is_skipped() {
     let world = World::new();
     let (location, _) = world.suspended("1", "postgres").await;
     let path = format!("{location}/skip");
-    let answer = world.shown(&location).await;
+    let answer = world.get(&location).await;
     let seen = tag_of(&answer);
-    let usage = json_of(&answer)["planned"]["usage_id"].clone();
-    for (usage, slug) in [
-        (json!("another"), "not-planned"),
-        (json!(""), "not-planned"),
-    ] {
+    let usage = answer.json()["planned"]["usage_id"].clone();
+    for usage in ["another", ""] {
         let body = json!({ "reason": REASON, "usage_id": usage });
         let answer = world.act(&path, Some(&seen), &body).await;
-        answer.problem(409, slug);
+        answer.problem(409, "not-planned");
     }
     let body = json!({ "reason": REASON, "usage_id": usage });
     let answer = world.act(&path, Some(&seen), &body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(json_of(&answer), json_of(&world.shown(&location).await));
+    assert_eq!(answer.json(), world.read(&location).await);
     // A worker carries it out.
     let span = world.span_at(&location);
     let skip = span.to_be_skipped().unwrap();
     assert_eq!(json!(skip.usage_guid), usage);
     // Counted from the suspension, by the workers' time. The clock of this receiver is years behind.
     assert_eq!(skip.not_before, at(SKIP_DELAY));
-    assert_eq!(json_of(&answer)["due_at"], at(SKIP_DELAY).as_millis());
+    assert_eq!(answer.json()["due_at"], at(SKIP_DELAY).as_millis());
     let subject = location.clone();
     let expected = ["span.skip".to_owned(), "done".to_owned(), subject];
     assert_eq!(world.trail_of_acts().await, [expected]);
-    let trail = json_of(&world.shown("/v1/audit").await);
+    let trail = world.read("/v1/audit").await;
     assert_eq!(trail["items"][0]["id"], skip.act.to_string());
     assert_eq!(trail["items"][0]["after"]["skip"], usage);
-    let seen = tag_of(&world.shown(&location).await);
+    let seen = tag_of(&world.get(&location).await);
     let answer = world.act(&path, Some(&seen), &body).await;
     answer.problem(409, "not-suspended");
 }
@@ -204,7 +176,7 @@ async fn all_spans_of_a_cause_are_resumed_together() {
     let path = format!("/v1/suspended/{cause}/resume");
     let answer = world.act(&path, None, &json!({ "reason": REASON })).await;
     assert_eq!(answer.status, 202, "{answer:?}");
-    assert_eq!(json_of(&answer), json!({ "resumed": 2 }));
+    assert_eq!(answer.json(), json!({ "resumed": 2 }));
     let kept = world
         .store
         .memory
@@ -234,45 +206,40 @@ async fn all_spans_of_a_cause_are_resumed_together() {
 async fn each_field_that_is_wrong_is_named() {
     let world = World::new();
     let (location, cause) = world.suspended("1", "postgres").await;
-    let seen = tag_of(&world.shown(&location).await);
+    let entry = world.usage_in("2", EntryState::Skipped).await;
+    let seen = tag_of(&world.get(&location).await);
+    let (skip, resume) = (
+        format!("{location}/skip"),
+        format!("/v1/suspended/{cause}/resume"),
+    );
+    let resend = path_of(&entry);
     let long = "x".repeat(1_001);
-    for (body, wrong) in [
-        (json!({}), &["#/reason", "#/usage_id"][..]),
-        (
-            json!({ "reason": "", "usage_id": 1, "x": 1 }),
-            &["#/reason", "#/usage_id", "#/x"],
-        ),
-        (json!({ "reason": " \n", "usage_id": "u" }), &["#/reason"]),
-        (json!({ "reason": long, "usage_id": "u" }), &["#/reason"]),
-        (
-            json!({ "reason": [REASON], "usage_id": null }),
-            &["#/reason", "#/usage_id"],
-        ),
-        (json!([]), &["#"]),
-    ] {
-        let answer = world
-            .act(&format!("{location}/skip"), Some(&seen), &body)
-            .await;
-        let problem = answer.problem(400, "invalid-body");
-        let errors = problem["errors"].as_array().unwrap().iter();
-        let mut named: Vec<&str> = errors
-            .map(|error| error["pointer"].as_str().unwrap())
-            .collect();
-        named.sort_unstable();
-        assert_eq!(named, wrong, "{body}");
+    #[rustfmt::skip]
+    let rows: &[(&str, Value, &[&str])] = &[
+        (&skip, json!({}), &["#/reason", "#/usage_id"]),
+        (&skip, json!({ "reason": "", "usage_id": 1, "x": 1 }), &["#/reason", "#/usage_id", "#/x"]),
+        (&skip, json!({ "reason": " \n", "usage_id": "u" }), &["#/reason"]),
+        (&skip, json!({ "reason": long, "usage_id": "u" }), &["#/reason"]),
+        (&skip, json!({ "reason": [REASON], "usage_id": null }), &["#/reason", "#/usage_id"]),
+        (&skip, json!([]), &["#"]),
+        (&resume, json!({ "reason": REASON, "usage_id": "u" }), &["#/usage_id"]),
+        (&resend, json!({}), &["#/reason"]),
+        (&resend, json!({ "reason": " " }), &["#/reason"]),
+        (&resend, json!({ "reason": "r", "usage_id": "u" }), &["#/usage_id"]),
+        (&resend, json!([]), &["#"]),
+    ];
+    for (path, body, wrong) in rows {
+        let tag = (*path == skip).then_some(&*seen);
+        let answer = world.act(path, tag, body).await;
+        answer.names(400, "invalid-body", wrong);
     }
-    let resume = format!("/v1/suspended/{cause}/resume");
-    let answer = world
-        .act(&resume, None, &json!({ "reason": REASON, "usage_id": "u" }))
-        .await;
-    answer.problem(400, "invalid-body");
+    assert_eq!(world.entry(&entry.usage_guid).resend, None);
     let large = json!({ "reason": REASON, "x": "x".repeat(70_000) });
     let answer = world.act(&resume, None, &large).await;
     answer.problem(413, "payload-too-large");
     let unknown = format!("/v1/spans/{}/resume", "0".repeat(24));
-    let answer = world
-        .act(&unknown, Some("*"), &json!({ "reason": REASON }))
-        .await;
+    let body = json!({ "reason": REASON });
+    let answer = world.act(&unknown, Some("*"), &body).await;
     answer.problem(404, "no-such-span");
     // 1,000 characters are no 1,000 bytes.
     let body = json!({ "reason": "ä".repeat(1_000) });
@@ -285,33 +252,35 @@ async fn each_field_that_is_wrong_is_named() {
 async fn nothing_is_done_that_is_not_in_the_trail() {
     let world = World::new();
     let (location, cause) = world.suspended("1", "postgres").await;
-    let seen = tag_of(&world.shown(&location).await);
+    let entry = world.usage_in("2", EntryState::Skipped).await;
+    let seen = tag_of(&world.get(&location).await);
     let body = json!({ "reason": REASON });
+    let of_span = (format!("{location}/resume"), Some(&*seen));
+    let of_cause = (format!("/v1/suspended/{cause}/resume"), None);
+    let of_usage = (path_of(&entry), None);
+    let is_done = || {
+        let is_resumed = world.span_at(&location).processing.suspended.is_none();
+        let is_resent = world.entry(&entry.usage_guid).resend.is_some();
+        (is_resumed, is_resent)
+    };
     for behaviour in [Behaviour::Unavailable, Behaviour::Unknown, Behaviour::Lost] {
         world.store.set_record_behaviour(behaviour);
-        for (path, tag) in [
-            (format!("{location}/resume"), Some(&*seen)),
-            (format!("/v1/suspended/{cause}/resume"), None),
-        ] {
-            let answer = world.act(&path, tag, &body).await;
-            let problem = answer.problem(503, "database-unavailable");
-            let detail = problem["detail"].as_str().unwrap();
-            assert!(detail.contains("Nothing was done"), "{detail}");
-            assert!(!detail.contains(SECRET));
+        for (path, tag) in [&of_span, &of_cause, &of_usage] {
+            let answer = world.act(path, *tag, &body).await;
+            answer.tells(503, "database-unavailable", &["Nothing was done"]);
+            assert!(!answer.text().contains(SECRET));
         }
     }
-    assert!(world.span_at(&location).processing.suspended.is_some());
+    assert_eq!(is_done(), (false, false));
     world.store.set_record_behaviour(Behaviour::Served);
     // The change is done, and its answer is lost.
     world.store.lose_answers_to_changes();
-    let before = world.trail_of_acts().await.len();
-    let answer = world
-        .act(&format!("{location}/resume"), Some(&seen), &body)
-        .await;
-    let problem = answer.problem(503, "database-unavailable");
-    let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("may or may not be done"), "{detail}");
-    let trail = world.trail_of_acts().await;
-    assert_eq!((trail.len(), trail[0][1].as_str()), (before + 1, "unknown"));
-    assert!(world.span_at(&location).processing.suspended.is_none());
+    for (path, tag) in [&of_span, &of_usage] {
+        let before = world.trail_of_acts().await.len();
+        let answer = world.act(path, *tag, &body).await;
+        answer.tells(503, "database-unavailable", &["may or may not be done"]);
+        let trail = world.trail_of_acts().await;
+        assert_eq!((trail.len(), trail[0][1].as_str()), (before + 1, "unknown"));
+    }
+    assert_eq!(is_done(), (true, true));
 }

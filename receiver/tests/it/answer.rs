@@ -34,6 +34,23 @@ impl Answer {
         value
     }
 
+    /// The address of a page beside this one.
+    pub(crate) fn linked(&self, name: &str) -> Option<String> {
+        let relation = format!(">; rel=\"{name}\"");
+        let mut links = self.header("link")?.split(", ");
+        let link = links.find_map(|link| link.strip_suffix(&relation))?;
+        Some(link.strip_prefix('<').unwrap().to_owned())
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.to_vec()).unwrap()
+    }
+
     /// The client is told to come again after so many seconds or a few more: those that were turned
     /// away together do not come back together.
     #[track_caller]
@@ -79,7 +96,7 @@ impl Answer {
         let media_type = self.header("content-type");
         assert_eq!(media_type, Some("application/problem+json"), "{self:?}");
         assert_eq!(self.header("idempotency-replayed"), None, "{self:?}");
-        let document: Value = serde_json::from_slice(&self.body).unwrap();
+        let document = self.json();
         let members = document.as_object().unwrap();
         let names: Vec<_> = members.keys().map(String::as_str).collect();
         assert_eq!(names[..5], ["type", "urn", "title", "status", "detail"]);
@@ -109,6 +126,16 @@ impl Answer {
     pub(crate) fn names(&self, status: u16, slug: &str, pointers: &[&str]) {
         let document = self.problem(status, slug);
         assert_eq!(pointers_of(&document), pointers, "{document:#}");
+    }
+
+    /// A problem of this kind, which is told in these words.
+    #[track_caller]
+    pub(crate) fn tells(&self, status: u16, slug: &str, words: &[&str]) {
+        let document = self.problem(status, slug);
+        let detail = document["detail"].as_str().unwrap();
+        for words in words {
+            assert!(detail.contains(words), "{words}: {detail}");
+        }
     }
 
     /// Whether it says when to come again.

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use sampler_oauth::{Algorithm, Pace};
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{
-    Answer, WRITE, ask, ask_with, claims, configured, fetched, router, start, token,
+    Answer, WRITE, ask, ask_by, ask_with, claims, fetched, pace, router, secured, start, token,
 };
 use crate::world::{MAPPINGS, START, STOP};
 
@@ -72,8 +71,7 @@ fn without_good_token(key: &SigningKey, good: &str) -> Vec<(&'static str, String
 /// Why a token is not accepted, `sampler-oauth` shows; here is what that is answered.
 #[tokio::test]
 async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (key, router) = secured();
     let good = token(&key, &claims(|_| {}));
     let bearer = format!("Bearer {good}");
     for (what, path, authorizations, challenge) in without_good_token(&key, &good) {
@@ -98,27 +96,17 @@ async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
 
 #[tokio::test]
 async fn other_methods_need_a_token_as_well() {
-    use tower::ServiceExt;
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (_, router) = secured();
     for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "FOO"] {
-        let request = axum::http::Request::builder()
-            .method(method)
-            .uri("/v1/events/start");
-        let request = request.body(axum::body::Body::empty()).unwrap();
-        let response = router.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status(), 401, "{method}");
+        let answer = ask_by(&router, method, START, &[], &Value::Null).await;
+        assert_eq!(answer.status, 401, "{method}");
     }
 }
 
 #[tokio::test]
 async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::from_hours(1),
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
-    };
+    let pace = pace(Duration::from_hours(1));
     let router = router(fetched(&uaa, pace));
     let key = SigningKey::rsa("unknown").unwrap();
     let odd = [

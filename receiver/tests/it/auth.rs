@@ -6,7 +6,6 @@ use std::time::Duration;
 use sampler_domain::ClientId;
 use sampler_oauth::{Algorithm, Pace};
 use sampler_service::environment::{Clock, SystemClock};
-use sampler_service::security::Authenticator;
 use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::build::{stop_event, with};
 use sampler_testkit::now_millis;
@@ -15,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::attacks::{NO_TOKEN, assert_refused};
 use crate::auth_fixture::{
-    WRITE, ask, ask_by, ask_with, claims, configured, fetched, options, router, router_to,
-    router_with, start, token,
+    WRITE, ask, ask_by, ask_with, bearer, claims, configured, fetched, options, pace, router,
+    router_to, router_with, secured, start, token,
 };
 use crate::log::Log;
 use crate::reading_scopes::Two;
@@ -24,11 +23,7 @@ use crate::world::{EVENTS, MAPPINGS, START, STOP, UPDATE};
 
 const INSUFFICIENT: &str = "Bearer realm=\"cf\", error=\"insufficient_scope\"";
 
-const QUICK: Pace = Pace {
-    at_least: Duration::ZERO,
-    at_most: Duration::from_hours(1),
-    age_max: Duration::from_hours(24),
-};
+const QUICK: Pace = pace(Duration::ZERO);
 
 fn mapping() -> Value {
     json!({
@@ -142,14 +137,9 @@ async fn each_operation_is_allowed_to_the_tokens_that_it_is_for() {
 /// Fault 17 of the original: anyone with the scope could write for any resource.
 #[tokio::test]
 async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
-    let scopes = json!(["abacus.sampler.postgres.write", "openid"]);
-    let token = token(&key, &claims(|claims| claims["scope"] = scopes));
-    let answer = async |body: Value| {
-        let bearer = format!("Bearer {token}");
-        ask(&router, START, &[&bearer], &body).await
-    };
+    let (key, router) = secured();
+    let bearer = bearer(&key, &["abacus.sampler.postgres.write", "openid"]);
+    let answer = async |body: Value| ask(&router, START, &[&bearer], &body).await;
     assert_eq!(answer(start()).await.status, 201);
     for resource in [
         json!("redis"),
@@ -216,13 +206,6 @@ async fn nobody_gets_in_before_there_are_keys() {
 }
 
 #[tokio::test]
-async fn an_open_door_is_open() {
-    let router = router(Authenticator::none());
-    let answer = ask(&router, START, &[], &start()).await;
-    assert_eq!(answer.status, 201);
-}
-
-#[tokio::test]
 async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
     let key = SigningKey::rsa("key-1").unwrap();
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
@@ -268,19 +251,13 @@ async fn mappings_can_be_kept_to_the_full_scope() {
     options.settings.provisioning.full_scope = true;
     let router = router_with(authenticator, options);
     // A mapping gets as far as a provisioning service that is not there. Events are as before.
+    let of_one = "abacus.sampler.postgres.write";
     for (scope, path, body, status, is_read) in [
-        (
-            "abacus.sampler.postgres.write",
-            MAPPINGS,
-            mapping(),
-            403,
-            false,
-        ),
+        (of_one, MAPPINGS, mapping(), 403, false),
         (WRITE, MAPPINGS, mapping(), 502, true),
-        ("abacus.sampler.postgres.write", START, start(), 201, true),
+        (of_one, START, start(), 201, true),
     ] {
-        let claims = claims(|claims| claims["scope"] = json!([scope]));
-        let bearer = format!("Bearer {}", token(&key, &claims));
+        let bearer = bearer(&key, &[scope]);
         let answer = ask(&router, path, &[&bearer], &body).await;
         let answered = (answer.status, answer.body_was_read);
         assert_eq!(answered, (status, is_read), "{scope} {path}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response};
+use axum::http::Request;
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt;
@@ -87,6 +87,15 @@ pub(crate) fn configured(key: &str, algorithm: Algorithm) -> Authenticator {
     Authenticator::bearer(keyring, policy(algorithm), Arc::new(SystemClock))
 }
 
+/// Keys are fetched again no sooner than this.
+pub(crate) const fn pace(at_least: Duration) -> Pace {
+    Pace {
+        at_least,
+        at_most: Duration::from_hours(1),
+        age_max: Duration::from_hours(24),
+    }
+}
+
 /// An authenticator whose keys are those of a token server.
 pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Authenticator {
     let options = HttpOptions {
@@ -119,6 +128,19 @@ pub(crate) fn claims(change: impl FnOnce(&mut Value)) -> String {
     });
     change(&mut claims);
     claims.to_string()
+}
+
+/// A router that believes this key.
+pub(crate) fn secured() -> (SigningKey, Router) {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    (key, router)
+}
+
+/// The header of a token with these scopes.
+pub(crate) fn bearer(key: &SigningKey, scopes: &[&str]) -> String {
+    let claims = claims(|claims| claims["scope"] = json!(scopes));
+    format!("Bearer {}", token(key, &claims))
 }
 
 /// A token as UAA signs it.
@@ -158,6 +180,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) challenge: Option<String>,
     pub(crate) problem: String,
+    pub(crate) link: Option<String>,
     pub(crate) text: String,
     pub(crate) body_was_read: bool,
 }
@@ -182,7 +205,11 @@ pub(crate) async fn ask_by(
 ) -> Answer {
     let (request, read) = request(method, path, authorizations, body);
     let response = answer(router.clone(), request).await;
-    let (status, challenge) = (response.status().as_u16(), challenge(&response));
+    let status = response.status().as_u16();
+    let [challenge, link] = ["www-authenticate", "link"].map(|name| {
+        let value = response.headers().get(name)?;
+        Some(value.to_str().unwrap().to_owned())
+    });
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -191,14 +218,10 @@ pub(crate) async fn ask_by(
         status,
         challenge,
         problem: problem.replace("/problems/", ""),
+        link,
         text,
         body_was_read: read.load(Ordering::Relaxed),
     }
-}
-
-fn challenge(response: &Response<Body>) -> Option<String> {
-    let value = response.headers().get("www-authenticate")?;
-    Some(value.to_str().unwrap().to_owned())
 }
 
 /// Sends a good start with a token.

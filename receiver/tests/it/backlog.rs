@@ -1,28 +1,11 @@
 //! What waits for the workers, as it is shown.
 
-use axum::body::Body;
-use axum::http::Request;
 use sampler_domain::Timestamp;
 use sampler_store::{Backlog, ClosingBacklog, Operating};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::answer::Answer;
 use crate::event;
-use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, World};
-
-impl World {
-    async fn backlog(&self) -> Answer {
-        let request = Request::get("/v1/backlog").body(Body::empty()).unwrap();
-        self.send(request).await
-    }
-
-    async fn shown_backlog(&self) -> Value {
-        let answer = self.backlog().await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        serde_json::from_slice(&answer.body).unwrap()
-    }
-}
 
 #[tokio::test]
 async fn where_no_worker_counts_a_receiver_does() {
@@ -31,7 +14,7 @@ async fn where_no_worker_counts_a_receiver_does() {
         "due": 0, "oldest": null, "span_seconds": 0, "suspended": 0, "rate": 0, "closing": null,
     });
     // The month has begun two days ago.
-    assert_eq!(world.shown_backlog().await, nothing);
+    assert_eq!(world.read("/v1/backlog").await, nothing);
     let start = NOW - DAY - HOUR - 500;
     world.start(&event::start(start)).await.is_created();
     world.clock.set(NOW + 10_000);
@@ -40,7 +23,7 @@ async fn where_no_worker_counts_a_receiver_does() {
         "due": 1, "oldest": due, "span_seconds": 90_010.5, "suspended": 0, "rate": 0,
         "closing": null,
     });
-    assert_eq!(world.shown_backlog().await, expected);
+    assert_eq!(world.read("/v1/backlog").await, expected);
 }
 
 #[tokio::test]
@@ -61,9 +44,9 @@ async fn what_a_worker_has_counted_is_shown_as_long_as_it_is_recent() {
         "due": 1_200, "oldest": NOW - HOUR, "span_seconds": 86_400.5, "suspended": 3,
         "rate": 5_012.3, "closing": null,
     });
-    assert_eq!(world.shown_backlog().await, expected);
+    assert_eq!(world.read("/v1/backlog").await, expected);
     world.clock.set(NOW + 60_000);
-    assert_eq!(world.shown_backlog().await["due"], 0);
+    assert_eq!(world.read("/v1/backlog").await["due"], 0);
 }
 
 #[tokio::test]
@@ -89,20 +72,9 @@ async fn while_a_month_closes_it_is_told_what_is_left_and_when_it_is_done() {
         let expected = json!({
             "month": "2018-07", "left": 1_200, "closes_at": august + 600_000, "done_at": done_at,
         });
-        assert_eq!(world.shown_backlog().await["closing"], expected);
+        assert_eq!(world.read("/v1/backlog").await["closing"], expected);
     }
     world.clock.set(august + 601_000);
     world.store.publish_backlog(&counted(8.0)).await.unwrap();
-    assert_eq!(world.shown_backlog().await["closing"], json!(null));
-}
-
-#[tokio::test]
-async fn parameters_are_refused_and_a_store_that_is_away_is_told() {
-    let world = World::new();
-    let request = Request::get("/v1/backlog?due=1").body(Body::empty());
-    let answer = world.send(request.unwrap()).await;
-    answer.problem(400, "invalid-query");
-    world.store.set_behaviour(Behaviour::Unavailable);
-    let answer = world.backlog().await;
-    answer.problem(503, "database-unavailable");
+    assert_eq!(world.read("/v1/backlog").await["closing"], json!(null));
 }

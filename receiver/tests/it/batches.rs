@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
-use crate::event::{by, start, stop, with, without};
+use crate::event::{by, on, start, stop, with, without};
 use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request, request_as};
 
@@ -47,15 +47,11 @@ pub(crate) fn lines(events: &[Typed]) -> String {
     lines.collect()
 }
 
-fn instance(event: &Value, name: &str) -> Value {
-    with(event, "resource_instance_id", name)
-}
-
 /// What each event of a batch was answered with.
 pub(crate) fn results(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.header("content-type"), Some("application/json"));
-    let document: Value = serde_json::from_slice(&answer.body).unwrap();
+    let document = answer.json();
     let results = document["results"].as_array().unwrap().clone();
     let count = |is: &dyn Fn(&Value) -> bool| results.iter().filter(|one| is(one)).count();
     let counts = json!({
@@ -222,7 +218,7 @@ async fn another_media_type_is_refused_with_those_that_are_accepted() {
 
 fn many(count: usize) -> Vec<Typed> {
     let name = |number: usize| format!("instance {number}");
-    let start = |number| ("start", by("a", &instance(&start(NOW), &name(number))));
+    let start = |number| ("start", by("a", &on(&name(number), &start(NOW))));
     (0..count).map(start).collect()
 }
 
@@ -241,8 +237,7 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
         )
     });
     events.extend(ends);
-    let (sending, body) = (Arc::clone(&world), list(&events));
-    let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
+    let sending = world.begin(request(EVENTS, list(&events)));
     // A start of each target is under way, and no stop; and no more than so many at a time.
     world.store.wait_until_held(512).await;
     for _ in 0..100 {
@@ -271,11 +266,8 @@ async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
     let limit = Duration::from_mins(1);
     let held = timeout(limit, world.store.wait_until_held(2_048)).await;
     held.expect("they have all of theirs");
-    let alone = by("alone", &instance(&start(NOW), "alone"));
-    let single = tokio::spawn({
-        let world = Arc::clone(&world);
-        async move { world.start(&alone).await }
-    });
+    let alone = by("alone", &on("alone", &start(NOW)));
+    let single = world.begin(request(START, alone.to_string()));
     let held = timeout(limit, world.store.wait_until_held(2_049)).await;
     held.expect("it has a permit");
     world.store.release();
@@ -288,7 +280,7 @@ async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
 #[tokio::test]
 async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target() {
     let world = World::new();
-    let other = instance(&start(NOW), "another");
+    let other = on("another", &start(NOW));
     let events = [
         ("start", by("a", &start(NOW))),
         ("stop", without(&stop(NOW), "plan_id")),
@@ -344,9 +336,8 @@ async fn a_batch_whose_client_goes_away_is_completed_by_its_repeat() {
     let world = Arc::new(World::new());
     world.store.set_behaviour(Behaviour::Held);
     let mut events = many(800);
-    events.push(("stop", by("z", &instance(&stop(NOW), "instance 0"))));
-    let (sending, body) = (Arc::clone(&world), list(&events));
-    let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
+    events.push(("stop", by("z", &on("instance 0", &stop(NOW)))));
+    let sending = world.begin(request(EVENTS, list(&events)));
     world.store.wait_until_held(512).await;
     sending.abort();
     assert!(sending.await.unwrap_err().is_cancelled());

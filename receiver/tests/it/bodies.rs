@@ -36,14 +36,18 @@ fn start_of(length: usize) -> String {
 }
 
 /// The same request with a header set.
-fn headed(mut request: Request<Body>, name: &'static str, value: &[u8]) -> Request<Body> {
+pub(crate) fn headed(
+    mut request: Request<Body>,
+    name: &'static str,
+    value: &[u8],
+) -> Request<Body> {
     let value = HeaderValue::from_bytes(value).unwrap();
     let name = HeaderName::from_static(name);
     request.headers_mut().insert(name, value);
     request
 }
 
-fn zipped(path: &str, body: impl Into<Body>) -> Request<Body> {
+pub(crate) fn zipped(path: &str, body: impl Into<Body>) -> Request<Body> {
     headed(request(path, body), "content-encoding", b"gzip")
 }
 

@@ -1,5 +1,6 @@
 //! CloudEvents: in batches, in structured and in binary mode.
 
+use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 
@@ -29,6 +30,22 @@ fn cloud_event(kind: &str, event: &Value) -> Value {
 async fn structured(world: &World, event: &Value) -> Answer {
     let request = request_as(STRUCTURED, EVENTS, event.to_string());
     world.send(request).await
+}
+
+/// An event whose attributes are headers; `id` and `timestamp` of the event itself are left off.
+pub(crate) fn binary(kind: &str, source: &str, id: &str, event: &Value) -> Request<Body> {
+    let body = without(event, "timestamp").to_string();
+    let mut request = request_as("application/json", EVENTS, body);
+    for (name, value) in [
+        ("ce-specversion", "1.0"),
+        ("ce-type", &format!("usage.{kind}")),
+        ("ce-source", source),
+        ("ce-id", id),
+        ("ce-time", TIME),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    request
 }
 
 fn kept(event: &Value) -> Value {
@@ -68,24 +85,10 @@ async fn a_cloud_event_is_answered_as_the_event_that_it_is() {
 async fn attributes_may_be_headers() {
     let world = World::new();
     let binary = |kind: &str, event: &Value| {
-        let (mut parts, body) = request_as(
-            "application/json",
-            EVENTS,
-            without(event, "timestamp").to_string(),
-        )
-        .into_parts();
-        let headers = [
-            ("ce-specversion", "1.0".to_owned()),
-            ("ce-type", format!("usage.{kind}")),
-            ("ce-source", "%2Fbrokers/a".to_owned()),
-            ("ce-id", "\"\\1\"".to_owned()),
-            ("ce-time", TIME.to_owned()),
-            ("ce-subject", "x".to_owned()),
-        ];
-        for (name, value) in headers {
-            parts.headers.insert(name, value.parse().unwrap());
-        }
-        Request::from_parts(parts, body)
+        let mut request = binary(kind, "%2Fbrokers/a", "\"\\1\"", event);
+        let headers = request.headers_mut();
+        headers.insert("ce-subject", "x".parse().unwrap());
+        request
     };
     world.send(binary("start", &start(NOW))).await.is_created();
     world.send(binary("start", &start(NOW))).await.is_replayed();
@@ -254,20 +257,7 @@ async fn extension_attributes_mean_nothing() {
 #[tokio::test]
 async fn headers_are_percent_decoded_once_and_hold_no_separator() {
     let world = World::new();
-    let binary = |source: &str, id: &str| {
-        let body = without(&start(NOW), "timestamp").to_string();
-        let mut request = request_as("application/json", EVENTS, body);
-        for (name, value) in [
-            ("ce-specversion", "1.0"),
-            ("ce-type", "usage.start"),
-            ("ce-source", source),
-            ("ce-id", id),
-            ("ce-time", TIME),
-        ] {
-            request.headers_mut().insert(name, value.parse().unwrap());
-        }
-        request
-    };
+    let binary = |source: &str, id: &str| binary("start", source, id, &start(NOW));
     // Two sources and ids that would be one, if the separator could stand in them.
     for (source, id, wrong) in [
         ("a%1Fb", "1", &["ce-source"][..]),

@@ -1,12 +1,14 @@
 //! How operators steer, and what becomes of starts while few are admitted.
 
+use std::ops::Range;
+
 use axum::body::Body;
 use axum::http::Request;
-use sampler_store::{AuditQuery, Operating, Reading};
+use sampler_store::Operating;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::event::{start, stop};
+use crate::event::{by, on, start, stop, with, without};
 use crate::store::Behaviour;
 use crate::world::{HOUR, MINUTE, NOW, World};
 
@@ -31,22 +33,23 @@ fn body(pointer: &str, value: Value) -> Value {
 
 /// A start of an instance, with an id.
 fn start_of(instance: &str, timestamp: i64) -> Value {
-    let mut event = start(timestamp);
-    event["resource_instance_id"] = json!(instance);
-    event["id"] = json!(format!("start {instance}"));
-    event
+    by(
+        &format!("start {instance}"),
+        &on(instance, &start(timestamp)),
+    )
+}
+
+fn instances(numbers: Range<u32>) -> Vec<String> {
+    numbers.map(|number| format!("i{number}")).collect()
 }
 
 fn stop_of(instance: &str, timestamp: i64) -> Value {
-    let mut event = stop(timestamp);
-    event["resource_instance_id"] = json!(instance);
-    event
+    on(instance, &stop(timestamp))
 }
 
 impl World {
     async fn control(&self) -> Answer {
-        let request = Request::get("/v1/control").body(Body::empty());
-        self.send(request.unwrap()).await
+        self.get("/v1/control").await
     }
 
     async fn put(&self, tag: Option<&str>, body: &Value) -> Answer {
@@ -56,6 +59,19 @@ impl World {
         }
         let request = request.body(Body::from(body.to_string()));
         self.send(request.unwrap()).await
+    }
+
+    /// Starts these instances; returns those that are turned away.
+    async fn turned_away(&self, instances: Vec<String>) -> Vec<String> {
+        let mut turned_away = Vec::new();
+        for instance in instances {
+            let answer = self.start(&start_of(&instance, NOW)).await;
+            if answer.status != 201 {
+                answer.problem(503, "throttled");
+                turned_away.push(instance);
+            }
+        }
+        turned_away
     }
 
     /// Sets the rate of all starts.
@@ -69,7 +85,7 @@ impl World {
 
 fn shown(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{answer:?}");
-    serde_json::from_slice(&answer.body).unwrap()
+    answer.json()
 }
 
 #[tokio::test]
@@ -103,9 +119,8 @@ async fn what_is_set_is_shown_with_its_version_and_changed_by_whom_has_seen_it()
         .put(Some("\"0\""), &body("", json!(null)))
         .await
         .problem(412, "precondition-failed");
-    let request = Request::get("/v1/control").header("if-none-match", "\"1\"");
-    let answer = world.send(request.body(Body::empty()).unwrap()).await;
-    assert_eq!(answer.status, 304);
+    let known = world.get_with("/v1/control", "if-none-match", "\"1\"");
+    assert_eq!(known.await.status, 304);
 }
 
 #[tokio::test]
@@ -113,21 +128,18 @@ async fn each_change_is_in_the_audit_trail() {
     let world = World::new();
     let change = body("/sampling/paused", json!(true));
     shown(&world.put(Some("\"0\""), &change).await);
-    let query = AuditQuery {
-        limit: 10,
-        ..AuditQuery::default()
-    };
-    let records = world.store.audit(&query).await.unwrap().records;
+    let records = world.items("/v1/audit").await;
     assert_eq!(records.len(), 1);
-    let record = &records[0];
-    assert_eq!(
-        (&*record.act, &*record.subject),
-        ("control.set", "/v1/control")
-    );
-    assert_eq!(record.reason, "The backlog is too long.");
-    assert_eq!(record.before, default());
-    assert_eq!(record.after["sampling"]["paused"], json!(true));
-    assert_eq!(record.outcome.name(), "done");
+    for (name, value) in [
+        ("act", json!("control.set")),
+        ("subject", json!("/v1/control")),
+        ("reason", json!("The backlog is too long.")),
+        ("before", default()),
+        ("outcome", json!("done")),
+    ] {
+        assert_eq!(records[0][name], value, "{name}");
+    }
+    assert_eq!(records[0]["after"]["sampling"]["paused"], json!(true));
 }
 
 #[tokio::test]
@@ -215,14 +227,12 @@ async fn at_rate_0_new_starts_wait_and_stops_and_repeats_pass() {
     turned_away.problem(503, "throttled");
     assert!(turned_away.header("retry-after").is_some());
     world.start(&kept).await.is_replayed();
-    let mut other = kept.clone();
-    other["timestamp"] = json!(NOW - HOUR - 1);
+    let other = with(&kept, "timestamp", NOW - HOUR - 1);
     world
         .start(&other)
         .await
         .names(409, "id-taken", &["#/timestamp"]);
-    let mut without_id = start_of("new", NOW);
-    without_id.as_object_mut().unwrap().remove("id");
+    let without_id = without(&start_of("new", NOW), "id");
     world.start(&without_id).await.problem(503, "throttled");
     let stopped = stop_of("kept", NOW);
     world.stop(&stopped).await.is_created();
@@ -255,8 +265,7 @@ async fn a_resource_has_a_rate_of_its_own() {
         .start(&start_of("a", NOW))
         .await
         .problem(503, "throttled");
-    let mut other = start_of("a", NOW);
-    other["resource_id"] = json!("another");
+    let other = with(&start_of("a", NOW), "resource_id", "another");
     world.start(&other).await.is_created();
 }
 
@@ -266,30 +275,20 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
     for (rate, minutes) in [(50.0, 3), (30.0, 5), (8.0, 14)] {
         let world = World::new();
         world.let_in(rate).await;
-        let names: Vec<String> = (0..60).map(|number| format!("i{number}")).collect();
-        let mut waiting: Vec<&String> = names.iter().collect();
+        let mut waiting = instances(0..60);
         let mut refused = 0;
         for minute in 0..minutes {
             world.clock.set(NOW + minute * MINUTE + 20_000);
-            let mut still = Vec::new();
-            for name in waiting {
-                let answer = world.start(&start_of(name, NOW)).await;
-                if answer.status == 201 {
-                    continue;
-                }
-                answer.problem(503, "throttled");
-                refused += 1;
-                still.push(name);
-            }
-            waiting = still;
+            waiting = world.turned_away(waiting).await;
+            refused += waiting.len();
         }
         assert!(refused > 0 && waiting.is_empty(), "{waiting:?} at {rate} %");
         // Later ones are admitted, too, and stops never wait.
-        for name in &names {
-            world.stop(&stop_of(name, NOW + HOUR)).await.is_created();
+        for name in instances(0..60) {
+            world.stop(&stop_of(&name, NOW + HOUR)).await.is_created();
         }
         let spans = world.spans();
-        assert_eq!(spans.len(), names.len());
+        assert_eq!(spans.len(), 60);
         for span in spans {
             assert_eq!(span.start.as_millis(), NOW);
             assert_eq!(span.end.map(|end| end.since(span.start)), Some(HOUR));
@@ -301,8 +300,7 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
 #[tokio::test]
 async fn after_the_last_change_of_the_rate_all_get_in_in_time() {
     let world = World::new();
-    let names: Vec<String> = (0..60).map(|number| format!("i{number}")).collect();
-    let mut waiting: Vec<&String> = names.iter().collect();
+    let mut waiting = instances(0..60);
     // As an operator and the controller may change it: each minute, and to nothing for a while.
     let changing = [5.0, 5.5, 7.05, 0.0, 0.0, 4.0, 9.9, 3.0];
     let steady = [30.0; 5];
@@ -311,21 +309,13 @@ async fn after_the_last_change_of_the_rate_all_get_in_in_time() {
     for (minute, rate) in (0..).zip(rates) {
         world.let_in(rate).await;
         world.clock.set(NOW + minute * MINUTE + 20_000);
-        let mut still = Vec::new();
-        for name in waiting {
-            let answer = world.start(&start_of(name, NOW)).await;
-            if answer.status != 201 {
-                answer.problem(503, "throttled");
-                still.push(name);
-            }
-        }
-        left.push(still.len());
-        waiting = still;
+        waiting = world.turned_away(waiting).await;
+        left.push(waiting.len());
     }
     assert!(left[changing.len() - 1] > 0, "{left:?}");
     assert!(waiting.is_empty(), "{left:?}");
     let spans = world.spans();
-    assert_eq!(spans.len(), names.len());
+    assert_eq!(spans.len(), 60);
     assert!(spans.iter().all(|span| span.start.as_millis() == NOW));
 }
 
@@ -374,11 +364,7 @@ async fn while_a_majority_is_far_behind_fewer_starts_are_let_in_and_all_stops() 
     world.start(&start_of("a", NOW)).await.is_created();
     assert_eq!(admitted(40).await, 100.0);
     assert_eq!(admitted(400).await, 10.0);
-    let mut turned_away = 0;
-    for number in 0..200 {
-        let answer = world.start(&start_of(&format!("i{number}"), NOW)).await;
-        turned_away += u32::from(answer.status == 503);
-    }
+    let turned_away = world.turned_away(instances(0..200)).await.len();
     assert!((150..200).contains(&turned_away), "{turned_away}");
     world.stop(&stop_of("a", NOW + HOUR)).await.is_created();
     assert_eq!(admitted(0).await, 100.0);

@@ -2,11 +2,10 @@
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request};
-use sampler_receiver::problems;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::event::{start, stop, with, without};
+use crate::event::{by, start, stop, with, without};
 use crate::world::{EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request};
 
 impl World {
@@ -18,15 +17,16 @@ impl World {
         }
         self.send(request).await
     }
-
-    async fn get_as(&self, path: &str, accept: &str) -> Answer {
-        let request = Request::get(path).header("accept", accept);
-        self.send(request.body(Body::empty()).unwrap()).await
-    }
 }
 
-fn json_of(answer: &Answer) -> Value {
-    serde_json::from_slice(&answer.body).unwrap()
+/// A change of the plan to another one.
+fn moved(at: i64) -> Value {
+    let event = with(&start(at), "plan_id", "other");
+    with(
+        &event,
+        "previous",
+        json!({ "plan_id": start(at)["plan_id"] }),
+    )
 }
 
 #[tokio::test]
@@ -60,12 +60,7 @@ async fn a_key_is_another_name_of_the_id() {
 async fn a_key_is_that_of_updates_and_cloud_events_too() {
     let world = World::new();
     world.start(&start(NOW)).await.is_created();
-    let update = with(&start(NOW + HOUR), "plan_id", "other");
-    let update = with(
-        &update,
-        "previous",
-        json!({ "plan_id": start(NOW)["plan_id"] }),
-    );
+    let update = moved(NOW + HOUR);
     let key = [("Idempotency-Key", "key")];
     world.post_with(UPDATE, &key, &update).await.is_created();
     world.post_with(UPDATE, &key, &update).await.is_replayed();
@@ -110,7 +105,7 @@ async fn hostile_keys_and_preferences_are_refused_or_mean_nothing() {
     preferences.extend(vec![("Prefer", "return=representation;x"); 50]);
     let answer = world.post_with(START, &preferences, &start(NOW)).await;
     assert_eq!(answer.status, 201);
-    assert_eq!(json_of(&answer)["state"], "open");
+    assert_eq!(answer.json()["state"], "open");
 }
 
 #[tokio::test]
@@ -161,7 +156,7 @@ async fn moments_of_answers_are_texts_where_they_are_asked_for() {
     let event = with(&start(NOW), "organization_id", "o");
     world.start(&event).await.is_created();
     let list = "/v1/spans?organization_id=o";
-    let plain = world.get_as(list, "application/json").await;
+    let plain = world.get_with(list, "accept", "application/json").await;
     let asked = "text/html, application/json; time=rfc3339;q=0.9";
     let request = Request::get(list).header("accept", asked);
     let text = world.answer(request.body(Body::empty()).unwrap()).await;
@@ -170,7 +165,7 @@ async fn moments_of_answers_are_texts_where_they_are_asked_for() {
         Some("application/json;time=rfc3339")
     );
     assert_eq!(text.header("vary"), Some("accept"));
-    let (plain, text) = (json_of(&plain), json_of(&text));
+    let (plain, text) = (plain.json(), text.json());
     let (plain, text) = (&plain["items"][0], &text["items"][0]);
     assert_eq!(plain["start"], NOW);
     assert_eq!(text["start"], "2018-08-03T00:00:00.000Z");
@@ -189,32 +184,19 @@ async fn moments_of_answers_are_texts_where_they_are_asked_for() {
 async fn the_answer_has_the_span_where_that_is_preferred() {
     let world = World::new();
     let prefer = [("Prefer", "respond-async, return=representation")];
-    let update = with(
-        &with(&start(NOW + HOUR), "plan_id", "other"),
-        "id",
-        "update",
-    );
-    let update = with(
-        &update,
-        "previous",
-        json!({ "plan_id": start(NOW)["plan_id"] }),
-    );
-    let ended = with(
-        &with(&stop(NOW + 2 * HOUR), "plan_id", "other"),
-        "id",
-        "stop",
-    );
-    let started = with(&start(NOW), "id", "start");
+    let update = by("update", &moved(NOW + HOUR));
+    let ended = by("stop", &with(&stop(NOW + 2 * HOUR), "plan_id", "other"));
+    let started = by("start", &start(NOW));
     for (path, event) in [(START, started), (UPDATE, update), (STOP, ended)] {
         for _ in 0..2 {
             let answer = world.post_with(path, &prefer, &event).await;
             assert_eq!(answer.status, 201, "{path}");
             let applied = answer.header("preference-applied");
             assert_eq!(applied, Some("return=representation"), "{path}");
-            let span = json_of(&answer);
+            let span = answer.json();
             let address = format!("/v1/spans/{}", span["id"].as_str().unwrap());
-            let read = world.get_as(&address, "*/*").await;
-            assert_eq!(json_of(&read), span, "{path}");
+            let read = world.get(&address).await;
+            assert_eq!(read.json(), span, "{path}");
         }
     }
     let minimal = [("Prefer", "return=minimal")];
@@ -224,58 +206,52 @@ async fn the_answer_has_the_span_where_that_is_preferred() {
     assert!(answer.body.is_empty() && answer.header("preference-applied").is_none());
 }
 
+type Handshake = (Option<&'static str>, Option<&'static [u8]>, u16);
+
+/// The origins of the setting, the one that asks, and what it is answered. An end that is a comma names no origin, so
+/// neither does what is no text.
+#[rustfmt::skip]
+const HANDSHAKES: [Handshake; 8] = [
+    (Some("a.example, events.example.com"), Some(b"Events.example.com"), 200),
+    (Some("a.example, events.example.com"), Some(b"example.com"), 403),
+    (Some("a.example, events.example.com"), None, 405),
+    (Some("a.example,"), Some(b""), 405),
+    (Some("a.example,"), Some(b"\xff"), 405),
+    (Some("a.example,"), Some(b"a.example\xff"), 405),
+    (Some("*"), Some(b"x.example"), 200),
+    (None, Some(b"a.example"), 405),
+];
+
 #[tokio::test]
 async fn an_origin_that_is_named_may_send_webhooks() {
-    let ask = |origin: Option<&str>| {
-        let request = Request::builder().method("OPTIONS").uri(EVENTS);
-        let request = match origin {
-            Some(origin) => request.header("WebHook-Request-Origin", origin),
-            None => request,
-        };
-        request
-            .header("WebHook-Request-Rate", "120")
-            .body(Body::empty())
-            .unwrap()
-    };
-    let world = World::with(|options| {
-        options.settings.events.webhook_origins = Some("a.example, events.example.com".to_owned());
-    });
-    let answer = world.send(ask(Some("Events.example.com"))).await;
-    assert_eq!(answer.status, 200);
-    assert_eq!(
-        answer.header("webhook-allowed-origin"),
-        Some("Events.example.com")
-    );
-    assert_eq!(answer.header("webhook-allowed-rate"), Some("*"));
-    let refused = world.send(ask(Some("example.com"))).await;
-    refused.problem(403, "forbidden");
-    assert_eq!(refused.header("webhook-allowed-origin"), None);
-    world
-        .send(ask(None))
-        .await
-        .problem(405, "method-not-allowed");
-    // An end that is a comma names no origin, so neither does what is no text.
-    let world = World::with(|options| {
-        options.settings.events.webhook_origins = Some("a.example,".to_owned());
-    });
-    for nothing in [&b""[..], b"\xff", b"a.example\xff"] {
-        let request = Request::builder().method("OPTIONS").uri(EVENTS);
-        let request = request.header("WebHook-Request-Origin", nothing);
+    for (named, origin, status) in HANDSHAKES {
+        let world = World::with(|options| {
+            options.settings.events.webhook_origins = named.map(str::to_owned);
+        });
+        let mut request = Request::builder().method("OPTIONS").uri(EVENTS);
+        if let Some(origin) = origin {
+            request = request.header("WebHook-Request-Origin", origin);
+        }
+        let request = request.header("WebHook-Request-Rate", "120");
         let answer = world.send(request.body(Body::empty()).unwrap()).await;
-        answer.problem(405, "method-not-allowed");
+        assert_eq!(answer.status, status, "{named:?} {origin:?}");
+        let allowed = answer.header("webhook-allowed-origin").map(str::as_bytes);
+        assert_eq!(allowed, origin.filter(|_| status == 200));
+        match status {
+            200 => assert_eq!(answer.header("webhook-allowed-rate"), Some("*")),
+            403 => answer.names(403, "forbidden", &[]),
+            _ => {
+                answer.names(405, "method-not-allowed", &[]);
+                assert_eq!(answer.header("allow"), Some("POST"));
+            }
+        }
     }
-    let any = World::with(|options| options.settings.events.webhook_origins = Some("*".to_owned()));
-    assert_eq!(any.send(ask(Some("x.example"))).await.status, 200);
-    let closed = World::new();
-    let answer = closed.send(ask(Some("a.example"))).await;
-    answer.problem(405, "method-not-allowed");
-    assert_eq!(answer.header("allow"), Some("POST"));
 }
 
 #[tokio::test]
 async fn the_description_has_a_server_and_what_cloud_events_carry() {
     let world = World::new();
-    let document = json_of(&world.get_as("/openapi.json", "*/*").await);
+    let document = world.get("/openapi.json").await.json();
     assert_eq!(document["servers"][0]["url"], "/");
     let data = &document["components"]["schemas"]["CloudEvent"]["properties"]["data"];
     assert_eq!(data["$ref"], "#/components/schemas/CloudEventData");
@@ -286,13 +262,4 @@ async fn the_description_has_a_server_and_what_cloud_events_carry() {
             .unwrap()
             .contains(&json!("resource_id"))
     );
-}
-
-#[tokio::test]
-async fn a_type_of_problem_is_an_address() {
-    let world = World::new();
-    for kind in problems::all() {
-        let answer = world.get_as(&kind.uri(), "application/json").await;
-        assert_eq!(json_of(&answer)["urn"], kind.urn());
-    }
 }

@@ -27,7 +27,7 @@ fn events() -> Vec<Typed> {
 async fn would(world: &World, path: &str, event: &Value) -> Value {
     let answer = world.post(path, event).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    serde_json::from_slice(&answer.body).unwrap()
+    answer.json()
 }
 
 /// The durations of the usages that would be posted.
@@ -56,7 +56,7 @@ async fn what_would_become_of_an_event_is_what_becomes_of_it() {
                 continue;
             }
             assert_eq!(foreseen.status, 200, "{index}: {foreseen:?}");
-            let foreseen: Value = serde_json::from_slice(&foreseen.body).unwrap();
+            let foreseen = foreseen.json();
             assert_eq!(foreseen["would"], answer.status, "{index}: {foreseen:#}");
             if answer.status == 201 {
                 let is_replayed = answer.header("idempotency-replayed").is_some();
@@ -118,7 +118,7 @@ async fn the_usages_are_those_that_a_worker_posts() {
     // Byte by byte, as they are in the answer.
     let written = serde_json::to_string(&usages).unwrap();
     let answer = world.post(&dry(START), &event).await;
-    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    let text = answer.text();
     assert!(text.contains(&written), "{text}");
     assert_eq!(begun["usages"], serde_json::to_value(&usages).unwrap());
     // A stop in the future is billed once it is over.
@@ -200,10 +200,10 @@ async fn a_query_that_is_wrong_keeps_nothing() {
         }
     }
     world.assert_kept(&[]);
-    let answer = world
-        .post(&format!("{START}?dry_run=false&other=x"), &start(NOW))
-        .await;
-    answer.is_created();
+    // Other parameters are not looked at.
+    let path = format!("{START}?dry_run=false&id=x&timestamp=y");
+    world.post(&path, &start(NOW)).await.is_created();
+    world.assert_kept(&[(&start(NOW), None)]);
 }
 
 #[tokio::test]

@@ -62,6 +62,11 @@ pub(crate) fn without(event: &Value, name: &str) -> Value {
     event
 }
 
+/// The same of another instance.
+pub(crate) fn on(instance: &str, event: &Value) -> Value {
+    with(event, "resource_instance_id", instance)
+}
+
 pub(crate) fn by(id: &str, event: &Value) -> Value {
     with(event, "id", id)
 }

@@ -2,18 +2,15 @@
 //! kind of problem there is, is one of those that an event can meet, or cannot be about one event.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::slice;
 
-use sampler_oauth::Algorithm;
-use sampler_service::environment::{Clock, SystemClock};
-use sampler_store_testing::memory::MemoryStore;
-use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{ask, claims, configured, router_to, token};
+use crate::auth_fixture::{ask, bearer, secured};
 use crate::batches::{NDJSON, Typed, lines, list, path, results};
 use crate::body_properties::as_kept;
-use crate::event::{by, start, stop, with, without};
+use crate::event::{TARGET, by, on, start, stop, with, without};
+use crate::repeats::LONG_AFTER;
 use crate::store::Behaviour;
 use crate::updates::halves;
 use crate::world::{EVENTS, FUTURE, HOUR, NOW, PAST, START, World, request, request_as};
@@ -43,12 +40,6 @@ const OUTSIDE: Expected = Refused(
     "between 2018-06-03T00:00:00.000Z and 2018-08-05T00:00:00.000Z",
 );
 
-/// An event of the target with this instance.
-fn on(name: &str, mut event: Value) -> Value {
-    event["resource_instance_id"] = json!(name);
-    event
-}
-
 fn unmeasured(event: &Value) -> Value {
     with(event, "measured_usage", json!([]))
 }
@@ -76,6 +67,7 @@ pub(crate) fn table() -> Vec<(Typed, Expected)> {
         of_one_target(),
         of_wrong_events(),
         of_other_targets(),
+        of_ids_of_others(),
         of_updates(),
     ];
     let typed = |(kind, event, expected)| ((kind, event), expected);
@@ -166,67 +158,84 @@ fn of_wrong_events() -> Vec<Row> {
 fn of_other_targets() -> Vec<Row> {
     vec![
         // At the edges of the slack.
-        ("start", on("early", start(NOW - PAST)), Created),
-        ("stop", on("early", stop(NOW - PAST)), Created),
-        ("start", on("late", start(NOW + FUTURE)), Created),
-        ("stop", on("late", stop(NOW + FUTURE)), Created),
-        ("stop", on("nothing", stop(NOW + HOUR)), NOT_OPEN),
+        ("start", on("early", &start(NOW - PAST)), Created),
+        ("stop", on("early", &stop(NOW - PAST)), Created),
+        ("start", on("late", &start(NOW + FUTURE)), Created),
+        ("stop", on("late", &stop(NOW + FUTURE)), Created),
+        ("stop", on("nothing", &stop(NOW + HOUR)), NOT_OPEN),
         // The id of a start that was refused is free.
-        ("start", on("free", by("a", &start(NOW - PAST - 1))), OUTSIDE),
-        ("start", on("free", by("a", &start(NOW))), Created),
+        ("start", on("free", &by("a", &start(NOW - PAST - 1))), OUTSIDE),
+        ("start", on("free", &by("a", &start(NOW))), Created),
         // A stop and a start at one moment may have one id, and the next start follows at once.
-        ("start", on("renewed", by("create", &start(NOW))), Created),
-        ("stop", on("renewed", by("renew", &stop(NOW + HOUR))), Created),
-        ("start", on("renewed", by("renew", &unmeasured(&start(NOW + HOUR)))), Created),
-        ("stop", on("renewed", by("renew", &stop(NOW + HOUR))), Replayed),
-        ("start", on("renewed", by("renew", &unmeasured(&start(NOW + HOUR)))), Replayed),
-        ("stop", on("renewed", by("renew", &stop(NOW + 2 * HOUR))), Differs(TIME)),
+        ("start", on("renewed", &by("create", &start(NOW))), Created),
+        ("stop", on("renewed", &by("renew", &stop(NOW + HOUR))), Created),
+        ("start", on("renewed", &by("renew", &unmeasured(&start(NOW + HOUR)))), Created),
+        ("stop", on("renewed", &by("renew", &stop(NOW + HOUR))), Replayed),
+        ("start", on("renewed", &by("renew", &unmeasured(&start(NOW + HOUR)))), Replayed),
+        ("stop", on("renewed", &by("renew", &stop(NOW + 2 * HOUR))), Differs(TIME)),
     ]
+}
+
+/// Nobody can take an id away from somebody else's target, nor find out which ids that has: in each field of the target
+/// another one makes another event of it. A stop of a target that was not started says so.
+fn of_ids_of_others() -> Vec<Row> {
+    let (event, end) = (by("a", &start(NOW)), by("a", &stop(NOW + HOUR)));
+    let of = |name: &str| {
+        let [event, end] = [&event, &end].map(|it| with(it, name, "whose id is a"));
+        [
+            ("stop", end.clone(), NOT_OPEN),
+            ("start", event.clone(), Created),
+            ("start", event, Replayed),
+            ("stop", end.clone(), Created),
+            ("stop", end, Replayed),
+        ]
+    };
+    TARGET.into_iter().flat_map(of).collect()
 }
 
 #[rustfmt::skip]
 fn of_updates() -> Vec<Row> {
     vec![
         // An update of which a half would be refused keeps nothing.
-        ("start", on("moved", by("first", &start(NOW - HOUR))), Created),
-        ("update", on("moved", resized("u", NOW - HOUR - 1)), Refused(422, "stop-before-start", TIME, "")),
-        ("update", on("moved", resized("u", NOW - PAST - 1)), OUTSIDE),
-        ("update", on("moved", with(&moved(NOW), "previous", json!({"plan_id": "a third"}))), NOT_OPEN),
-        ("start", on("moved", with(&start(NOW - HOUR), "plan_id", "larger")), Created),
-        ("update", on("moved", moved(NOW)), OPEN),
-        ("stop", on("moved", with(&stop(NOW + 1), "plan_id", "larger")), Created),
-        ("update", on("moved", moved(NOW)), Refused(422, "overlapping-start", TIME, "")),
-        ("update", on("moved", moved(NOW + 1)), Created),
+        ("start", on("moved", &by("first", &start(NOW - HOUR))), Created),
+        ("update", on("moved", &resized("u", NOW - HOUR - 1)), Refused(422, "stop-before-start", TIME, "")),
+        ("update", on("moved", &resized("u", NOW - PAST - 1)), OUTSIDE),
+        ("update", on("moved", &with(&moved(NOW), "previous", json!({"plan_id": "a third"}))), NOT_OPEN),
+        ("start", on("moved", &with(&start(NOW - HOUR), "plan_id", "larger")), Created),
+        ("update", on("moved", &moved(NOW)), OPEN),
+        ("stop", on("moved", &with(&stop(NOW + 1), "plan_id", "larger")), Created),
+        ("update", on("moved", &moved(NOW)), Refused(422, "overlapping-start", TIME, "")),
+        ("update", on("moved", &moved(NOW + 1)), Created),
         // A half that stands alone under the id counts as that half.
-        ("start", on("stopped", start(NOW - HOUR)), Created),
-        ("stop", on("stopped", by("u", &stop(NOW))), Created),
-        ("update", on("stopped", resized("u", NOW)), Created),
-        ("update", on("stopped", resized("u", NOW)), Replayed),
-        ("start", on("left", start(NOW - HOUR)), Created),
-        ("stop", on("left", by("u", &stop(NOW))), Created),
-        ("update", on("left", moved(NOW)), Created),
-        ("update", on("left", moved(NOW)), Replayed),
-        ("start", on("entered", start(NOW - HOUR)), Created),
-        ("start", on("entered", without(&moved(NOW), "previous")), Created),
-        ("update", on("entered", moved(NOW)), Created),
-        ("update", on("entered", moved(NOW)), Replayed),
-        ("start", on("by halves", start(NOW - HOUR)), Created),
-        ("stop", on("by halves", by("u", &stop(NOW))), Created),
-        ("start", on("by halves", without(&moved(NOW), "previous")), Created),
-        ("update", on("by halves", moved(NOW)), Replayed),
+        ("start", on("stopped", &start(NOW - HOUR)), Created),
+        ("stop", on("stopped", &by("u", &stop(NOW))), Created),
+        ("update", on("stopped", &resized("u", NOW)), Created),
+        ("update", on("stopped", &resized("u", NOW)), Replayed),
+        ("start", on("left", &start(NOW - HOUR)), Created),
+        ("stop", on("left", &by("u", &stop(NOW))), Created),
+        ("update", on("left", &moved(NOW)), Created),
+        ("update", on("left", &moved(NOW)), Replayed),
+        ("start", on("entered", &start(NOW - HOUR)), Created),
+        ("start", on("entered", &without(&moved(NOW), "previous")), Created),
+        ("update", on("entered", &moved(NOW)), Created),
+        ("update", on("entered", &moved(NOW)), Replayed),
+        ("start", on("by halves", &start(NOW - HOUR)), Created),
+        ("stop", on("by halves", &by("u", &stop(NOW))), Created),
+        ("start", on("by halves", &without(&moved(NOW), "previous")), Created),
+        ("update", on("by halves", &moved(NOW)), Replayed),
         // The end of the span that the update ends is not in its own way.
-        ("start", on("at once", start(NOW)), Created),
-        ("update", on("at once", resized("u", NOW)), Created),
+        ("start", on("at once", &start(NOW)), Created),
+        ("update", on("at once", &resized("u", NOW)), Created),
         // Its start stands alone under the id, and no other span is open: what it started is not ended.
-        ("start", on("own", start(NOW - HOUR)), Created),
-        ("stop", on("own", by("by hand", &stop(NOW))), Created),
-        ("start", on("own", resized("u", NOW)), Created),
-        ("update", on("own", resized("u", NOW)), NOT_OPEN),
+        ("start", on("own", &start(NOW - HOUR)), Created),
+        ("stop", on("own", &by("by hand", &stop(NOW))), Created),
+        ("start", on("own", &resized("u", NOW)), Created),
+        ("update", on("own", &resized("u", NOW)), NOT_OPEN),
         // The stop of an update stands alone under its id, and another event is in the way of its start.
-        ("start", on("halved", start(NOW)), Created),
-        ("stop", on("halved", by("half", &stop(NOW + HOUR))), Created),
-        ("start", on("halved", start(NOW + HOUR)), Created),
-        ("update", on("halved", resized("half", NOW + HOUR)), Refused(409, "update-incomplete", &[], "open-span")),
+        ("start", on("halved", &start(NOW)), Created),
+        ("stop", on("halved", &by("half", &stop(NOW + HOUR))), Created),
+        ("start", on("halved", &start(NOW + HOUR)), Created),
+        ("update", on("halved", &resized("half", NOW + HOUR)), Refused(409, "update-incomplete", &[], "open-span")),
     ]
 }
 
@@ -346,6 +355,36 @@ async fn what_is_accepted_is_kept_and_nothing_else() {
     }
 }
 
+/// Fault 4 of the original: a repeat is told from another event under its id at any later time.
+#[tokio::test]
+async fn fault_4_an_id_is_known_once_its_events_have_left_the_slack() {
+    for lenient in [false, true] {
+        let world = World::with(|options| options.settings.events.lenient_repeats = lenient);
+        let (events, _): (Vec<_>, Vec<_>) = table().into_iter().unzip();
+        alone(&world, &events).await;
+        let kept = world.documents();
+        world.clock.set(LONG_AFTER);
+        for (row, expected) in table() {
+            let expected = match expected {
+                Created | Replayed if has_id(&row.1) => Replayed,
+                Differs(pointers) => Differs(pointers),
+                _ => continue,
+            };
+            let answer = alone(&world, slice::from_ref(&row)).await.remove(0);
+            assert_answered(&answer, &expected, lenient, &row);
+            // The id is known of its target alone.
+            let (path, unknown) = (path(row.0), with(&row.1, "space_id", "unknown"));
+            let answer = world.post(path, &unknown).await;
+            answer.problem(422, "outside-slack");
+        }
+        assert_eq!(world.documents(), kept);
+    }
+}
+
+fn has_id(event: &Value) -> bool {
+    event["id"].as_str().is_some_and(|id| !id.is_empty())
+}
+
 /// What an event can be answered with.
 const OF_EVENTS: [&str; 15] = [
     "database-unavailable",
@@ -404,11 +443,8 @@ async fn malformed() -> [Value; 2] {
 
 /// A token that does not allow the resource, alone and in a batch.
 async fn forbidden() -> [Value; 2] {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
-    let router = router_to(store, configured(&key.public_pem(), Algorithm::Rs256));
-    let claims = claims(|claims| claims["scope"] = json!(["abacus.sampler.redis.write"]));
-    let bearer = format!("Bearer {}", token(&key, &claims));
+    let (key, router) = secured();
+    let bearer = bearer(&key, &["abacus.sampler.redis.write"]);
     let mut event = crate::auth_fixture::start();
     let one = ask(&router, START, &[&bearer], &event).await;
     event["type"] = json!("start");

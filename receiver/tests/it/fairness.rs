@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
 use crate::answer::Answer;
-use crate::event::{start, stop, with};
-use crate::world::{NOW, START, STOP, World, request};
+use crate::event::{by, on, start, stop, with};
+use crate::world::{EVENTS, MAPPINGS, NOW, START, STOP, World, request};
 
 /// The store answers so many calls a second, in steps.
 const STEP: Duration = Duration::from_millis(10);
@@ -30,12 +30,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 fn of(event: &Value, resource: &str, instance: u64) -> Value {
     let event = with(event, "resource_id", resource);
-    let event = with(&event, "id", format!("{resource} {instance}"));
-    with(
-        &event,
-        "resource_instance_id",
-        format!("instance {instance}"),
-    )
+    let event = by(&format!("{resource} {instance}"), &event);
+    on(&format!("instance {instance}"), &event)
 }
 
 /// A receiver whose store keeps the pace.
@@ -170,37 +166,36 @@ async fn starts_of_a_flood_hold_up_no_stops() {
     flooding.await.unwrap();
 }
 
-/// A body that has begun and does not go on.
-fn stalled(path: &str) -> Request<Body> {
-    let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
+/// A body that begins like this and does not go on.
+fn unending(path: &str, begun: impl Into<Bytes>) -> Request<Body> {
+    let begun = stream::iter([Ok::<_, std::io::Error>(begun.into())]);
     request(path, Body::from_stream(begun.chain(stream::pending())))
 }
 
+/// A request counts once its body is there, by a limit in flight, too.
 #[tokio::test(start_paused = true)]
-async fn bodies_that_do_not_arrive_hold_up_nobody() {
-    let world = Arc::new(World::new());
-    let mut slow = JoinSet::new();
-    for number in 0..2_000 {
-        let path = if number % 2 == 0 { START } else { STOP };
-        let world = Arc::clone(&world);
-        slow.spawn(async move { world.send(stalled(path)).await });
-    }
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    world
-        .start(&of(&start(NOW), "honest", 1))
-        .await
-        .is_created();
-    world.stop(&of(&stop(NOW), "honest", 1)).await.is_created();
-    while let Some(answer) = slow.join_next().await {
-        answer.unwrap().names(408, "request-timeout", &[]);
+async fn bodies_that_do_not_arrive_hold_up_nobody_and_take_no_places() {
+    for (inflight, each) in [(None, 500), (Some(8), 8)] {
+        let world = World::with(|options| options.settings.limits.inflight = inflight);
+        let world = Arc::new(world);
+        let mut slow = JoinSet::new();
+        for path in [START, STOP, EVENTS, MAPPINGS].repeat(each) {
+            let world = Arc::clone(&world);
+            slow.spawn(async move { world.send(unending(path, "{")).await });
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let event = of(&start(NOW), "honest", 1);
+        world.start(&event).await.is_created();
+        world.stop(&of(&stop(NOW), "honest", 1)).await.is_created();
+        while let Some(answer) = slow.join_next().await {
+            answer.unwrap().names(408, "request-timeout", &[]);
+        }
     }
 }
 
 /// Of this size, and of no more than one value; it never ends.
 fn huge(bytes: usize) -> Request<Body> {
-    let text = format!("\"{}", "x".repeat(bytes - 1));
-    let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from(text))]);
-    request(START, Body::from_stream(begun.chain(stream::pending())))
+    unending(START, format!("\"{}", "x".repeat(bytes - 1)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,8 +243,8 @@ async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_othe
         1,
         "each weighs 8 MB, more than all may together"
     );
-    let (other, quiet) = (Arc::clone(&world), of(&start(NOW), "quiet", 1));
-    let quiet = tokio::spawn(async move { other.start(&quiet).await });
+    let quiet = of(&start(NOW), "quiet", 1).to_string();
+    let quiet = world.begin(request(START, quiet));
     world.store.wait_until_held(2).await;
     world.store.release();
     quiet.await.unwrap().is_created();

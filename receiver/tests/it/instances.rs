@@ -1,38 +1,20 @@
 //! Which instances run, as it is shown.
 
-use axum::body::Body;
-use axum::http::Request;
 use sampler_domain::Timestamp;
 use sampler_store::{Instance, InstanceProgram, Intake, Operating, Work};
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
-use crate::store::Behaviour;
 use crate::world::{HOUR, NOW, World};
 
 impl World {
-    async fn instances(&self, query: &str) -> Answer {
-        let request = Request::get(format!("/v1/instances{query}"));
-        self.send(request.body(Body::empty()).unwrap()).await
-    }
-
-    async fn shown_instances(&self) -> Vec<Value> {
-        let answer = self.instances("").await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        let body: Value = serde_json::from_slice(&answer.body).unwrap();
-        body["items"].as_array().unwrap().clone()
-    }
-
     async fn report(&self, instance: Instance) {
         self.store.memory.report_instance(&instance).await.unwrap();
     }
 
     async fn states(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let shown = self.shown_instances().await;
-        let states = shown
-            .iter()
-            .map(|it| (text(&it["instance"]), text(&it["state"])));
+        let shown = self.items("/v1/instances").await.into_iter();
+        let states = shown.map(|it| (text(&it["instance"]), text(&it["state"])));
         states.collect()
     }
 }
@@ -52,7 +34,7 @@ fn pair(name: &str, state: &str) -> (String, String) {
 #[tokio::test]
 async fn an_instance_is_shown_as_it_describes_itself() {
     let world = World::new();
-    assert_eq!(world.shown_instances().await, [] as [Value; 0]);
+    assert_eq!(world.items("/v1/instances").await, [] as [Value; 0]);
     world
         .report(Instance {
             index: Some("2".to_owned()),
@@ -100,7 +82,7 @@ async fn an_instance_is_shown_as_it_describes_itself() {
             "intake": null,
         }),
     ];
-    assert_eq!(world.shown_instances().await, expected);
+    assert_eq!(world.items("/v1/instances").await, expected);
 }
 
 #[tokio::test]
@@ -124,14 +106,4 @@ async fn an_instance_that_is_not_seen_is_stale_for_an_hour_and_then_gone() {
     assert_eq!(world.states().await[0], pair("a", "stale"));
     world.clock.set(NOW + HOUR + 1);
     assert_eq!(world.states().await, [pair("b", "stale")]);
-}
-
-#[tokio::test]
-async fn parameters_are_refused_and_an_outage_is_said() {
-    let world = World::new();
-    let answer = world.instances("?limit=1").await;
-    answer.problem(400, "invalid-query");
-    world.store.set_behaviour(Behaviour::Unavailable);
-    let answer = world.instances("").await;
-    answer.problem(503, "database-unavailable");
 }

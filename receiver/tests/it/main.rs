@@ -36,6 +36,7 @@ mod provisioning;
 mod ranges;
 mod reading;
 mod reading_scopes;
+mod reads;
 mod repeats;
 mod resend;
 mod routes;

@@ -1,35 +1,23 @@
 //! More requests than there is room for.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::http::Request;
-use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use crate::answer::Answer;
-use crate::event::{mapping, start, stop, with, without};
+use crate::cloud_events::binary;
+use crate::event::{mapping, on, start, stop};
 use crate::log::Log;
 use crate::store::Behaviour;
-use crate::world::{EVENTS, HOUR, MAPPINGS, NOW, START, STOP, World, request};
+use crate::world::{HOUR, MAPPINGS, NOW, START, STOP, World, request};
 
 fn of(instance: usize, event: &Value) -> Value {
-    with(
-        event,
-        "resource_instance_id",
-        format!("instance {instance}"),
-    )
-}
-
-fn send(world: &Arc<World>, request: Request<Body>) -> JoinHandle<Answer> {
-    let world = Arc::clone(world);
-    tokio::spawn(async move { world.send(request).await })
+    on(&format!("instance {instance}"), event)
 }
 
 fn begin(world: &Arc<World>, path: &str, event: &Value) -> JoinHandle<Answer> {
-    send(world, request(path, event.to_string()))
+    world.begin(request(path, event.to_string()))
 }
 
 /// A receiver with room for eight, six places of which are taken by starts that wait.
@@ -86,20 +74,9 @@ async fn more_in_flight_than_there_is_room_for_are_turned_away_and_stops_keep_a_
 #[tokio::test(start_paused = true)]
 async fn a_cloud_event_in_binary_mode_that_is_a_stop_has_the_share_of_stops() {
     let (world, starts) = full_of_starts().await;
-    let binary = |kind: &str, event: &Value| {
-        let data = without(event, "timestamp");
-        Request::post(EVENTS)
-            .header("content-type", "application/json")
-            .header("ce-specversion", "1.0")
-            .header("ce-type", format!("usage.{kind}"))
-            .header("ce-source", "/brokers/a")
-            .header("ce-id", "1")
-            .header("ce-time", "2018-08-03T01:00:00Z")
-            .body(Body::from(data.to_string()))
-            .unwrap()
-    };
+    let binary = |kind: &str, event: &Value| binary(kind, "/brokers/a", "1", event);
     assert_overloaded(&world.send(binary("start", &of(6, &start(NOW)))).await);
-    let stop = send(&world, binary("stop", &of(10, &stop(NOW))));
+    let stop = world.begin(binary("stop", &of(10, &stop(NOW))));
     world.store.wait_until_held(7).await;
     world.store.release();
     for answer in starts.into_iter().chain([stop]) {
@@ -130,27 +107,6 @@ async fn stops_may_take_all_the_room() {
 async fn requests_are_turned_away_before_their_bodies_are_parsed() {
     let (world, _starts) = full_of_starts().await;
     assert_overloaded(&world.send(request(START, "no json")).await);
-}
-
-/// A request counts once its body is there.
-#[tokio::test(start_paused = true)]
-async fn bodies_that_do_not_arrive_take_no_places() {
-    let world = Arc::new(World::with(|options| {
-        options.settings.limits.inflight = Some(8);
-    }));
-    let mut slow = JoinSet::new();
-    for path in [START, STOP, EVENTS, MAPPINGS].repeat(8) {
-        let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
-        let body = Body::from_stream(begun.chain(stream::pending()));
-        let world = Arc::clone(&world);
-        slow.spawn(async move { world.send(request(path, body)).await });
-    }
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    world.start(&start(NOW)).await.is_created();
-    world.stop(&stop(NOW + HOUR)).await.is_created();
-    while let Some(answer) = slow.join_next().await {
-        answer.unwrap().names(408, "request-timeout", &[]);
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::http::Request;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http_body_util::BodyExt;
 use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span, Timestamp};
 use sampler_oauth::Algorithm;
 use sampler_service::environment::{Clock, SystemClock};
@@ -17,9 +14,8 @@ use sampler_store_testing::support::last_refusal;
 use sampler_testkit::build::with;
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
-use crate::auth_fixture::{WRITE, ask, ask_by, claims, configured, router_to, start, token};
+use crate::auth_fixture::{WRITE, ask, ask_by, bearer, configured, router_to, start};
 use crate::world::{DAY, HOUR, START};
 
 /// A receiver with a span of postgres and one of redis, in one organization, and a cause of each.
@@ -62,8 +58,7 @@ impl Two {
     }
 
     pub(crate) fn bearer(&self, scopes: &[&str]) -> String {
-        let claims = claims(|claims| claims["scope"] = json!(scopes));
-        format!("Bearer {}", token(&self.key, &claims))
+        bearer(&self.key, scopes)
     }
 
     async fn get(&self, path: &str, scopes: &[&str]) -> (u16, Value) {
@@ -75,17 +70,14 @@ impl Two {
 
     /// The items of a page, and the cursor of the next.
     async fn list(&self, path: &str, scope: &str) -> (Vec<Value>, Option<String>) {
-        let request = Request::get(path).header("authorization", self.bearer(&[scope]));
-        let request = request.body(Body::empty()).unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status().as_u16(), 200, "{path}");
-        let link = response.headers().get("link");
-        let next = link.map(|link| {
-            let (_, cursor) = link.to_str().unwrap().split_once("cursor=").unwrap();
+        let bearer = self.bearer(&[scope]);
+        let answer = ask_by(&self.router, "GET", path, &[&bearer], &Value::Null).await;
+        assert_eq!(answer.status, 200, "{path}");
+        let next = answer.link.map(|link| {
+            let (_, cursor) = link.split_once("cursor=").unwrap();
             cursor.split('>').next().unwrap().to_owned()
         });
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let page: Value = serde_json::from_slice(&bytes).unwrap();
+        let page: Value = serde_json::from_str(&answer.text).unwrap();
         (page["items"].as_array().unwrap().clone(), next)
     }
 

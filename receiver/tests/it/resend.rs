@@ -4,12 +4,11 @@ use sampler_domain::{Acceptance, Change, Changed, Entry, EntryState, Timestamp};
 use sampler_store::Ledger;
 use serde_json::json;
 
-use crate::acts::{REASON, json_of};
-use crate::store::Behaviour;
+use crate::acts::REASON;
 use crate::world::{DAY, NOW, World};
 
 impl World {
-    async fn usage_in(&self, instance: &str, state: EntryState) -> Entry {
+    pub(crate) async fn usage_in(&self, instance: &str, state: EntryState) -> Entry {
         let (location, _) = self.suspended(instance, "postgres").await;
         let span = self.span_at(&location);
         let at = Timestamp::clamped(NOW);
@@ -29,13 +28,13 @@ impl World {
         entry
     }
 
-    fn entry(&self, guid: &str) -> Entry {
+    pub(crate) fn entry(&self, guid: &str) -> Entry {
         let kept = self.store.memory.with(|table| table.entry(guid).cloned());
         kept.unwrap().entry
     }
 }
 
-fn path_of(entry: &Entry) -> String {
+pub(crate) fn path_of(entry: &Entry) -> String {
     format!("/v1/usages/{}/resend", entry.usage_guid)
 }
 
@@ -49,7 +48,7 @@ async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
         world.clock.set(NOW + DAY);
         let answer = world.act(&path_of(&entry), None, &body).await;
         assert_eq!(answer.status, 202, "{answer:?}");
-        let shown = json_of(&answer);
+        let shown = answer.json();
         assert_eq!(shown["id"], entry.usage_guid);
         assert_eq!(shown["state"], state.name());
         // A worker carries it out, at once whatever the clock of the receiver says.
@@ -59,7 +58,7 @@ async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
             (None, NOW + DAY)
         );
         assert_eq!(resend.due_at, entry.planned_at);
-        let trail = json_of(&world.shown("/v1/audit").await);
+        let trail = world.read("/v1/audit").await;
         let act = &trail["items"][0];
         assert_eq!(act["id"], resend.act.to_string());
         assert_eq!(act["act"], "usage.resend");
@@ -70,7 +69,7 @@ async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
         let states = [&act["before"]["resend"], &act["after"]["resend"]];
         assert_eq!(states, [&json!(false), &json!(true)]);
         let of_span = format!("/v1/audit?span={}", entry.span);
-        let of_span = json_of(&world.shown(&of_span).await);
+        let of_span = world.read(&of_span).await;
         assert_eq!(of_span["items"].as_array().unwrap().len(), 1);
         // Asked again before that, it is the same resend.
         let answer = world.act(&path_of(&entry), None, &body).await;
@@ -92,7 +91,7 @@ async fn what_abacus_has_is_not_sent_again_and_what_nobody_knows_is_not_found() 
     }
     // What is refused stands on its span, and is listed there.
     let (location, _) = world.suspended("refused", "postgres").await;
-    let listed = json_of(&world.shown(&format!("{location}/usages")).await);
+    let listed = world.read(&format!("{location}/usages")).await;
     assert_eq!(listed["items"][0]["state"], "refused", "{listed}");
     let id = listed["items"][0]["id"].as_str().unwrap();
     let path = format!("/v1/usages/{id}/resend");
@@ -108,7 +107,7 @@ async fn what_abacus_has_is_not_sent_again_and_what_nobody_knows_is_not_found() 
         memory.with(|table| table.change(&span, &resumed)),
         Changed::Made
     );
-    let listed = json_of(&world.shown(&format!("{location}/usages")).await);
+    let listed = world.read(&format!("{location}/usages")).await;
     assert_eq!(listed["items"][0]["state"], "refused", "{listed}");
     let answer = world.act(&path, None, &body).await;
     answer.problem(409, "not-resendable");
@@ -118,41 +117,5 @@ async fn what_abacus_has_is_not_sent_again_and_what_nobody_knows_is_not_found() 
         let answer = world.act(&path, None, &body).await;
         answer.problem(404, "no-such-usage");
     }
-    let entry = world.usage_in("3", EntryState::Skipped).await;
-    for (body, wrong) in [
-        (json!({}), "#/reason"),
-        (json!({ "reason": " " }), "#/reason"),
-        (json!({ "reason": "r", "usage_id": "u" }), "#/usage_id"),
-        (json!([]), "#"),
-    ] {
-        let answer = world.act(&path_of(&entry), None, &body).await;
-        let problem = answer.problem(400, "invalid-body");
-        assert_eq!(problem["errors"][0]["pointer"], wrong, "{body}");
-    }
-    assert_eq!(world.entry(&entry.usage_guid).resend, None);
     assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
-}
-
-/// A receiver that ends, or loses the store, between two of its writes says what it knows.
-#[tokio::test]
-async fn no_usage_is_sent_again_that_is_not_in_the_trail() {
-    let world = World::new();
-    let entry = world.usage_in("1", EntryState::Skipped).await;
-    let body = json!({ "reason": REASON });
-    for behaviour in [Behaviour::Unavailable, Behaviour::Unknown, Behaviour::Lost] {
-        world.store.set_record_behaviour(behaviour);
-        let answer = world.act(&path_of(&entry), None, &body).await;
-        let problem = answer.problem(503, "database-unavailable");
-        let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains("Nothing was done"), "{detail}");
-    }
-    assert_eq!(world.entry(&entry.usage_guid).resend, None);
-    world.store.set_record_behaviour(Behaviour::Served);
-    world.store.lose_answers_to_changes();
-    let answer = world.act(&path_of(&entry), None, &body).await;
-    let problem = answer.problem(503, "database-unavailable");
-    let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("may or may not be done"), "{detail}");
-    assert_eq!(world.trail_of_acts().await[0][1], "unknown");
-    assert!(world.entry(&entry.usage_guid).resend.is_some());
 }

@@ -4,25 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 
 use crate::event::{start, stop};
-use crate::world::{ALL, MAPPINGS, NOW, START, STOP, World, request};
-
-#[tokio::test]
-async fn another_method_is_answered_with_the_one_that_is_right() {
-    let world = World::new();
-    for path in ALL {
-        for method in ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"] {
-            let (mut parts, body) = request(path, start(NOW).to_string()).into_parts();
-            parts.method = method.parse().unwrap();
-            let answer = world.send(Request::from_parts(parts, body)).await;
-            assert_eq!(answer.status, 405, "{method} {path}");
-            assert_eq!(answer.header("allow"), Some("POST"), "{method} {path}");
-            if method != "HEAD" {
-                answer.names(405, "method-not-allowed", &[]);
-            }
-        }
-    }
-    world.assert_kept(&[]);
-}
+use crate::world::{MAPPINGS, NOW, START, STOP, World, request};
 
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
@@ -64,13 +46,4 @@ async fn a_slash_behind_an_address_changes_nothing() {
     let answer = world.send(get.unwrap()).await;
     answer.names(405, "method-not-allowed", &[]);
     assert_eq!(answer.header("allow"), Some("POST"));
-}
-
-#[tokio::test]
-async fn a_query_is_not_looked_at() {
-    let world = World::new();
-    let path = format!("{START}?id=x&timestamp=y");
-    let answer = world.send(request(&path, start(NOW).to_string())).await;
-    answer.is_created();
-    world.assert_kept(&[(&start(NOW), None)]);
 }

@@ -1,46 +1,26 @@
 //! Requests that two readers could take for different ones, over a real connection. A router in
 //! front of us may be the other reader, so each is answered 400 and is the last of its connection.
 
-use std::time::Duration;
-
-use sampler_service::http::serve;
-use sampler_service::lifecycle::Shutdown;
-use sampler_service::security::Authenticator;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 
-use crate::event::start;
+use crate::event::{start, with};
+use crate::wire::{self, Client};
 use crate::world::{NOW, World};
 
 /// What comes back for these requests, each sent when the one before was answered, until the
 /// server closes.
 async fn exchange(world: &World, requests: &[&[u8]]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (shutdown, router) = (
-        Shutdown::new(),
-        world.receiver.clone().routes(Authenticator::none()),
-    );
-    let of_server = shutdown.clone();
-    let server = tokio::spawn(async move { serve(listener, router, &of_server).await });
-    let mut client = TcpStream::connect(address).await.unwrap();
-    let mut answer = Vec::new();
-    let exchanging = async {
+    wire::exchange(world, async |client: &mut Client| {
         for (number, bytes) in requests.iter().enumerate() {
-            client.write_all(bytes).await?;
-            while number + 1 < requests.len() && !answer.ends_with(b"\r\n\r\n") {
-                client.read_buf(&mut answer).await?;
+            client.stream.write_all(bytes).await?;
+            while number + 1 < requests.len() && !client.answer.ends_with(b"\r\n\r\n") {
+                client.stream.read_buf(&mut client.answer).await?;
             }
         }
-        client.read_to_end(&mut answer).await
-    };
-    let _ = timeout(Duration::from_secs(20), exchanging)
-        .await
-        .unwrap_or_else(|_| panic!("kept open: {requests:?}"));
-    shutdown.begin();
-    server.await.unwrap().unwrap();
-    String::from_utf8(answer).unwrap()
+        Ok(())
+    })
+    .await
 }
 
 /// A request with these lines in its head, before a body and a second request that would be taken
@@ -170,57 +150,40 @@ async fn what_two_readers_could_take_for_different_requests_is_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without anything odd both requests are answered, so the table could tell.
-#[tokio::test]
-async fn two_requests_that_all_understand_alike_are_two() {
-    let (world, event) = (World::new(), start(NOW));
-    let body = event.to_string();
-    let length = format!("content-length: {}", body.len());
-    let answer = exchange(&world, &[&request(&length, &body)]).await;
-    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    assert!(answer.contains("HTTP/1.1 404 "), "{answer}");
-    world.assert_kept(&[(&event, None)]);
-}
-
-/// In one packet: what is behind the first request is checked like it.
-#[tokio::test]
-async fn an_odd_request_that_was_sent_ahead_is_refused_as_well() {
-    let (world, event) = (World::new(), start(NOW));
+/// A request that all understand alike.
+fn good(event: &Value) -> Vec<u8> {
     let body = event.to_string();
     let head = "POST /v1/events/start HTTP/1.1\r\nhost: test\r\ncontent-type: application/json";
-    let good = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let chunks = in_chunks(&with_instance(&event, "another"));
-    let odd = format!("{head}\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
-    let answer = exchange(&world, &[format!("{good}{odd}").as_bytes()]).await;
-    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    assert!(answer.contains("HTTP/1.1 400 "), "{answer}");
-    world.assert_kept(&[(&event, None)]);
+    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-fn with_instance(event: &serde_json::Value, instance: &str) -> String {
-    crate::event::with(event, "resource_instance_id", instance).to_string()
-}
-
-/// A router keeps its connections: what comes after a good request is looked at no less.
+/// A router keeps its connections: what is behind a good request is looked at no less, in one packet with it or
+/// after its answer. Without anything odd both are answered, so the tables can tell.
 #[tokio::test]
-async fn an_odd_request_behind_a_good_one_is_refused_as_well() {
-    let (world, event) = (World::new(), start(NOW));
-    let body = event.to_string();
-    let good = format!(
-        "POST /v1/events/start HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
+async fn what_is_behind_a_good_request_is_looked_at_no_less() {
+    let event = start(NOW);
+    let another = with(&event, "resource_instance_id", "another").to_string();
+    let in_chunks = in_chunks(&another);
+    let odd = request(
+        "content-length: 5\r\ntransfer-encoding: chunked",
+        &in_chunks,
     );
-    let odd = request("x: y\n\nPOST /v1/events/stop HTTP/1.1", "");
-    let answer = exchange(&world, &[good.as_bytes(), &odd]).await;
-    let statuses: Vec<&str> = answer
-        .lines()
-        .filter(|line| line.starts_with("HTTP/1.1 "))
-        .collect();
-    assert_eq!(statuses.len(), 2, "{answer}");
-    assert!(
-        statuses[0].contains(" 201 ") && statuses[1].contains(" 400 "),
-        "{answer}"
-    );
-    world.assert_kept(&[(&event, None)]);
+    let odd_head = request("x: y\n\nPOST /v1/events/stop HTTP/1.1", "");
+    let even = b"GET /other HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
+    let good = good(&event);
+    let (two, ahead) = ([&good[..], even].concat(), [&good[..], &odd].concat());
+    for (requests, statuses) in [
+        (vec![&two[..]], [" 201 ", " 404 "]),
+        (vec![&ahead[..]], [" 201 ", " 400 "]),
+        (vec![&good[..], &odd_head], [" 201 ", " 400 "]),
+    ] {
+        let world = World::new();
+        let answer = exchange(&world, &requests).await;
+        let lines = answer.lines().filter(|line| line.starts_with("HTTP/1.1 "));
+        let lines: Vec<&str> = lines.collect();
+        assert_eq!(lines.len(), 2, "{answer}");
+        let mut told = lines.iter().zip(statuses);
+        assert!(told.all(|(line, status)| line.contains(status)), "{answer}");
+        world.assert_kept(&[(&event, None)]);
+    }
 }

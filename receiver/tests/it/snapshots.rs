@@ -1,17 +1,15 @@
 //! What really runs, compared with the spans.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use axum::body::Body;
 use axum::http::Request;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use sampler_store_testing::support::{Changing, done};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::event::{start, stop, with};
+use crate::bodies::gzip;
+use crate::event::{on, start, stop, with, without};
 use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, World, request};
 
@@ -36,18 +34,17 @@ fn forms(snapshot: &Value) -> Vec<Request<Body>> {
             .body(body.into())
             .unwrap()
     };
-    let packed = |text: &str| {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text.as_bytes()).unwrap();
-        encoder.finish().unwrap()
-    };
     let text = snapshot.to_string();
     let ndjson = "application/x-ndjson";
     vec![
         post("application/json", "identity", text.clone().into()),
-        post("application/json; charset=utf-8", "gzip", packed(&text)),
+        post(
+            "application/json; charset=utf-8",
+            "gzip",
+            gzip(text.as_bytes()),
+        ),
         post(ndjson, "identity", lines.clone().into()),
-        post(ndjson, "gzip", packed(&lines)),
+        post(ndjson, "gzip", gzip(lines.as_bytes())),
     ]
 }
 
@@ -59,7 +56,7 @@ impl World {
             let answer = self.send(form).await;
             assert_eq!(answer.status, 200, "{answer:?}");
             assert_eq!(answer.header("content-type"), Some("application/json"));
-            answers.push(serde_json::from_slice::<Value>(&answer.body).unwrap());
+            answers.push(answer.json());
         }
         let first = answers.remove(0);
         assert!(
@@ -74,14 +71,14 @@ impl World {
     }
 
     async fn starts_one(&self, instance: &str, plan: &str, timestamp: i64) -> Value {
-        let event = with(&start(timestamp), "resource_instance_id", instance);
+        let event = on(instance, &start(timestamp));
         let event = with(&event, "plan_id", plan);
         self.start(&event).await.is_created();
         event
     }
 
     async fn stops_one(&self, instance: &str, plan: &str, timestamp: i64) {
-        let event = with(&stop(timestamp), "resource_instance_id", instance);
+        let event = on(instance, &stop(timestamp));
         self.stop(&with(&event, "plan_id", plan)).await.is_created();
     }
 
@@ -97,7 +94,7 @@ impl World {
     async fn apply_all(&self, proposals: &[Value]) -> Vec<u64> {
         let answer = self.post("/v1/events", &json!(proposals)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+        let answer = answer.json();
         let results = answer["results"].as_array().unwrap().iter();
         results
             .map(|result| result["status"].as_u64().unwrap())
@@ -106,13 +103,14 @@ impl World {
 }
 
 fn instance(name: &str, plan: &str) -> Value {
-    let mut event = with(&start(0), "resource_instance_id", name);
-    event["plan_id"] = json!(plan);
-    let members = event.as_object_mut().unwrap();
-    for name in ["timestamp", "measured_usage", "resource_id", "id"] {
-        members.remove(name);
-    }
-    event
+    let event = with(&on(name, &stop(0)), "plan_id", plan);
+    without(&without(&event, "timestamp"), "resource_id")
+}
+
+/// `i-0` and so on.
+fn instances(count: usize, plan: &str) -> Vec<Value> {
+    let name = |number| format!("i-{number}");
+    (0..count).map(|it| instance(&name(it), plan)).collect()
 }
 
 fn snapshot(at: i64, instances: &[Value]) -> Value {
@@ -131,6 +129,12 @@ fn lists(answer: &Value) -> [Vec<String>; 3] {
         };
         items.map(name).collect()
     })
+}
+
+/// Nothing is in any of the lists.
+#[track_caller]
+fn assert_agrees(answer: &Value) {
+    assert_eq!(lists(answer), [const { Vec::<String>::new() }; 3]);
 }
 
 fn proposals(answer: &Value) -> Vec<Value> {
@@ -264,8 +268,7 @@ async fn applied_proposals_leave_nothing_to_propose_and_may_be_applied_twice() {
             assert_eq!(world.apply(proposal).await, 201, "{proposal}");
         }
     }
-    let after = world.compare(&truth).await;
-    assert_eq!(lists(&after), [const { Vec::<String>::new() }; 3]);
+    assert_agrees(&world.compare(&truth).await);
     assert_eq!(world.spans().len(), 4, "two that ended, two that run");
     let open = world.spans().into_iter().filter(|span| span.end.is_none());
     let open: BTreeSet<(String, i64)> = open
@@ -352,10 +355,7 @@ async fn the_moment_of_the_snapshot_decides() {
     );
     // Spans of another resource are none of it.
     let other = json!({ "resource_id": "redis", "at": at, "instances": [] });
-    assert_eq!(
-        lists(&world.compare(&other).await),
-        [const { Vec::<String>::new() }; 3]
-    );
+    assert_agrees(&world.compare(&other).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -398,8 +398,8 @@ async fn what_starts_and_stops_meanwhile_leads_to_no_proposal() {
     let compares = async {
         for _ in 0..20 {
             let answer = world.compare_once(&truth).await;
-            let answer: Value = serde_json::from_slice(&answer.body).unwrap();
-            assert_eq!(lists(&answer), [const { Vec::<String>::new() }; 3]);
+            let answer = answer.json();
+            assert_agrees(&answer);
         }
     };
     tokio::join!(changes, compares);
@@ -409,18 +409,16 @@ async fn what_starts_and_stops_meanwhile_leads_to_no_proposal() {
 #[tokio::test]
 async fn a_large_snapshot_is_answered_in_full() {
     let world = World::with(|options| options.settings.limits.snapshot_payload = 64 << 20);
-    let all: Vec<Value> = (0..30_000)
-        .map(|number| instance(&format!("instance-{number}"), "large"))
-        .collect();
+    let all = instances(30_000, "large");
     let answer = world.compare_once(&snapshot(NOW, &all)).await;
-    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    let answer = answer.json();
     assert_eq!(answer["checked"], 30_000);
     let [_, alone, _] = lists(&answer);
     assert!(
         alone
             .iter()
             .enumerate()
-            .all(|(number, name)| *name == format!("instance-{number}"))
+            .all(|(number, name)| *name == format!("i-{number}"))
     );
     assert_eq!(alone.len(), 30_000);
 }
@@ -432,7 +430,6 @@ fn posted(body: Body) -> Request<Body> {
 
 fn lines(count: usize) -> String {
     let head = json!({ "resource_id": "postgres", "at": NOW });
-    let instances = (0..count).map(|number| instance(&format!("instance-{number}"), "large"));
-    let lines = [head].into_iter().chain(instances);
+    let lines = [head].into_iter().chain(instances(count, "large"));
     lines.map(|line| format!("{line}\n")).collect()
 }

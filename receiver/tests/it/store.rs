@@ -230,26 +230,40 @@ impl Store {
     }
 }
 
-#[async_trait]
-impl Reading for Store {
+/// A port of the store. Calls that are named alone behave like all others.
+macro_rules! pass_on {
+    ($port:ident { $($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)* } $($rest:tt)*) => {
+        #[async_trait]
+        impl $port for Store {
+            $(async fn $name(&self, $($argument: $kind),*) -> Result<$answer, StoreError> {
+                self.respond(self.memory.$name($($argument),*)).await
+            })*
+            $($rest)*
+        }
+    };
+}
+
+pass_on! {
+    Reading {
+        span(id: &str, resources: Option<&[Id]>) -> Option<ListedSpan>;
+        newest_spans(limit: usize) -> Vec<ListedSpan>;
+        causes(query: &CauseQuery) -> Vec<SuspendedCause>;
+        cause(id: CauseId) -> Option<SuspendedCause>;
+        usages(span: &SpanId, target: &Target, after: Option<i64>, limit: usize) -> Entries;
+        usages_from_end(span: &SpanId, target: &Target, before: Option<i64>, limit: usize) -> Entries;
+        usage(id: &str) -> Option<Entry>;
+        is_refused(usage: &str) -> bool;
+        audit(query: &AuditQuery) -> AuditPage;
+        instances() -> Vec<SeenInstance>;
+        page_of_spans(after: Option<&SpanId>, limit: usize) -> Page;
+    }
+
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
         let page = self.respond(self.memory.spans(query)).await;
         if let Some(behaviour) = self.behaviour_after_page.lock().unwrap().take() {
             self.set_behaviour(behaviour);
         }
         page
-    }
-
-    async fn span(
-        &self,
-        id: &str,
-        resources: Option<&[Id]>,
-    ) -> Result<Option<ListedSpan>, StoreError> {
-        self.respond(self.memory.span(id, resources)).await
-    }
-
-    async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
-        self.respond(self.memory.newest_spans(limit)).await
     }
 
     async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
@@ -259,68 +273,28 @@ impl Reading for Store {
         self.respond(self.memory.ids(field, prefix, limit)).await
     }
 
-    async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError> {
-        self.respond(self.memory.causes(query)).await
-    }
-
-    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
-        self.respond(self.memory.cause(id)).await
-    }
-
-    async fn usages(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        self.respond(self.memory.usages(span, target, after, limit))
-            .await
-    }
-
-    async fn usages_from_end(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        self.respond(self.memory.usages_from_end(span, target, before, limit))
-            .await
-    }
-
-    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
-        self.respond(self.memory.usage(id)).await
-    }
-
-    async fn is_refused(&self, usage: &str) -> Result<bool, StoreError> {
-        self.respond(self.memory.is_refused(usage)).await
-    }
-
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         self.require_index()?;
         self.respond(self.memory.sums(query)).await
     }
-
-    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
-        self.respond(self.memory.audit(query)).await
-    }
-
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        self.respond(self.memory.instances()).await
-    }
-
-    async fn page_of_spans(
-        &self,
-        after: Option<&SpanId>,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
-        self.respond(self.memory.page_of_spans(after, limit)).await
-    }
 }
 
-#[async_trait]
-impl Operating for Store {
+pass_on! {
+    Operating {
+        resume_by_operator(cause: CauseId) -> bool;
+        record_outcome(id: Uuid, outcome: ActOutcome) -> ();
+        count_backlog(query: &BacklogQuery) -> Backlog;
+        publish_backlog(backlog: &Backlog) -> ();
+        published_backlog() -> Option<Published<Backlog>>;
+        report_rate(worker: &str, rate: f64) -> ();
+        report_instance(instance: &Instance) -> ();
+        withdraw_instance(name: &str) -> ();
+        control() -> KeptControl;
+        set_control(control: &Control, version: i64) -> bool;
+        controller() -> Option<Published<ControllerState>>;
+        set_controller(state: &ControllerState) -> bool;
+    }
+
     async fn change_by_operator(
         &self,
         act: Uuid,
@@ -331,10 +305,6 @@ impl Operating for Store {
         let behaviour = *self.change_behaviour.lock().unwrap();
         let call = self.memory.change_by_operator(act, span, change, now);
         self.respond_as(behaviour, call).await
-    }
-
-    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
-        self.respond(self.memory.resume_by_operator(cause)).await
     }
 
     async fn resend_by_operator(
@@ -352,62 +322,20 @@ impl Operating for Store {
         self.respond_as(behaviour, self.memory.record_action(record))
             .await
     }
+}
 
-    async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
-        self.respond(self.memory.record_outcome(id, outcome)).await
-    }
-
-    async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
-        self.respond(self.memory.count_backlog(query)).await
-    }
-
-    async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError> {
-        self.respond(self.memory.publish_backlog(backlog)).await
-    }
-
-    async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
-        self.respond(self.memory.published_backlog()).await
-    }
-
-    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
-        self.respond(self.memory.report_rate(worker, rate)).await
-    }
-
-    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
-        self.respond(self.memory.report_instance(instance)).await
-    }
-
-    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
-        self.respond(self.memory.withdraw_instance(name)).await
-    }
-
-    async fn control(&self) -> Result<KeptControl, StoreError> {
-        self.respond(self.memory.control()).await
-    }
-
-    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
-        self.respond(self.memory.set_control(control, version))
-            .await
-    }
-
-    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
-        self.respond(self.memory.controller()).await
-    }
-
-    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
-        self.respond(self.memory.set_controller(state)).await
+pass_on! {
+    Replication {
+        commit_lag() -> Option<i64>;
     }
 }
 
-#[async_trait]
-impl Replication for Store {
-    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
-        self.respond(self.memory.commit_lag()).await
+pass_on! {
+    Events {
+        find_spans(target: &Target, by: &SpansBy, concern: ReadConcern) -> Vec<Span>;
+        announce_slack(past: i64) -> ();
     }
-}
 
-#[async_trait]
-impl Events for Store {
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         if self.is_taken_elsewhere() {
             return Ok(StartOutcome::Refused(Refusal::IdTakenElsewhere));
@@ -434,16 +362,6 @@ impl Events for Store {
         stopped
     }
 
-    async fn find_spans(
-        &self,
-        target: &Target,
-        by: &SpansBy,
-        concern: ReadConcern,
-    ) -> Result<Vec<Span>, StoreError> {
-        self.respond(self.memory.find_spans(target, by, concern))
-            .await
-    }
-
     async fn is_id_taken_elsewhere(
         &self,
         _: IdKind,
@@ -459,9 +377,5 @@ impl Events for Store {
 
     fn range_of(&self, target: &Target) -> usize {
         range_of(partition_of(target), self.paces.len())
-    }
-
-    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        self.respond(self.memory.announce_slack(past)).await
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use sampler_oauth::{Algorithm, Pace};
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use sampler_testkit::wait_until;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::attacks::{INVALID, assert_refused, seconds, with_header};
-use crate::auth_fixture::{WRITE, ask, ask_with, claims, configured, fetched, router, token};
+use crate::auth_fixture::{WRITE, ask, ask_with, claims, fetched, pace, router, secured, token};
 use crate::log::Log;
 
 /// How long anything may take that is waited for.
@@ -20,11 +19,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[tokio::test]
 async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::from_secs(1),
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
-    };
+    let pace = pace(Duration::from_secs(1));
     let router = router(fetched(&uaa, pace));
     let key = SigningKey::rsa("unknown").unwrap();
     let flood: JoinSet<_> = (0..50)
@@ -70,11 +65,7 @@ async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() 
 #[tokio::test]
 async fn a_token_of_a_withdrawn_key_is_refused_at_once() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::from_hours(1),
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
-    };
+    let pace = pace(Duration::from_hours(1));
     let old = SigningKey::rsa("withdrawn").unwrap();
     let issued = |ago: i64| {
         let claims = claims(|claims| claims["iat"] = seconds(-ago).into());
@@ -89,23 +80,10 @@ async fn a_token_of_a_withdrawn_key_is_refused_at_once() {
     assert_eq!(uaa.asked(Offer::Keys), 1);
 }
 
-/// A UAA signs for all identity zones that have no keys of their own.
-#[tokio::test]
-async fn a_token_of_another_identity_zone_is_refused() {
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let router = router(fetched(&uaa, Pace::default()));
-    let answer = ask_with(&router, &uaa.token_of_zone("tenant", &[WRITE])).await;
-    assert_refused("another zone", &answer, 401, INVALID);
-    assert_eq!(ask_with(&router, &uaa.token(&[WRITE])).await.status, 201);
-}
-
 #[tokio::test]
 async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_fault() {
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let pace = Pace {
-        at_least: Duration::ZERO,
-        ..Pace::default()
-    };
+    let pace = pace(Duration::ZERO);
     let authenticator = fetched(&uaa, pace);
     let router = router(authenticator.clone());
     let token = uaa.token(&[WRITE]);
@@ -121,8 +99,7 @@ async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_
 
 #[tokio::test]
 async fn a_flood_of_bad_tokens_is_not_a_flood_of_lines() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (key, router) = secured();
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for _ in 0..500 {
@@ -145,8 +122,7 @@ async fn a_flood_of_bad_tokens_is_not_a_flood_of_lines() {
 
 #[tokio::test]
 async fn what_a_token_says_of_its_client_is_cut() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let (key, router) = secured();
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for scope in ["openid", WRITE] {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::event::{by, start, with, without};
 use crate::store::Behaviour;
-use crate::world::{FUTURE, HOUR, NOW, PAST, UPDATE, World};
+use crate::world::{FUTURE, HOUR, NOW, PAST, UPDATE, World, request};
 
 /// A change of the quantities.
 fn resize(at: i64) -> Value {
@@ -48,7 +48,7 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
     for update in [resize(NOW), change(NOW)] {
         let (world, first) = used().await;
         let (end, begin) = halves(&update);
-        let answer = world.post(UPDATE, &update).await;
+        let answer = world.update(&update).await;
         answer.is_created();
         let spans = world.spans();
         let location = format!("/v1/spans/{}", spans[1].id);
@@ -56,7 +56,7 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
         world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
         for now in [NOW, NOW + 2 * PAST] {
             world.clock.set(now);
-            let answer = world.post(UPDATE, &update).await;
+            let answer = world.update(&update).await;
             answer.is_replayed();
             assert_eq!(answer.header("location"), Some(location.as_str()));
         }
@@ -65,7 +65,7 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
         // Also once the new span has ended, and the next one has begun.
         let later = without(&with(&begin, "timestamp", NOW + HOUR), "measured_usage");
         world.stop(&by("z", &later)).await.is_created();
-        world.post(UPDATE, &update).await.is_replayed();
+        world.update(&update).await.is_replayed();
     }
 }
 
@@ -82,7 +82,7 @@ async fn an_update_of_which_a_half_has_the_id_of_another_event_keeps_nothing() {
     ] {
         let (world, first) = used().await;
         world.start(&event).await.is_created();
-        let answer = world.post(UPDATE, &change(NOW)).await;
+        let answer = world.update(&change(NOW)).await;
         answer.names(409, "id-taken", &[pointer]);
         world.assert_kept(&[(&first, None), (&event, None)]);
     }
@@ -94,12 +94,9 @@ async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_
     for update in [resize(NOW), change(NOW)] {
         let (world, first) = used().await;
         world.store.set_behaviour(Behaviour::TakenElsewhere);
-        world
-            .post(UPDATE, &update)
-            .await
-            .names(409, "id-taken", &[]);
+        world.update(&update).await.names(409, "id-taken", &[]);
         let answer = world.post("/v1/events/update?dry_run=true", &update).await;
-        let foreseen: Value = serde_json::from_slice(&answer.body).unwrap();
+        let foreseen = answer.json();
         assert_eq!(foreseen["would"], 409, "{foreseen:#}");
         world.assert_kept(&[(&first, None)]);
     }
@@ -110,14 +107,14 @@ async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_
 async fn an_update_whose_previous_span_is_removed_is_repeated() {
     for update in [resize(NOW), change(NOW)] {
         let (world, _) = used().await;
-        world.post(UPDATE, &update).await.is_created();
+        world.update(&update).await.is_created();
         let new = world.spans()[1].clone();
         let world = World::new();
         world.store.memory.insert_original(new);
         let (_, begin) = halves(&update);
         for now in [NOW, NOW + 2 * PAST] {
             world.clock.set(now);
-            world.post(UPDATE, &update).await.is_replayed();
+            world.update(&update).await.is_replayed();
             world.assert_kept(&[(&begin, None)]);
         }
     }
@@ -126,7 +123,7 @@ async fn an_update_whose_previous_span_is_removed_is_repeated() {
     let (_, begin) = halves(&change(NOW));
     world.start(&begin).await.is_created();
     world.clock.set(NOW + 2 * PAST);
-    let answer = world.post(UPDATE, &change(NOW)).await;
+    let answer = world.update(&change(NOW)).await;
     answer.names(422, "outside-slack", &["#/timestamp"]);
 }
 
@@ -139,16 +136,16 @@ async fn an_update_whose_start_says_something_else_is_told_which_field() {
         let other = with(&begin, name, value);
         world.stop(&end).await.is_created();
         world.start(&other).await.is_created();
-        let answer = world.post(UPDATE, &change(NOW)).await;
+        let answer = world.update(&change(NOW)).await;
         answer.names(409, "id-taken", &[&format!("#/{name}")]);
         says_that_the_stop_was_kept(&answer);
         world.assert_kept(&[(&first, Some(&end)), (&other, None)]);
     }
     // The update was kept as a whole, and is sent again with other quantities.
     let (world, first) = used().await;
-    world.post(UPDATE, &change(NOW)).await.is_created();
+    world.update(&change(NOW)).await.is_created();
     let other = with(&change(NOW), "measured_usage", json!([]));
-    let answer = world.post(UPDATE, &other).await;
+    let answer = world.update(&other).await;
     answer.names(409, "id-taken", &["#/measured_usage"]);
     says_that_the_stop_was_kept(&answer);
     world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
@@ -170,7 +167,7 @@ async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
     world.stop(&end).await.is_created();
     let detail = async |behaviour| {
         world.store.set_behaviour(behaviour);
-        let answer = world.post(UPDATE, &update).await;
+        let answer = world.update(&update).await;
         let problem = answer.problem(409, "update-incomplete");
         problem["detail"].as_str().unwrap().to_owned()
     };
@@ -194,28 +191,22 @@ async fn what_is_advised_to_an_update_that_is_halved_bills_once() {
     let update = change(NOW);
     let (end, begin) = halves(&update);
     world.stop(&end).await.is_created();
-    let halved = async || {
-        let answer = world.post(UPDATE, &update).await;
-        let problem = answer.problem(409, "update-incomplete");
-        problem["detail"].as_str().unwrap().to_owned()
+    let is_halved = async |words: &[&str]| {
+        let answer = world.update(&update).await;
+        answer.tells(409, "update-incomplete", words);
     };
     let other = by("other", &with(&begin, "timestamp", NOW - HOUR));
     world.start(&other).await.is_created();
-    let open = halved().await;
-    let at = Timestamp::clamped(NOW);
-    assert!(open.contains("nothing is to be done"), "{open}");
-    assert!(open.contains(&format!("at {at} at the latest")), "{open}");
+    let at = format!("at {} at the latest", Timestamp::clamped(NOW));
+    is_halved(&["nothing is to be done", &at]).await;
     let later = without(&with(&other, "timestamp", NOW + HOUR), "measured_usage");
     world.stop(&later).await.is_created();
-    let over = halved().await;
-    let until = Timestamp::clamped(NOW + HOUR);
-    assert!(over.contains("Do not repeat the update"), "{over}");
-    assert!(over.contains(&format!("{until} or a later")), "{over}");
+    let until = format!("{} or a later", Timestamp::clamped(NOW + HOUR));
+    is_halved(&["Do not repeat the update", &until]).await;
     let rest = by("rest", &with(&begin, "timestamp", NOW + HOUR));
     world.start(&rest).await.is_created();
     // Who repeats it all the same is not billed twice either.
-    let open = halved().await;
-    assert!(open.contains("nothing is to be done"), "{open}");
+    is_halved(&["nothing is to be done"]).await;
 }
 
 /// Each half would be taken for a half of the second one, and one use be billed twice, or never.
@@ -228,15 +219,15 @@ async fn an_id_is_that_of_one_update_whatever_its_halves_have_in_common() {
         let (world, first) = used().await;
         let third = with(&start(NOW - HOUR), "plan_id", "a third");
         world.start(&third).await.is_created();
-        world.post(UPDATE, &change(NOW)).await.is_created();
+        world.update(&change(NOW)).await.is_created();
         let (end, begin) = halves(&change(NOW));
         let foreseen = world.post(&format!("{UPDATE}?dry_run=true"), &other).await;
-        let foreseen: Value = serde_json::from_slice(&foreseen.body).unwrap();
+        let foreseen = foreseen.json();
         assert_eq!(foreseen["would"], 409, "{foreseen:#}");
-        let answer = world.post(UPDATE, &other).await;
+        let answer = world.update(&other).await;
         answer.names(409, "id-taken", &["#/previous"]);
         world.assert_kept(&[(&first, Some(&end)), (&third, None), (&begin, None)]);
-        world.post(UPDATE, &change(NOW)).await.is_replayed();
+        world.update(&change(NOW)).await.is_replayed();
     }
 }
 
@@ -254,19 +245,18 @@ async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
     let (first_end, begin) = halves(&slow);
     let (second_end, _) = halves(&fast);
     world.store.set_behaviour_after_next_stop(Behaviour::Held);
-    let updating = Arc::clone(&world);
-    let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
+    let updating = world.begin(request(UPDATE, change(NOW).to_string()));
     world.store.wait_until_held(1).await;
     world.store.set_behaviour(Behaviour::Served);
-    world.post(UPDATE, &fast).await.is_created();
+    world.update(&fast).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();
     // Its stop was kept, also by the account of a repeat.
-    for answer in [answer, world.post(UPDATE, &slow).await] {
+    for answer in [answer, world.update(&slow).await] {
         answer.names(409, "id-taken", &["#/previous"]);
         says_that_the_stop_was_kept(&answer);
     }
-    world.post(UPDATE, &fast).await.is_replayed();
+    world.update(&fast).await.is_replayed();
     world.assert_kept(&[
         (&first, Some(&first_end)),
         (&second, Some(&second_end)),
@@ -288,13 +278,11 @@ async fn an_update_that_is_cut_between_its_halves_is_completed_by_its_repeat() {
             let (world, first) = used().await;
             let (end, begin) = halves(&update);
             world.store.set_behaviour_after_next_stop(behaviour);
-            let answer = world.post(UPDATE, &update).await;
+            let answer = world.update(&update).await;
             assert_eq!(answer.status, 503, "{answer:?}");
-            let detail = answer.any_problem()["detail"].to_string();
-            assert!(detail.contains("was stopped by this update"), "{detail}");
-            assert!(!detail.contains("Nothing was kept"), "{detail}");
+            says_that_the_stop_was_kept(&answer);
             world.store.set_behaviour(Behaviour::Served);
-            let answer = world.post(UPDATE, &update).await;
+            let answer = world.update(&update).await;
             assert_eq!(
                 answer.header("idempotency-replayed").is_some(),
                 behaviour == Behaviour::Lost
@@ -313,37 +301,26 @@ async fn a_start_between_the_halves_is_told_without_denying_the_stop() {
     let (end, begin) = halves(&change(NOW));
     let other = by("other", &with(&begin, "timestamp", NOW - 1));
     world.store.set_behaviour_after_next_stop(Behaviour::Held);
-    let updating = Arc::clone(&world);
-    let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
+    let updating = world.begin(request(UPDATE, change(NOW).to_string()));
     world.store.wait_until_held(1).await;
     // What the store holds back is not this start.
     world.store.set_behaviour(Behaviour::Served);
     world.start(&other).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();
-    let problem = answer.problem(409, "update-incomplete");
-    let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("open-span"), "{detail}");
+    answer.tells(409, "update-incomplete", &["open-span"]);
     world
-        .post(UPDATE, &change(NOW))
+        .update(&change(NOW))
         .await
         .names(409, "update-incomplete", &[]);
     // Once the way is free the repeat completes it.
     let other_end = without(&with(&other, "timestamp", NOW), "measured_usage");
     world.stop(&other_end).await.is_created();
-    world.post(UPDATE, &change(NOW)).await.is_created();
-    world.post(UPDATE, &change(NOW)).await.is_replayed();
+    world.update(&change(NOW)).await.is_created();
+    world.update(&change(NOW)).await.is_replayed();
     let kept = world.kept();
     assert!(
         kept.contains(&(first, Some(end))) && kept.contains(&(begin, None)),
         "{kept:?}"
     );
-    // It is too late for a half that is missing once the update has left the slack.
-    let (world, _) = used().await;
-    world.stop(&halves(&resize(NOW)).0).await.is_created();
-    world.clock.set(NOW + PAST + 1);
-    world
-        .post(UPDATE, &resize(NOW))
-        .await
-        .names(409, "update-incomplete", &[]);
 }

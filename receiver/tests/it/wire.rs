@@ -1,5 +1,6 @@
 //! Over a real connection, where bodies come in pieces and their lengths may be lies.
 
+use std::io;
 use std::time::Duration;
 
 use sampler_service::http::serve;
@@ -14,8 +15,17 @@ use crate::world::{NOW, World};
 
 const LIMIT: usize = 1024;
 
-/// What a client that was answered and let go has read.
-async fn exchange(world: &World, head: &str, pieces: &[&str], close: bool) -> String {
+/// A client, and what it has read.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) answer: Vec<u8>,
+}
+
+/// What comes back for what a client sends, until the server closes.
+pub(crate) async fn exchange(
+    world: &World,
+    send: impl AsyncFnOnce(&mut Client) -> io::Result<()>,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (shutdown, router) = (
@@ -24,88 +34,76 @@ async fn exchange(world: &World, head: &str, pieces: &[&str], close: bool) -> St
     );
     let of_server = shutdown.clone();
     let server = tokio::spawn(async move { serve(listener, router, &of_server).await });
-    let mut client = TcpStream::connect(address).await.unwrap();
-    let head = format!(
-        "POST /v1/events/start HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
-         content-type: application/json\r\n{head}\r\n\r\n"
-    );
-    client.write_all(head.as_bytes()).await.unwrap();
-    for piece in pieces {
+    let mut client = Client {
+        stream: TcpStream::connect(address).await.unwrap(),
+        answer: Vec::new(),
+    };
+    let exchanging = async {
         // A server that has answered need not listen any more.
-        let _ = client.write_all(piece.as_bytes()).await;
-    }
-    if close {
-        client.shutdown().await.unwrap();
-    }
-    let mut answer = Vec::new();
-    let reading = client.read_to_end(&mut answer);
-    let _ = timeout(Duration::from_secs(20), reading)
+        let _ = send(&mut client).await;
+        client.stream.read_to_end(&mut client.answer).await
+    };
+    let _ = timeout(Duration::from_secs(20), exchanging)
         .await
-        .expect("an answer");
+        .expect("an answer, and the end of the connection");
     shutdown.begin();
     server.await.unwrap().unwrap();
-    String::from_utf8(answer).unwrap()
+    String::from_utf8(client.answer).unwrap()
 }
 
-fn chunk(text: &str) -> String {
-    format!("{:x}\r\n{text}\r\n", text.len())
-}
+/// How the length of a body is told, the pieces in which it comes, whether the client then ends the connection, and
+/// the status and the kind of problem. Nothing is kept but of what is answered 201.
+type Row = (&'static str, String, Vec<String>, bool, u16, &'static str);
 
-fn small() -> World {
-    World::with(|options| options.settings.limits.payload = LIMIT)
-}
-
-#[tokio::test]
-async fn a_body_in_chunks_is_taken() {
-    let (world, event) = (small(), start(NOW));
-    let body = event.to_string();
-    let (head, tail) = body.split_at(100);
-    let pieces = [&chunk(head), &chunk(tail), "0\r\n\r\n"];
-    let answer = exchange(&world, "transfer-encoding: chunked", &pieces, false).await;
-    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    world.assert_kept(&[(&event, None)]);
-}
-
-#[tokio::test]
-async fn a_body_in_chunks_that_grows_over_the_limit_is_refused_before_its_end() {
-    let world = small();
-    let (event, padding) = (chunk(&start(NOW).to_string()), chunk(&" ".repeat(LIMIT)));
-    let pieces = [event.as_str(), &padding];
-    let answer = exchange(&world, "transfer-encoding: chunked", &pieces, false).await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    assert!(answer.contains("/problems/payload-too-large"), "{answer}");
-    world.assert_kept(&[]);
+#[rustfmt::skip]
+fn table(event: &str) -> Vec<Row> {
+    let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+    let chunked = || "transfer-encoding: chunked".to_owned();
+    let length = |length: usize| format!("content-length: {length}");
+    let (head, tail) = event.split_at(100);
+    let spaces = chunk(&" ".repeat(LIMIT));
+    let whole = || vec![event.to_owned()];
+    vec![
+        ("in chunks", chunked(), vec![chunk(head), chunk(tail), chunk("")], false, 201, ""),
+        // It is refused before its end.
+        ("chunks over the limit", chunked(), vec![chunk(event), spaces], false, 413, "payload-too-large"),
+        ("a length over the limit", length(LIMIT + 1), vec![], false, 413, "payload-too-large"),
+        ("longer than it says", length(event.len() - 1), whole(), false, 400, "malformed-json"),
+        ("shorter than it says", length(event.len() + 1), whole(), true, 400, ""),
+    ]
 }
 
 #[tokio::test]
-async fn a_body_that_says_it_is_too_large_is_refused_before_it_is_sent() {
-    let world = small();
-    let answer = exchange(&world, "content-length: 1025", &[], false).await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    world.assert_kept(&[]);
-}
-
-#[tokio::test]
-async fn a_body_that_is_longer_than_it_says_is_read_as_far_as_it_says() {
-    let world = small();
-    let body = start(NOW).to_string();
-    let length = format!("content-length: {}", body.len() - 1);
-    let answer = exchange(&world, &length, &[&body], false).await;
-    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    assert!(answer.contains("/problems/malformed-json"), "{answer}");
-    world.assert_kept(&[]);
-}
-
-#[tokio::test]
-async fn a_body_that_is_shorter_than_it_says_is_refused() {
-    let world = small();
-    let body = start(NOW).to_string();
-    let length = format!("content-length: {}", body.len() + 1);
-    let answer = exchange(&world, &length, &[&body], true).await;
-    assert!(
-        answer.starts_with("HTTP/1.1 400 ") || answer.is_empty(),
-        "{answer}"
-    );
-    assert_eq!(world.store.calls(), 0);
-    world.assert_kept(&[]);
+async fn a_body_is_read_as_far_as_its_length_and_the_limit_say() {
+    let event = start(NOW);
+    for (what, length, pieces, is_ended, status, slug) in table(&event.to_string()) {
+        let world = World::with(|options| options.settings.limits.payload = LIMIT);
+        let head = format!(
+            "POST /v1/events/start HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+             content-type: application/json\r\n{length}\r\n\r\n"
+        );
+        let answer = exchange(&world, async |client: &mut Client| {
+            client.stream.write_all(head.as_bytes()).await?;
+            for piece in &pieces {
+                client.stream.write_all(piece.as_bytes()).await?;
+            }
+            if is_ended {
+                client.stream.shutdown().await?;
+            }
+            Ok(())
+        })
+        .await;
+        let is_answered = answer.starts_with(&format!("HTTP/1.1 {status} "));
+        // A client that has ended the connection may get none.
+        assert!(
+            is_answered || (is_ended && answer.is_empty()),
+            "{what}: {answer}"
+        );
+        assert!(answer.contains(slug), "{what}: {answer}");
+        if status == 201 {
+            world.assert_kept(&[(&event, None)]);
+        } else {
+            assert_eq!(world.store.calls(), 0, "{what}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ use sampler_settings::{ReceiverSettings, SamplingSettings, SlackSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_upstream::{ClientOptions, Provisioning};
 use serde_json::{Map, Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
@@ -175,6 +176,12 @@ impl World {
         answer
     }
 
+    /// Begins to send a request.
+    pub(crate) fn begin(self: &Arc<Self>, request: Request<Body>) -> JoinHandle<Answer> {
+        let world = Arc::clone(self);
+        tokio::spawn(async move { world.send(request).await })
+    }
+
     /// The same, without a look at what the API says of itself.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Answer {
         Answer::read(self.respond(request).await).await
@@ -204,6 +211,43 @@ impl World {
         paths
     }
 
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    /// The same with a header.
+    pub(crate) async fn get_with(&self, path: &str, name: &str, value: &str) -> Answer {
+        let request = Request::get(path).header(name, value);
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// What is answered 200.
+    pub(crate) async fn read(&self, path: &str) -> Value {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        answer.json()
+    }
+
+    /// The items of a list and its pages behind, and how many pages these are.
+    pub(crate) async fn pages(&self, path: &str) -> (Vec<Value>, usize) {
+        let (mut items, mut pages, mut next) = (Vec::new(), 0, Some(path.to_owned()));
+        while let Some(path) = next {
+            let answer = self.get(&path).await;
+            assert_eq!(answer.status, 200, "{path}: {answer:?}");
+            items.extend(answer.json()["items"].as_array().unwrap().iter().cloned());
+            pages += 1;
+            next = answer.linked("next");
+        }
+        (items, pages)
+    }
+
+    /// The items of a list.
+    pub(crate) async fn items(&self, path: &str) -> Vec<Value> {
+        self.pages(path).await.0
+    }
+
     /// Sends JSON.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(request(path, body.to_string())).await
@@ -212,6 +256,10 @@ impl World {
     /// Sends a start event.
     pub(crate) async fn start(&self, event: &Value) -> Answer {
         self.post(START, event).await
+    }
+
+    pub(crate) async fn update(&self, event: &Value) -> Answer {
+        self.post(UPDATE, event).await
     }
 
     /// Sends a stop event.

@@ -5,7 +5,7 @@ use sampler_store::Ledger;
 use sampler_store_testing::support::{Changing, done, refusal};
 use serde_json::{Value, json};
 
-use super::{at, executed, linked, planned};
+use super::{at, executed, planned};
 use crate::world::{DAY, HOUR, MINUTE, NOW, World};
 
 /// A span with three usages that were accepted, and a fourth that is refused.
@@ -100,9 +100,9 @@ async fn usages_come_from_the_end_and_pages_lead_in_both_directions() {
         let mut links = Vec::new();
         while let Some(here) = address {
             let answer = world.get(&here).await;
-            address = linked(&answer, "next");
-            links.push(linked(&answer, "prev"));
-            let page: Value = serde_json::from_slice(&answer.body).unwrap();
+            address = answer.linked("next");
+            links.push(answer.linked("prev"));
+            let page = answer.json();
             pages.push(ids(page["items"].as_array().unwrap()));
         }
         assert_eq!(pages.len(), 4, "{order}");
@@ -113,8 +113,6 @@ async fn usages_come_from_the_end_and_pages_lead_in_both_directions() {
             assert_eq!(before, pages[page - 1], "{order} {page}");
         }
     }
-    let wrong = world.get(&format!("{path}?order=x")).await;
-    wrong.names(400, "invalid-query", &["order"]);
 }
 
 #[tokio::test]

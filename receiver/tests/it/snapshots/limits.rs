@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::Request;
 use sampler_receiver::SnapshotLimits;
 use serde_json::{Value, json};
 
-use super::{instance, lines, lists, posted, proposals, snapshot};
+use super::{instance, instances, lines, lists, posted, proposals, snapshot};
 use crate::world::{DAY, HOUR, NOW, World};
 
 const AT: i64 = NOW - HOUR;
@@ -80,9 +78,7 @@ async fn open_spans_without_an_instance_have_a_limit() {
 async fn a_start_is_not_shown_without_the_stop_before_it() {
     let world = limited(|limits| limits.open = 2);
     world.start_many(3, "small").await;
-    let all: Vec<Value> = (0..3)
-        .flat_map(|number| ["large", "huge"].map(|plan| instance(&format!("i-{number}"), plan)))
-        .collect();
+    let all = [instances(3, "large"), instances(3, "huge")].concat();
     assert_eq!(world.counts(&all).await, ([2, 4, 0], true));
     world.apply_in_turns(&all, 3).await;
 }
@@ -95,9 +91,7 @@ async fn spans_that_differ_have_a_limit() {
     ] {
         let world = limited(change);
         world.start_many(5, "small").await;
-        let mut all: Vec<Value> = (0..5)
-            .map(|number| instance(&format!("i-{number}"), "large"))
-            .collect();
+        let mut all = instances(5, "large");
         assert_eq!(world.counts(&all).await, ([0, 0, 3], true));
         world.apply_in_turns(&all, 3).await;
         for instance in &mut all {
@@ -117,13 +111,10 @@ async fn the_ends_that_are_remembered_have_a_limit() {
             .stops_one(&format!("i-{number}"), "small", AT - HOUR / 2)
             .await;
     }
-    let all: Vec<Value> = (0..5)
-        .map(|number| {
-            let mut one = instance(&format!("i-{number}"), "large");
-            one["since"] = json!(AT - DAY);
-            one
-        })
-        .collect();
+    let mut all = instances(5, "large");
+    for instance in &mut all {
+        instance["since"] = json!(AT - DAY);
+    }
     assert_eq!(world.counts(&all).await, ([0, 3, 0], true));
     world.apply_in_turns(&all, 3).await;
 }
@@ -131,9 +122,7 @@ async fn the_ends_that_are_remembered_have_a_limit() {
 #[tokio::test]
 async fn the_memory_for_instances_has_a_limit() {
     let world = limited(|limits| limits.instances_memory = (1 << 20) + 48 * 10);
-    let all: Vec<Value> = (0..10)
-        .map(|number| instance(&format!("i-{number}"), "large"))
-        .collect();
+    let all = instances(10, "large");
     assert_eq!(world.counts(&all).await, ([0, 10, 0], false));
     let more = [&all[..], &[instance("j", "large")]].concat();
     let beyond = world.compare_once(&snapshot(AT, &more)).await;
@@ -166,63 +155,5 @@ async fn the_number_of_instances_has_a_limit() {
     let at_the_limit = world.send(posted(lines(5).into())).await;
     assert_eq!(at_the_limit.status, 200, "{at_the_limit:?}");
     let beyond = world.send(posted(lines(6).into())).await;
-    let problem = beyond.problem(413, "payload-too-large");
-    let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("more than 5 instances"), "{detail}");
-}
-
-/// Half a million instances with GUIDs, none of which has a span. Longer ids take more, up to
-/// `SnapshotLimits::instances_memory`; spans that differ come on top, up to limits of their own.
-#[tokio::test]
-#[ignore = "it measures, and takes its time"]
-async fn measure_what_a_snapshot_takes_of_memory() {
-    let world = World::with(|options| options.settings.limits.snapshot_payload = 200 << 20);
-    let guid = |kind: u64, number: u64| {
-        let name = format!("{kind}-{number}");
-        uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).to_string()
-    };
-    let line = move |number: u64| {
-        let organization = guid(0, number % 5_000);
-        let space = guid(1, number % 20_000);
-        let instance = guid(2, number);
-        let head = format!("{{\"resource_id\":\"postgres\",\"at\":{NOW}}}\n");
-        let head = if number == 0 { head } else { String::new() };
-        let line = format!(
-            "{head}{{\"organization_id\":\"{organization}\",\"space_id\":\"{space}\",\
-             \"consumer_id\":\"service:{instance}\",\"plan_id\":\"large\",\
-             \"resource_instance_id\":\"{instance}\",\"since\":{NOW},\
-             \"measured_usage\":[{{\"measure\":\"memory\",\"quantity\":512}}]}}\n"
-        );
-        Ok::<_, std::io::Error>(line)
-    };
-    let body = Body::from_stream(futures_util::stream::iter((0..500_000).map(line)));
-    let post = Request::post(super::SNAPSHOTS).header("content-type", "application/x-ndjson");
-    let before = peak_memory();
-    let began = std::time::Instant::now();
-    let routes = std::sync::Arc::clone(&world.receiver)
-        .routes(sampler_service::security::Authenticator::none());
-    let answer = tower::ServiceExt::oneshot(routes, post.body(body).unwrap()).await;
-    let mut answer = answer.unwrap().into_body();
-    println!(
-        "{:?} to the first byte, peak {} MB more",
-        began.elapsed(),
-        peak_memory() - before
-    );
-    let mut bytes = 0;
-    while let Some(frame) = http_body_util::BodyExt::frame(&mut answer).await {
-        bytes += frame.unwrap().into_data().unwrap().len();
-    }
-    println!(
-        "{:?}, {bytes} bytes, peak {} MB more",
-        began.elapsed(),
-        peak_memory() - before
-    );
-}
-
-/// The most memory that this process had so far, MB.
-fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = peak.and_then(|text| text.trim().strip_suffix(" kB"));
-    kilobytes.unwrap().trim().parse::<u64>().unwrap() / 1024
+    beyond.tells(413, "payload-too-large", &["more than 5 instances"]);
 }

@@ -1,24 +1,19 @@
 //! Snapshots that are refused.
 
-use axum::body::Body;
-use axum::http::Request;
 use serde_json::{Value, json};
 
-use super::{SNAPSHOTS, forms, instance, snapshot};
-use crate::event::with;
+use super::{SNAPSHOTS, forms, instance, posted, snapshot};
+use crate::bodies::headed;
+use crate::event::{with, without};
 use crate::store::Behaviour;
-use crate::world::{HOUR, NOW, PAST, World, request};
+use crate::world::{HOUR, NOW, PAST, World, request, request_as};
 
 #[tokio::test]
 async fn wrong_fields_of_a_snapshot_are_named() {
     let world = World::new();
     let one = || instance("j", "large");
     let changed = |name: &str, value: Value| with(&one(), name, value);
-    let without = |name: &str| {
-        let mut one = one();
-        one.as_object_mut().unwrap().remove(name);
-        one
-    };
+    let without = |name: &str| without(&one(), name);
     let names = |fields: &[&str]| -> Vec<String> {
         fields
             .iter()
@@ -108,23 +103,14 @@ async fn wrong_fields_of_a_snapshot_are_named() {
 #[tokio::test]
 async fn what_is_no_snapshot_is_refused() {
     let world = World::with(|options| options.settings.limits.snapshot_payload = 10_000);
-    for body in [
-        "",
-        "[]x",
-        "{\"instances\":[{]}",
-        "{\"instances\":[{},]}",
-        "{\"at\":1,\"at\":2,\"instances\":[]}",
-    ] {
-        let answer = world.send(request(SNAPSHOTS, body)).await;
-        answer.names(400, "malformed-json", &[]);
-    }
-    let lines = |body: String| {
-        let post = Request::post(SNAPSHOTS).header("content-type", "application/x-ndjson");
-        post.body(Body::from(body)).unwrap()
-    };
     // Wherever the instances are, they and the head are checked alike, and nothing is there twice.
     let head = format!("\"resource_id\":\"postgres\",\"at\":{NOW}");
     for body in [
+        String::new(),
+        "[]x".to_owned(),
+        "{\"instances\":[{]}".to_owned(),
+        "{\"instances\":[{},]}".to_owned(),
+        "{\"at\":1,\"at\":2,\"instances\":[]}".to_owned(),
         format!("{{{head},\"instances\":[],\"instances\":[]}}"),
         format!("{{{head},\"instances\":[],\"inst\\u0061nces\":[]}}"),
         format!("{{{head},\"instances\":[,]}}"),
@@ -136,7 +122,7 @@ async fn what_is_no_snapshot_is_refused() {
         format!("{{{head},instances:[]}}"),
     ] {
         let answer = world.send(request(SNAPSHOTS, body.clone())).await;
-        answer.problem(400, "malformed-json");
+        answer.names(400, "malformed-json", &[]);
     }
     let head = json!({ "resource_id": "postgres", "at": NOW });
     for body in [
@@ -144,35 +130,25 @@ async fn what_is_no_snapshot_is_refused() {
         format!("{head}\n{{"),
         format!("{head}\nnope\n"),
     ] {
-        world
-            .send(lines(body))
-            .await
-            .names(400, "malformed-json", &[]);
+        let answer = world.send(posted(body.into())).await;
+        answer.names(400, "malformed-json", &[]);
     }
     let large = format!("{head}\n{}", "\n".repeat(10_000));
-    world
-        .send(lines(large))
-        .await
-        .names(413, "payload-too-large", &[]);
-    let mut text = request(SNAPSHOTS, "{}");
-    text.headers_mut()
-        .insert("content-type", "text/plain".parse().unwrap());
-    world
-        .send(text)
-        .await
-        .names(415, "unsupported-media-type", &[]);
+    let answer = world.send(posted(large.into())).await;
+    answer.names(413, "payload-too-large", &[]);
+    let text = world.send(request_as("text/plain", SNAPSHOTS, "{}")).await;
+    text.names(415, "unsupported-media-type", &[]);
     for coding in ["br", "deflate", "gzip, gzip"] {
-        let mut packed = request(SNAPSHOTS, "{}");
-        let headers = packed.headers_mut();
-        headers.insert("content-encoding", coding.parse().unwrap());
+        let plain = request(SNAPSHOTS, "{}");
+        let packed = headed(plain, "content-encoding", coding.as_bytes());
         let answer = world.send(packed).await;
         answer.names(415, "unsupported-media-type", &[]);
         assert_eq!(answer.header("accept-encoding"), Some("gzip"));
     }
     let asked = request(&format!("{SNAPSHOTS}?dry_run=true"), "{}");
     world.send(asked).await.problem(400, "invalid-query");
-    let get = Request::get(SNAPSHOTS).body(Body::empty()).unwrap();
-    world.send(get).await.names(405, "method-not-allowed", &[]);
+    let get = world.get(SNAPSHOTS).await;
+    get.names(405, "method-not-allowed", &[]);
     for (behaviour, status, slug) in [
         (Behaviour::Unavailable, 503, "database-unavailable"),
         (Behaviour::Refused, 500, "internal"),
@@ -199,9 +175,7 @@ async fn json_has_a_limit_of_its_own_and_is_told_what_to_send_instead() {
     let largest = world.send(request(SNAPSHOTS, body(16 << 20))).await;
     assert_eq!(largest.status, 200, "{largest:?}");
     let beyond = world.send(request(SNAPSHOTS, body((16 << 20) + 1))).await;
-    let problem = beyond.problem(413, "payload-too-large");
-    let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("application/x-ndjson"), "{detail}");
+    beyond.tells(413, "payload-too-large", &["application/x-ndjson"]);
     // Neither the head nor an instance may be larger than an event.
     let long = "x".repeat(600_000);
     let mut head = snapshot(NOW, &[]);

@@ -7,15 +7,12 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use futures_util::{Stream, StreamExt, stream};
-use sampler_oauth::Algorithm;
 use sampler_testkit::now_millis;
-use sampler_testkit::uaa::SigningKey;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
 use super::{SNAPSHOTS, instance};
-use crate::auth_fixture::{claims, configured, options, router, token};
+use crate::auth_fixture::{bearer, options, secured};
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
@@ -28,12 +25,9 @@ struct OfRedis {
 
 impl OfRedis {
     fn new() -> Self {
-        let key = SigningKey::rsa("key-1").unwrap();
-        let claims = claims(|claims| claims["scope"] = json!(["abacus.sampler.redis.read"]));
-        Self {
-            router: router(configured(&key.public_pem(), Algorithm::Rs256)),
-            bearer: format!("Bearer {}", token(&key, &claims)),
-        }
+        let (key, router) = secured();
+        let bearer = bearer(&key, &["abacus.sampler.redis.read"]);
+        Self { router, bearer }
     }
 
     async fn status(&self, kind: &str, body: impl Stream<Item = Bytes> + Send + 'static) -> u16 {

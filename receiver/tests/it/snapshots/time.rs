@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::Request;
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
 use super::{lines, lists, posted, snapshot};
-use crate::event::{start, with};
+use crate::event::{on, start, with};
 use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, World, request};
 
@@ -22,10 +21,8 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
     let world = World::new();
     let starts: Vec<Value> = (0..10_001)
         .map(|number| {
-            let name = format!("i-{number}");
-            let mut event = with(&start(NOW - HOUR), "resource_instance_id", name);
-            event["type"] = json!("start");
-            event
+            let event = on(&format!("i-{number}"), &start(NOW - HOUR));
+            with(&event, "type", "start")
         })
         .collect();
     for batch in starts.chunks(1_000) {
@@ -37,8 +34,7 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
     let mut comparing = Box::pin(world.compare_once(&snapshot));
     let sum = async {
         world.store.wait_until_held(1).await;
-        let sum = Request::get("/v1/usages?organization_id=o").body(Body::empty());
-        let mut sum = Box::pin(world.send(sum.unwrap()));
+        let mut sum = Box::pin(world.get("/v1/usages?organization_id=o"));
         // It waits for the first page.
         assert!(timeout(SECOND, &mut sum).await.is_err());
         let release = async {
@@ -55,7 +51,7 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
     }
     world.store.release();
     let answer = comparing.await;
-    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    let answer = answer.json();
     assert_eq!(lists(&answer)[0].len(), 10_001);
 }
 
