@@ -28,6 +28,10 @@ const AT_ONCE: usize = 8;
 /// More connections than a receiver serves.
 const CONNECTIONS: usize = 4_600;
 
+/// How many of them connect at a time. Of more than a listener queues (1,024), the kernel drops some, and
+/// tries again after up to a minute.
+const CONNECTING: usize = 500;
+
 /// A token server that takes codes, and answers when it is told to.
 struct SlowTokenServer {
     address: String,
@@ -192,14 +196,21 @@ async fn an_attempt_asks_the_token_server_once_and_only_a_handful_of_attempts_do
 }
 
 /// Comes back again and again over one connection, until that ends for another one.
-async fn keep_coming_back(address: String, request: String, came: Arc<AtomicUsize>) {
+async fn keep_coming_back(
+    address: String,
+    request: String,
+    came: Arc<AtomicUsize>,
+    connecting: Arc<Semaphore>,
+) {
     let (mut answer, mut times) = (vec![0; 8 << 10], 0);
+    let mut first = connecting.acquire().await.ok();
     let mut stream = TcpStream::connect(&address).await.unwrap();
     loop {
         let sent = stream.write_all(request.as_bytes()).await;
         let read = stream.read(&mut answer).await.unwrap_or(0);
         if times == 0 {
             came.fetch_add(1, Ordering::Relaxed);
+            drop(first.take());
         }
         times += 1;
         if sent.is_err() || read == 0 {
@@ -225,9 +236,11 @@ async fn one_attempt_on_all_connections_takes_neither_places_nor_memory_nor_the_
         one.cookie
     );
     let (mut hostile, came) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+    let connecting = Arc::new(Semaphore::new(CONNECTING));
     for _ in 0..CONNECTIONS {
         let (address, came) = (receiver.address().to_owned(), Arc::clone(&came));
-        hostile.spawn(keep_coming_back(address, request.clone(), came));
+        let connecting = Arc::clone(&connecting);
+        hostile.spawn(keep_coming_back(address, request.clone(), came, connecting));
     }
     wait_until("all have come back once", PATIENCE, async || {
         came.load(Ordering::Relaxed) >= CONNECTIONS
