@@ -146,14 +146,21 @@ impl FairPermits {
 impl PermitsState {
     /// Counts a permit for a request of this weight, if one is free and nobody waits. Says whether it did.
     fn take_at_once(&mut self, limits: &PermitLimits, weight: usize) -> bool {
-        let free = limits.weight.saturating_sub(self.held_weight);
-        let is_taken = self.queue.is_empty()
-            && self.held < limits.permits
-            && (self.held == 0 || weight <= free);
+        let is_taken =
+            self.queue.is_empty() && self.room(limits).is_some_and(|room| weight <= room);
         if is_taken {
             self.count(weight);
         }
         is_taken
+    }
+
+    /// What a request may weigh that gets a permit now; none if no permit is free.
+    fn room(&self, limits: &PermitLimits) -> Option<usize> {
+        match self.held {
+            held if held >= limits.permits => None,
+            0 => Some(usize::MAX),
+            _ => Some(limits.weight.saturating_sub(self.held_weight)),
+        }
     }
 
     fn count(&mut self, weight: usize) {
@@ -163,9 +170,9 @@ impl PermitsState {
 
     /// The request that is next, if a permit is free; and one that is given up.
     fn next(&mut self, limits: &PermitLimits) -> (Option<Waiting>, Option<Waiting>) {
-        if self.held >= limits.permits || self.queue.is_empty() {
+        let Some(room) = self.room(limits).filter(|_| !self.queue.is_empty()) else {
             return (None, None);
-        }
+        };
         let now = Instant::now();
         if limits.charges_time {
             self.queue.prefer_least(|client| {
@@ -173,8 +180,7 @@ impl PermitsState {
                 u64::try_from(spent).unwrap_or(u64::MAX)
             });
         }
-        let (held, free) = (self.held, limits.weight.saturating_sub(self.held_weight));
-        let (next, shed) = self.queue.pop(now, |weight| held == 0 || weight <= free);
+        let (next, shed) = self.queue.pop(now, |weight| weight <= room);
         if let Some(next) = &next {
             self.count(next.weight);
         }

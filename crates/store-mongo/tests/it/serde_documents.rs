@@ -1,18 +1,24 @@
 //! What serde keeps is named as other releases read it, and may lack what they do not write.
 
 use bson::{Bson, DateTime, Document, doc};
+use mongodb::Collection;
 use sampler_store::{
     Backlog, ClosingBacklog, Instance, InstanceProgram, Intake, Operating, Reading,
 };
+use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
 use crate::support::store_and_spans;
 
+async fn store_and(label: &str, collection: &str) -> (MongoStore, Collection<Document>) {
+    let (store, spans) = store_and_spans(label).await;
+    let database = spans.client().database(&spans.namespace().db);
+    (store, database.collection(collection))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_report_of_an_instance_is_kept_under_the_names_that_other_releases_read() {
-    let (store, spans) = store_and_spans("instance_names").await;
-    let database = spans.client().database(&spans.namespace().db);
-    let instances = database.collection::<Document>("spans_instances");
+    let (store, instances) = store_and("instance_names", "spans_instances").await;
     let full = Instance {
         index: Some("0".to_owned()),
         version: Some("1.2.3".to_owned()),
@@ -66,9 +72,7 @@ async fn a_report_of_an_instance_is_kept_under_the_names_that_other_releases_rea
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_backlog_is_kept_under_the_names_that_other_releases_read() {
-    let (store, spans) = store_and_spans("backlog_names").await;
-    let database = spans.client().database(&spans.namespace().db);
-    let control = database.collection::<Document>("spans_control");
+    let (store, control) = store_and("backlog_names", "spans_control").await;
     let backlog = Backlog {
         due: 5_000_000_000,
         oldest: Some(at(1)),
