@@ -1,16 +1,17 @@
 //! A sharded collection, as far as it can be had without one: both programs through a stand-in for a
-//! router, which keeps every command, and a server that is no router.
+//! router, which keeps every command, after the commands of `docs/scaling.md`.
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc, oid::ObjectId};
-use sampler_domain::partition::partition_of;
+use sampler_domain::partition::{PARTITIONS, partition_of, range_of};
 use sampler_domain::{Key, Target};
 use sampler_testkit::abacus::Fault;
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::program::Launch;
-use sampler_testkit::router::{Router, SHARDS};
-use sampler_testkit::{Program, now_millis, wait_until};
-use serde_json::Value;
+use sampler_testkit::router::Router;
+use sampler_testkit::{Program, now_millis, wait_until, workspace_dir};
+use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
@@ -210,6 +211,99 @@ fn a_statement_that_names_no_key_is_complained_of() {
     assert!(complaint(&find(doc! { "start_dedup_id": "a" })).is_some());
 }
 
+/// What of mongosh the commands of `docs/scaling.md` need. Each notes how it was called.
+const SHELL: &str = r#"
+const calls = []
+const note = name => (...given) => { calls.push([name, ...given]) }
+const sh = new Proxy({}, { get: (_, name) => note(name) })
+const [MinKey, MaxKey, HexData] = [() => "min", () => "max", (_, hex) => hex]
+const cluster = {
+  spans: { createIndex: note("createIndex") },
+  tags: { find: () => [{ ns: "sampler.spans", min: 1, max: 2 }] },
+  shards: { find: () => ({ sort: () => ({ toArray: () => ["a", "b", "c"].map(_id => ({ _id })) }) }) },
+}
+const db = { getSiblingDB: () => cluster }
+"#;
+
+/// The calls of mongosh that `docs/scaling.md` shows, for a cluster of three shards: each with its name and
+/// what it is given.
+async fn documented_calls() -> Vec<Value> {
+    let page = std::fs::read_to_string(workspace_dir().join("docs/scaling.md")).unwrap();
+    let blocks = page.split("```js").skip(1);
+    let mut script = SHELL.to_owned();
+    for block in blocks {
+        script.push_str(block.split("```").next().unwrap());
+    }
+    script.push_str("\nconsole.log(JSON.stringify(calls))");
+    let ran = Command::new("node").args(["-e", &script]).output().await;
+    let ran = ran.unwrap();
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+}
+
+#[tokio::test]
+async fn the_documented_commands_give_each_shard_its_range_of_partitions() {
+    let first_of = |range: usize| (0..PARTITIONS).find(|each| range_of(*each, 3) == range);
+    let key = |range| match first_of(range) {
+        Some(0) => json!("min"),
+        Some(partition) => json!(hex(Key::first_of(partition).bytes())),
+        None => json!("max"),
+    };
+    let mut expected = vec![
+        json!(["createIndex", { "processing.key": 1 }]),
+        json!(["shardCollection", "sampler.spans", { "processing.key": 1 }]),
+        json!(["shardCollection", "sampler.spans_usages", { "partition": 1, "span": 1 }]),
+        json!(["removeRangeFromZone", "sampler.spans", 1, 2]),
+    ];
+    for (range, zone) in ["a", "b", "c"].into_iter().enumerate() {
+        let spans = |range| json!({ "processing.key": key(range) });
+        let usages = |range| {
+            let partition = first_of(range).unwrap_or(PARTITIONS);
+            json!({ "partition": partition, "span": "min" })
+        };
+        let to = range + 1;
+        expected.extend([
+            json!(["addShardToZone", zone, zone]),
+            json!([
+                "updateZoneKeyRange",
+                "sampler.spans",
+                spans(range),
+                spans(to),
+                zone
+            ]),
+            json!([
+                "updateZoneKeyRange",
+                "sampler.spans_usages",
+                usages(range),
+                usages(to),
+                zone
+            ]),
+        ]);
+    }
+    assert_eq!(documented_calls().await, expected);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Shards the collections of the database behind the router, as `docs/scaling.md` says.
+async fn shard(world: &Landscape, uri: &str) {
+    let admin = mongodb::Client::with_uri_str(uri)
+        .await
+        .unwrap()
+        .database("admin");
+    for call in documented_calls().await {
+        if call[0] == "shardCollection" {
+            let namespace = call[1].as_str().unwrap();
+            let namespace = namespace.replacen("sampler", world.database.name(), 1);
+            let key = bson::serialize_to_document(&call[2]).unwrap();
+            let command = doc! { "shardCollection": namespace, "key": key };
+            admin.run_command(command).await.unwrap();
+        }
+    }
+}
+
 /// The port of the server that all tests share.
 fn port(uri: &str) -> u16 {
     let hosts = uri.trim_start_matches("mongodb://");
@@ -333,20 +427,11 @@ async fn each_statement_says_where_its_span_is_kept() {
             .env("SAMPLER_SHARDS", "2")
             .env("SAMPLER_DIMENSION", "hour")
     };
+    let too_early = through_router(world.receiver());
+    is_refused(too_early, "spans is not sharded by").await;
+    shard(&world, &uri).await;
     let receiver = through_router(world.receiver()).start().await.unwrap();
     until_ready(&world.http, &receiver).await;
-    let mut commands = router.take_commands();
-    let count = |commands: &[Document], name: &str| {
-        let named = |command: &&Document| command.contains_key(name);
-        commands.iter().filter(named).count()
-    };
-    let set_up = ["enableSharding", "shardCollection", "split", "moveChunk"];
-    // The spans, and the ledger.
-    assert_eq!(set_up.map(|name| count(&commands, name)), [2, 2, 126, 128]);
-    let moved_to = |command: &Document| command.get_str("to").ok().map(str::to_owned);
-    let to: Vec<String> = commands.iter().filter_map(moved_to).collect();
-    assert_eq!((to[31].as_str(), to[32].as_str()), (SHARDS[0], SHARDS[1]));
-
     odd_spans(&world).await;
     let aside = Fault::put_aside("plan not found");
     world
@@ -428,9 +513,7 @@ async fn each_statement_says_where_its_span_is_kept() {
     })
     .await;
 
-    commands.extend(router.take_commands());
-    let again = set_up.map(|name| count(&commands, name));
-    assert_eq!(again, [2, 2, 126, 128], "it is set up once");
+    let commands = router.take_commands();
     let on_spans: Vec<&Document> = commands
         .iter()
         .filter(|command| on_spans(command))
@@ -461,10 +544,16 @@ async fn each_statement_says_where_its_span_is_kept() {
 async fn what_is_no_router_is_refused_as_a_wrong_setting() {
     let world = Landscape::new("no_router").await;
     for launch in [world.receiver(), world.worker()] {
-        let program = launch.env("SAMPLER_SHARDED", "true").start().await.unwrap();
-        assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64);
-        let failed = program.logs_of("the program failed");
-        let error = failed[0]["error"].as_str().unwrap_or_default();
-        assert!(error.contains("does not lead to a router"), "{error}");
+        let sharded = launch.env("SAMPLER_SHARDED", "true");
+        is_refused(sharded, "does not lead to a router").await;
     }
+}
+
+/// The program ends because of a setting that does not fit the database.
+async fn is_refused(launch: Launch, why: &str) {
+    let program = launch.start().await.unwrap();
+    assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64);
+    let failed = program.logs_of("the program failed");
+    let error = failed[0]["error"].as_str().unwrap_or_default();
+    assert!(error.contains(why), "{error}");
 }

@@ -34,8 +34,6 @@ pub(crate) const LIST_ORGANIZATION: &str = "list_organization";
 pub(crate) const LIST_RESOURCE: &str = "list_resource";
 /// The spans of an instance, by a hash of 8 bytes.
 pub(crate) const LIST_INSTANCE: &str = "list_instance";
-/// The shard key alone. Only a sharded collection has it: MongoDB wants an index that is not partial.
-pub(crate) const SHARD_KEY: &str = "shard_key";
 
 /// The entries of a span, in the order in which they were planned.
 pub(crate) const OF_SPAN: &str = "of_span";
@@ -81,14 +79,6 @@ pub(crate) const RETIRED: [&str; 5] = [
 /// The shard key. It follows from the target, so a span never moves.
 pub(crate) fn shard_key() -> Document {
     doc! { "processing.key": 1 }
-}
-
-pub(crate) fn shard_key_index() -> Index {
-    Index {
-        name: SHARD_KEY,
-        keys: shard_key(),
-        options: IndexOptions::default(),
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -320,17 +310,7 @@ mod tests {
     }
 
     /// A collection can be sharded by a key that is the beginning of an index which holds every
-    /// document.
-    #[test]
-    fn an_index_of_all_documents_begins_with_the_shard_key() {
-        let serves = |index: &Index| {
-            fits_shard_key(&index.keys, &shard_key())
-                && index.options.partial_filter_expression.is_none()
-        };
-        assert!(serves(&shard_key_index()));
-    }
-
-    /// The guid of a usage is unique within its shard, and all entries of a span lie on one.
+    /// document. The guid of a usage is unique within its shard, and all entries of a span are on one.
     #[test]
     fn the_ledger_can_be_sharded_by_what_it_is_read_by() {
         let indexes = ledger_indexes();

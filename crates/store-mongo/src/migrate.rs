@@ -8,7 +8,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::doc;
+use bson::{Document, doc};
 use mongodb::IndexModel;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::CommitQuorum;
@@ -92,9 +92,12 @@ pub enum MigrationError {
          migration first (SAMPLER_ORIGINAL_GONE), through the replica set as it is"
     )]
     OriginalIndexes,
-    /// The collection is sharded otherwise.
-    #[error("the collection is sharded by {0}, and not by processing.key")]
-    OtherShardKey(String),
+    /// A collection is not sharded, or by another key.
+    #[error(
+        "SAMPLER_SHARDED is true, but {namespace} is not sharded by {key}. Shard it as docs/scaling.md \
+         says, or set SAMPLER_SHARDED to false"
+    )]
+    NotSharded { namespace: String, key: Document },
     #[error("the indexes could not be made")]
     Store(#[source] StoreError),
 }
@@ -104,7 +107,7 @@ impl MigrationError {
     pub fn is_misconfiguration(&self) -> bool {
         matches!(
             self,
-            Self::NoRouter | Self::OriginalIndexes | Self::OtherShardKey(_)
+            Self::NoRouter | Self::OriginalIndexes | Self::NotSharded { .. }
         )
     }
 
@@ -134,7 +137,7 @@ impl MongoStore {
             make_index(&self.audit, index).await?;
         }
         if let Some(ranges) = self.shards {
-            self.shard(ranges).await?;
+            self.require_sharding(ranges).await?;
         }
         let observed = self.observe_original().await;
         observed.map_err(MigrationError::Store)?;

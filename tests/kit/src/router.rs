@@ -1,7 +1,7 @@
 //! A stand-in for the router of a sharded cluster, in front of a real server.
 //!
-//! It says of itself what a router says, answers the commands that set up sharding, and hands all
-//! others on to the server behind it. It keeps each command, so that a test can ask what a router
+//! It says of itself what a router says, answers how collections are sharded, and hands all
+//! other commands on to the server behind it. It keeps each command, so that a test can ask what a router
 //! would have had to route. It routes nothing: there is one server.
 
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ const OP_REPLY: i32 = 1;
 /// Where the document of an answer begins, by its kind.
 const IN_MSG: usize = HEADER + 4 + 1;
 const IN_REPLY: usize = HEADER + 20;
-/// The names of the shards that it pretends to have.
-pub const SHARDS: [&str; 2] = ["shard-a", "shard-b"];
+/// How many shards it pretends to have.
+pub const SHARDS: i32 = 2;
 
 /// What it has been asked so far.
 #[derive(Debug, Default)]
@@ -154,30 +154,29 @@ fn own_answer(command: &Document, state: &Mutex<State>) -> Option<Document> {
         locked(state).commands.push(command.clone());
     }
     match name {
-        "enableSharding" | "split" | "moveChunk" => Some(doc! { "ok": 1 }),
         "shardCollection" => {
             let key = command.get_document("key").ok()?.clone();
             let namespace = command.get_str("shardCollection").ok()?.to_owned();
             locked(state).keys.insert(namespace, key);
             Some(doc! { "ok": 1 })
         }
-        "find" if command.get_str("$db").is_ok_and(|name| name == "config") => {
-            let found = match command.get_str("find").ok()? {
-                "shards" => SHARDS.iter().map(|name| doc! { "_id": *name }).collect(),
-                "collections" => {
-                    let filter = command.get_document("filter").ok()?;
-                    let namespace = filter.get_str("_id").ok()?;
-                    let key = locked(state).keys.get(namespace).cloned();
-                    let collection = |key| doc! { "_id": namespace, "key": key };
-                    key.into_iter().map(collection).collect()
-                }
-                _ => Vec::new(),
-            };
-            let cursor = doc! { "id": 0_i64, "ns": "config.any", "firstBatch": found };
+        "count" if is_config(command) => Some(doc! { "ok": 1, "n": SHARDS }),
+        "find" if is_config(command) => {
+            let namespace = command.get_document("filter").ok()?.get_str("_id").ok()?;
+            let key = locked(state).keys.get(namespace).cloned();
+            let found: Vec<_> = key
+                .map(|key| doc! { "_id": namespace, "key": key })
+                .into_iter()
+                .collect();
+            let cursor = doc! { "id": 0_i64, "ns": "config.collections", "firstBatch": found };
             Some(doc! { "ok": 1, "cursor": cursor })
         }
         _ => None,
     }
+}
+
+fn is_config(command: &Document) -> bool {
+    command.get_str("$db").is_ok_and(|name| name == "config")
 }
 
 fn message(request: &[u8], answer: &Document) -> Vec<u8> {
