@@ -35,6 +35,15 @@ pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader) {
     }
 }
 
+/// Whether people can sign in, which they must where `SECURED` is true. Of a client, id and secret are set
+/// together.
+pub(crate) fn is_complete(settings: &ReceiverSettings) -> bool {
+    let (console, security) = (&settings.console, &settings.security);
+    let has_client = console.client_id.is_some()
+        || (security.client_id.is_some() && security.client_secret.is_some());
+    !security.secured || (console.key.is_some() && has_client && security.has_token_server())
+}
+
 /// The routes of the console, where there is one.
 pub fn routes(
     settings: &ReceiverSettings,

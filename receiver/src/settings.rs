@@ -37,7 +37,9 @@ impl ProgramSettings for CheckedSettings {
 
     fn token_destinations(&self) -> Vec<(&'static str, &Url)> {
         let url = self.settings.provisioning.url.iter();
-        url.map(|url| ("PROVISIONING_URL", url)).collect()
+        url.filter(|_| self.settings.security.secured)
+            .map(|url| ("PROVISIONING_URL", url))
+            .collect()
     }
 
     /// Also checks those that must fit each other.
@@ -67,10 +69,10 @@ fn note(settings: &ReceiverSettings, reader: &mut Reader) {
     if settings.provisioning.url.is_some() {
         security.note_client(reader);
     }
-    let shown = if settings.console.enabled {
-        "at /console"
-    } else {
-        "off"
+    let shown = match (settings.console.enabled, console::is_complete(settings)) {
+        (true, true) => "at /console",
+        (true, false) => "off: SAMPLER_CONSOLE_KEY, a client or a token server is missing",
+        (false, _) => "off: SAMPLER_CONSOLE is false",
     };
     reader.note("console", shown);
     let granularity = match settings.sampling.dimension {

@@ -136,6 +136,9 @@ async fn each_usage_is_one_event_in_structured_mode_and_nothing_is_asked() {
     assert!(!world.meter.others().is_empty());
     assert!(world.meter.others().iter().all(|path| path == "/"));
     assert!(worker.lines().iter().all(|line| !line.contains("t0k3n")));
+    // The stand-in is called over http.
+    let mut lines = worker.logs().into_iter();
+    assert!(lines.any(|line| line["code"] == "security.abacus_http"));
     let entry = world.landscape.usages().await;
     let entry = entry.find_one(doc! {}).await.unwrap().unwrap();
     assert_eq!(entry.get_i32("status").unwrap(), 204);

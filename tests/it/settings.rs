@@ -86,6 +86,51 @@ async fn a_check_says_what_will_be_used_and_what_is_missing() {
     }
 }
 
+#[tokio::test]
+async fn a_check_says_whether_there_is_a_console_and_which_token_an_upstream_gets() {
+    let secured = [
+        ("SECURED", "true"),
+        ("AUTH_SERVER", "https://uaa.example"),
+        ("CLIENT_ID", "sampler"),
+        ("CLIENT_SECRET", "hush"),
+    ];
+    let key = [("SAMPLER_CONSOLE_KEY", "0123456789abcdef0123456789abcdef")];
+    let upstream = [
+        ("SAMPLER_UPSTREAM", "cloudevents"),
+        ("SAMPLER_UPSTREAM_URL", "http://meter.example/events"),
+        ("SAMPLER_UPSTREAM_TOKEN", "hush"),
+        ("SAMPLER_UPSTREAM_HORIZON", "forever"),
+    ];
+    let secured_with_key = [&secured[..], &key].concat();
+    for (program, environment, line) in [
+        ("sampler-receiver", &[][..], "console at /console"),
+        (
+            "sampler-receiver",
+            &[("SAMPLER_CONSOLE", "false")][..],
+            "console off: SAMPLER_CONSOLE is false",
+        ),
+        (
+            "sampler-receiver",
+            &secured[..],
+            "console off: SAMPLER_CONSOLE_KEY, a client or a token server is missing",
+        ),
+        (
+            "sampler-receiver",
+            &secured_with_key[..],
+            "console at /console",
+        ),
+        (
+            "sampler-worker",
+            &upstream[..],
+            "calls with SAMPLER_UPSTREAM_TOKEN",
+        ),
+    ] {
+        let checked = run(program, &["--check-config"], environment).await;
+        let text = collapsed(&String::from_utf8(checked.stdout).unwrap());
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
 /// Fault 3 of the original: dedup ids went after 30 days, while events of 61 days were admitted.
 #[tokio::test]
 async fn fault_3_a_retention_not_an_hour_longer_than_the_slack_does_not_start() {

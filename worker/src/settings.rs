@@ -55,6 +55,11 @@ impl Destination {
         delivery.collector_url.clone().map(Self::Abacus)
     }
 
+    /// Whether it has a token of its own, in place of those of this program's client.
+    fn has_token(&self) -> bool {
+        matches!(self, Self::CloudEvents(upstream) if upstream.token.is_some())
+    }
+
     /// Notes what is known of it, but nothing that may be secret.
     fn note(&self, reader: &mut Reader) {
         match self {
@@ -87,6 +92,9 @@ impl ProgramSettings for CheckedSettings {
     }
 
     fn token_destinations(&self) -> Vec<(&'static str, &Url)> {
+        if !self.settings.security.secured && !self.destination.has_token() {
+            return Vec::new();
+        }
         match &self.destination {
             Destination::Abacus(url) => vec![("COLLECTOR_URL", url)],
             Destination::CloudEvents(upstream) => vec![("SAMPLER_UPSTREAM_URL", &upstream.url)],
@@ -115,7 +123,13 @@ impl ProgramSettings for CheckedSettings {
 fn note(settings: &WorkerSettings, destination: &Destination, reader: &mut Reader) {
     settings.common().note(reader);
     destination.note(reader);
-    settings.security.note_client(reader);
+    if destination.has_token() {
+        settings
+            .security
+            .note_calls("with SAMPLER_UPSTREAM_TOKEN", reader);
+    } else {
+        settings.security.note_client(reader);
+    }
     let source = reader.source("sampling.dimension");
     let granularity = reader.shown("sampling.dimension");
     reader.note("granularity", format!("{granularity}{source}"));

@@ -30,6 +30,11 @@ pub struct Cause {
     pub more: u64,
 }
 
+impl Cause {
+    /// The most spans that are counted: there may be more.
+    pub const COUNTED_MAX: u64 = 100_000;
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(count: &u64) -> bool {
     *count == 0

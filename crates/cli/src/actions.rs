@@ -174,11 +174,21 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
         let path = ["v1", "suspended", cause, "resume"];
         let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
         return show_answer(&act.common, &answer, &path, |answer: &Resumed| {
-            format!("Workers resume {}.\n", counted(answer.resumed, "span"))
+            format!("Workers resume {}.\n", at_least(answer.resumed))
         });
     }
     let span = arguments.span.as_deref().unwrap_or_default();
-    on_span(&api, span, "resume", &body, &act.common).await
+    on_span(&api, span, "resume", &body, &act.common, "").await
+}
+
+/// `812 spans`, or `at least 100,000 spans`: no more are counted.
+fn at_least(spans: u64) -> String {
+    let bound = if spans >= Cause::COUNTED_MAX {
+        "at least "
+    } else {
+        ""
+    };
+    format!("{bound}{}", counted(spans, "span"))
 }
 
 pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> {
@@ -188,7 +198,9 @@ pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> 
         reason: act.reason.clone(),
         usage_id: arguments.usage.clone(),
     };
-    on_span(&api, &arguments.span, "skip", &body, &act.common).await
+    let then = "A worker skips the usage five minutes after its last refusal, or once sampling is no \
+                longer paused.\n";
+    on_span(&api, &arguments.span, "skip", &body, &act.common, then).await
 }
 
 pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failure> {
@@ -240,13 +252,15 @@ fn act_row(act: &sampler_api::Act) -> [String; 6] {
     ]
 }
 
-/// Does something to a span as it is now: a change by somebody else in between makes it fail.
+/// Does something to a span as it is now: a change by somebody else in between makes it fail. `then` says
+/// what follows.
 async fn on_span(
     api: &Api,
     span: &str,
     act: &str,
     body: &impl Serialize,
     common: &Common,
+    then: &str,
 ) -> Result<ExitCode, Failure> {
     let found = resolve::span(api, span).await?;
     let path = ["v1", "spans", &found.id, act];
@@ -255,7 +269,7 @@ async fn on_span(
     show_answer(common, &answer, &path, |span: &Span| {
         let (id, state) = (printable(&span.id), printable(&span.state));
         format!(
-            "The span {id} is {state}, sampled to {}.\n",
+            "The span {id} is {state}, sampled to {}.\n{then}",
             span.sampled_to
         )
     })

@@ -1,13 +1,10 @@
 //! The usages that follow an action, in numbers that an operator can weigh.
 
-use sampler_api::Span;
+use sampler_api::{Cause, Span};
 use sampler_domain::{Granularity, Timestamp};
 
 use crate::show;
 use crate::timeline::shortest_window;
-
-/// Spans of a cause that the API counts at the most.
-const COUNTED_MAX: i64 = 100_000;
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -80,7 +77,7 @@ impl Estimate {
 
     /// Whether there may be more spans than were counted.
     fn is_cut(self) -> bool {
-        self.spans >= COUNTED_MAX
+        self.spans >= Cause::COUNTED_MAX.cast_signed()
     }
 }
 
@@ -216,7 +213,7 @@ mod tests {
         assert_eq!(estimate(&many[..400], 812), expected);
         // No more are counted, so there may be more.
         assert_eq!(
-            estimate(&many[..400], COUNTED_MAX.unsigned_abs()),
+            estimate(&many[..400], Cause::COUNTED_MAX),
             "at least 100,000 spans, 31 days behind, at least 3,100,000 usages"
         );
         let minutes = (NOW - 5 * HOUR, NOW - 5 * HOUR + MINUTE);

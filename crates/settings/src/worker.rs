@@ -12,10 +12,13 @@ use crate::{
     SamplingSettings, SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, UpstreamSettings, millis,
 };
 
+/// From a refusal until the suspension is written, ms: its cause is registered first, and each of the two
+/// writes ends, or never has an effect, within the time of one operation.
+const SUSPENDING: i64 = 60_000;
 /// The longest post that has ended when its usage can be skipped. It was begun by a read of the span
 /// from before the suspension.
 const POST_TIMEOUT_MAX: Duration =
-    Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs());
+    Duration::from_millis((SKIP_DELAY - READ_VALID_FOR - SUSPENDING).unsigned_abs());
 
 sampler_service::settings! {
     // Its section has the name of the first upstream.
@@ -25,7 +28,7 @@ sampler_service::settings! {
         /// where SAMPLER_UPSTREAM is abacus.
         collector_url: Option<Url> = "COLLECTOR_URL", Kind::Url;
         /// How long one post of a usage may take. An operator's skip waits until no post of its usage
-        /// can be in flight, which is why this is at most 3 minutes.
+        /// can be in flight, which is why this is at most 2 minutes.
         timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::Duration(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
         /// The maximum number of usages in flight to the upstream. The worker uses fewer while the
         /// upstream is slow or fails.

@@ -72,7 +72,10 @@ impl Receiver {
     pub(crate) fn failure_of_action(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
-            StoreError::Unavailable(_) | StoreError::Overloaded | StoreError::Preparing => {
+            StoreError::Overloaded => {
+                self.overloaded("Too many changes wait for the database. Nothing was done.")
+            }
+            StoreError::Unavailable(_) | StoreError::Preparing => {
                 self.unavailable("The database cannot be reached. Nothing was done.")
             }
             StoreError::Unknown(_) => {

@@ -320,7 +320,12 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
             return Reply(200, span.clone(), Some("\"7\""));
         }
         if seen.what.contains("suspended/") {
-            return Reply(202, json!({ "resumed": 12 }), None);
+            let resumed = if seen.what.contains("c1") {
+                12
+            } else {
+                100_000
+            };
+            return Reply(202, json!({ "resumed": resumed }), None);
         }
         span.clone().into()
     });
@@ -332,7 +337,11 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
         text.starts_with("The span span-s1 is open, sampled to 2026-11-22T"),
         "{text}"
     );
-    done(&url, &["skip", "s1", "u1", "--reason", "agreed"]);
+    let text = done(&url, &["skip", "s1", "u1", "--reason", "agreed"]);
+    assert!(
+        text.contains("\nA worker skips the usage five minutes"),
+        "{text}"
+    );
     done(&url, &["resend", "u2", "--reason", "mended", "--json"]);
     let seen = stub.seen();
     let whats: Vec<&str> = seen.iter().map(|seen| seen.what.as_str()).collect();
@@ -353,6 +362,8 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
         json!({ "reason": "agreed", "usage_id": "u1" })
     );
     assert_eq!(seen[4].header("if-match"), Some("\"7\""));
+    let text = done(&url, &["resume", "--cause", "c2", "--reason", "mapped"]);
+    assert_eq!(text, "Workers resume at least 100,000 spans.\n");
     let ended = with(&url, &["resume", "--span", "s1"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.errors.contains("--reason"), "{ended:?}");

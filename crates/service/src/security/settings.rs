@@ -214,13 +214,23 @@ impl SecuritySettings {
             Some(id) if self.secured => format!("as the client {id}, with tokens"),
             _ => "no tokens: SECURED is false".to_owned(),
         };
-        reader.note("calls", text);
+        self.note_calls(&text, reader);
+    }
+
+    /// The same, with credentials that are not those of this program's client.
+    pub fn note_calls(&self, credentials: &str, reader: &mut Reader) {
+        reader.note("calls", credentials);
         if self.skip_ssl_validation {
             reader.note(
                 "TLS",
                 "any certificate is trusted: SKIP_SSL_VALIDATION is true",
             );
         }
+    }
+
+    /// Whether it is known where tokens come from.
+    pub fn has_token_server(&self) -> bool {
+        self.token_server().is_some()
     }
 
     /// Where tokens come from, if that is known.
@@ -364,7 +374,7 @@ impl SecuritySettings {
         ) else {
             return Ok(None);
         };
-        if !self.secured || self.token_server().is_none() {
+        if !self.secured || !self.has_token_server() {
             return Ok(None);
         }
         let client = Client { id, secret, scope };

@@ -54,10 +54,7 @@ impl SecuritySettings {
                 "the token server is called over http: credentials can be read on the way"
             );
         }
-        let over_http = called
-            .iter()
-            .filter(|(_, url)| self.secured && is_http(url));
-        for (setting, _) in over_http {
+        for (setting, _) in called.iter().filter(|(_, url)| is_http(url)) {
             warn!(
                 code = "security.abacus_http",
                 setting, "the upstream is called over http: tokens can be read on the way"

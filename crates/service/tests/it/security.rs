@@ -232,7 +232,8 @@ fn announced(settings: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<Val
             ("COLLECTOR_URL", &collector),
             ("PROVISIONING_URL", &provisioning),
         ];
-        security.announce(&called, &environment.iter().copied().collect());
+        let called: &[_] = if security.secured { &called } else { &[] };
+        security.announce(called, &environment.iter().copied().collect());
     });
     let text = std::fs::read_to_string(&path).unwrap();
     text.lines()

@@ -79,7 +79,7 @@ impl HttpCollector {
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(body);
-        match self.client.send(request).await {
+        match self.client.send_in_time(request).await {
             Ok(response) => {
                 let dated = dated(&response);
                 self.read(response, dated.or(now), dated).await

@@ -110,6 +110,19 @@ async fn without_a_token_nothing_is_posted_and_nothing_lost() {
     assert!(uaa.asked(Offer::Token) <= 2);
 }
 
+/// By its time limit a post is over, whatever it waited for: an operator's skip counts on that.
+#[tokio::test]
+async fn the_wait_for_a_token_is_within_the_time_limit_of_a_post() {
+    let (uaa, tokens) = tokens().await;
+    uaa.trouble(Some(Trouble::Hang));
+    let (collector, posts) = collector_for("one", tokens).await;
+    match collector.post(&usage(), NOW).await.answer {
+        Answer::TryAgain { error, .. } => assert!(error.contains("too long"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(posts.load(Ordering::Relaxed), 0);
+}
+
 /// Gateways exist that answer with what they were sent.
 #[tokio::test]
 async fn an_answer_that_repeats_the_request_is_not_repeated() {
