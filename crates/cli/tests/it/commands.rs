@@ -363,7 +363,7 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
     );
     assert_eq!(seen[4].header("if-match"), Some("\"7\""));
     let text = done(&url, &["resume", "--cause", "c2", "--reason", "mapped"]);
-    assert_eq!(text, "Workers resume at least 100,000 spans.\n");
+    assert_eq!(text, "Workers resume at least 100000 spans.\n");
     let ended = with(&url, &["resume", "--span", "s1"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.errors.contains("--reason"), "{ended:?}");
