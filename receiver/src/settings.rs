@@ -40,7 +40,7 @@ impl ProgramSettings for CheckedSettings {
         url.map(|url| ("PROVISIONING_URL", url)).collect()
     }
 
-    /// Also checks those that must fit each other.
+    /// Also checks those that must fit each other, and what only this program can check.
     fn read(reader: &mut Reader) -> Option<Self> {
         let settings = ReceiverSettings::read(reader);
         settings.security.require_keys(reader);
