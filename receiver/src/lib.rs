@@ -5,7 +5,7 @@
 //!
 //! 1. the token, and whether it may write at all: each handler takes a `Grant`, which axum makes of the
 //!    request's head (`sampler_service::security`),
-//! 2. the query, and the body ([`body`]),
+//! 2. the query and the body ([`body`]),
 //! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),

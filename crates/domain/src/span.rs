@@ -90,8 +90,8 @@ pub struct Processing {
     /// Deliveries (posts or lookups) that failed since the last execution.
     pub attempts: u32,
     /// How many refusals of the planned interval's usage count towards a suspension. A span that is
-    /// resumed with its cause begins one below the number that suspends; a span that an operator
-    /// resumes alone begins at 0.
+    /// resumed with its cause, or as a probe, begins one below the number that suspends; a span that an
+    /// operator resumes alone begins at 0.
     pub refusals: u32,
     /// When the upstream first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
