@@ -18,9 +18,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const RENEWAL: Duration = Duration::from_mins(10);
 
 impl Receiver {
-    /// Announces the slack as soon as the store can be reached; the receiver takes events from then
-    /// on. The indexes must exist. Tries again until `given_up` ends. Returns whether the receiver
-    /// takes events.
+    /// Announces the slack as soon as the store can be reached, and reads the control; then the receiver takes
+    /// events. The indexes must exist. Tries again until `given_up` ends. Returns whether the receiver takes
+    /// events.
     pub async fn prepare(&self, given_up: impl Future<Output = ()>) -> bool {
         let mut given_up = std::pin::pin!(given_up);
         while !self.announce().await {

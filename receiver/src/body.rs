@@ -22,13 +22,13 @@ pub(crate) struct Received {
     charge: Charge,
 }
 
-/// The media type of one event, or one mapping.
+/// The media type of one event, one mapping or an operator's action.
 pub(crate) const JSON: &str = "application/json";
 
 /// The media type of JSON, one value a line.
 pub(crate) const NDJSON: &str = "application/x-ndjson";
 
-/// Reads the body of a request that is one event or one mapping in JSON.
+/// Reads the body of a request that is one event, one mapping or an action in JSON.
 ///
 /// # Errors
 /// 415 for another media type, and those of [`read_up_to`].

@@ -11,13 +11,13 @@
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
-//! 7. the fields ([`event`]),
+//! 7. the fields ([`event`]), and whether `Idempotency-Key` fits,
 //! 8. for any other body, the client's turn; for a large one its range's share, where there are several,
 //! 9. whether the database is prepared, and the slack,
 //! 10. for a start, the rate of new starts,
 //! 11. the store.
 //!
-//! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 512 concurrently.
+//! Each event of a batch ([`batch`]) passes 4 to 11, with turns and commands of its own kind, up to 512 concurrently.
 //! Events of one target are processed in their order.
 //!
 //! [`controllers`] carry this out and choose the answer. Requests that read pass 1, then [`reading`]; actions

@@ -42,7 +42,7 @@ impl ProgramSettings for CheckedSettings {
             .collect()
     }
 
-    /// Also checks those that must fit each other.
+    /// Also checks those that must fit each other, and what only this program can check.
     fn read(reader: &mut Reader) -> Option<Self> {
         let settings = ReceiverSettings::read(reader);
         settings.security.require_keys(reader);

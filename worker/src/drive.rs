@@ -141,7 +141,8 @@ impl Worker {
 
     /// Whether an acceptance overrides an entry that says the usage does not count. Where usages are found by
     /// their ids, it does: if the upstream took the post for a repeat and counts nothing, the confirmation
-    /// finds that out. Abacus passes over a repeat of what it has set aside, and says nothing about it.
+    /// finds that out. At Abacus it does not: a 202 does not say whether the usage was taken once more, or
+    /// passed over as a repeat.
     fn counts_after(&self, from: EntryState) -> bool {
         from == EntryState::Skipped
             || from == EntryState::SetAside && self.promises.lookups.is_by_id()

@@ -38,7 +38,8 @@ pub(crate) struct DueQueue {
 /// A due span that waits for a permit.
 struct QueuedSpan {
     span: Span,
-    /// When it was read, at the latest.
+    /// When its page was asked for. What a page leaves in the cursor, because it became too large, was read
+    /// with that page: up to [`SEARCH_LENGTH`] earlier.
     read_at: ReadAt,
     claim: Claim,
     /// Whether its next interval belongs to the closing month.

@@ -20,7 +20,8 @@ const BATCH: usize = 1_000;
 const CAUSES: usize = 100;
 
 /// How long a cause that was registered need not be registered again. It is less than
-/// [`IDLE_CAUSE`], so that no cause is removed under which a span is about to be suspended.
+/// [`IDLE_CAUSE`], so that no cause is removed under which a span is about to be suspended, unless the worker
+/// sleeps in between.
 const REGISTERED_FOR: Duration = Duration::from_mins(1);
 
 /// How long a cause is kept at least after it was registered for the last time.

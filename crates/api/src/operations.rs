@@ -32,11 +32,15 @@ pub struct Act {
     pub at: Timestamp,
     #[schema(required)]
     pub who: Option<String>,
+    /// `cause.resume`, `span.resume`, `span.skip`, `usage.resend` or `control.set`.
     #[schema(example = "span.resume")]
     pub act: String,
+    /// The address of what was acted on.
     pub subject: String,
     pub reason: String,
+    /// What the action saw.
     pub before: Value,
+    /// What it was to make.
     pub after: Value,
     pub outcome: String,
 }

@@ -91,7 +91,7 @@ pub(crate) struct AuditArguments {
     /// Only what this user or client did
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
-    /// Only what was done to this span, or to the one of this instance
+    /// Only what was done to this span alone (not to its cause), or to the one of this instance
     #[arg(long, value_name = "SPAN|INSTANCE")]
     span: Option<String>,
     #[command(flatten)]

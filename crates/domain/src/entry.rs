@@ -43,7 +43,7 @@ pub struct Entry {
     /// The version of the span while the usage was planned: the order of a span's entries.
     pub version: i64,
     pub planned_at: Timestamp,
-    /// How often it was posted, as far as that was recorded.
+    /// The deliveries and lookups that failed, as far as that was recorded, and each acceptance.
     pub attempts: u32,
     /// When the upstream first refused it.
     pub refused_at: Option<Timestamp>,

@@ -87,16 +87,16 @@ pub struct Processing {
     pub planned: Option<Planned>,
     /// Grows with every change of plan; each such change requires the version it was based on.
     pub version: i64,
-    /// Executions that failed since the last success.
+    /// Deliveries (posts or lookups) that failed since the last execution.
     pub attempts: u32,
     /// How many refusals of the planned interval's usage count towards a suspension. A span that is
-    /// resumed with its cause begins one below the number that suspends; a span that an operator
-    /// resumes alone begins at 0.
+    /// resumed with its cause, or as a probe, begins one below the number that suspends; a span that an
+    /// operator resumes alone begins at 0.
     pub refusals: u32,
     /// When the upstream first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
-    /// Whether a post of the planned interval's usage had no answer: it may count upstream, whatever
-    /// was answered since.
+    /// Whether a post of the planned interval's usage had no answer, or one that a gateway gives where it
+    /// loses the upstream's: it may count upstream, whatever was answered since.
     pub unanswered: bool,
     /// Why the planned interval could not be delivered the last time.
     pub last_error: Option<LastError>,

@@ -14,7 +14,8 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x5a1c_86d0_4f0e_5b7e_9d52_0c9b_7e3a_11f
 
 /// A discrete usage, in the fields and the order in which it is sent (section 5.1 of the paper).
 ///
-/// It follows from the span and the planned interval alone: a retry is the same bytes.
+/// It follows from the span and the planned interval alone. So a retry is the same bytes; as a CloudEvent, as
+/// long as the settings of its source and type stay the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Usage {
     /// The `usage_guid`, which Abacus calls so. By it the upstream recognises a repeat, together with the target,

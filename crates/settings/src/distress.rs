@@ -8,7 +8,7 @@ use sampler_service::settings::{Kind, Reader, Setting};
 use crate::{HOUR, SECOND, TEN_MILLIS};
 
 /// Help of a setting that the receiver only checks.
-const OF_WORKER: &str = "As for the worker. It has no effect on the receiver.";
+const OF_WORKER: &str = "As for the worker. The receiver only checks it.";
 
 sampler_service::settings! {
     /// When sampling pauses because the database cannot keep up.

@@ -19,8 +19,8 @@ use crate::{
 sampler_service::settings! {
     /// How much a receiver takes in.
     pub struct LimitsSettings("limits") {
-        /// The maximum number of events, batches and mappings in flight. A quarter of it is reserved for
-        /// single stops. Without it there is no such limit: the receiver divides its capacity fairly among
+        /// The maximum number of events, batches and mappings in flight. A quarter of it, rounded down, is
+        /// reserved for single stops. Without it there is no such limit: the receiver divides its capacity fairly among
         /// clients.
         inflight: Option<usize> = "MAX_INFLIGHT", Kind::Integer(1, 100_000);
         /// The largest body, before and after decompression.
@@ -60,9 +60,10 @@ sampler_service::settings! {
         /// Whether the receiver has a console, at /console. Where SECURED is true it also needs
         /// SAMPLER_CONSOLE_KEY, a client and a token server.
         enabled: bool = "SAMPLER_CONSOLE", Kind::Boolean, or("true");
-        /// The OAuth client that people sign in with. The default is CLIENT_ID.
+        /// The OAuth client that people sign in with. Without it and its secret, CLIENT_ID and
+        /// CLIENT_SECRET.
         client_id: Option<String> = "SAMPLER_CONSOLE_CLIENT_ID", Kind::Text;
-        /// The secret of this client. The default is CLIENT_SECRET.
+        /// The secret of this client. Both are set, or neither.
         client_secret: Option<SecretString> = "SAMPLER_CONSOLE_CLIENT_SECRET", Kind::Text, secret();
         /// One or more keys of at least 32 bytes, with commas between them, the same for all
         /// receivers. The first encrypts the cookies of people who are signed in, each decrypts them.

@@ -91,6 +91,15 @@ impl SamplingSettings {
 }
 
 impl SlackSettings {
+    /// The worker's table.
+    pub const WORKER_TABLE: [Setting; 2] = {
+        let [mut past, mut future] = Self::TABLE;
+        past.doc = "How far in the past an event may be dated, as for the receiver. The worker only checks \
+            SAMPLER_RETENTION by it.";
+        future.doc = "As for the receiver. It has no effect on the worker.";
+        [past, future]
+    };
+
     /// The slack of the domain.
     pub fn slack(&self) -> Slack {
         Slack {

@@ -20,7 +20,8 @@ sampler_service::settings! {
         kind: String = "SAMPLER_UPSTREAM", Kind::Choice(&["abacus", "cloudevents"]), or("abacus");
         /// The address to which each usage is posted, exactly as it is written.
         url: Option<String> = "SAMPLER_UPSTREAM_URL", Kind::Text;
-        /// The attribute source of each event: a URI reference.
+        /// The attribute source of each event: a URI reference. The upstream recognises a repeat by it and the
+        /// id: if it changes, usages that are in flight or not confirmed may count twice.
         source: String = "SAMPLER_UPSTREAM_SOURCE", Kind::Text, or("sampler");
         /// The attribute type of each event.
         event_type: String = "SAMPLER_UPSTREAM_TYPE", Kind::Text, or("sampler.usage");

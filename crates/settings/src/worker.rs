@@ -178,7 +178,7 @@ crate::programs::groups! {
         month: MonthSettings;
         upstream: UpstreamSettings;
         sampling: SamplingSettings;
-        slack: SlackSettings;
+        slack: SlackSettings = SlackSettings::WORKER_TABLE;
         processing: ProcessingSettings;
         cleanup: CleanupSettings;
         ledger: LedgerSettings;

@@ -121,7 +121,8 @@ impl Link {
         self.time_limit + MARGIN
     }
 
-    /// How long the server may still execute a write after it was sent, if its answer is lost.
+    /// How long the server may still execute a write after it was sent, if its answer is lost: as long, for
+    /// another reason.
     pub(crate) fn execution_limit(&self) -> Duration {
         self.time_limit + MARGIN
     }
@@ -251,9 +252,10 @@ impl Link {
     /// no record by which it could be repeated, which would be a write of its own: so each of what
     /// is listed must be something that may be written again.
     ///
-    /// The server continues a write whose client has gone, but not for longer than the time
-    /// limit; and nothing is sent after `send_by`. So there is a time after which a write without
-    /// an answer is either done, or never will be.
+    /// Nothing is handed to the driver after `send_by`, and the driver looks for a server only so long
+    /// before it sends. The server continues a write whose client has gone, but not for longer than the
+    /// time limit. So there is a time after which a write without an answer is either done, or never will
+    /// be ([`unknown_for`](crate::MongoOptions::unknown_for)).
     async fn write(
         &self,
         name: &'static str,

@@ -416,9 +416,9 @@ impl GroupWriter for ChangeWriter {
     /// Each answer stays true. An operator's action that its span does not name was not done. A change
     /// is rejected because of another version, another end, a complete span, another resend, another list
     /// of what does not count, or a span that was resumed or is to be skipped. A version only grows, no
-    /// resend comes twice, and between two of them the list only grows. An end, a completion and a request
-    /// to skip at a version never change. So the condition can never be met again, however late the command
-    /// runs.
+    /// resend comes twice, and between two of them each addition to the list has another last one. An end, a
+    /// completion and a request to skip at a version never change. So the condition can never be met again,
+    /// however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }

@@ -31,9 +31,9 @@ pub struct MongoOptions {
 }
 
 impl MongoOptions {
-    /// How long after a [`StoreError::Unknown`] the server may still carry out the command. The
-    /// driver looks for a server that long before it sends a command, and the server then works on
-    /// it that long, even where its client has gone.
+    /// How long after a [`StoreError::Unknown`] the server may still carry out the command. The driver
+    /// looks for a server for up to `server_selection_timeout` before it sends, and the server then works
+    /// for up to `operation_timeout`, even where its client has gone.
     pub fn unknown_for(&self) -> Duration {
         self.server_selection_timeout + self.operation_timeout + call::MARGIN
     }

@@ -1,4 +1,4 @@
-//! Keeping events: each kind, and each range of the collection, has its group of writes.
+//! Keeping events: each kind, alone or in batches, and each range of the collection has its group of writes.
 
 use std::sync::Arc;
 

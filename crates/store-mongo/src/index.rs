@@ -2,7 +2,8 @@
 //!
 //! Each unique one begins with what a sharded collection is divided by, `processing.key`: MongoDB
 //! keeps no other exact across shards. It has the 16 bytes of the key in place of six ids of about
-//! 36 bytes each. A span of the original has no key at first, and is in none of them.
+//! 36 bytes each. A span of the original has no key at first. Then it is not in the first of them, and in
+//! those of ids as if all such spans had one target.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The MongoDB store: one document per span, as in the paper (figure 6.1, tables 6.2 and 6.3), so
 //! that the collection of the original Sampler can be taken over in place, while it runs.
 //!
-//! Fields that we add to a document are marked "ours" in docs/data-model.md. Nothing changes the
-//! meaning of a field of the original. The ledger is a collection of its own, with one document for
+//! docs/data-model.md says which fields of a document are ours. Nothing changes the meaning of a field of
+//! the original. The ledger is a collection of its own, with one document for
 //! each usage.
 //!
 //! Starts, stops, changes of spans and the entries of the ledger share commands with others of

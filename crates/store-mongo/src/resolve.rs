@@ -1,5 +1,6 @@
-//! Reads what happened to many events at once, or what they conflict with. Where answers to providers
-//! depend on a read, it is linearizable.
+//! Reads what happened to many events at once, or what they conflict with. Reads are linearizable where an
+//! older state could make the answer to a provider wrong. For what does not change once a majority has it (the
+//! end of a span, an id that another target has) a majority is enough.
 
 use std::collections::{HashMap, HashSet};
 
@@ -122,7 +123,7 @@ pub(crate) fn any_of(mut branches: Vec<Document>) -> Document {
 }
 
 /// Documents by the key of the lookup. An unreadable document affects only the events that look for
-/// its key. A document whose key is unreadable affects only events that find nothing.
+/// its key. A document whose key is unreadable counts as not there.
 fn by_key<K: Eq + std::hash::Hash>(
     link: &Link,
     found: Vec<RawDocumentBuf>,

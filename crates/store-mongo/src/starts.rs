@@ -86,9 +86,10 @@ impl GroupWriter for StartWriter {
         }
     }
 
-    /// Inserts the spans. A start that is alone is one statement, which inserts it unless its target has an
-    /// open or overlapping span. Of several these spans are searched for first: the search and the insert need
-    /// not be one operation, because two starts of a target that are in flight together have no order.
+    /// Inserts the spans. A start that is alone, and may not overlap, is one statement, which inserts it unless
+    /// its target has an open or overlapping span. Of several these spans are searched for first: the search
+    /// and the insert need not be one operation, because two starts of a target that are in flight together
+    /// have no order.
     async fn send(&self, batch: &[Arc<StartWrite>], send_by: Instant) -> CommandResult<Self> {
         let targets = batch.iter().map(|write| &write.new.span.target);
         self.link
@@ -163,8 +164,9 @@ impl GroupWriter for StartWriter {
     }
 }
 
-/// The outcome of a start that has inserted nothing; none where it is to be sent again. The end of a
-/// previous span is searched for before the insert ([`StartWriter::send`]).
+/// The outcome of a start that has inserted nothing; none where nothing that was read refuses it. Then the
+/// overlap stands that the search before the insert has found ([`StartWriter::send`]); without one, the start is
+/// sent again.
 fn resolve_one(
     new: &NewSpan,
     by_id: Option<&RawDocumentBuf>,

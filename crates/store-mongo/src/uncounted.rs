@@ -58,8 +58,8 @@ fn read_one(bson: &Bson) -> Result<Uncounted, Unreadable> {
     })
 }
 
-/// Adds the condition that the list is as it was read. One is added at its end, or removed by a resend,
-/// which is a condition of its own.
+/// Adds the condition that the list is as it was read. One is added at its end (beyond the most that are kept,
+/// two become one, or the oldest goes), or removed by a resend, which is a condition of its own.
 pub(crate) fn require_unchanged(span: &Span, condition: &mut RawDocumentBuf) {
     let absent = rawdoc! { "$exists": false };
     let known = &span.processing.uncounted;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// An operator's action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
-    /// The id of the record. A span that is to be skipped names it, too.
+    /// The id of the record. The span that was changed names it, too, or the entry that is sent again.
     pub id: Uuid,
     /// When it was asked for, by the clock of the receiver.
     pub at: Timestamp,

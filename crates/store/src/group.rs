@@ -2,8 +2,8 @@
 //!
 //! A command that waits for the journals of a majority costs about the same for one write as for
 //! many. So writes gather while others of their kind are in flight. When one of a few permits for a
-//! command is free, all gathered writes are sent with one command. There is no timer: a write that
-//! arrives alone is sent alone, at once.
+//! command is free, the next command takes up to an even share of all writes without an answer: 64 to 256
+//! of them, and 4 MB. There is no timer: a write that arrives alone is sent alone, at once.
 //!
 //! Each caller gets its own answer. Sometimes the answer to the command is not enough: a unique index
 //! refused a write, an update matched nothing, or the answer was lost. Then a read finds out what
@@ -89,7 +89,7 @@ struct Gathered<W: GroupWriter> {
 struct Waiting<W: GroupWriter> {
     write: Arc<W::Write>,
     caller: oneshot::Sender<Result<W::Answer, StoreError>>,
-    /// Until when its caller waits. It is not sent later, even if the caller has not given up yet: a
+    /// Until when its caller waits. It is not handed on later, even if the caller has not given up yet: a
     /// program that was frozen must not send old writes when it resumes.
     until: Instant,
     /// The time that it waits, in the trace of its caller.
@@ -114,7 +114,7 @@ enum NoAnswer {
     TimedOut(Duration),
     #[error("the write ended early")]
     Ended,
-    #[error("each attempt conflicted with another event of the same target or id")]
+    #[error("each attempt conflicted with another write of the same span, target or id")]
     Contended,
 }
 

@@ -33,8 +33,8 @@ impl EntryKey {
     }
 }
 
-/// Keeps an entry for each usage that the upstream accepted or that was skipped. A usage that is planned
-/// or refused is on its span ([`Entry::of_planned`]).
+/// Keeps an entry for each usage that the upstream accepted, or that was skipped or withheld. A usage that is
+/// planned or refused is on its span ([`Entry::of_planned`]).
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Keeps an entry, and returns the state of the kept entry. The entry that was written first

@@ -101,7 +101,8 @@ pub struct Finished {
 pub trait Work: Send + Sync + 'static {
     /// Due spans (section 6.4), by [`SearchClass`] and `due_at`, with majority read concern.
     ///
-    /// A page is read when it is requested, and continues where the previous one ended. A span that
+    /// A page is read when it is requested (or with the previous one, if that became too large), and continues
+    /// where the previous one ended. A span that
     /// becomes due meanwhile may be on a later page, or on none.
     fn due(&self, query: DueQuery) -> DuePages;
 

@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{RequestKind, TurnedAway};
 
-/// A number of requests at a time. A quarter of them is for single stops.
+/// A number of requests at a time. A quarter of them, rounded down, is for single stops.
 #[derive(Debug)]
 pub(super) struct InFlightLimit {
     all: Arc<Semaphore>,

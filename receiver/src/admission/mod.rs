@@ -3,9 +3,9 @@
 //! Fair queues ([`fair_queue`]) precede the store's group commit: events wait there, where clients
 //! are distinguished, and not in the store, where all are alike. An event waits for its turn once it is
 //! valid, a large one once its body has arrived, so a slow body holds nothing. Stops and starts have permits of
-//! their own: a refused start bills too little for a short time, a refused stop bills too much. Each
-//! range of a sharded collection ([`ShardRange`]) has permits of its own, too: a range that does not
-//! answer holds up no other.
+//! their own, but for large ones: a refused start bills too little for a short time, a refused stop bills too
+//! much. Each range of a sharded collection ([`ShardRange`]) has permits of its own, too: one that does not
+//! answer holds up another only by updates that have a half in each.
 
 mod budget;
 pub mod fair_queue;

@@ -22,6 +22,7 @@ use crate::openapi::problem_answers;
 #[utoipa::path(
     post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
     summary = "Resume all spans of a cause",
+    description = "They are due within seconds. One more refusal suspends such a span again.",
     params(("cause" = String, Path, description = "The id of the cause.")),
     request_body(content = api::Reason, content_type = "application/json"),
     responses((status = 202, description = "Workers resume them.", body = api::Resumed), problem_answers::OfCauseAct),

@@ -141,7 +141,8 @@ impl Receiver {
         seconds + self.parts.random.u64() % seconds.max(SPREAD_MIN)
     }
 
-    /// Refuses events before the unique indexes exist: without them a repeat would be kept twice.
+    /// Refuses events before the unique indexes exist, without which a repeat would be kept twice, and before
+    /// the slack is announced and the control is known.
     pub(crate) fn require_prepared(&self) -> Result<(), Problem> {
         if self.is_prepared() {
             return Ok(());

@@ -73,7 +73,7 @@ pub async fn resume(
     responses(
         (status = 200, description = "The span as it is now.", body = api::Span,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
-        problem_answers::OfSpanAct,
+        problem_answers::OfSkip,
     ),
 )]
 pub async fn skip(

@@ -20,7 +20,7 @@ use crate::problems::{
 /// The type of problem documents.
 pub(crate) const PROBLEM: &str = "application/problem+json";
 
-/// The problems of every request: its token is checked, and something may break.
+/// The problems of every request with a token: it is checked, and something may break.
 const ALWAYS: &[&ProblemType] = &[
     &kinds::UNAUTHORIZED,
     &kinds::FORBIDDEN,
@@ -29,6 +29,9 @@ const ALWAYS: &[&ProblemType] = &[
     &DATABASE_UNAVAILABLE,
     &kinds::OVERLOADED,
 ];
+
+/// The same without a token, and without the database.
+const WITHOUT_TOKEN: &[&ProblemType] = &[&kinds::INTERNAL, &kinds::OVERLOADED];
 
 /// The problems of every request with a body.
 const WITH_BODY: &[&ProblemType] = &[
@@ -79,6 +82,9 @@ refusals! {
     OfSpan: ALWAYS, INVALID_QUERY, NO_SUCH_SPAN;
     /// Of an operator's action on a span.
     OfSpanAct: ALWAYS WITH_BODY,
+        INVALID_BODY, NO_SUCH_SPAN, NOT_SUSPENDED, PRECONDITION_FAILED, PRECONDITION_REQUIRED;
+    /// Of the action that skips a usage.
+    OfSkip: ALWAYS WITH_BODY,
         INVALID_BODY, NO_SUCH_SPAN, NOT_SUSPENDED, NOT_PLANNED, PRECONDITION_FAILED,
         PRECONDITION_REQUIRED;
     /// Of a cause.
@@ -88,7 +94,7 @@ refusals! {
     /// Of an operator's action on a usage.
     OfUsageAct: ALWAYS WITH_BODY, INVALID_BODY, NO_SUCH_USAGE, NOT_RESENDABLE;
     /// Of a handshake of webhooks.
-    OfWebhook: ALWAYS, kinds::METHOD_NOT_ALLOWED;
+    OfWebhook: WITHOUT_TOKEN, kinds::METHOD_NOT_ALLOWED, kinds::FORBIDDEN;
     /// Of setting control.
     OfControl: ALWAYS WITH_BODY,
         INVALID_BODY, INVALID_QUERY, PRECONDITION_FAILED, PRECONDITION_REQUIRED;

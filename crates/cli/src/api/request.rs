@@ -17,7 +17,7 @@ pub(crate) type Query = Vec<(&'static str, String)>;
 pub(crate) enum Repeat {
     /// Whenever there is no final answer: the request is idempotent.
     Always,
-    /// Only where the server has said that it has done nothing.
+    /// Only where no connection was made, or the server was too busy to begin (`ApiError::is_turned_away`).
     WhenTurnedAway,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Request<'a> {
         Self::new(Method::GET, path, Repeat::Always)
     }
 
-    /// Does something that may be done twice only where the server says so.
+    /// Does something that must not be done twice.
     pub(crate) fn act(method: Method, path: &'a [&'a str], body: &impl Serialize) -> Self {
         let body = serde_json::to_vec(body).expect("texts, numbers and lists of these");
         Self::new(method, path, Repeat::WhenTurnedAway).body("application/json", body)

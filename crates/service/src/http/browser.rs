@@ -1,7 +1,7 @@
 //! Headers for answers that a browser could show.
 //!
-//! No page is served here. But an answer can be opened in a browser, where it must not become a
-//! page: with what a client sent in it, or framed by somebody else.
+//! Most answers are no pages. But each can be opened in a browser, where it must not become a page: with
+//! what a client sent in it, or framed by somebody else.
 
 use axum::response::Response;
 use http::HeaderMap;

@@ -1,9 +1,9 @@
 //! The connections that are open, and which of them ends when there is no room for another.
 //!
-//! A new connection is always accepted: another one ends for it, in the order of [`Rank`]. First end
-//! connections whose clients are slow with a request or in taking an answer, then connections that are
-//! idle between two requests, and last those whose answer takes long. Where all are being served
-//! quickly, a few reserved connections are for health checks alone.
+//! For a new connection another one ends, in the order of [`Rank`]: one whose client is slow with a request
+//! or in taking an answer, then one that is idle for long, one with a request or an answer under way, one that
+//! is idle for a short time, and last one whose answer takes long to make. Where all have just begun to be
+//! served, a few reserved connections are for health checks alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -73,12 +73,12 @@ const RETRY_AFTER: u64 = 1;
 /// How much of everything a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that are open at a time. For one more, the one ends that is idle or slow for the
-    /// longest.
+    /// Connections that are open at a time. For one more, another ends (`connections.rs`).
     pub connections: usize,
     /// Connections beyond that for health checks alone, where all others are being served.
     pub health_connections: usize,
-    /// From the first byte of a request to the last one of its headers.
+    /// From the first byte of a request to the last one of its headers; from connecting to the first byte;
+    /// and for the TLS handshake.
     pub header_read: Duration,
     /// From one request to the next. Longer than the 90 seconds for which the router of Cloud
     /// Foundry keeps its idle connections: the router must close first, or it loses a request.

@@ -19,7 +19,7 @@ const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 /// The longest id of a request, in bytes; Cloud Foundry's has 36.
 const REQUEST_ID_MAX: usize = 64;
 
-/// The name of the span of a request. By it, the log knows the lines that a request caused.
+/// The name of the span that has the ids of a request. By it, the log knows the lines that a request caused.
 pub(crate) const REQUEST_SPAN: &str = "http";
 
 /// The ids of a request, for each line that is logged while it is served. They have the highest level,

@@ -33,7 +33,7 @@ const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 crate::settings! {
     /// The checks of callers, and the credentials of the program itself.
     pub struct SecuritySettings("security", checked by SecuritySettings::check) {
-        /// Whether requests need a token, and requests to Abacus carry one.
+        /// Whether requests need a token, and requests to the upstream and to Abacus carry one.
         secured: bool = "SECURED", Kind::Boolean, or("false");
         /// Whether GET /healthcheck needs credentials. The default is the value of SECURED.
         healthcheck_secured: Option<bool> = "HEALTHCHECK_SECURED", Kind::Boolean;
@@ -43,7 +43,7 @@ crate::settings! {
         auth_server: Option<Url> = "AUTH_SERVER", Kind::Url;
         /// The Cloud Foundry API; used if AUTH_SERVER is not set.
         api: Option<Url> = "API", Kind::Url;
-        /// The OAuth client of this program, for its own requests to Abacus.
+        /// The OAuth client of this program, for its own requests to the upstream and to Abacus.
         client_id: Option<String> = "CLIENT_ID", Kind::Text;
         /// The secret of the client.
         client_secret: Option<SecretString> = "CLIENT_SECRET", Kind::Text, secret();
@@ -140,7 +140,7 @@ impl SecuritySettings {
                 }
             }
             None if self.token_server().is_none() => {
-                let expected = "a key, or AUTH_SERVER or SAMPLER_OIDC_ISSUER to fetch keys from, \
+                let expected = "a key, or AUTH_SERVER, API or SAMPLER_OIDC_ISSUER to fetch keys from, \
                                 because SECURED is true and no token could be checked";
                 reader.reject("security.jwt_key", expected);
             }

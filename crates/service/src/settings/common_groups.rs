@@ -1,4 +1,4 @@
-//! The groups of settings that belong to this crate: HTTP, TLS, health and log.
+//! The groups of settings that belong to this crate: HTTP, TLS, traces, health and log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,9 +49,9 @@ crate::settings! {
         client_ca_file: Option<PathBuf> = "SAMPLER_TLS_CLIENT_CA_FILE", Kind::Text;
     }
 
-    /// How long a program may be without progress before it is unhealthy.
+    /// When a receiver is unhealthy.
     pub struct HealthSettings("health") {
-        /// How long a program may be without progress before it is unhealthy.
+        /// How long the database may be out of reach before the receiver is unhealthy.
         threshold: Duration = "HEALTHCHECK_THRESHOLD", Kind::Duration(BRIEF, DAY), or("60s");
     }
 

@@ -10,7 +10,7 @@ use url::Url;
 use super::parse;
 use super::setting::Kind;
 
-/// Declares groups of settings; `tests/it/settings.rs` has an example.
+/// Declares groups of settings; `crates/service/tests/it/settings.rs` has an example.
 ///
 /// A setting's key is its section and the name of its field; operators read the comment on it. Then
 /// come its environment variable, its kind, and further methods of [`Setting`]: `or(default)`,

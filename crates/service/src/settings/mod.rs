@@ -6,7 +6,7 @@
 //! The path of a setting:
 //!
 //! 1. *Declared* in `crates/settings`. The groups that belong to this crate are in `common_groups.rs` (HTTP,
-//!    TLS, health, log) and `security/settings.rs`.
+//!    TLS, traces, health, log) and `security/settings.rs`.
 //! 2. *Merged* from its layers (`layers.rs`, `bindings.rs`). Each layer overrides the previous one:
 //!    the defaults, a TOML file, the environment, and for the database a service that the platform
 //!    has bound. An empty text counts as not set, in every layer.

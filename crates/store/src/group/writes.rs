@@ -94,7 +94,8 @@ pub fn write_results<A, F: CommandFailure>(
     results
 }
 
-/// The answer that a read has found for one write; `None` if the write must be sent again.
+/// The answer that a read has found for one write. `None`: its provisional answer stands; without one, it
+/// must be sent again.
 pub type Resolution<A> = Option<Result<A, StoreError>>;
 
 /// The result of each write of a command, in their order, or the failure of the whole command.
@@ -128,7 +129,7 @@ pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     fn outlasts_late_commands(answer: &Self::Answer) -> bool;
 
     /// Sends the writes with one command. Returns a result for each, in their order, or the failure of
-    /// the whole command. Sends nothing after `send_by`, when the first caller has stopped waiting.
+    /// the whole command. Hands nothing on after `send_by`, when the first caller has stopped waiting.
     async fn send(&self, batch: &[Arc<Self::Write>], send_by: Instant) -> CommandResult<Self>;
 
     /// Reads what happened to the writes, or what they conflict with. Returns an entry for each, in

@@ -31,7 +31,7 @@ pub(in crate::controllers) struct EventOutcome {
     /// Whether an earlier request has kept the event, so that nothing was done this time.
     pub(in crate::controllers) is_replayed: bool,
     pub(in crate::controllers) started: Option<SpanId>,
-    /// The span that the event ended, where it is known without another read.
+    /// The span that the event ended, where it is known without another read, or was read for the answer.
     pub(in crate::controllers) ended: Option<SpanId>,
 }
 
@@ -173,9 +173,9 @@ impl Receiver {
 
     /// The problem of a start that the rate of new starts does not admit now; `None` where it is admitted.
     ///
-    /// The id of a start, the minute and the rate decide ([`Place`]). So a client that repeats a start each
-    /// minute gets in, and receivers remember nothing. Stops always pass, and so do repeats of starts that were
-    /// kept.
+    /// The id of a start, or without one its target, the minute and the rate decide ([`Place`]). So at a steady
+    /// rate above 0 a client that repeats a start each minute gets in, and receivers remember nothing. The caller
+    /// lets the repeat of a start pass that was kept.
     fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
         let rate = self.steering.start_rate_of(&event.target.resource_id);
         if rate == Percent::ALL {
