@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use sampler_domain::{ConservationCheck, Difference, Key, SpanId};
-use sampler_service::Limiter;
+use sampler_metrics::Limiter;
 use sampler_store::{SpanKey, StoreError};
 use tracing::{error, warn};
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use sampler_domain::{Cause, CauseId, Timestamp};
-use sampler_service::Limiter;
+use sampler_metrics::Limiter;
 use sampler_settings::millis;
 use sampler_store::{KeptCause, Probe, Resumption, StoreError};
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_service::Limiter;
+use sampler_metrics::Limiter;
 use sampler_settings::millis;
 use sampler_store::{Adopted, StoreError};
 use tracing::{error, info, warn};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
-use sampler_service::Limiter;
+use sampler_metrics::Limiter;
 use sampler_service::environment::Clock;
 use sampler_upstream::{AnswerDate, ClockEstimate, Noted, Pace, Reading};
 use tokio::sync::Notify;

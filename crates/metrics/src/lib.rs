@@ -4,16 +4,18 @@
 //! the text for operators. `docs/metrics.md` is made from it. A part that measures holds
 //! [`Counters`] or a [`Histogram`] made from a declaration, and counts into them: that is a lock or an
 //! atomic, and takes no memory. A program hands clones of them to its [`Registry`], which writes all as
-//! `OpenMetrics` when somebody asks. Nothing here knows HTTP.
+//! `OpenMetrics` when somebody asks. Nothing here knows HTTP. [`Limiter`] says which lines are logged again.
 
 pub mod catalogue;
 mod counters;
 mod document;
+mod limiter;
 mod metric;
 mod registry;
 
 pub use counters::Counters;
 pub use document::document;
+pub use limiter::Limiter;
 pub use metric::{Kind, Label, Metric, Program, Values};
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use registry::Registry;

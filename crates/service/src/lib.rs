@@ -2,7 +2,7 @@
 //! ([`settings`]), error answers ([`problem`]), tokens and credentials ([`security`]), logs and
 //! traces ([`telemetry`]), start and shutdown ([`lifecycle`]), HTTP ([`http`]), health
 //! ([`health`]), metrics ([`metrics`]), and the identity of an instance on its platform
-//! ([`platform`]). [`Limiter`] says what is logged again.
+//! ([`platform`]).
 //!
 //! Nothing here knows what a span is.
 
@@ -10,7 +10,6 @@ pub mod environment;
 pub mod health;
 pub mod http;
 pub mod lifecycle;
-mod limiter;
 pub mod metrics;
 pub mod platform;
 pub mod problem;
@@ -18,5 +17,3 @@ pub mod process;
 pub mod security;
 pub mod settings;
 pub mod telemetry;
-
-pub use limiter::Limiter;

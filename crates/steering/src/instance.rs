@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_service::Limiter;
+use sampler_metrics::Limiter;
 use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
 use sampler_store::{Instance, Operating};

@@ -14,7 +14,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use sampler_domain::{Bounds, ClosingMonth, Control, Id, Percent};
-use sampler_service::Limiter;
+use sampler_metrics::Limiter;
 use sampler_service::telemetry::error_chain;
 use sampler_store::{
     Backlog, BacklogQuery, ControllerState, KeptControl, Operating, Published, StoreError,

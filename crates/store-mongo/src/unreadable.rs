@@ -4,14 +4,13 @@
 //! The driver would end a search at the first document that it cannot decode. So documents are taken
 //! as the server sends them, and decoded one by one.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use sampler_domain::{Key, Span, Target, Timestamp};
+use sampler_metrics::Limiter;
 use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, WriteOutcome};
 use tokio::time::Instant;
@@ -27,7 +26,7 @@ const WAIT: i64 = 3_600_000;
 /// that was set aside is logged each time it comes back.
 const LOGGED_FOR: Duration = Duration::from_mins(55);
 
-/// The most documents that are remembered. More are not logged one by one.
+/// The most documents that are remembered. Of all others, one is logged in a period.
 const LOGGED_MAX: usize = 10_000;
 
 /// Bytes of a document beside its members: its length, and the zero at its end.
@@ -131,31 +130,24 @@ pub(crate) fn name_of(raw: &RawDocument) -> String {
 
 /// Unreadable documents that were recently logged, by the search that met them and their `_id`. Each
 /// search meets them again, and they are logged only once in a while.
-#[derive(Debug, Default)]
-pub(crate) struct LoggedDocuments(Mutex<HashMap<(&'static str, String), Instant>>);
+#[derive(Debug)]
+pub(crate) struct LoggedDocuments(Limiter<(&'static str, String)>);
+
+impl Default for LoggedDocuments {
+    fn default() -> Self {
+        Self(Limiter::new(1, LOGGED_FOR).for_keys(LOGGED_MAX))
+    }
+}
 
 impl LoggedDocuments {
     /// Whether the document was recently logged.
     pub(crate) fn knows(&self, of: &'static str, name: &str) -> bool {
-        let logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = logged.get(&(of, name.to_owned()));
-        at.is_some_and(|at| at.elapsed() < LOGGED_FOR)
+        self.0.knows((of, name.to_owned()))
     }
 
     /// Whether the document must be logged now. If so, it counts as logged.
     pub(crate) fn is_news(&self, of: &'static str, name: &str) -> bool {
-        if self.knows(of, name) {
-            return false;
-        }
-        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if logged.len() >= LOGGED_MAX {
-            logged.retain(|_, at| at.elapsed() < LOGGED_FOR);
-        }
-        let has_room = logged.len() < LOGGED_MAX;
-        if has_room {
-            logged.insert((of, name.to_owned()), Instant::now());
-        }
-        has_room
+        self.0.admit((of, name.to_owned())).is_some()
     }
 }
 
@@ -288,17 +280,6 @@ mod tests {
         tokio::time::advance(LOGGED_FOR).await;
         assert!(!logged.knows("a", "x"));
         assert!(logged.is_news("a", "x"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn no_more_documents_are_remembered_than_there_is_room_for() {
-        let logged = LoggedDocuments::default();
-        let names = |range: std::ops::Range<usize>| range.map(|number| number.to_string());
-        assert!(names(0..LOGGED_MAX).all(|name| logged.is_news("a", &name)));
-        assert!(!logged.is_news("a", "one more"));
-        tokio::time::advance(LOGGED_FOR).await;
-        assert!(logged.is_news("a", "one more"));
-        assert_eq!(logged.0.lock().unwrap().len(), 1);
     }
 
     #[test]

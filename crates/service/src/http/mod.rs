@@ -32,6 +32,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sampler_metrics::Limiter;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -39,7 +40,6 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::Shutdown;
-use crate::limiter::Limiter;
 use crate::problem::{Problem, kinds};
 use connections::{Connection, Connections, Phase};
 use header_timer::HeaderTimer;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use sampler_metrics::Limiter;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -11,7 +12,6 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::http::REQUEST_SPAN;
-use crate::limiter::Limiter;
 
 /// Lines of one kind in one period. Those beyond are counted, and the first line of the next period
 /// has their number.

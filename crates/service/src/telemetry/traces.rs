@@ -16,7 +16,7 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use sampler_metrics::TRACE;
+use sampler_metrics::{Limiter, TRACE};
 use sampler_oauth::HttpOptions;
 use sampler_oauth::http::describe;
 use tracing::level_filters::LevelFilter;
@@ -26,7 +26,6 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 use url::Url;
 
-use crate::limiter::Limiter;
 use crate::platform::Identity;
 
 /// How long one request to the collector may take.
