@@ -61,9 +61,6 @@ impl Json<'_> {
     }
 
     /// The same, without the body.
-    ///
-    /// # Errors
-    /// If it holds a number that cannot be kept as it was sent.
     pub(crate) fn into_value(self) -> Result<Value, NumberError> {
         Ok(match self {
             Self::Text(text) => Value::String(text.into_owned()),

@@ -64,9 +64,6 @@ impl CodeFlow {
     }
 
     /// Where the browser is sent, so that a person signs in.
-    ///
-    /// # Errors
-    /// If the token server cannot be asked where that is, or does not sign people in.
     pub async fn authorization(&self, attempt: &Attempt) -> Result<Url, FetchError> {
         let endpoints = timeout(REQUEST_LIMIT, self.discoverer.endpoints())
             .await
@@ -88,9 +85,6 @@ impl CodeFlow {
     }
 
     /// Redeems a code.
-    ///
-    /// # Errors
-    /// If the token server does not take it, or cannot be reached.
     pub async fn redeem(&self, code: &str, attempt: &Attempt) -> Result<Tokens, FetchError> {
         let body = form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "authorization_code")

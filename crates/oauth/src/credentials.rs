@@ -142,9 +142,6 @@ impl ClientCredentials {
     }
 
     /// The current token.
-    ///
-    /// # Errors
-    /// If there is no token, and the token server grants none now.
     pub async fn token(self: &Arc<Self>) -> Result<AccessToken, NoToken> {
         if let Some(held) = self.valid() {
             if held.renew_at <= Instant::now() {

@@ -35,9 +35,6 @@ pub enum TlsError {
 
 impl CaBundle {
     /// Reads a file of certificates, one PEM after the other.
-    ///
-    /// # Errors
-    /// If it cannot be read, or contains no certificate.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         if std::fs::metadata(path)?.len() > BUNDLE_LEN_MAX {
             return Err(TlsError::TooLarge);

@@ -105,9 +105,6 @@ pub struct MongoStore {
 
 impl MongoStore {
     /// Prepares a client; connections are made when they are needed.
-    ///
-    /// # Errors
-    /// If the connection string cannot be used.
     pub async fn connect(options: MongoOptions) -> Result<Self, ConnectError> {
         let database = connect::client(&options).await?.database(&options.database);
         let receivers = format!("{}_receivers", options.collection);
@@ -147,9 +144,6 @@ impl MongoStore {
     }
 
     /// Whether a primary answers.
-    ///
-    /// # Errors
-    /// If none does.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         Ok(self.link.run(async move { link.ping().await }).await?)

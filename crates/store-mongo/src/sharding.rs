@@ -20,10 +20,6 @@ use crate::{MigrationError, MongoStore};
 impl MongoStore {
     /// Shards the collections of spans and of usages, unless they are sharded already. The indexes
     /// must be there.
-    ///
-    /// # Errors
-    /// If the connection leads to no router, the collection still has the indexes of the original,
-    /// or it is sharded by something else.
     pub(crate) async fn shard(&self, ranges: u32) -> Result<(), MigrationError> {
         let names = self.link.index_names().await.map_err(failed)?;
         if index::OF_ORIGINAL_EVENTS

@@ -58,9 +58,6 @@ impl Budget {
 
 impl Charge {
     /// Takes `more` bytes.
-    ///
-    /// # Errors
-    /// Where the client would hold more than what is free.
     pub(crate) fn grow(&mut self, more: usize) -> Result<(), OverBudget> {
         let mut used = self.budget.used();
         let held = used.clients.get(&self.client).copied().unwrap_or_default() + more;

@@ -121,9 +121,6 @@ impl Admission {
     }
 
     /// Counts a request against the hard limit, if there is one.
-    ///
-    /// # Errors
-    /// Where the limit is reached.
     pub fn acquire_in_flight(
         &self,
         kind: RequestKind,
@@ -133,9 +130,6 @@ impl Admission {
     }
 
     /// Waits until a large request may be parsed and served; nothing where it is not large.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_large(
         &self,
         client: Client,
@@ -177,9 +171,6 @@ impl Admission {
     }
 
     /// Waits until a snapshot may arrive.
-    ///
-    /// # Errors
-    /// Where others are in memory for too long.
     pub(crate) async fn snapshot(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
         acquire(&self.snapshots, client, REQUEST_WEIGHT).await
     }

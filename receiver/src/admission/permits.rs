@@ -78,9 +78,6 @@ impl FairPermits {
     }
 
     /// Waits for the client's turn. A caller that goes away gives up its place in the queue.
-    ///
-    /// # Errors
-    /// Where the client's queue is shortened, or nothing is free for too long.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         client: Client,
