@@ -179,7 +179,7 @@ async fn of_cause(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> 
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let spans = visit.first::<Span>("/v1/spans", &asked).await?;
-    let estimate = Estimate::of(&spans, cause.spans, visit.console.clock.now());
+    let estimate = Estimate::of(&spans, cause.spans, visit.console.parts.clock.now());
     let status = cause.status.map(|status| format!("{status} "));
     let why = format!("{}{}", status.unwrap_or_default(), cause.error);
     Ok(ActPage {
@@ -208,7 +208,7 @@ async fn of_span(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
     let path = format!("/v1/spans/{}", subject.encoded());
     let read = visit.get::<Span>(&path, &[]).await?;
     let span = read.body;
-    let now = visit.console.clock.now();
+    let now = visit.console.parts.clock.now();
     let target = &span.target;
     let facts = vec![
         ("Organization", target.organization_id.clone()),
