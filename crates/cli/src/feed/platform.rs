@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 
-use sampler_oauth::http::{FetchError, describe};
+use sampler_oauth::http::{FetchError, describe, read_body};
 use sampler_oauth::{AccessToken, ClientCredentials, Discoverer, NoToken, TokenServer};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -226,7 +226,7 @@ impl Platform {
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token.header());
         }
-        let mut response = request
+        let response = request
             .send()
             .await
             .map_err(|error| self.unreachable(error))?;
@@ -237,17 +237,10 @@ impl Platform {
         };
         let is_web_page = header(CONTENT_TYPE).is_some_and(|kind| kind.contains("html"));
         let asked = header(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
-        let mut body = Vec::new();
-        while let Some(chunk) = response
-            .chunk()
+        let body = read_body(response, ANSWER_LEN_MAX)
             .await
             .map_err(|error| self.unreachable(error))?
-        {
-            if body.len() + chunk.len() > ANSWER_LEN_MAX {
-                return Err(self.fatal(&format!("GET {path}: the answer is too long")));
-            }
-            body.extend_from_slice(&chunk);
-        }
+            .ok_or_else(|| self.fatal(&format!("GET {path}: the answer is too long")))?;
         let document = serde_json::from_slice(&body);
         match (status, document) {
             (200 | 401 | 404 | 422, Ok(document)) => Ok(Answer { status, document }),
