@@ -113,10 +113,8 @@ impl Look<'_> {
         seen: &mut FoundEvents,
     ) -> Result<(), A::Error> {
         match name {
-            "id" => seen.id = Some(members.next_value_seed(self.at(Place::Text))?.is_id),
-            "source" => {
-                seen.source = Some(members.next_value_seed(self.at(Place::Text))?.is_source)
-            }
+            "id" => seen.id = Some(self.text(members)?.is_id),
+            "source" => seen.source = Some(self.text(members)?.is_source),
             "event" if self.place != Place::Event => {
                 let event = members.next_value_seed(self.at(Place::Event))?;
                 seen.event = Some(event.is_it());
@@ -128,6 +126,10 @@ impl Look<'_> {
             }
         }
         Ok(())
+    }
+
+    fn text<'de, A: MapAccess<'de>>(self, members: &mut A) -> Result<FoundEvents, A::Error> {
+        members.next_value_seed(self.at(Place::Text))
     }
 
     fn list<'de, A: MapAccess<'de>>(self, members: &mut A) -> Result<Option<Elements>, A::Error> {
