@@ -22,22 +22,20 @@ impl Receiver {
     /// events. The indexes must exist. Tries again until `given_up` ends. Returns whether the receiver takes
     /// events.
     pub async fn prepare(&self, given_up: impl Future<Output = ()>) -> bool {
-        let mut given_up = std::pin::pin!(given_up);
-        while !self.announce().await {
-            tokio::select! {
-                () = &mut given_up => return false,
-                () = tokio::time::sleep(RETRY_PAUSE) => {}
+        let prepared = async {
+            while !self.announce().await {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
-        }
-        // The rate of starts must be known before the first one comes.
-        while !self.steering.is_known() {
+            // The rate of starts must be known before the first one comes.
             self.steering.poll().await;
-            if !self.steering.is_known() {
-                tokio::select! {
-                    () = &mut given_up => return false,
-                    () = tokio::time::sleep(RETRY_PAUSE) => {}
-                }
+            while !self.steering.is_known() {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                self.steering.poll().await;
             }
+        };
+        tokio::select! {
+            () = given_up => return false,
+            () = prepared => {}
         }
         self.set_prepared();
         true

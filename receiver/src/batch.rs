@@ -214,18 +214,14 @@ pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
 
 /// The kind of an event and its targets. An event that cannot be read has neither.
 fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
-    if layout == Layout::CloudEvents {
-        let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event).ok();
-        let kind = seen
-            .as_ref()
-            .and_then(|seen| seen.kind.as_ref())
-            .and_then(|text| cloud_event::kind_of(&text.0));
-        return (kind, seen.map_or_else(Vec::new, |seen| seen.data.targets()));
-    }
-    let seen = serde_json::from_slice::<Seen<'_>>(event).ok();
-    let kind = seen
-        .as_ref()
-        .and_then(|seen| seen.kind.as_ref())
-        .and_then(|text| EventKind::from_name(&text.0));
-    (kind, seen.map_or_else(Vec::new, |seen| seen.targets()))
+    let (seen, kind_of): (_, fn(&str) -> _) = if layout == Layout::CloudEvents {
+        let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event);
+        let fields = seen.map(|SeenCloudEvent { kind, data }| Seen { kind, ..data });
+        (fields, cloud_event::kind_of)
+    } else {
+        (serde_json::from_slice(event), EventKind::from_name)
+    };
+    let seen: Seen<'_> = seen.unwrap_or_default();
+    let kind = seen.kind.as_ref().and_then(|text| kind_of(&text.0));
+    (kind, seen.targets())
 }

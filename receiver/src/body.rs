@@ -10,7 +10,7 @@ use sampler_service::problem::Problem;
 
 use crate::Receiver;
 use crate::admission::fair_queue::Client;
-use crate::admission::{Charge, OverBudget, SMALL_BODY, TurnedAway};
+use crate::admission::{Charge, SMALL_BODY, TurnedAway};
 use crate::problems;
 
 /// Bytes that are decompressed at a time.
@@ -77,7 +77,7 @@ impl Received {
     }
 
     /// Adds what has arrived. It is copied: the buffer of the connection is free for what follows.
-    fn extend(&mut self, bytes: &[u8], max: usize) -> Result<(), OverBudget> {
+    fn extend(&mut self, bytes: &[u8], max: usize) -> Result<(), TurnedAway> {
         let (length, capacity) = (self.bytes.len() + bytes.len(), self.bytes.capacity());
         if length > capacity {
             let wanted = (2 * capacity).min(max).max(length);
@@ -185,7 +185,7 @@ async fn collect(
             // Trailers say nothing that counts.
             if let Ok(data) = frame.into_data() {
                 let extended = arrived.extend(&data, max);
-                extended.map_err(|OverBudget| receiver.turned_away(TurnedAway::Memory))?;
+                extended.map_err(|reason| receiver.turned_away(reason))?;
             }
         }
         Ok(arrived)
@@ -230,7 +230,7 @@ fn decompress(
             return Err(too_large(max));
         }
         let extended = decompressed.extend(bytes, max);
-        extended.map_err(|OverBudget| receiver.turned_away(TurnedAway::Memory))?;
+        extended.map_err(|reason| receiver.turned_away(reason))?;
     }
 }
 

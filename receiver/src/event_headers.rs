@@ -21,42 +21,27 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The answer that has the span in it.
 pub(crate) const REPRESENTATION: &str = "return=representation";
 
-#[derive(Debug)]
-pub(crate) struct EventHeaders {
-    key: Result<Option<String>, &'static str>,
-    /// Whether the answer is to have the span in it.
-    pub(crate) wants_span: bool,
-}
-
 /// The form of an event, and what its headers add.
 pub(crate) struct EventForm {
     form: Form,
     key: Option<String>,
-    /// As in [`EventHeaders`].
+    /// Whether the answer is to have the span in it.
     pub(crate) wants_span: bool,
 }
 
-impl EventHeaders {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let preferences = headers.get_all(PREFER).iter();
-        let texts = preferences.filter_map(|value| value.to_str().ok());
-        let mut preferences = texts.flat_map(|text| text.split([',', ';']));
-        Self {
-            key: key(headers),
-            wants_span: preferences.any(is_representation),
-        }
-    }
-
-    /// Adds them to the form of the event.
+impl EventForm {
+    /// The form of an event that comes with these headers.
     ///
     /// # Errors
     /// 400 where the key cannot be read.
-    pub(crate) fn form(self, form: Form) -> Result<EventForm, Problem> {
-        let key = self.key.map_err(wrong)?;
-        Ok(EventForm {
+    pub(crate) fn of(form: Form, headers: &HeaderMap) -> Result<Self, Problem> {
+        let preferences = headers.get_all(PREFER).iter();
+        let texts = preferences.filter_map(|value| value.to_str().ok());
+        let mut preferences = texts.flat_map(|text| text.split([',', ';']));
+        Ok(Self {
             form,
-            key,
-            wants_span: self.wants_span,
+            key: key(headers).map_err(wrong)?,
+            wants_span: preferences.any(is_representation),
         })
     }
 }

@@ -156,8 +156,7 @@ impl<'b> Fields<'b> {
         self.errors
     }
 
-    /// # Errors
-    /// If a field was wrong or missing, or one is there that was not read.
+    /// Refuses what is wrong, missing or was not read.
     pub(crate) fn finish(mut self) -> Result<(), Vec<FieldError>> {
         self.refuse_unread();
         if self.errors.is_empty() {

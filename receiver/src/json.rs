@@ -61,9 +61,6 @@ impl Json<'_> {
     }
 
     /// The same, without the body.
-    ///
-    /// # Errors
-    /// If it holds a number that cannot be kept as it was sent.
     pub(crate) fn into_value(self) -> Result<Value, NumberError> {
         Ok(match self {
             Self::Text(text) => Value::String(text.into_owned()),
@@ -334,7 +331,7 @@ fn is_of_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
 }
 
-fn behind_string(body: &[u8], from: usize) -> usize {
+pub(crate) fn behind_string(body: &[u8], from: usize) -> usize {
     let mut at = from;
     loop {
         match body.get(at) {

@@ -17,6 +17,8 @@ use sampler_domain::Timestamp;
 use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
+use crate::json::{self, Values};
+
 /// The media type of answers with such times.
 const RFC_3339: HeaderValue = HeaderValue::from_static("application/json;time=rfc3339");
 
@@ -91,7 +93,10 @@ fn rendered(json: &[u8], names: &BTreeSet<String>) -> Vec<u8> {
     let mut text = Vec::with_capacity(json.len() * 5 / 4);
     let mut rest = json;
     while let Some(&byte) = rest.first() {
-        let count = if byte == b'"' { string(rest) } else { 1 };
+        let count = match byte {
+            b'"' => json::behind_string(rest, 1),
+            _ => 1,
+        };
         let (token, behind) = rest.split_at(count);
         text.extend_from_slice(token);
         rest = behind;
@@ -100,7 +105,8 @@ fn rendered(json: &[u8], names: &BTreeSet<String>) -> Vec<u8> {
             .trim_matches('"');
         let is_name = byte == b'"' && rest.first() == Some(&b':');
         if is_name && FOREIGN.contains(&name) {
-            let (foreign, behind) = rest.split_at(1 + value(&rest[1..]));
+            let value = Values::of(&rest[1..]).value().unwrap_or_default();
+            let (foreign, behind) = rest.split_at(1 + value.len());
             text.extend_from_slice(foreign);
             rest = behind;
         } else if is_name && names.contains(name) {
@@ -119,33 +125,6 @@ fn rendered(json: &[u8], names: &BTreeSet<String>) -> Vec<u8> {
 fn moment(digits: &[u8]) -> Option<Timestamp> {
     let millis = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Timestamp::new(millis).ok()
-}
-
-/// The length of the string at the beginning, with its quotes.
-fn string(json: &[u8]) -> usize {
-    let mut is_escaped = false;
-    let end = json.iter().skip(1).position(|byte| {
-        let is_end = *byte == b'"' && !is_escaped;
-        is_escaped = *byte == b'\\' && !is_escaped;
-        is_end
-    });
-    end.map_or(json.len(), |position| position + 2)
-}
-
-/// The length of the value at the beginning: up to the comma or the end of what it is in.
-fn value(json: &[u8]) -> usize {
-    let (mut length, mut depth) = (0, 0_usize);
-    while let Some(byte) = json.get(length) {
-        match byte {
-            b'"' => length += string(&json[length..]) - 1,
-            b'{' | b'[' => depth += 1,
-            b',' | b'}' | b']' if depth == 0 => return length,
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        length += 1;
-    }
-    length
 }
 
 #[cfg(test)]

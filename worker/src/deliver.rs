@@ -116,8 +116,7 @@ impl Worker {
         details: Details,
     ) -> Failure {
         let unanswered = is_unanswered(&details);
-        let wait = after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
-        let retry_at = self.retry_at(span, wait);
+        let retry_at = self.retry_at(span, after.map_or(0, millis));
         warn!(code = "delivery.failed", span.id = %span.id, usage = %planned.usage_guid, %retry_at,
             attempts = span.processing.attempts + 1, error,
             "a usage could not be delivered");

@@ -13,6 +13,7 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use sampler_api::cursor_in;
+use sampler_oauth::http::read_body;
 use serde::Deserialize;
 use url::Url;
 
@@ -179,20 +180,16 @@ impl Api {
 
     async fn body(
         &self,
-        mut response: Response,
+        response: Response,
         path: &[&str],
         most: usize,
     ) -> Result<Vec<u8>, ApiError> {
-        let mut body = Vec::new();
-        let broken = |error: reqwest::Error| self.unreachable(&error);
-        while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > most {
-                let (path, reason) = (path_of(path), "it is too long".to_owned());
-                return Err(ApiError::Unreadable { path, reason });
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+        let body = read_body(response, most).await;
+        let body = body.map_err(|error| self.unreachable(&error))?;
+        body.ok_or_else(|| ApiError::Unreadable {
+            path: path_of(path),
+            reason: "it is too long".to_owned(),
+        })
     }
 
     /// The error of a refused request, with its problem document if it has one.

@@ -132,17 +132,7 @@ impl ClientArguments {
     /// The token server of the client.
     pub(crate) fn discoverer(&self) -> Result<Discoverer, Failure> {
         let server = self.server()?;
-        let address = server.address();
-        if !is_web(address) || !is_private(address) {
-            let what = format!("{address} is not an https address: the secret could be read");
-            return Err(Failure::Input(what));
-        }
-        let http = client(&HttpOptions {
-            timeout: TOKEN_LIMIT,
-            skip_ssl_validation: false,
-            authorities: CaBundle::default(),
-        })
-        .map_err(|error| Failure::Input(error.to_string()))?;
+        let http = secret_client(server.address(), TOKEN_LIMIT)?;
         Ok(Discoverer::new(server, http))
     }
 
@@ -179,6 +169,20 @@ fn address(given: Option<&Url>, variable: &str) -> Result<Option<Url>, Failure> 
     let url = Url::parse(&text)
         .map_err(|error| Failure::Input(format!("{variable} is {text:?}: {error}")));
     url.map(Some)
+}
+
+/// The HTTP client for an address that a secret is sent to.
+pub(crate) fn secret_client(address: &Url, timeout: Duration) -> Result<reqwest::Client, Failure> {
+    if !is_web(address) || !is_private(address) {
+        let what = format!("{address} is not an https address: the secret could be read");
+        return Err(Failure::Input(what));
+    }
+    client(&HttpOptions {
+        timeout,
+        skip_ssl_validation: false,
+        authorities: CaBundle::default(),
+    })
+    .map_err(|error| Failure::Input(error.to_string()))
 }
 
 /// A client that asks for all the scopes it has.

@@ -25,10 +25,7 @@ impl From<io::Error> for Unopened {
 }
 
 pub(crate) fn journal_of(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(EXTENSION);
-    file.with_file_name(name)
+    file.with_added_extension(EXTENSION)
 }
 
 /// Opens or makes a journal. `taken` says why another command has it.

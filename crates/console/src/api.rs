@@ -4,7 +4,6 @@
 //! scopes and checks hold for pages as they are. No connection is opened and no token is sent: the
 //! request carries what the session may do.
 
-use axum::Router;
 use axum::body::Body;
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
@@ -17,6 +16,8 @@ use serde_json::Value;
 use tower::ServiceExt;
 use url::form_urlencoded::Serializer;
 
+use crate::Console;
+
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
 
@@ -25,11 +26,6 @@ const ANSWER_MAX: usize = 16 << 20;
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
 pub(crate) type Query = Vec<(String, String)>;
-
-#[derive(Clone)]
-pub(crate) struct Api {
-    router: Router,
-}
 
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
@@ -47,11 +43,7 @@ pub(crate) struct Refusal {
     pub(crate) retry_after: Option<String>,
 }
 
-impl Api {
-    pub(crate) fn new(router: Router) -> Self {
-        Self { router }
-    }
-
+impl Console {
     /// Reads something.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
@@ -93,7 +85,7 @@ impl Api {
     ) -> Result<Answer<T>, Refusal> {
         *request.uri_mut() = address.parse().map_err(|_| Refusal::internal())?;
         request.extensions_mut().insert(grant.clone());
-        let answered = self.router.clone().oneshot(request).await;
+        let answered = self.parts.api.clone().oneshot(request).await;
         let Ok(response) = answered;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, ANSWER_MAX)

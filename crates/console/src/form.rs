@@ -106,7 +106,7 @@ impl FromRequest<Arc<Console>> for Form {
 }
 
 impl Form {
-    /// Asks the API for a change, as [`Api::act`](crate::api::Api::act).
+    /// Asks the API for a change, as [`Console::act`].
     pub(crate) async fn act(
         &self,
         method: Method,
@@ -114,8 +114,8 @@ impl Form {
         tag: &str,
         body: &Value,
     ) -> Result<(), Refusal> {
-        let (api, grant) = (&self.visit.console.api, self.visit.session.grant());
-        api.act(grant, method, path, tag, body).await
+        let grant = self.visit.session.grant();
+        self.visit.console.act(grant, method, path, tag, body).await
     }
 
     /// The value of a field; empty where it is not there.

@@ -39,7 +39,6 @@ use sampler_service::http::not_found;
 use sampler_service::problem::help::prefers_page;
 use sampler_service::security::Authenticator;
 
-use api::Api;
 use assets::Assets;
 use attempts::Attempts;
 pub use reference::Reference;
@@ -73,16 +72,7 @@ pub struct Parts {
 }
 
 pub struct Console {
-    api: Api,
-    authenticator: Authenticator,
-    sign_in: Option<CodeFlow>,
-    keys: Keys,
-    is_tls: bool,
-    past: PastBacklogs,
-    is_paused: IsPaused,
-    units: Units,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
+    parts: Parts,
     assets: Assets,
     attempts: Attempts,
 }
@@ -90,16 +80,7 @@ pub struct Console {
 impl Console {
     pub fn new(parts: Parts) -> Self {
         Self {
-            api: Api::new(parts.api),
-            authenticator: parts.authenticator,
-            sign_in: parts.sign_in,
-            keys: parts.keys,
-            is_tls: parts.is_tls,
-            past: parts.past,
-            is_paused: parts.is_paused,
-            units: parts.units,
-            clock: parts.clock,
-            random: parts.random,
+            parts,
             assets: Assets::embedded("/console/assets"),
             attempts: Attempts::default(),
         }
@@ -157,7 +138,7 @@ impl Console {
 
     /// Whether nobody needs to sign in.
     fn is_open(&self) -> bool {
-        self.sign_in.is_none()
+        self.parts.sign_in.is_none()
     }
 }
 

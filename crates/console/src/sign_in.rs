@@ -66,15 +66,15 @@ pub(crate) async fn begin(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let Some(flow) = &console.sign_in else {
+    let Some(flow) = &console.parts.sign_in else {
         return Redirect::to(PATH).into_response();
     };
-    let Some(own) = crate::address::of_request(&headers, console.is_tls) else {
+    let Some(own) = crate::address::of_request(&headers, console.parts.is_tls) else {
         let detail = "The request does not say for which host it is.";
         return failed(&console, StatusCode::BAD_REQUEST, detail);
     };
     let query = parameters::read(&uri);
-    let random = &*console.random;
+    let random = &*console.parts.random;
     let pending = Pending {
         attempt: Attempt {
             state: secret(random),
@@ -83,7 +83,7 @@ pub(crate) async fn begin(
             redirect: format!("{}{}", own.as_str().trim_end_matches('/'), ATTEMPT.path),
         },
         then: own_page(parameters::value(&query, "to")).to_owned(),
-        until: console.clock.now().plus(ATTEMPT_FOR).as_millis(),
+        until: console.parts.clock.now().plus(ATTEMPT_FOR).as_millis(),
     };
     let Some(_permit) = console.attempts.admit() else {
         return crowded(&console);
@@ -93,6 +93,7 @@ pub(crate) async fn begin(
             let content = serde_json::to_string(&pending).unwrap_or_default();
             let is_secure = console.is_secure(&headers);
             let cookie = console
+                .parts
                 .keys
                 .seal(ATTEMPT, &content, ATTEMPT_FOR / 1_000, is_secure);
             let mut response = Redirect::to(page.as_str()).into_response();
@@ -111,7 +112,7 @@ pub(crate) async fn complete(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let Some(flow) = &console.sign_in else {
+    let Some(flow) = &console.parts.sign_in else {
         return Redirect::to(PATH).into_response();
     };
     let Some(_permit) = console.attempts.admit() else {
@@ -135,6 +136,7 @@ impl Console {
         let query = parameters::read(uri);
         let value = |name: &str| parameters::value(&query, name);
         let pending = self
+            .parts
             .keys
             .open(ATTEMPT, headers, self.is_secure(headers))
             .and_then(|text| serde_json::from_str::<Pending>(&text).ok());
@@ -176,7 +178,7 @@ impl Console {
     }
 
     fn is_before(&self, until: i64) -> bool {
-        self.clock.now().as_millis() < until
+        self.parts.clock.now().as_millis() < until
     }
 
     /// The session that tokens allow; none where they allow nothing.
@@ -187,9 +189,12 @@ impl Console {
         nonce: &str,
     ) -> Result<Option<Session>, Problem> {
         let access = tokens.access.expose_secret();
-        let claims = self.authenticator.claims(access).await?;
+        let claims = self.parts.authenticator.claims(access).await?;
         let id = tokens.id.expose_secret();
-        let name = self.authenticator.person(id, flow.client_id(), nonce)?;
+        let name = self
+            .parts
+            .authenticator
+            .person(id, flow.client_id(), nonce)?;
         let name = claims.user.map_or(name, |user| user.as_str().to_owned());
         let scopes = claims.scopes.into_iter();
         let person = Person {
@@ -198,12 +203,12 @@ impl Console {
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
         let until = self.end_of(tokens);
-        Ok(Session::of_person(person, until, &*self.random))
+        Ok(Session::of_person(person, until, &*self.parts.random))
     }
 
     /// A session ends with its token.
     fn end_of(&self, tokens: &Tokens) -> Timestamp {
-        let now = self.clock.now();
+        let now = self.parts.clock.now();
         let life = tokens
             .life
             .map(|life| i64::try_from(life.as_millis()).unwrap_or(i64::MAX));

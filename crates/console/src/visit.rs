@@ -45,7 +45,7 @@ impl Visit {
         query: &[(String, String)],
     ) -> Result<Answer<T>, Refusal> {
         let grant = self.session.grant();
-        self.console.api.get(grant, path, query).await
+        self.console.get(grant, path, query).await
     }
 
     /// The first page of a list.
@@ -103,7 +103,7 @@ impl Visit {
     }
 
     pub(crate) fn presets(&self) -> Vec<(&'static str, String)> {
-        parameters::presets(&self.path, &self.query, self.console.clock.now())
+        parameters::presets(&self.path, &self.query, self.console.parts.clock.now())
     }
 
     /// Whether nothing but a time is asked for: a preset may come before anything else.

@@ -145,9 +145,6 @@ impl Granularities {
     }
 
     /// A default with overrides.
-    ///
-    /// # Errors
-    /// If two overrides are for the same resource and plan.
     pub fn new(
         default: Granularity,
         overrides: Vec<GranularityOverride>,

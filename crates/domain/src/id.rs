@@ -33,9 +33,6 @@ impl Id {
     pub const LEN_MAX: usize = 1024;
 
     /// Takes a provider's text.
-    ///
-    /// # Errors
-    /// If the text is empty, too long or holds a control character.
     pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
         let text = text.into();
         match text.len() {
@@ -48,9 +45,6 @@ impl Id {
 
     /// The id of an event that its `source` distinguishes from the events of other sources. No id that a
     /// provider writes can be the same: it has no control character.
-    ///
-    /// # Errors
-    /// If both together are too long.
     pub fn joined(source: &Self, id: &Self) -> Result<Self, IdError> {
         let text = format!("{source}{JOINT}{id}");
         match text.len() {

@@ -78,9 +78,6 @@ pub enum Refusal {
 
 impl IntakeRules {
     /// Refuses an event that is dated too far from now.
-    ///
-    /// # Errors
-    /// [`Refusal::OutsideSlack`].
     pub fn require_slack(&self, timestamp: Timestamp, now: Timestamp) -> Result<(), Refusal> {
         let slack = self.slack;
         if slack.admits(timestamp, now) {
@@ -92,9 +89,6 @@ impl IntakeRules {
     /// Refuses an event whose id was kept before, and which differs from that event in these fields.
     /// The original Sampler keeps the first and accepts the second, where the target is the same; a
     /// setting makes Sampler do so, too.
-    ///
-    /// # Errors
-    /// [`Refusal::IdTaken`].
     pub fn require_same(&self, differences: Vec<Field>) -> Result<(), Refusal> {
         let is_of_target = |field: &Field| matches!(field, Field::Target(_));
         if differences.is_empty() || self.lenient_repeats && !differences.iter().any(is_of_target) {

@@ -41,10 +41,6 @@ impl Quantity {
     pub const DEPTH_MAX: usize = 32;
 
     /// Takes a provider's value.
-    ///
-    /// # Errors
-    /// If the value is null or a boolean, holds a number or name that cannot be kept as it is,
-    /// or is nested too deep.
     pub fn new(mut value: Value) -> Result<Self, QuantityError> {
         if matches!(value, Value::Null | Value::Bool(_)) {
             return Err(QuantityError::Kind);
@@ -223,9 +219,6 @@ impl Measures {
 
 impl Measure {
     /// A measure by name and quantity.
-    ///
-    /// # Errors
-    /// If the name is not an [`Id`].
     pub fn new(name: impl Into<String>, quantity: Quantity) -> Result<Self, IdError> {
         Ok(Self {
             measure: Id::new(name)?,

@@ -36,9 +36,6 @@ pub enum NumberError {
 }
 
 /// Reads a number as JSON writes it.
-///
-/// # Errors
-/// If the number would be kept as another one.
 pub fn read(text: &str) -> Result<Number, NumberError> {
     let is_integer = !text.contains(['.', 'e', 'E']);
     let number = if is_integer {

@@ -16,9 +16,6 @@ impl Percent {
     pub const ALL: Self = Self(100.0);
 
     /// Takes a number from 0 to 100.
-    ///
-    /// # Errors
-    /// If it is any other number, or none at all.
     pub fn new(percent: f64) -> Result<Self, PercentError> {
         if (0.0..=100.0).contains(&percent) {
             return Ok(Self(percent));

@@ -25,9 +25,6 @@ impl Timestamp {
     pub const MAX: Self = Self(253_402_300_800_000);
 
     /// Takes milliseconds since the epoch.
-    ///
-    /// # Errors
-    /// If `millis` is outside [`Self::MIN`] to [`Self::MAX`].
     pub const fn new(millis: i64) -> Result<Self, TimestampError> {
         if millis < Self::MIN.0 || millis > Self::MAX.0 {
             return Err(TimestampError(millis));

@@ -10,10 +10,10 @@ use sampler_domain::Timestamp;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::time::timeout;
+
 use url::{Url, form_urlencoded};
 
-use crate::credentials::{Client, REQUEST_LIMIT, post};
+use crate::credentials::{Client, in_time, post};
 use crate::discovery::Discoverer;
 use crate::http::{FetchError, text_in};
 use crate::keys::Keys;
@@ -64,13 +64,9 @@ impl CodeFlow {
     }
 
     /// Where the browser is sent, so that a person signs in.
-    ///
-    /// # Errors
-    /// If the token server cannot be asked where that is, or does not sign people in.
     pub async fn authorization(&self, attempt: &Attempt) -> Result<Url, FetchError> {
-        let endpoints = timeout(REQUEST_LIMIT, self.discoverer.endpoints())
-            .await
-            .unwrap_or_else(|_| Err(FetchError::late()))?;
+        let endpoints = in_time(self.discoverer.endpoints()).await?;
+
         let mut page = endpoints
             .authorization
             .ok_or(FetchError::Document("names no page to sign in"))?;
@@ -88,9 +84,6 @@ impl CodeFlow {
     }
 
     /// Redeems a code.
-    ///
-    /// # Errors
-    /// If the token server does not take it, or cannot be reached.
     pub async fn redeem(&self, code: &str, attempt: &Attempt) -> Result<Tokens, FetchError> {
         let body = form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "authorization_code")
@@ -98,9 +91,8 @@ impl CodeFlow {
             .append_pair("redirect_uri", &attempt.redirect)
             .append_pair("code_verifier", &attempt.verifier)
             .finish();
-        let document = timeout(REQUEST_LIMIT, post(&self.discoverer, &self.client, body))
-            .await
-            .unwrap_or_else(|_| Err(FetchError::late()))?;
+        let document = in_time(post(&self.discoverer, &self.client, body)).await?;
+
         let seconds = document.get("expires_in").and_then(Value::as_u64);
         Ok(Tokens {
             access: token_in(&document, "access_token")?,

@@ -21,7 +21,7 @@ use crate::discovery::{Discoverer, TokenServer};
 use crate::http::{FetchError, fetch, text_in};
 
 /// The time limit for finding the token server and getting a token from it.
-pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// The lifetime of a token without `expires_in`.
 const LIFE_DEFAULT: Duration = Duration::from_mins(5);
@@ -142,9 +142,6 @@ impl ClientCredentials {
     }
 
     /// The current token.
-    ///
-    /// # Errors
-    /// If there is no token, and the token server grants none now.
     pub async fn token(self: &Arc<Self>) -> Result<AccessToken, NoToken> {
         if let Some(held) = self.valid() {
             if held.renew_at <= Instant::now() {
@@ -274,9 +271,15 @@ pub async fn grants(discoverer: &Discoverer, client: &Client) -> Result<bool, Fe
 }
 
 async fn request_in_time(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {
-    timeout(REQUEST_LIMIT, request(discoverer, client))
-        .await
-        .unwrap_or_else(|_| Err(FetchError::late()))
+    in_time(request(discoverer, client)).await
+}
+
+/// Waits for the token server as long as it may take.
+pub(crate) async fn in_time<T>(
+    asking: impl Future<Output = Result<T, FetchError>>,
+) -> Result<T, FetchError> {
+    let late = |_| Err(FetchError::Unreachable("it took too long".to_owned()));
+    timeout(REQUEST_LIMIT, asking).await.unwrap_or_else(late)
 }
 
 async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {

@@ -35,9 +35,6 @@ pub enum TlsError {
 
 impl CaBundle {
     /// Reads a file of certificates, one PEM after the other.
-    ///
-    /// # Errors
-    /// If it cannot be read, or contains no certificate.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         if std::fs::metadata(path)?.len() > BUNDLE_LEN_MAX {
             return Err(TlsError::TooLarge);
@@ -105,22 +102,13 @@ pub enum FetchError {
     Document(&'static str),
 }
 
-impl FetchError {
-    pub(crate) fn late() -> Self {
-        Self::Unreachable("it took too long".to_owned())
-    }
-}
-
 pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> {
-    let mut response = request.send().await.map_err(unreachable)?;
+    let response = request.send().await.map_err(unreachable)?;
     let status = response.status().as_u16();
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-        if bytes.len() + chunk.len() > DOCUMENT_LEN_MAX {
-            return Err(FetchError::Document("is too long"));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
+    let body = read_body(response, DOCUMENT_LEN_MAX).await;
+    let bytes = body
+        .map_err(unreachable)?
+        .ok_or(FetchError::Document("is too long"))?;
     let document = serde_json::from_slice::<Value>(&bytes).ok();
     if status != 200 {
         let code = document.as_ref().and_then(error_code);
@@ -129,6 +117,21 @@ pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> 
     document
         .filter(Value::is_object)
         .ok_or(FetchError::Document("is not a JSON object"))
+}
+
+/// The body of an answer; none where it is longer than `len_max` bytes.
+pub async fn read_body(
+    mut response: reqwest::Response,
+    len_max: usize,
+) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > len_max {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
 }
 
 /// A member of a document, if it is a text.

@@ -9,8 +9,8 @@ use tracing::{info, warn};
 
 use crate::algorithm::Algorithm;
 use crate::discovery::Discoverer;
-use crate::http::fetch;
-use crate::keys::Keys;
+use crate::http::{FetchError, fetch};
+use crate::keys::{KeyError, Keys};
 
 /// The time limit for finding the token server and fetching its keys.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
@@ -207,11 +207,12 @@ impl Keyring {
         let began = Instant::now();
         let fetched = timeout(FETCH_LIMIT, source.fetch(issuer))
             .await
-            .unwrap_or_else(|_| Err(Failure::other(&"it took too long")));
+            .unwrap_or_else(|_| Err(Failure::Late));
         let ended = Instant::now();
         let outcome = match &fetched {
             Ok(_) => Outcome::Fetched,
-            Err(failure) => failure.outcome,
+            Err(Failure::NoIssuer(_)) => Outcome::NoIssuer,
+            Err(_) => Outcome::Failed,
         };
         *last = Some(Attempt {
             began,
@@ -228,7 +229,7 @@ impl Keyring {
                 let kept = self.current().is_some();
                 warn!(
                     code = "token_keys.fetch_failed",
-                    error = failure.text,
+                    error = %failure,
                     kept,
                     "the keys of the token server could not be fetched"
                 );
@@ -282,44 +283,32 @@ impl Keyring {
 }
 
 /// Why there are no keys.
-struct Failure {
-    outcome: Outcome,
-    text: String,
-}
-
-impl Failure {
-    fn other(error: &impl ToString) -> Self {
-        let (outcome, text) = (Outcome::Failed, error.to_string());
-        Self { outcome, text }
-    }
-
-    fn no_issuer() -> Self {
-        let (outcome, text) = (Outcome::NoIssuer, NoIssuer.to_string());
-        Self { outcome, text }
-    }
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("it took too long")]
+    Late,
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    #[error(transparent)]
+    NoIssuer(#[from] NoIssuer),
 }
 
 impl Source {
     /// Fetches the keys. If the server does not name its issuer now, the issuer that is `known` from
     /// before stays, so that keys can still be withdrawn.
     async fn fetch(&self, known: Option<String>) -> Result<Keys, Failure> {
-        let endpoints = self
-            .discoverer
-            .endpoints()
-            .await
-            .map_err(|error| Failure::other(&error))?;
-        let document = fetch(self.discoverer.client().get(endpoints.keys))
-            .await
-            .map_err(|error| Failure::other(&error))?;
-        let keys =
-            Keys::fetched(&document, self.algorithm).map_err(|error| Failure::other(&error))?;
+        let endpoints = self.discoverer.endpoints().await?;
+        let document = fetch(self.discoverer.client().get(endpoints.keys)).await?;
+        let keys = Keys::fetched(&document, self.algorithm)?;
         if self.issuer == Issuer::Configured {
             return Ok(keys);
         }
         let issuer = match (self.discoverer.issuer().await, known) {
             (Ok(Some(issuer)), _) | (Ok(None) | Err(_), Some(issuer)) => issuer,
-            (Ok(None), None) => return Err(Failure::no_issuer()),
-            (Err(error), None) => return Err(Failure::other(&error)),
+            (Ok(None), None) => return Err(NoIssuer.into()),
+            (Err(error), None) => return Err(error.into()),
         };
         Ok(keys.of_issuer(issuer))
     }

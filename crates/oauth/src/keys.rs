@@ -58,9 +58,6 @@ pub enum KeyError {
 
 impl Keys {
     /// The configured key. Line breaks of a PEM may be written as `\n`.
-    ///
-    /// # Errors
-    /// If it cannot be used with `algorithm`.
     pub fn configured(text: &str, algorithm: Algorithm) -> Result<Self, KeyError> {
         let pem = with_line_breaks(text);
         let is_pem = pem.starts_with(PEM_START);
@@ -83,9 +80,6 @@ impl Keys {
     /// certificates and addresses.
     ///
     /// A list without such a key is valid: then no token can be verified.
-    ///
-    /// # Errors
-    /// If it is not a list of keys.
     pub fn fetched(document: &Value, algorithm: Algorithm) -> Result<Self, KeyError> {
         let list = document.get("keys").and_then(Value::as_array);
         let mut keys = BTreeMap::new();

@@ -47,9 +47,6 @@ impl Telemetry {
 
 /// Logs to standard output from now on, panics included; exports traces, if that is wanted. Once per
 /// process, before there is a runtime.
-///
-/// # Errors
-/// If the process logs already, or traces cannot be set up.
 pub fn init(
     settings: &LogSettings,
     identity: &Identity,
@@ -81,9 +78,6 @@ pub fn init(
 /// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`,
 /// `target`, `message` and the fields of the event, then the fields of the instance and the ids of
 /// the request. Or it is text for people, who know which program they read.
-///
-/// # Errors
-/// If the level is not a list of filter directives.
 pub fn subscriber<W>(
     settings: &LogSettings,
     identity: &Identity,

@@ -2,8 +2,8 @@
 //!
 //! Documents that cannot be adopted stay as they are, so each search continues after them.
 
-use bson::raw::{RawDocument, RawDocumentBuf, cstr};
-use bson::{Bson, Document, doc, rawdoc};
+use bson::raw::RawDocument;
+use bson::{Bson, Document, doc};
 use sampler_domain::{Key, Policy, Timestamp, next_step};
 use sampler_store::{Adopted, StoreError};
 use tracing::error;
@@ -12,9 +12,7 @@ use crate::MongoStore;
 use crate::call::take_spans;
 use crate::document::{has_failed, moment, placed_by, read_moment};
 use crate::index;
-use crate::unreadable::{
-    Identity, Statement, change_each, condition_of, decoded, name_of, span_in, target_in,
-};
+use crate::unreadable::{Identity, Statement, change_each, decoded, name_of, span_in, target_in};
 
 /// The name in the log of documents that cannot be adopted.
 const STARTS: &str = "starts of the original Sampler";
@@ -90,24 +88,23 @@ impl MongoStore {
         of: &'static str,
         (filter, index): (Document, &str),
         limit: usize,
-        change: impl Fn(&RawDocument) -> Option<RawDocumentBuf>,
+        change: impl Fn(&RawDocument) -> Option<Statement>,
     ) -> Result<u64, StoreError> {
         let mut options = self.link.find_options(limit, doc! {}, index);
         options.limit = None;
-        let mut cursor = Some(self.cursor(filter, options).await?);
+        let mut cursor = Some(self.link.cursor(filter, options).await?);
         let mut changed: u64 = 0;
         while let Some(open) = cursor.take() {
             let missing = limit - usize::try_from(changed).unwrap_or(limit).min(limit);
             let (documents, rest) = self.link.run(take_spans(open, missing)).await?;
-            let statement = |raw: RawDocumentBuf| {
-                let name = name_of(&raw);
-                let statement = (!self.link.logged.knows(of, &name)).then(|| change(&raw));
-                statement.map(|statement| (name, statement))
-            };
             let mut statements = Vec::new();
-            for (name, statement) in documents.into_iter().filter_map(statement) {
-                match statement {
-                    Some(statement) => statements.push(Statement { name, statement }),
+            for raw in documents {
+                let name = name_of(&raw);
+                if self.link.logged.knows(of, &name) {
+                    continue;
+                }
+                match change(&raw) {
+                    Some(statement) => statements.push(statement),
                     None => self.leave(of, &name, &"it cannot be read"),
                 }
             }
@@ -142,7 +139,7 @@ impl MongoStore {
 }
 
 /// The statement that adopts one document, unless another worker did.
-fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<RawDocumentBuf> {
+fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<Statement> {
     let due_at = match span_in(found) {
         Ok(span) => next_step(&span, now, policy).due_at(now),
         // It cannot be read: the search for due spans reports it and sets it aside.
@@ -157,16 +154,12 @@ fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<RawD
 }
 
 /// The same for a span that is complete.
-fn complete_adoption(found: &RawDocument) -> Option<RawDocumentBuf> {
-    let update = doc! { "$set": placed_by(key_in(found)?) };
-    taking_in(found, &update)
+fn complete_adoption(found: &RawDocument) -> Option<Statement> {
+    taking_in(found, &doc! { "$set": placed_by(key_in(found)?) })
 }
 
-fn taking_in(found: &RawDocument, update: &Document) -> Option<RawDocumentBuf> {
-    let mut condition = condition_of(found)?;
-    condition.append(cstr!("processing.partition"), bson::RawBson::Null);
-    let update = RawDocumentBuf::try_from(update).ok()?;
-    Some(rawdoc! { "q": condition, "u": update, "hint": "_id_" })
+fn taking_in(found: &RawDocument, update: &Document) -> Option<Statement> {
+    Statement::new(found, &doc! { "processing.partition": Bson::Null }, update)
 }
 
 /// The key of a document by its target; where the target cannot be read, one of its own.
@@ -178,17 +171,14 @@ fn key_in(raw: &RawDocument) -> Option<Key> {
 }
 
 /// The statement that makes one span due by its end, unless it is due otherwise by now.
-fn notice(found: &RawDocument) -> Option<RawDocumentBuf> {
+fn notice(found: &RawDocument) -> Option<Statement> {
     let document = decoded(found).ok()?;
     let due_at = document.get_document("processing").ok()?.get("due_at")?;
     let end = moment(read_moment(&document, "end").ok()?);
-    let condition = doc! { "end": &end, "processing.due_at": due_at };
-    let mut filter = condition_of(found)?;
-    for element in RawDocumentBuf::try_from(&condition).ok()?.iter_elements() {
-        let element = element.ok()?;
-        filter.append(element.key(), element.value().ok()?);
-    }
-    let update = doc! { "$set": { "processing.due_at": end } };
-    let update = RawDocumentBuf::try_from(&update).ok()?;
-    Some(rawdoc! { "q": filter, "u": update, "hint": "_id_" })
+    let unchanged = doc! { "end": &end, "processing.due_at": due_at };
+    Statement::new(
+        found,
+        &unchanged,
+        &doc! { "$set": { "processing.due_at": end } },
+    )
 }

@@ -19,11 +19,13 @@ pub(crate) async fn record_action(
     store: &MongoStore,
     record: &AuditRecord,
 ) -> Result<(), StoreError> {
-    let (audit, filter) = (store.audit.collection.clone(), named(record.id));
+    let audit = &store.audit;
     // A repeat after a lost answer changes nothing.
     let update = doc! { "$setOnInsert": written(record) };
-    let call = async move { audit.update_one(filter, update).upsert(true).await };
-    store.audit.run(call).await?;
+    let filter = named(record.id);
+    audit
+        .update_one(&audit.collection, filter, update, true)
+        .await?;
     Ok(())
 }
 
@@ -32,10 +34,11 @@ pub(crate) async fn record_outcome(
     id: Uuid,
     outcome: ActOutcome,
 ) -> Result<(), StoreError> {
-    let (audit, filter) = (store.audit.collection.clone(), named(id));
+    let audit = &store.audit;
     let update = doc! { "$set": { "outcome": outcome.name() } };
-    let call = async move { audit.update_one(filter, update).await };
-    store.audit.run(call).await?;
+    audit
+        .update_one(&audit.collection, named(id), update, false)
+        .await?;
     Ok(())
 }
 

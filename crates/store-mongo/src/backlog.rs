@@ -69,16 +69,17 @@ pub(crate) async fn publish_backlog(
     backlog: &Backlog,
 ) -> Result<(), StoreError> {
     let published = bson::serialize_to_document(backlog).map_err(StoreError::refused)?;
-    let control = store.control.clone();
-    let call = async move {
-        let update = vec![doc! { "$replaceWith": { "$mergeObjects": [
-            { "$literal": published }, { "_id": BACKLOG, "at": "$$NOW" },
-        ] } }];
-        let update = control.update_one(doc! { "_id": BACKLOG }, update);
-        update.upsert(true).await
-    };
-    store.link.run(call).await?;
+    let (filter, update) = (doc! { "_id": BACKLOG }, dated(BACKLOG, published));
+    let update = store.link.update_one(&store.control, filter, update, true);
+    update.await?;
     Ok(())
+}
+
+/// The update that replaces a document, and dates it by the clock of the server.
+pub(crate) fn dated(id: &str, document: Document) -> Vec<Document> {
+    vec![doc! { "$replaceWith": { "$mergeObjects": [
+        { "$literal": document }, { "_id": id, "at": "$$NOW" },
+    ] } }]
 }
 
 pub(crate) async fn published_backlog(
@@ -105,10 +106,9 @@ pub(crate) async fn report_rate(
     worker: &str,
     rate: f64,
 ) -> Result<(), StoreError> {
-    let (workers, filter) = (store.workers.clone(), doc! { "_id": worker });
-    let update = doc! { "$set": { "rate": rate } };
-    let call = async move { workers.update_one(filter, update).await };
-    store.link.run(call).await?;
+    let (filter, update) = (doc! { "_id": worker }, doc! { "$set": { "rate": rate } });
+    let update = store.link.update_one(&store.workers, filter, update, false);
+    update.await?;
     Ok(())
 }
 

@@ -14,7 +14,8 @@ use bson::oid::ObjectId;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use mongodb::error::Error;
-use mongodb::options::{FindOptions, Hint};
+use mongodb::options::{FindOptions, Hint, UpdateModifications};
+use mongodb::results::UpdateResult;
 use mongodb::{Collection, Cursor, Database};
 use sampler_store::ReadConcern;
 use sampler_store::group::{CommandFailure, WriteResult, write_results};
@@ -45,6 +46,9 @@ const BEFORE_FLUSH: Duration = Duration::from_millis(1);
 /// Bytes of a command beside the list of what is written, and of its own for each item there.
 const COMMAND_BYTES: usize = 512;
 const ITEM_BYTES: usize = 8;
+
+/// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
+const SCAN_TIME: Duration = Duration::from_mins(1);
 
 /// How much longer than its own limits an operation may take: for the way there and back, and for
 /// the interval in which the server checks the time.
@@ -161,6 +165,84 @@ impl Link {
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let found = self.collection.find(filter).with_options(options).await;
         Ok(all(found?).await?)
+    }
+
+    /// The same in a call of its own.
+    pub(crate) async fn fetch(
+        &self,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
+        let link = self.clone();
+        let fetch = async move { link.find(filter, options).await };
+        self.run(fetch).await
+    }
+
+    /// A cursor over the documents that match.
+    pub(crate) async fn cursor(
+        &self,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Cursor<Document>, CallError> {
+        let collection = self.collection.clone();
+        let find = async move { collection.find(filter).with_options(options).await };
+        self.run(find).await
+    }
+
+    /// A cursor over a range of an index in the order of a field. The server sends a page at a time.
+    pub(crate) async fn scan(
+        &self,
+        filter: Document,
+        (index, order): (&str, &str),
+        projection: Option<Document>,
+        page: usize,
+    ) -> Result<Cursor<Document>, CallError> {
+        let mut options = self.find_options(page, doc! { order: 1 }, index);
+        options.limit = None;
+        options.max_time = Some(SCAN_TIME);
+        options.projection = projection;
+        self.cursor(filter, options).await
+    }
+
+    /// How many documents match, counted up to a bound. Only the index is read.
+    pub(crate) async fn count(
+        &self,
+        filter: Document,
+        index: &str,
+        bound: usize,
+    ) -> Result<u64, CallError> {
+        let limit = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
+        let (collection, index, time_limit) =
+            (self.collection.clone(), hint(index), self.time_limit);
+        let count = async move {
+            let count = collection.count_documents(filter).limit(limit);
+            count.hint(index).max_time(time_limit).await
+        };
+        self.run(count).await
+    }
+
+    /// Changes one document of a collection.
+    pub(crate) async fn update_one(
+        &self,
+        of: &Collection<Document>,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+        upsert: bool,
+    ) -> Result<UpdateResult, CallError> {
+        let (of, update) = (of.clone(), update.into());
+        let call = async move { of.update_one(filter, update).upsert(upsert).await };
+        self.run(call).await
+    }
+
+    /// Removes one document of a collection. Returns whether it was there.
+    pub(crate) async fn delete_one(
+        &self,
+        of: &Collection<Document>,
+        filter: Document,
+    ) -> Result<bool, CallError> {
+        let of = of.clone();
+        let removed = self.run(async move { of.delete_one(filter).await });
+        Ok(removed.await?.deleted_count > 0)
     }
 
     /// Finds documents as current as the concern says.

@@ -11,7 +11,7 @@ use sampler_domain::{CauseId, EntryState, Id};
 use sampler_store::{CauseQuery, KeptCause, StoreError, SuspendedCause};
 
 use crate::MongoStore;
-use crate::call::{CallError, hint};
+use crate::call::CallError;
 use crate::document::moment;
 use crate::index;
 
@@ -192,8 +192,10 @@ impl MongoStore {
         kept: KeptCause,
         bound: usize,
     ) -> Result<SuspendedCause, CallError> {
+        // Suspensions that are out of date may be among the spans.
+        let of_cause = doc! { "processing.suspended.cause": kept.id.to_string() };
         Ok(SuspendedCause {
-            spans: self.count_of_cause(kept.id, bound).await?,
+            spans: self.link.count(of_cause, index::SUSPENDED, bound).await?,
             set_aside: self.count_set_aside(kept.id, bound).await?,
             more: 0,
             kept,
@@ -207,30 +209,8 @@ impl MongoStore {
         order: &str,
         limit: usize,
     ) -> Result<Vec<KeptCause>, CallError> {
-        let options = self.cause_options(limit, doc! { order: 1, "_id": 1 });
-        let causes = self.causes.clone();
-        let find = async move {
-            let found = causes.find(filter).with_options(options).await?;
-            found.try_collect::<Vec<_>>().await
-        };
-        let found = self.link.run(find).await?;
+        let order = doc! { order: 1, "_id": 1 };
+        let found = self.find_causes(filter, order, limit).await?;
         Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
-    }
-
-    /// How many spans are suspended under a cause, counted up to a bound. Only the index is read,
-    /// so suspensions that are out of date may be among them.
-    async fn count_of_cause(&self, cause: CauseId, bound: usize) -> Result<u64, CallError> {
-        let filter = doc! { "processing.suspended.cause": cause.to_string() };
-        let spans = self.link.collection.clone();
-        let limit = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
-        let time_limit = self.link.time_limit;
-        let count = async move {
-            let count = spans.count_documents(filter).limit(limit);
-            count
-                .hint(hint(index::SUSPENDED))
-                .max_time(time_limit)
-                .await
-        };
-        self.link.run(count).await
     }
 }

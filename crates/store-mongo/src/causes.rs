@@ -7,6 +7,7 @@
 use async_trait::async_trait;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
+use futures_util::TryStreamExt;
 use mongodb::options::FindOptions;
 use sampler_domain::{Cause, CauseId, Id, Timestamp};
 use sampler_store::{Causes, KeptCause, Probe, Resumption, StoreError};
@@ -19,7 +20,7 @@ use crate::document::{
 };
 use crate::entry_document::{ERROR_LEN_MAX, status_in};
 use crate::suspension_document::{read_probe, refusals, under};
-use crate::unreadable::{Identity, Statement, change_each, condition_of, decoded, key_of, name_of};
+use crate::unreadable::{Identity, Statement, change_each, decoded, key_of};
 use crate::{MongoStore, index, missing_causes, stale_suspensions};
 
 /// The fields of suspended spans that are read, beside their ids. A span can have half a megabyte.
@@ -155,9 +156,7 @@ impl Causes for MongoStore {
         let mut filter = named(cause.id);
         filter.insert("touched_at", moment(cause.touched_at));
         filter.insert("resuming", doc! { "$exists": false });
-        let causes = self.causes.clone();
-        let call = async move { causes.delete_one(filter).await };
-        Ok(self.link.run(call).await?.deleted_count > 0)
+        Ok(self.link.delete_one(&self.causes, filter).await?)
     }
 }
 
@@ -190,18 +189,29 @@ impl MongoStore {
             first.insert("status", i32::from(status));
         }
         let update = doc! { "$setOnInsert": first, "$max": { "touched_at": moment(now) } };
-        let (causes, filter) = (self.causes.clone(), named(id));
-        let call = async move { causes.update_one(filter, update).upsert(true).await };
-        self.link.run(call).await?;
+        self.link
+            .update_one(&self.causes, named(id), update, true)
+            .await?;
         Ok(())
     }
 
-    pub(crate) fn cause_options(&self, limit: usize, sort: Document) -> FindOptions {
-        FindOptions::builder()
+    pub(crate) async fn find_causes(
+        &self,
+        filter: Document,
+        sort: Document,
+        limit: usize,
+    ) -> Result<Vec<Document>, CallError> {
+        let options = FindOptions::builder()
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .sort(sort)
             .max_time(self.link.time_limit)
-            .build()
+            .build();
+        let causes = self.causes.clone();
+        let find = async move {
+            let found = causes.find(filter).with_options(options).await?;
+            found.try_collect::<Vec<_>>().await
+        };
+        self.link.run(find).await
     }
 
     /// The cause in a document. A document that cannot be read is logged, and left as it is.
@@ -221,9 +231,8 @@ impl MongoStore {
 
     /// Returns whether the filter found the cause.
     async fn update_cause(&self, filter: Document, update: Document) -> Result<bool, StoreError> {
-        let causes = self.causes.clone();
-        let call = async move { causes.update_one(filter, update).await };
-        Ok(self.link.run(call).await?.matched_count > 0)
+        let update = self.link.update_one(&self.causes, filter, update, false);
+        Ok(update.await?.matched_count > 0)
     }
 
     /// Whether the span that was tried last for the cause has no answer yet, and may still have one:
@@ -242,9 +251,7 @@ impl MongoStore {
             return Ok(false);
         };
         let options = self.link.find_options(1, doc! {}, "_id_");
-        let link = self.link.clone();
-        let find = async move { link.find(probed, options).await };
-        let found = self.link.run(find).await?;
+        let found = self.link.fetch(probed, options).await?;
         let is_probe = |raw: &RawDocumentBuf| {
             let document = decoded(raw).ok()?;
             let processing = document.get_document("processing").ok()?;
@@ -286,9 +293,7 @@ impl MongoStore {
             projection.insert(name, 1);
         }
         options.projection = Some(projection);
-        let link = self.link.clone();
-        let find = async move { link.find(filter, options).await };
-        self.link.run(find).await
+        self.link.fetch(filter, options).await
     }
 }
 
@@ -300,8 +305,7 @@ fn resume_statement(
     resumption: Resumption,
     is_probe: bool,
 ) -> Option<Statement> {
-    let mut condition = Document::try_from(condition_of(raw)?).ok()?;
-    condition.insert("processing.suspended.cause", cause.to_string());
+    let mut condition = doc! { "processing.suspended.cause": cause.to_string() };
     let mut set = doc! {
         "processing.due_at": moment(resumption.now),
         "processing.refusals": refusals(resumption.refusals),
@@ -311,15 +315,8 @@ fn resume_statement(
         condition.insert("processing.version", version);
         set.insert("processing.probe", under(cause, version));
     }
-    let statement = doc! {
-        "q": condition,
-        "u": { "$set": set, "$unset": { "processing.suspended": "" } },
-        "hint": "_id_",
-    };
-    Some(Statement {
-        name: name_of(raw),
-        statement: RawDocumentBuf::try_from(&statement).ok()?,
-    })
+    let update = doc! { "$set": set, "$unset": { "processing.suspended": "" } };
+    Statement::new(raw, &condition, &update)
 }
 
 fn version_of(raw: &RawDocument) -> Option<i64> {

@@ -31,7 +31,7 @@ const ACTS: &CStr = cstr!("processing.acts");
 /// Sends changes, each on the conditions of [`Change::is_allowed`].
 #[derive(Debug)]
 pub(crate) struct ChangeWriter {
-    link: Link,
+    pub(crate) link: Link,
 }
 
 /// A change of a span, and the statement that makes it.
@@ -376,12 +376,6 @@ impl Update {
                 None => self.unset.append(name, ""),
             }
         }
-    }
-}
-
-impl ChangeWriter {
-    pub(crate) fn new(link: Link) -> Self {
-        Self { link }
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn completed_before(
     options.limit = None;
     options.projection = Some(doc! { "_id": 1, "processing": 1, "target": 1 });
     let mut ids = Vec::new();
-    let mut cursor = Some(store.cursor(filter, options).await?);
+    let mut cursor = Some(store.link.cursor(filter, options).await?);
     while let Some(open) = cursor.take() {
         let (documents, rest) = store.link.run(take(open, limit - ids.len())).await?;
         for raw in &documents {

@@ -7,7 +7,7 @@ use sampler_domain::{CauseId, Entry, EntryState};
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 
 use crate::MongoStore;
-use crate::call::{CallError, hint};
+use crate::call::CallError;
 use crate::document::{
     Unreadable, id_from_bson, id_to_bson, member, moment, read_interval, read_target, read_text,
     unreadable,
@@ -31,9 +31,7 @@ pub(crate) async fn unconfirmed(
         .find_options(query.limit, sort, index::UNCONFIRMED);
     let projection = PROJECTED.iter().map(|name| ((*name).to_owned(), 1.into()));
     options.projection = Some(projection.collect());
-    let (link, filter) = (store.usages.clone(), filter(query));
-    let find = async move { link.find(filter, options).await };
-    let found = store.usages.run(find).await?;
+    let found = store.usages.fetch(filter(query), options).await?;
     let readable = found.iter().filter_map(|raw| store.unconfirmed_in(raw));
     Ok(readable.collect())
 }
@@ -72,9 +70,10 @@ pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), S
         "ask_again.at": moment(ask.at),
         "ask_again.until": moment(ask.until),
     } };
-    let usages = store.usages.collection.clone();
-    let call = async move { usages.update_one(filter, later).await };
-    store.usages.run(call).await?;
+    let usages = &store.usages;
+    usages
+        .update_one(&usages.collection, filter, later, false)
+        .await?;
     Ok(())
 }
 
@@ -93,16 +92,7 @@ impl MongoStore {
         bound: usize,
     ) -> Result<u64, CallError> {
         let filter = doc! { "cause": cause.to_string(), "state": EntryState::SetAside.name() };
-        let limit = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
-        let (usages, time_limit) = (self.usages.collection.clone(), self.usages.time_limit);
-        let count = async move {
-            let count = usages.count_documents(filter).limit(limit);
-            count
-                .hint(hint(index::SET_ASIDE))
-                .max_time(time_limit)
-                .await
-        };
-        self.usages.run(count).await
+        self.usages.count(filter, index::SET_ASIDE, bound).await
     }
 }
 

@@ -12,7 +12,7 @@ use sampler_store::{ControllerState, KeptControl, Published, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
-use crate::backlog::number;
+use crate::backlog::{dated, number};
 use crate::call::CallError;
 use crate::codes::DUPLICATE_KEY;
 use crate::document::{Unreadable, member, read_integer, read_text, unreadable};
@@ -81,15 +81,12 @@ impl MongoStore {
         version: i64,
         document: Document,
     ) -> Result<bool, StoreError> {
-        let control = self.control.clone();
-        let update = vec![doc! { "$replaceWith": { "$mergeObjects": [
-            { "$literal": document }, { "_id": id, "at": "$$NOW" },
-        ] } }];
-        let call = async move {
-            let update = control.update_one(doc! { "_id": id, "version": version }, update);
-            update.upsert(version == 0).await
-        };
-        match self.link.run(call).await {
+        let filter = doc! { "_id": id, "version": version };
+        let update = dated(id, document);
+        let update = self
+            .link
+            .update_one(&self.control, filter, update, version == 0);
+        match update.await {
             Ok(written) => Ok(written.matched_count > 0 || written.upserted_id.is_some()),
             // Somebody has written the first one meanwhile.
             Err(error) if is_duplicate(&error) => Ok(false),

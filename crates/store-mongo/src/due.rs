@@ -5,27 +5,21 @@
 //! time. So a search is one cursor, which continues where it stopped.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, Document, doc, rawdoc};
+use bson::{Bson, Document, doc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
-use mongodb::options::FindOptions;
+
 use sampler_domain::{Key, Span, Timestamp};
 use sampler_store::{DuePages, DueQuery, StoreError};
 use tracing::info;
 
 use crate::MongoStore;
-use crate::call::{CallError, Link, hint, take_spans};
+use crate::call::{CallError, Link, take_spans};
 use crate::document::{has_failed, moment, placed_by};
 use crate::index;
-use crate::unreadable::{
-    Statement, change_each, condition_of, key_of, name_of, postpone_unreadable, span_in,
-};
-
-/// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
-const SCAN_TIME: Duration = Duration::from_mins(1);
+use crate::unreadable::{Statement, change_each, key_of, postpone_unreadable, span_in};
 
 struct Search {
     link: Link,
@@ -86,7 +80,10 @@ impl Search {
             let cursor = match self.cursor.take() {
                 Some(cursor) => cursor,
                 None => match self.scans.pop_front() {
-                    Some(scan) => open(&self.link, scan, self.page).await?,
+                    Some(IndexScan { filter, index }) => {
+                        let order = (index, "processing.due_at");
+                        self.link.scan(filter, order, None, self.page).await?
+                    }
                     None => return Ok(None),
                 },
             };
@@ -109,12 +106,7 @@ fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
 async fn move_to_key(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     let statement = |(document, span): &(RawDocumentBuf, Span)| {
         let update = doc! { "$set": placed_by(Key::of(&span.target)) };
-        let update = RawDocumentBuf::try_from(&update).ok()?;
-        let condition = condition_of(document)?;
-        Some(Statement {
-            name: name_of(document),
-            statement: rawdoc! { "q": condition, "u": update, "hint": "_id_" },
-        })
+        Statement::new(document, &doc! {}, &update)
     };
     let statements: Vec<Statement> = misplaced.iter().filter_map(statement).collect();
     if statements.is_empty() {
@@ -127,19 +119,6 @@ async fn move_to_key(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
         spans = moved,
         "spans were put into the partitions of their targets"
     );
-}
-
-/// Opens a scan. The server sends one page at a time.
-async fn open(link: &Link, scan: IndexScan, page: usize) -> Result<Cursor<Document>, CallError> {
-    let options = FindOptions::builder()
-        .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
-        .sort(doc! { "processing.due_at": 1 })
-        .hint(hint(scan.index))
-        .max_time(SCAN_TIME)
-        .build();
-    let spans = link.collection.clone();
-    let find = async move { spans.find(scan.filter).with_options(options).await };
-    link.run(find).await
 }
 
 /// The lower end of a span's planned interval, as an expression. Without one, the end of its last.

@@ -45,11 +45,8 @@ pub(crate) async fn report_instance(
 }
 
 pub(crate) async fn withdraw_instance(store: &MongoStore, name: &str) -> Result<(), StoreError> {
-    let (instances, filter) = (store.instances.clone(), doc! { "_id": name });
-    store
-        .link
-        .run(async move { instances.delete_one(filter).await })
-        .await?;
+    let filter = doc! { "_id": name };
+    store.link.delete_one(&store.instances, filter).await?;
     Ok(())
 }
 

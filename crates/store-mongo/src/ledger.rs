@@ -26,7 +26,7 @@ use crate::{MongoStore, confirmations, index, resends};
 
 #[derive(Debug)]
 pub(crate) struct EntryWriter {
-    link: Link,
+    pub(crate) link: Link,
 }
 
 #[derive(Debug)]
@@ -73,10 +73,6 @@ const EXPIRIES_AT_ONCE: usize = 256;
 type States = HashMap<String, Result<EntryState, crate::document::Unreadable>>;
 
 impl EntryWriter {
-    pub(crate) fn new(link: Link) -> Self {
-        Self { link }
-    }
-
     async fn states(&self, filter: Document) -> Result<States, CallError> {
         let found = self.link.find_linearizable(filter, "_id_").await?;
         let mut states = HashMap::new();
@@ -316,13 +312,7 @@ impl Ledger for MongoStore {
 
 #[derive(Debug)]
 pub(crate) struct ExpiryWriter {
-    link: Link,
-}
-
-impl ExpiryWriter {
-    pub(crate) fn new(link: Link) -> Self {
-        Self { link }
-    }
+    pub(crate) link: Link,
 }
 
 #[async_trait]

@@ -55,12 +55,13 @@ mod work;
 mod workers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::Document;
 use mongodb::Collection;
 use sampler_metrics::Registry;
 use sampler_store::StoreError;
-use sampler_store::group::{GroupMetrics, GroupPerRange};
+use sampler_store::group::{GroupMetrics, GroupPerRange, GroupWriter};
 use tokio::sync::Mutex;
 
 use call::Link;
@@ -104,9 +105,6 @@ pub struct MongoStore {
 
 impl MongoStore {
     /// Prepares a client; connections are made when they are needed.
-    ///
-    /// # Errors
-    /// If the connection string cannot be used.
     pub async fn connect(options: MongoOptions) -> Result<Self, ConnectError> {
         let database = connect::client(&options).await?.database(&options.database);
         let receivers = format!("{}_receivers", options.collection);
@@ -117,38 +115,21 @@ impl MongoStore {
         } = Links::new(&options, &database, &receivers);
         let call_limit = link.call_limit();
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
-        let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
-        let links = || each(&link);
         let metrics = GroupMetrics::default();
+        let each = (ranges.max(1), call_limit, &metrics);
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
             control: database.collection(&format!("{}_control", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             instances: database.collection(&format!("{}_instances", options.collection)),
             receivers: database.collection(&receivers),
-            starts: GroupPerRange::measured(links().map(StartWriter::new), call_limit, &metrics),
-            stops: GroupPerRange::measured(links().map(StopWriter::new), call_limit, &metrics),
-            batch_starts: GroupPerRange::measured(
-                links().map(StartWriter::new),
-                call_limit,
-                &metrics,
-            ),
-            batch_stops: GroupPerRange::measured(
-                links().map(StopWriter::new),
-                call_limit,
-                &metrics,
-            ),
-            changes: GroupPerRange::measured(links().map(ChangeWriter::new), call_limit, &metrics),
-            entries: GroupPerRange::measured(
-                each(&usages).map(EntryWriter::new),
-                call_limit,
-                &metrics,
-            ),
-            expiries: GroupPerRange::measured(
-                each(&usages).map(ExpiryWriter::new),
-                call_limit,
-                &metrics,
-            ),
+            starts: groups(&link, each, |link| StartWriter { link }),
+            stops: groups(&link, each, |link| StopWriter { link }),
+            batch_starts: groups(&link, each, |link| StartWriter { link }),
+            batch_stops: groups(&link, each, |link| StopWriter { link }),
+            changes: groups(&link, each, |link| ChangeWriter { link }),
+            entries: groups(&usages, each, |link| EntryWriter { link }),
+            expiries: groups(&usages, each, |link| ExpiryWriter { link }),
             usages,
             audit,
             shards: options.shards,
@@ -163,11 +144,18 @@ impl MongoStore {
     }
 
     /// Whether a primary answers.
-    ///
-    /// # Errors
-    /// If none does.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         Ok(self.link.run(async move { link.ping().await }).await?)
     }
+}
+
+/// A group of writes for each range: how many there are, how long callers wait, and what measures them.
+fn groups<W: GroupWriter>(
+    link: &Link,
+    (ranges, call_limit, metrics): (usize, Duration, &GroupMetrics),
+    writer: fn(Link) -> W,
+) -> GroupPerRange<W> {
+    let writers = std::iter::repeat_n(link.clone(), ranges).map(writer);
+    GroupPerRange::measured(writers, call_limit, metrics)
 }

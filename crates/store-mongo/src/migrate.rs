@@ -121,10 +121,6 @@ impl MigrationError {
 
 impl MongoStore {
     /// Makes the indexes that are not there yet.
-    ///
-    /// # Errors
-    /// If an index is there with other options, the server is not a member of a replica set, or the
-    /// database is not there.
     pub async fn migrate(&self) -> Result<(), MigrationError> {
         self.require_deployment().await?;
         for index in indexes() {
@@ -150,10 +146,6 @@ impl MongoStore {
 
     /// Makes the indexes as soon as the database can be reached; asks again and again until it
     /// can, or `given_up` ends. Says whether they are made.
-    ///
-    /// # Errors
-    /// If an index is there with other options, the documents do not fit, or the server is not a
-    /// member of a replica set.
     pub async fn migrate_when_possible(
         &self,
         given_up: impl Future<Output = ()>,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
-use futures_util::TryStreamExt;
+
 use sampler_domain::{Cause, Id, Timestamp};
 use sampler_store::StoreError;
 
@@ -52,13 +52,8 @@ pub(crate) async fn register_missing(
 
 impl MongoStore {
     async fn known_causes(&self) -> Result<HashSet<String>, CallError> {
-        let causes = self.causes.clone();
-        let options = self.cause_options(MISSING_MAX, doc! { "_id": 1 });
-        let find = async move {
-            let found = causes.find(doc! {}).with_options(options).await?;
-            found.try_collect::<Vec<_>>().await
-        };
-        let found = self.link.run(find).await?;
+        let order = doc! { "_id": 1 };
+        let found = self.find_causes(doc! {}, order, MISSING_MAX).await?;
         let name = |cause: &Document| cause.get_str("_id").ok().map(str::to_owned);
         Ok(found.iter().filter_map(name).collect())
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, Document, doc, rawdoc};
+use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use sampler_domain::{Key, Target};
 use sampler_store::{ReadConcern, StoreError};
@@ -22,7 +22,7 @@ use crate::call::{CallError, Link};
 use crate::document::{key_to_bson, target_fields};
 use crate::index;
 use crate::resolve::any_of;
-use crate::unreadable::{Statement, change_each, condition_of, name_of, target_in};
+use crate::unreadable::{Statement, change_each, target_in};
 
 /// Targets whose spans are searched at once. Each is a branch, which the server has to plan.
 const TARGETS_AT_ONCE: usize = 64;
@@ -152,14 +152,8 @@ impl Link {
 
 /// The statement that gives a span its key, unless somebody else did.
 fn keying(raw: &RawDocument) -> Option<Statement> {
-    let key = Key::of(&target_in(raw)?);
-    let condition = condition_of(raw)?;
-    let update = doc! { "$set": { "processing.key": key_to_bson(key) } };
-    let update = RawDocumentBuf::try_from(&update).ok()?;
-    Some(Statement {
-        name: name_of(raw),
-        statement: rawdoc! { "q": condition, "u": update, "hint": "_id_" },
-    })
+    let key = key_to_bson(Key::of(&target_in(raw)?));
+    Statement::new(raw, &doc! {}, &doc! { "$set": { "processing.key": key } })
 }
 
 impl MongoStore {

@@ -217,9 +217,9 @@ impl MongoStore {
         filter: Document,
         update: Vec<Document>,
     ) -> Result<bool, StoreError> {
-        let usages = self.usages.collection.clone();
-        let call = async move { usages.update_one(filter, update).await };
-        Ok(self.usages.run(call).await?.matched_count > 0)
+        let usages = &self.usages;
+        let update = usages.update_one(&usages.collection, filter, update, false);
+        Ok(update.await?.matched_count > 0)
     }
 }
 

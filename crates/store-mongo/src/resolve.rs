@@ -270,9 +270,6 @@ pub(crate) async fn by_span_id<'a>(
 }
 
 /// The span in a document.
-///
-/// # Errors
-/// If the document is not a valid span.
 pub(crate) fn readable(raw: &RawDocumentBuf) -> Result<Span, StoreError> {
     span_in(raw).map_err(StoreError::refused)
 }

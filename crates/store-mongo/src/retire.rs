@@ -55,9 +55,7 @@ impl MongoStore {
             let filter = doc! {
                 "processing.complete": complete, "processing.partition": Bson::Null,
             };
-            let link = self.link.clone();
-            let find = async move { link.find(filter, options).await };
-            if !self.link.run(find).await?.is_empty() {
+            if !self.link.fetch(filter, options).await?.is_empty() {
                 return Ok(true);
             }
         }

@@ -9,10 +9,6 @@ use crate::{MigrationError, MongoStore};
 
 impl MongoStore {
     /// Requires that the collections of spans and of usages are sharded by what each statement names.
-    ///
-    /// # Errors
-    /// If the collection of spans still has the indexes of the original, or one of both is not sharded, or
-    /// by something else.
     pub(crate) async fn require_sharding(&self, ranges: u32) -> Result<(), MigrationError> {
         let names = self.link.index_names().await.map_err(failed)?;
         if index::OF_ORIGINAL_EVENTS

@@ -13,13 +13,10 @@ use crate::document::read_integer;
 /// There is one document for each slack that was announced, however many receivers have it, and
 /// however often they are started.
 pub(crate) async fn announce_slack(store: &MongoStore, past: i64) -> Result<(), StoreError> {
-    let receivers = store.receivers.clone();
+    let slack = doc! { "_id": Bson::Int64(past) };
     let seen = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
-    let call = async move {
-        let slack = doc! { "_id": Bson::Int64(past) };
-        receivers.update_one(slack, seen).upsert(true).await
-    };
-    store.link.run(call).await?;
+    let announced = store.link.update_one(&store.receivers, slack, seen, true);
+    announced.await?;
     Ok(())
 }
 

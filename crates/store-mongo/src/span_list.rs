@@ -26,7 +26,7 @@ const WINDOW: usize = 10_000;
 const ODD_MAX: usize = 10;
 
 pub(crate) async fn spans(store: &MongoStore, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-    let narrowed_by = query.narrowed_by();
+    let narrowed_by = query.target.narrowed_by();
     match (narrowed_by, &query.resources) {
         (Some(("resource_instance_id", _)), _) => return store.list_instance(query).await,
         (_, Some(resources)) => return store.list_resources(query, resources).await,

@@ -1,15 +1,14 @@
 //! Reads spans: one by its id, and all of them page by page.
 
+use bson::doc;
 use bson::raw::RawDocument;
-use bson::{Document, doc};
-use mongodb::Cursor;
-use mongodb::options::FindOptions;
+
 use sampler_domain::{Span, SpanId, Target};
 use sampler_store::{Page, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
-use crate::call::{CallError, take_spans};
+use crate::call::take_spans;
 use crate::document::{Unreadable, id_from_bson, id_to_bson};
 use crate::resolve::readable;
 use crate::unreadable::{Identity, decoded, name_of, span_in};
@@ -29,7 +28,7 @@ pub(crate) async fn page_of_spans(
     }
     // The next page begins after a readable id, so this one may be longer.
     options.limit = None;
-    let mut cursor = Some(store.cursor(filter, options).await?);
+    let mut cursor = Some(store.link.cursor(filter, options).await?);
     let (mut page, mut count) = (Page::default(), limit);
     while let Some(open) = cursor.take() {
         let (documents, rest) = store.link.run(take_spans(open, count)).await?;
@@ -49,26 +48,14 @@ pub(crate) async fn read(
     id: &SpanId,
     target: &Target,
 ) -> Result<Option<Span>, StoreError> {
-    let (link, mut filter) = (store.link.clone(), store.link.shard_key_filter(target));
+    let mut filter = store.link.shard_key_filter(target);
     filter.insert("_id", id_to_bson(id));
     let options = store.link.find_options(1, doc! {}, "_id_");
-    let find = async move { link.find(filter, options).await };
-    let found = store.link.run(find).await?;
+    let found = store.link.fetch(filter, options).await?;
     found.first().map(readable).transpose()
 }
 
 impl MongoStore {
-    /// A cursor over the documents that match, with majority read concern.
-    pub(crate) async fn cursor(
-        &self,
-        filter: Document,
-        options: FindOptions,
-    ) -> Result<Cursor<Document>, CallError> {
-        let spans = self.link.collection.clone();
-        let find = async move { spans.find(filter).with_options(options).await };
-        self.link.run(find).await
-    }
-
     fn add(&self, page: &mut Page, raw: &RawDocument) {
         match span_in(raw) {
             Ok(span) => page.spans.push(span),

@@ -10,7 +10,7 @@ use sampler_store::StoreError;
 
 use crate::MongoStore;
 use crate::document::moment;
-use crate::unreadable::{Statement, change_each, condition_of, name_of};
+use crate::unreadable::{Statement, change_each};
 
 pub(crate) async fn end_stale_suspensions(
     store: &MongoStore,
@@ -39,18 +39,9 @@ fn is_stale() -> Document {
 /// The statement that makes a span due, unless it is suspended again by then. An earlier `due_at`,
 /// set by a stop, stays.
 fn ending(raw: &RawDocumentBuf, now: Timestamp) -> Option<Statement> {
-    let mut condition = Document::try_from(condition_of(raw)?).ok()?;
-    condition.extend(is_stale());
-    let statement = doc! {
-        "q": condition,
-        "u": {
-            "$unset": { "processing.suspended": "" },
-            "$min": { "processing.due_at": moment(now) },
-        },
-        "hint": "_id_",
+    let update = doc! {
+        "$unset": { "processing.suspended": "" },
+        "$min": { "processing.due_at": moment(now) },
     };
-    Some(Statement {
-        name: name_of(raw),
-        statement: RawDocumentBuf::try_from(&statement).ok()?,
-    })
+    Statement::new(raw, &is_stale(), &update)
 }

@@ -33,7 +33,7 @@ static ELSEWHERE: StartOutcome = StartOutcome::Refused(Refusal::IdTakenElsewhere
 
 #[derive(Debug)]
 pub(crate) struct StartWriter {
-    link: Link,
+    pub(crate) link: Link,
 }
 
 #[derive(Debug)]
@@ -184,10 +184,6 @@ fn resolve_one(
 }
 
 impl StartWriter {
-    pub(crate) fn new(link: Link) -> Self {
-        Self { link }
-    }
-
     /// Inserts one span with a single statement (`upsert`): an update of a conflicting span that
     /// changes nothing, or else an insert. Returns `None` if there is a conflicting span: another
     /// read shows which.

@@ -19,7 +19,7 @@ use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, kept_as
 
 #[derive(Debug)]
 pub(crate) struct StopWriter {
-    link: Link,
+    pub(crate) link: Link,
 }
 
 /// A stop, and the statement that makes it. The index of spans refuses the same update a second time,
@@ -87,12 +87,6 @@ fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
         set.append(cstr!("stop_update"), update.to_string());
     }
     rawdoc! { "$set": set, "$min": { "processing.due_at": end } }
-}
-
-impl StopWriter {
-    pub(crate) fn new(link: Link) -> Self {
-        Self { link }
-    }
 }
 
 #[async_trait]

@@ -57,7 +57,7 @@ struct Collected {
 }
 
 pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage, StoreError> {
-    let Some((field, _)) = query.narrowed_by() else {
+    let Some((field, _)) = query.target.narrowed_by() else {
         return Err(StoreError::Refused("the query is too wide".into()));
     };
     // Usages of other resources are not even read: the time that this takes would reveal them.

@@ -83,7 +83,7 @@ impl Identity {
 }
 
 /// A condition that only this document meets, with its key if the key can be read.
-pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
+fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     let mut filter = Identity::of(raw)?.filter();
     match raw_key(raw) {
         Some(RawBsonRef::Binary(key)) => filter.append(cstr!("processing.key"), key),
@@ -158,6 +158,26 @@ pub(crate) struct Statement {
     pub(crate) statement: RawDocumentBuf,
 }
 
+impl Statement {
+    /// Changes a document that was found, where it still meets these conditions.
+    pub(crate) fn new(
+        found: &RawDocument,
+        conditions: &Document,
+        update: &Document,
+    ) -> Option<Self> {
+        let mut filter = condition_of(found)?;
+        for element in RawDocumentBuf::try_from(conditions).ok()?.iter_elements() {
+            let element = element.ok()?;
+            filter.append(element.key(), element.value().ok()?);
+        }
+        let update = RawDocumentBuf::try_from(update).ok()?;
+        Some(Self {
+            name: name_of(found),
+            statement: rawdoc! { "q": filter, "u": update, "hint": "_id_" },
+        })
+    }
+}
+
 /// Makes changes with one command. If the command as a whole is refused, makes each alone, so that
 /// one cannot prevent the others. One can: the server's error about a refused change can quote the
 /// document, and then is not UTF-8 either.
@@ -213,11 +233,11 @@ pub(crate) async fn postpone_unreadable(
             continue;
         }
         match setting_aside(&raw, &problem, now) {
-            Ok(statement) => {
-                changes.push(Statement { name, statement });
+            Some(statement) => {
+                changes.push(statement);
                 problems.push(problem);
             }
-            Err(error) => pass_over(link, &name, &problem, &error),
+            None => pass_over(link, &name, &problem, &"it has no _id"),
         }
     }
     if changes.is_empty() {
@@ -245,18 +265,12 @@ pub(crate) async fn postpone_unreadable(
 /// The name of a search in log lines about unreadable documents.
 const SEARCH: &str = "search";
 
-fn setting_aside(
-    raw: &RawDocument,
-    problem: &Unreadable,
-    now: Timestamp,
-) -> Result<RawDocumentBuf, Box<dyn std::error::Error + Send + Sync>> {
-    let condition = condition_of(raw).ok_or("it has no _id")?;
+fn setting_aside(raw: &RawDocument, problem: &Unreadable, now: Timestamp) -> Option<Statement> {
     let update = doc! { "$set": {
         "processing.due_at": moment(now.plus(WAIT)),
         "processing.last_error": { "at": moment(now), "message": problem.to_string() },
     } };
-    let update = RawDocumentBuf::try_from(&update)?;
-    Ok(rawdoc! { "q": condition, "u": update, "hint": "_id_" })
+    Statement::new(raw, &doc! {}, &update)
 }
 
 fn pass_over(link: &Link, name: &str, problem: &Unreadable, cause: &dyn fmt::Display) {

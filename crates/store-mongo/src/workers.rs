@@ -39,10 +39,7 @@ pub(crate) async fn heartbeat(store: &MongoStore, worker: &str) -> Result<Vec<St
 }
 
 pub(crate) async fn leave(store: &MongoStore, worker: &str) -> Result<(), StoreError> {
-    let (workers, filter) = (store.workers.clone(), doc! { "_id": worker });
-    store
-        .link
-        .run(async move { workers.delete_one(filter).await })
-        .await?;
+    let filter = doc! { "_id": worker };
+    store.link.delete_one(&store.workers, filter).await?;
     Ok(())
 }

@@ -37,6 +37,13 @@ impl TargetFilter {
         all.filter_map(|(name, id)| Some((name, id.as_ref()?)))
     }
 
+    /// The field by which documents of these targets are to be found, and the condition on it.
+    pub fn narrowed_by(&self) -> Option<(&'static str, &Id)> {
+        SpanQuery::NARROWING
+            .into_iter()
+            .find_map(|name| Some((name, self.get(name)?)))
+    }
+
     /// The one target that meets all conditions, where each field has a condition.
     pub fn target(&self) -> Option<Target> {
         let fields: Vec<&str> = self
@@ -85,13 +92,6 @@ impl SpanQuery {
     /// The names of the fields by which spans are found, the one that finds the fewest first.
     pub const NARROWING: [&'static str; 3] =
         ["resource_instance_id", "organization_id", "resource_id"];
-
-    /// The field by which the spans are to be found, and the condition on it.
-    pub fn narrowed_by(&self) -> Option<(&'static str, &Id)> {
-        Self::NARROWING
-            .into_iter()
-            .find_map(|name| Some((name, self.target.get(name)?)))
-    }
 
     /// Whether a span is in the state that is asked for, and suspended under the cause.
     pub fn has_state(&self, span: &Span) -> bool {

@@ -9,7 +9,7 @@ use sampler_domain::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
 
-use crate::{SpanQuery, TargetFilter};
+use crate::TargetFilter;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumQuery {
@@ -89,12 +89,6 @@ impl SumQuery {
     /// Whether spans are to be searched for refused usages, too.
     pub fn has_refused(&self) -> bool {
         self.states.contains(&EntryState::Refused)
-    }
-
-    /// The field by which the usages are to be found, and the condition on it.
-    pub fn narrowed_by(&self) -> Option<(&'static str, &Id)> {
-        let mut narrowing = SpanQuery::NARROWING.into_iter();
-        narrowing.find_map(|name| Some((name, self.target.get(name)?)))
     }
 
     /// The index of the window in which the page begins. It equals the number of windows if there

@@ -51,6 +51,8 @@ pub struct Meanings {
     accepted: (u16, u16),
     /// The same, in words.
     expected: &'static str,
+    /// A page for people accepts nothing, whatever its status is.
+    refuses_pages: bool,
     /// The end of the message about another 2xx or 3xx: its address is probably wrong.
     elsewhere: &'static str,
     /// The end of the message about a 409.
@@ -63,6 +65,7 @@ pub const ABACUS: Meanings = Meanings {
     name: "Abacus",
     accepted: (202, 202),
     expected: "202",
+    refuses_pages: false,
     elsewhere: "COLLECTOR_URL seems to lead to something that is not Abacus's collector (a login page or a \
                 catch-all route)",
     conflict: "Abacus itself never answers so; if a gateway answers repeats with it, set \
@@ -74,6 +77,7 @@ pub const CLOUD_EVENTS: Meanings = Meanings {
     name: "the upstream",
     accepted: (200, 299),
     expected: "2xx without a page",
+    refuses_pages: true,
     elsewhere: "SAMPLER_UPSTREAM_URL seems to lead to something that takes no CloudEvents (a login page or \
                 a catch-all route)",
     conflict: "if it answers repeats with it, set SAMPLER_ACCEPT_CONFLICT",
@@ -112,7 +116,9 @@ pub fn interpret(
         .and_then(|text| parse_retry_after(text, now));
     let (first, last) = meanings.accepted;
     match status {
-        _ if (first..=last).contains(&status) && !is_page => Answer::Accepted,
+        _ if (first..=last).contains(&status) && !(is_page && meanings.refuses_pages) => {
+            Answer::Accepted
+        }
         409 if accept_conflict => Answer::Accepted,
         409 => Answer::Refused {
             error: format!("{}: {}", meanings.describe(status, name), meanings.conflict),
@@ -152,6 +158,15 @@ pub fn parse_date(text: &str) -> Option<Timestamp> {
     let date = httpdate::parse_http_date(text.trim()).ok()?;
     let since_epoch = date.duration_since(UNIX_EPOCH).ok()?;
     Timestamp::new(i64::try_from(since_epoch.as_millis()).ok()?).ok()
+}
+
+/// Whether an answer is a page for people, such as a login page.
+pub(crate) fn is_page(media_type: Option<&str>, body: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&body[..body.len().min(64)]).to_ascii_lowercase();
+    let text = head.trim_start_matches('\u{feff}').trim_start();
+    media_type.is_some_and(|of_body| of_body.to_ascii_lowercase().contains("html"))
+        || text.starts_with("<!doctype")
+        || text.starts_with("<html")
 }
 
 /// Parses a `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
@@ -277,6 +292,25 @@ mod tests {
         assert_eq!(parse_date("Tue, 10 Mar 2026 12:00:00 GMT"), Some(NOW));
         for nonsense in ["", "yesterday", "Tue, 10 Mar 1926 12:00:00 GMT"] {
             assert_eq!(parse_date(nonsense), None, "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn pages_are_told_from_other_bodies() {
+        for (media_type, body) in [
+            (Some("text/html; charset=utf-8"), ""),
+            (Some("application/xhtml+xml"), "x"),
+            (None, "\n <!DOCTYPE html><html>"),
+            (Some("text/plain"), "<HTML>"),
+        ] {
+            assert!(is_page(media_type, body.as_bytes()), "{body}");
+        }
+        for (media_type, body) in [
+            (Some("application/json"), "{}"),
+            (None, ""),
+            (Some("text/plain"), "ok"),
+        ] {
+            assert!(!is_page(media_type, body.as_bytes()), "{body}");
         }
     }
 

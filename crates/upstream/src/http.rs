@@ -6,14 +6,18 @@ use std::time::Duration;
 use opentelemetry::global;
 use opentelemetry::propagation::Injector;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::{AUTHORIZATION, CONNECTION, DATE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use sampler_domain::Timestamp;
 use sampler_oauth::http::describe;
 use sampler_oauth::{ClientCredentials, HttpOptions, TlsError};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use crate::answer::{Answer, parse_date};
+use crate::answer::{Answer, AnswerParts, Meanings, interpret, is_page, parse_date};
+use crate::error_name::ErrorName;
 use crate::port::{AnswerDate, Details, LookupAnswer, LookupResult, Posted};
 
 /// All characters but those that RFC 3986 calls unreserved.
@@ -38,10 +42,6 @@ pub struct ClientOptions {
     pub tokens: Option<Arc<ClientCredentials>>,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the HTTP client cannot be set up")]
-pub struct ClientError(#[from] TlsError);
-
 /// Sends requests, each with the current token.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamClient {
@@ -53,7 +53,7 @@ pub(crate) struct UpstreamClient {
 }
 
 impl UpstreamClient {
-    pub(crate) fn new(options: &ClientOptions) -> Result<Self, ClientError> {
+    pub(crate) fn new(options: &ClientOptions) -> Result<Self, TlsError> {
         Ok(Self {
             client: sampler_oauth::http::client(&options.http)?,
             timeout: options.http.timeout,
@@ -228,21 +228,32 @@ pub(crate) async fn read_start(mut response: Response) -> Vec<u8> {
     start
 }
 
-/// The body of an answer; none where it is longer than `len_max` bytes.
-pub(crate) async fn read_body(
-    mut response: Response,
-    len_max: usize,
-) -> Result<Option<Vec<u8>>, String> {
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() <= len_max => {
-                body.extend_from_slice(&chunk);
-            }
-            Ok(Some(_)) => return Ok(None),
-            Ok(None) => return Ok(Some(body)),
-            Err(error) => return Err(describe(error)),
-        }
+/// Reads an answer to a post, so that the connection can be used again.
+pub(crate) async fn read_posted(
+    response: Response,
+    meanings: &Meanings,
+    now: Timestamp,
+    accept_conflict: bool,
+) -> Posted {
+    let (status, dated) = (response.status().as_u16(), dated(&response));
+    let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
+    let media_type = header(&response, &CONTENT_TYPE).map(str::to_owned);
+    let body = read_start(response).await;
+    let name = ErrorName::of_body(&body);
+    let parts = AnswerParts {
+        status,
+        retry_after: retry_after.as_deref(),
+        name: name.as_ref(),
+        is_page: is_page(media_type.as_deref(), &body),
+    };
+    Posted {
+        answer: interpret(meanings, parts, dated.or(now), accept_conflict),
+        dated,
+        details: Details {
+            status: Some(status),
+            error_name: name.as_ref().map(ToString::to_string),
+            ..Details::default()
+        },
     }
 }
 

@@ -21,7 +21,7 @@ pub use answer::Answer;
 pub use clock::{ClockEstimate, Noted, Pace, Reading};
 pub use cloudevents::{CloudEvents, EventAttributes, FindUrl, FindUrlError};
 pub use error_name::ErrorName;
-pub use http::{ClientError, ClientOptions};
+pub use http::ClientOptions;
 pub use limiter::{ConcurrencyLimit, Load};
 pub use port::{
     AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
 use sampler_domain::{Id, Timestamp};
+use sampler_oauth::TlsError;
 use url::Url;
 
 use crate::answer::parse_retry_after;
-use crate::http::{ClientError, ClientOptions, UpstreamClient, header, join};
+use crate::http::{ClientOptions, UpstreamClient, header, join};
 
 /// The plans of Abacus for a plan of a resource. No name may be `.` or `..`, because names are
 /// segments of a path.
@@ -63,7 +64,7 @@ pub struct Provisioning {
 
 impl Provisioning {
     /// Prepares a client; connections are made when they are needed, and kept.
-    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
+    pub fn new(options: &ClientOptions) -> Result<Self, TlsError> {
         Ok(Self {
             client: UpstreamClient::new(options)?,
             url: options.url.clone(),

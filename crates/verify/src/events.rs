@@ -65,9 +65,6 @@ pub struct Columns {
 
 impl Columns {
     /// Only a table has columns.
-    ///
-    /// # Errors
-    /// If columns are named, and the format has none.
     pub fn check(&self, format: Format) -> Result<(), EventsError> {
         if format == Format::Csv || *self == Self::default() {
             return Ok(());
@@ -136,10 +133,6 @@ impl Format {
 }
 
 /// Reads all events of a file, in its order. Only a table has columns.
-///
-/// # Errors
-/// The reader fails, a line is not an event, or the file has no events; a column is neither known nor
-/// named, or columns are named but the format has none.
 pub fn read(
     input: impl Read,
     format: Format,

@@ -41,9 +41,6 @@ pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
 }
 
 /// Reads a length of time like `1d12h`, with a sign in front or none.
-///
-/// # Errors
-/// If the text is not a length, or is one beyond 64 bits.
 pub fn parse_length(text: &str) -> Result<Millis, MomentError> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -56,9 +53,6 @@ pub fn parse_length(text: &str) -> Result<Millis, MomentError> {
 }
 
 /// A time of a day (UTC), `days` after the day of `now`.
-///
-/// # Errors
-/// If the text is not a time of day.
 pub fn time_of_day(now: Millis, days: i64, text: &str) -> Result<Millis, MomentError> {
     let time: NaiveTime = text
         .parse()

@@ -26,9 +26,6 @@ pub enum Quantity {
 
 impl Quantity {
     /// Reads a value.
-    ///
-    /// # Errors
-    /// If it is not JSON, or nested too deep.
     pub fn read(raw: &RawValue) -> Result<Self, serde_json::Error> {
         Self::read_within(raw, 0)
     }

@@ -88,11 +88,8 @@ impl Receiver {
         })
     }
 
-    /// Records an action in the audit trail, before it is carried out. The changed documents can name its id.
-    ///
-    /// # Errors
-    /// 503 if that may have failed: the action must not be carried out then.
-    pub(crate) async fn record_action(
+    /// Records an action in the audit trail. If that may have failed, the action must not be carried out.
+    async fn record_action(
         &self,
         id: Uuid,
         grant: &Grant,
@@ -125,17 +122,21 @@ impl Receiver {
         }
     }
 
-    /// Records the outcome of an action, and turns it into the answer. `answer` is the store's: whether the
-    /// action was done.
+    /// Records an action in the audit trail, carries it out, and records its outcome. The changed documents
+    /// can name its id. The store answers whether it was done.
     ///
     /// # Errors
     /// `not_done` where it was not done, 500 or 503 after a failure of the store.
-    pub(crate) async fn conclude(
+    pub(crate) async fn perform(
         &self,
         id: Uuid,
-        answer: Result<bool, StoreError>,
+        grant: &Grant,
+        new: NewAuditRecord<'_>,
+        action: impl Future<Output = Result<bool, StoreError>>,
         not_done: fn() -> Problem,
     ) -> Result<(), Problem> {
+        self.record_action(id, grant, new).await?;
+        let answer = action.await;
         let outcome = match &answer {
             Ok(true) => ActOutcome::Done,
             Err(StoreError::Unknown(_)) => ActOutcome::Unknown,

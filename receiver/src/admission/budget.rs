@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::TurnedAway;
 use super::fair_queue::Client;
 
 /// Bytes that are shared.
@@ -29,10 +30,6 @@ pub(crate) struct Charge {
     client: Client,
     bytes: usize,
 }
-
-/// The client holds its share already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OverBudget;
 
 impl Budget {
     pub(crate) fn new(total: usize) -> Arc<Self> {
@@ -58,14 +55,11 @@ impl Budget {
 
 impl Charge {
     /// Takes `more` bytes.
-    ///
-    /// # Errors
-    /// Where the client would hold more than what is free.
-    pub(crate) fn grow(&mut self, more: usize) -> Result<(), OverBudget> {
+    pub(crate) fn grow(&mut self, more: usize) -> Result<(), TurnedAway> {
         let mut used = self.budget.used();
         let held = used.clients.get(&self.client).copied().unwrap_or_default() + more;
         if held > self.budget.total.saturating_sub(used.bytes + more) {
-            return Err(OverBudget);
+            return Err(TurnedAway::Memory);
         }
         used.bytes += more;
         used.clients.insert(self.client, held);
@@ -114,7 +108,7 @@ mod tests {
         let mut more = budget.charge(Client(1));
         assert_eq!(
             more.grow(1),
-            Err(OverBudget),
+            Err(TurnedAway::Memory),
             "another request of the same client"
         );
         drop((of_first, of_second));

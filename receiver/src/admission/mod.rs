@@ -20,14 +20,14 @@ use std::sync::Arc;
 use memchr::memchr3_iter;
 
 use budget::Budget;
-pub(crate) use budget::{Charge, OverBudget};
+pub(crate) use budget::Charge;
 use fair_queue::Client;
 use in_flight::InFlightLimit;
 pub use in_flight::InFlightPermit;
 pub(crate) use limits::SMALL_BODY;
 use limits::{LARGE_REQUEST, QUEUES_WITHOUT_TOKENS, REQUEST_WEIGHT, STORE_PERMITS, VALUE_WEIGHT};
+use permits::FairPermits;
 pub use permits::ServingPermit;
-use permits::{FairPermits, NoPermit};
 
 /// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +121,6 @@ impl Admission {
     }
 
     /// Counts a request against the hard limit, if there is one.
-    ///
-    /// # Errors
-    /// Where the limit is reached.
     pub fn acquire_in_flight(
         &self,
         kind: RequestKind,
@@ -133,9 +130,6 @@ impl Admission {
     }
 
     /// Waits until a large request may be parsed and served; nothing where it is not large.
-    ///
-    /// # Errors
-    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_large(
         &self,
         client: Client,
@@ -144,7 +138,7 @@ impl Admission {
         if weight <= LARGE_REQUEST {
             return Ok(None);
         }
-        acquire(&self.large, client, weight).await.map(Some)
+        self.large.acquire(client, weight).await.map(Some)
     }
 
     /// Waits until a request may be served.
@@ -163,25 +157,22 @@ impl Admission {
             RequestKind::BatchStart => &range.batch_starts,
             RequestKind::Mapping => &self.mappings,
         };
-        acquire(permits, client, weight).await
+        permits.acquire(client, weight).await
     }
 
     /// Waits until a request that only reads may be served.
     pub(crate) async fn read(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.reads, client, REQUEST_WEIGHT).await
+        self.reads.acquire(client, REQUEST_WEIGHT).await
     }
 
     /// Waits until a request may add up usages. It needs a permit of [`read`](Self::read) besides.
     pub(crate) async fn sum(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.sums, client, REQUEST_WEIGHT).await
+        self.sums.acquire(client, REQUEST_WEIGHT).await
     }
 
     /// Waits until a snapshot may arrive.
-    ///
-    /// # Errors
-    /// Where others are in memory for too long.
     pub(crate) async fn snapshot(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.snapshots, client, REQUEST_WEIGHT).await
+        self.snapshots.acquire(client, REQUEST_WEIGHT).await
     }
 
     /// Waits until an operator's action may be parsed and served.
@@ -190,7 +181,7 @@ impl Admission {
         client: Client,
         weight: usize,
     ) -> Result<ServingPermit, TurnedAway> {
-        acquire(&self.acts, client, weight).await
+        self.acts.acquire(client, weight).await
     }
 
     /// Waits until a large request that was parsed may be served, now that its range is known: a range
@@ -207,7 +198,7 @@ impl Admission {
             (None, _) | (_, RequestKind::Mapping) => Ok(parsed),
             (Some(large), _) => {
                 drop(parsed);
-                acquire(large, client, weight).await
+                large.acquire(client, weight).await
             }
         }
     }
@@ -240,15 +231,6 @@ fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
-}
-
-async fn acquire(
-    permits: &Arc<FairPermits>,
-    client: Client,
-    weight: usize,
-) -> Result<ServingPermit, TurnedAway> {
-    let permit = permits.acquire(client, weight).await;
-    permit.map_err(|NoPermit| TurnedAway::Queue)
 }
 
 /// The weight of a request with this body: about the memory that it takes until it is answered.

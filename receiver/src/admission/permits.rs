@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
+use super::TurnedAway;
 use super::fair_queue::{Client, FairQueue, QueueLimits, Ticket};
 use super::spent::Spent;
 
@@ -55,10 +56,6 @@ pub struct ServingPermit {
     is_held: bool,
 }
 
-/// There is no permit for the request: it waited for too long, or had to go for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoPermit;
-
 impl FairPermits {
     pub(crate) fn new(limits: PermitLimits) -> Arc<Self> {
         let state = PermitsState {
@@ -78,14 +75,11 @@ impl FairPermits {
     }
 
     /// Waits for the client's turn. A caller that goes away gives up its place in the queue.
-    ///
-    /// # Errors
-    /// Where the client's queue is shortened, or nothing is free for too long.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         client: Client,
         weight: usize,
-    ) -> Result<ServingPermit, NoPermit> {
+    ) -> Result<ServingPermit, TurnedAway> {
         if self.lock().take_at_once(&self.limits, weight) {
             return Ok(self.permit(client, weight));
         }
@@ -107,7 +101,7 @@ impl FairPermits {
         self.hand_out();
         match timeout(self.limits.wait, answered).await {
             Ok(Ok(Some(permit))) => Ok(permit),
-            Ok(Ok(None) | Err(_)) | Err(_) => Err(NoPermit),
+            Ok(Ok(None) | Err(_)) | Err(_) => Err(TurnedAway::Queue),
         }
     }
 
@@ -261,7 +255,7 @@ mod tests {
         permits: &Arc<FairPermits>,
         client: u64,
         weight: usize,
-    ) -> tokio::task::JoinHandle<Result<ServingPermit, NoPermit>> {
+    ) -> tokio::task::JoinHandle<Result<ServingPermit, TurnedAway>> {
         let permits = Arc::clone(permits);
         tokio::spawn(async move { permits.acquire(Client(client), weight).await })
     }
@@ -349,7 +343,10 @@ mod tests {
         let permits = FairPermits::new(LIMITS);
         let held = (acquire(&permits, 1).await, acquire(&permits, 1).await);
         let began = Instant::now();
-        assert_eq!(permits.acquire(Client(2), 10).await.unwrap_err(), NoPermit);
+        assert_eq!(
+            permits.acquire(Client(2), 10).await.unwrap_err(),
+            TurnedAway::Queue
+        );
         assert_eq!(began.elapsed(), LIMITS.wait);
         let waiting = begin(&permits, 2, 10);
         until_waiting(&permits, 1).await;
@@ -385,7 +382,10 @@ mod tests {
             until_waiting(&permits, count).await;
         }
         let quiet = begin(&permits, 2, 10);
-        assert_eq!(flood.remove(0).await.unwrap().unwrap_err(), NoPermit);
+        assert_eq!(
+            flood.remove(0).await.unwrap().unwrap_err(),
+            TurnedAway::Queue
+        );
         drop(held);
         quiet.await.unwrap().unwrap();
         for waiting in flood {

@@ -23,7 +23,7 @@ use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
-use crate::event_headers::{DryRunQuery, EventHeaders};
+use crate::event_headers::{DryRunQuery, EventForm};
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers;
@@ -185,17 +185,18 @@ impl Receiver {
         request: Request<Body>,
         form: Form,
     ) -> Result<Response, Problem> {
-        let headers = EventHeaders::of(request.headers());
+        let of_headers = match &form {
+            Form::Binary(attributes) => Some(attributes.kind()),
+            _ => None,
+        };
+        let form = EventForm::of(form, request.headers());
         let max = self.settings.limits.payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await;
-        let kind = match (&form, &body) {
-            (Form::Binary(attributes), _) => attributes.kind(),
-            (_, Ok(body)) => batch::kind_of_cloud_event(body.as_ref()),
-            (_, Err(_)) => None,
-        };
+        let of_body = || batch::kind_of_cloud_event(body.as_ref().ok()?.as_ref());
+        let kind = of_headers.unwrap_or_else(of_body);
         let read = body.and_then(|body| {
             let counted = self.acquire_in_flight(counted_as(kind))?;
-            Ok((body, headers.form(form)?, counted))
+            Ok((body, form?, counted))
         });
         self.answer_one(kind, grant, dry_run, read).await
     }

@@ -49,11 +49,10 @@ pub async fn resume(
             after: json!({ "resuming": cause.spans }),
         };
         let action_id = receiver.parts.random.uuid_v4();
-        receiver.record_action(action_id, &grant, record).await?;
         // Workers find it within seconds.
-        let is_known = receiver.parts.operating.resume_by_operator(id).await;
+        let resuming = receiver.parts.operating.resume_by_operator(id);
         receiver
-            .conclude(action_id, is_known, no_such_cause)
+            .perform(action_id, &grant, record, resuming, no_such_cause)
             .await?;
         let resumed = cause.spans;
         Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))

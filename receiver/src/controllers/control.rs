@@ -85,12 +85,9 @@ pub async fn put(
             after: record(&admitted.fields),
         };
         let id = receiver.parts.random.uuid_v4();
-        receiver.record_action(id, &grant, new).await?;
-        let set = receiver
-            .parts
-            .operating
-            .set_control(&admitted.fields, kept.version);
-        receiver.conclude(id, set.await, stale).await?;
+        let operating = &receiver.parts.operating;
+        let setting = operating.set_control(&admitted.fields, kept.version);
+        receiver.perform(id, &grant, new, setting, stale).await?;
         // This instance follows at once.
         receiver.steering.poll().await;
         let kept = KeptControl {

@@ -26,7 +26,7 @@ use super::{Admitted, answer, spans};
 use crate::admission::{InFlightPermit, RequestKind, ShardRange};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
-use crate::event_headers::{DryRunQuery, EventForm, EventHeaders, REPRESENTATION};
+use crate::event_headers::{DryRunQuery, EventForm, REPRESENTATION};
 use crate::form::Form;
 use crate::openapi::params::{AskedParams, DryRunParams};
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
@@ -144,13 +144,9 @@ impl Receiver {
     ) -> Result<Response, Problem> {
         // The original has the addresses of starts and stops, and ignores their queries.
         let dry_run = DryRunQuery::of(request.uri(), kind != EventKind::Update)?;
-        let headers = EventHeaders::of(request.headers());
-        let read = match self.read_body(kind, grant, request).await {
-            Ok((body, in_flight)) => headers
-                .form(Form::Addressed(kind))
-                .map(|form| (body, form, in_flight)),
-            Err(problem) => Err(problem),
-        };
+        let form = EventForm::of(Form::Addressed(kind), request.headers());
+        let read = self.read_body(kind, grant, request).await;
+        let read = read.and_then(|(body, in_flight)| Ok((body, form?, in_flight)));
         self.answer_one(Some(kind), grant, dry_run, read).await
     }
 

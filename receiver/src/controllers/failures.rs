@@ -144,18 +144,19 @@ impl Receiver {
     /// Refuses events before the unique indexes exist, without which a repeat would be kept twice, and before
     /// the slack is announced and the control is known.
     pub(crate) fn require_prepared(&self) -> Result<(), Problem> {
-        if self.is_prepared() {
-            return Ok(());
-        }
-        Err(self.unavailable("The database is being prepared. Nothing was kept."))
+        self.require_indexes("The database is being prepared. Nothing was kept.")
     }
 
     /// Refuses to read before the indexes exist: without them a list would read all spans.
     pub(crate) fn require_readable(&self) -> Result<(), Problem> {
-        if self.is_prepared() {
-            return Ok(());
-        }
-        Err(self.unavailable("The database is being prepared."))
+        self.require_indexes("The database is being prepared.")
+    }
+
+    fn require_indexes(&self, detail: &str) -> Result<(), Problem> {
+        let is_prepared = self.is_prepared();
+        is_prepared
+            .then_some(())
+            .ok_or_else(|| self.unavailable(detail))
     }
 }
 

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request};
 use axum::response::{IntoResponse, Response};
+use futures_util::TryFutureExt;
 use sampler_api as api;
 use sampler_domain::{Change, Changed, SKIP_DELAY, Skip, Span, Suspension};
 use sampler_service::problem::{FieldError, Pointer, Problem};
@@ -163,14 +164,12 @@ impl Receiver {
             before: summary(span),
             after: summary(&after.span),
         };
-        self.record_action(id, grant, record).await?;
         let now = self.parts.clock.now();
-        let changed = self
-            .parts
-            .operating
-            .change_by_operator(id, span, &change, now);
-        let is_changed = changed.await.map(|changed| changed == Changed::Made);
-        self.conclude(id, is_changed, stale).await?;
+        let operating = &self.parts.operating;
+        let changing = operating
+            .change_by_operator(id, span, &change, now)
+            .map_ok(|changed| changed == Changed::Made);
+        self.perform(id, grant, record, changing, stale).await?;
         Ok(shown_span(&after, now, &HeaderMap::new()).into_response())
     }
 }

@@ -175,7 +175,7 @@ fn read_query(parameters: &mut Parameters) -> SpanQuery {
 
 /// Each list comes from an index.
 fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
-    if query.narrowed_by().is_some() || query.state == Some(SpanState::Suspended) {
+    if query.target.narrowed_by().is_some() || query.state == Some(SpanState::Suspended) {
         return Ok(());
     }
     let detail = "The query reads too many spans. Add organization_id, resource_id or \

@@ -131,7 +131,7 @@ impl SumParameters {
 
     /// The query, unless too much would have to be read for it.
     fn query(self) -> Result<SumQuery, Problem> {
-        if self.query.narrowed_by().is_none() {
+        if self.query.target.narrowed_by().is_none() {
             return Err(too_wide(
                 "The query reads too many usages. Add organization_id, resource_id or \
                  resource_instance_id.",

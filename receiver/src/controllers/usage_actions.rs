@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures_util::TryFutureExt;
 use sampler_api as api;
 use sampler_domain::{Entry, EntryState, Resend};
 use sampler_service::problem::Problem;
@@ -54,7 +55,7 @@ pub async fn resend(
             after: summary(&entry, true),
         };
         let act = receiver.parts.random.uuid_v4();
-        receiver.record_action(act, &grant, record).await?;
+
         let resend = Resend {
             act,
             from: entry.state,
@@ -65,14 +66,14 @@ pub async fn resend(
         };
         let key = EntryKey::of(&entry);
         // A worker finds the mark within seconds. One that is there already stays as it is.
-        let marked = receiver
-            .parts
-            .operating
-            .resend_by_operator(&key, &resend)
-            .await;
         let was_marked = entry.resend.is_some();
-        let is_marked = marked.map(|is_new| is_new || was_marked);
-        receiver.conclude(act, is_marked, not_resendable).await?;
+        let operating = &receiver.parts.operating;
+        let marking = operating
+            .resend_by_operator(&key, &resend)
+            .map_ok(|is_new| is_new || was_marked);
+        receiver
+            .perform(act, &grant, record, marking, not_resendable)
+            .await?;
         let answer = Json(shown(&entry, None)).into_response();
         Ok((StatusCode::ACCEPTED, answer))
     };

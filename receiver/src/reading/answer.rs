@@ -56,20 +56,14 @@ pub(crate) struct Single {
 
 impl Single {
     pub(crate) fn new(thing: &impl Serialize, request: &HeaderMap) -> Self {
-        let body = to_vec(thing);
-        let tag = tag(&body);
-        Self::of(body, tag, request)
+        Self::tagged(thing, tag_of(thing), request)
     }
 
     /// The same of something that has a tag of its own.
     pub(crate) fn tagged(thing: &impl Serialize, tag: HeaderValue, request: &HeaderMap) -> Self {
-        Self::of(to_vec(thing), tag, request)
-    }
-
-    fn of(body: Vec<u8>, tag: HeaderValue, request: &HeaderMap) -> Self {
         let is_known = is_known(request, &tag);
         Self {
-            body,
+            body: to_vec(thing),
             tag,
             is_known,
         }

@@ -170,9 +170,6 @@ impl Parameters {
     }
 
     /// Refuses what is wrong, and nothing else.
-    ///
-    /// # Errors
-    /// 400 that names all of these.
     pub(crate) fn finish_taken(mut self) -> Result<(), Problem> {
         self.rest.clear();
         self.finish().map(drop)

@@ -10,7 +10,7 @@ use sampler_verify::moment::{InWords, Millis};
 use tokio::time::Instant;
 
 use super::hole::Hole;
-use super::lists::Gone;
+use super::lists::Unread;
 use super::mapping::Mapping;
 use super::metrics::Metrics;
 use super::platform::Platform;
@@ -136,13 +136,14 @@ impl Feed {
     async fn read(&mut self, record: Record) -> Result<(), Failure> {
         let mut gone = 0;
         loop {
-            match self.read_once(record).await? {
+            match self.read_once(record).await {
                 Ok(()) => return Ok(()),
-                Err(Gone) if gone == GONE_MAX => {
+                Err(Unread::Failure(failure)) => return Err(failure),
+                Err(Unread::Gone) if gone == GONE_MAX => {
                     let words = "the events after the cursor go as fast as they are read";
                     return Err(self.platform.fatal(words).failure);
                 }
-                Err(Gone) => gone += 1,
+                Err(Unread::Gone) => gone += 1,
             }
             // A record that is gone is a hole.
             let lost = self.store.state.cursors.remove(&record);
@@ -158,19 +159,16 @@ impl Feed {
         }
     }
 
-    async fn read_once(&mut self, record: Record) -> Result<Result<(), Gone>, Failure> {
+    async fn read_once(&mut self, record: Record) -> Result<(), Unread> {
         loop {
             if let Some(cursor) = self.store.state.cursors.get(&record).cloned() {
-                if !cursor.has_more && self.read_pages(record).await? == Err(Gone) {
-                    return Ok(Err(Gone));
+                if !cursor.has_more {
+                    self.read_pages(record).await?;
                 }
                 if cursor.is_complete {
-                    return Ok(Ok(()));
+                    return Ok(());
                 }
-                let mark = self.mark(record);
-                if self.fill(record, mark).await? == Err(Gone) {
-                    return Ok(Err(Gone));
-                }
+                self.fill(record, self.mark(record)).await?;
             } else if self.how.replays {
                 let mut step = Step::default();
                 step.cursors.insert(record, Cursor::default());
@@ -178,9 +176,7 @@ impl Feed {
             } else {
                 let until = clock::now() - self.how.min_age;
                 let mark = self.platform.newest(record, until).await?;
-                if self.fill(record, mark).await? == Err(Gone) {
-                    return Ok(Err(Gone));
-                }
+                self.fill(record, mark).await?;
             }
         }
     }
@@ -190,14 +186,11 @@ impl Feed {
         cursor.and_then(|cursor| cursor.mark.clone())
     }
 
-    async fn read_pages(&mut self, record: Record) -> Result<Result<(), Gone>, Failure> {
+    async fn read_pages(&mut self, record: Record) -> Result<(), Unread> {
         loop {
             let until = clock::now() - self.how.min_age;
             let mark = self.mark(record);
-            let page = match self.platform.events(record, mark.as_ref()).await? {
-                Ok(page) => page,
-                Err(Gone) => return Ok(Err(Gone)),
-            };
+            let page = self.platform.events(record, mark.as_ref()).await?;
             let old = old_enough(&page.events, until);
             if page.total > old as u64 || !page.is_last {
                 self.show(page.total);
@@ -205,7 +198,7 @@ impl Feed {
             self.take(record, &page.events[..old]).await?;
             if old < page.events.len() || page.is_last {
                 self.metrics.has_read(record, until);
-                return Ok(Ok(()));
+                return Ok(());
             }
         }
     }
@@ -249,18 +242,11 @@ impl Feed {
     }
 
     /// Takes what runs now, where the record says nothing about before.
-    async fn fill(
-        &mut self,
-        record: Record,
-        mark: Option<Mark>,
-    ) -> Result<Result<(), Gone>, Failure> {
+    async fn fill(&mut self, record: Record, mark: Option<Mark>) -> Result<(), Unread> {
         // In whole seconds, as the platform's own times: an event of this second is not dated earlier.
         let at = clock::now() / 1_000 * 1_000;
         let listed = self.platform.running(record).await?;
-        let left = match self.platform.subjects_after(record, mark.as_ref()).await? {
-            Ok(left) => left,
-            Err(Gone) => return Ok(Err(Gone)),
-        };
+        let left = self.platform.subjects_after(record, mark.as_ref()).await?;
         let open = self.left_open(record, &listed.organizations).await?;
         let hole = Hole {
             record,
@@ -275,8 +261,7 @@ impl Feed {
         let answers = self.compare(hole.snapshots()).await?;
         let filled = hole.filled(&answers);
         tell_unfilled(&filled, &listed.unplaced);
-        self.send(filled.step).await?;
-        Ok(Ok(()))
+        Ok(self.send(filled.step).await?)
     }
 
     /// Stops tasks whose end the platform does not report: their start is no longer in its record.
@@ -306,12 +291,13 @@ impl Feed {
             return Ok(());
         }
         let mark = self.mark(Record::Apps);
-        let left = self
-            .platform
-            .subjects_after(Record::Apps, mark.as_ref())
-            .await?;
-        // Gone: the next round sees it.
-        let Ok(left) = left else { return Ok(()) };
+        let left = self.platform.subjects_after(Record::Apps, mark.as_ref());
+        let left = match left.await {
+            Ok(left) => left,
+            // The next round sees it.
+            Err(Unread::Gone) => return Ok(()),
+            Err(Unread::Failure(failure)) => return Err(failure),
+        };
         ended.retain(|event| !left.contains(&event.key));
         let events = ended;
         self.send(Step {

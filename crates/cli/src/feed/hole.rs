@@ -169,7 +169,7 @@ impl Hole<'_> {
     /// Stops what does not run. Remembers what is left to later usage events, because those change it.
     fn ended(&self, answer: &SnapshotReport, step: &mut Step, others: &mut Vec<Target>) {
         for found in &answer.open_without_instance {
-            let target = of_api(&found.target);
+            let target = target_of(&json!(found.target));
             let key = target.resource_instance_id.clone();
             let phase = self.state.phases.get(&key);
             let before = match phase {
@@ -232,7 +232,7 @@ impl Hole<'_> {
         let (tracked, made) = expected.get(proposal.resource_instance_id.as_str())?;
         let at = proposal.timestamp.as_millis();
         let is_start = proposal.r#type == EventType::Start;
-        let mut unknowns = Vec::new();
+        let (body, mut unknowns) = (body_of(proposal), Vec::new());
         // Since the last that is known of it, or since it was made.
         let from = match self.state.phases.get(&tracked.target.resource_instance_id) {
             Some(Phase::Started(before)) => before.last,
@@ -240,13 +240,13 @@ impl Hole<'_> {
             Some(Phase::Refused { .. }) | None => *made,
         };
         if !is_start {
-            unknowns.push(unknown(&before_of(proposal), Bound::End, from, at));
+            unknowns.push(unknown(&target_of(&body), Bound::End, from, at));
         }
         unknowns.push(unknown(&tracked.target, Bound::Start, from, at));
         let mut now = tracked.clone();
         now.last = at;
         Some(Planned {
-            body: body_of(proposal),
+            body,
             state: None,
             outcome: if is_start {
                 Outcome::Started
@@ -300,21 +300,13 @@ fn unknown(target: &Target, what: Bound, from: Millis, to: Millis) -> Unknown {
     }
 }
 
-/// What an update was before.
-fn before_of(proposal: &Event) -> Target {
-    let before = |name: &str, now: &str| {
-        let previous = proposal.previous.as_ref();
-        let before = previous.and_then(|previous| previous.get(name));
-        before.map_or_else(|| now.to_owned(), Clone::clone)
-    };
-    Target {
-        organization_id: before("organization_id", &proposal.organization_id),
-        space_id: before("space_id", &proposal.space_id),
-        consumer_id: before("consumer_id", &proposal.consumer_id),
-        resource_id: before("resource_id", &proposal.resource_id),
-        plan_id: before("plan_id", &proposal.plan_id),
-        resource_instance_id: before("resource_instance_id", &proposal.resource_instance_id),
-    }
+/// A target in JSON; of an update the one before.
+fn target_of(body: &Value) -> Target {
+    Target::from_ids(Target::FIELDS.map(|name| {
+        let previous = body.get("previous").and_then(|previous| previous.get(name));
+        let id = previous.unwrap_or(&body[name]);
+        id.as_str().unwrap_or_default().to_owned()
+    }))
 }
 
 fn is_same_plan(before: &Tracked, running: &Running) -> bool {
@@ -356,15 +348,4 @@ fn instance(tracked: &Tracked) -> Value {
 
 fn body_of(proposal: &Event) -> Value {
     serde_json::to_value(proposal).expect("texts, numbers and lists of these")
-}
-
-fn of_api(target: &sampler_api::Target) -> Target {
-    Target {
-        organization_id: target.organization_id.clone(),
-        space_id: target.space_id.clone(),
-        consumer_id: target.consumer_id.clone(),
-        resource_id: target.resource_id.clone(),
-        plan_id: target.plan_id.clone(),
-        resource_instance_id: target.resource_instance_id.clone(),
-    }
 }

@@ -28,9 +28,18 @@ pub(super) struct EventPage {
     pages: usize,
 }
 
-/// The event that a page comes after is gone: pruned, or purged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gone;
+/// Why a list is not read on.
+pub(super) enum Unread {
+    /// The event that a page comes after is gone: pruned, or purged.
+    Gone,
+    Failure(Failure),
+}
+
+impl From<Failure> for Unread {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
@@ -56,7 +65,7 @@ impl Platform {
         &self,
         record: Record,
         mark: Option<&Mark>,
-    ) -> Result<Result<EventPage, Gone>, Failure> {
+    ) -> Result<EventPage, Unread> {
         let mut query = vec![("per_page", PER_PAGE.to_string())];
         query.extend(mark.map(|mark| ("after_guid", mark.guid.clone())));
         let path = path_of(record);
@@ -66,17 +75,15 @@ impl Platform {
             None => None,
         };
         // After another purge the same guid is there again, with another time.
-        let is_other = found.is_some_and(|found| Some(&found) != mark.map(|mark| &mark.created_at));
-        if is_other {
-            return Ok(Err(Gone));
+        let is_other = found
+            .as_ref()
+            .is_some_and(|found| Some(found) != mark.map(|mark| &mark.created_at));
+        let is_refused = answer.status == 422 && mark.is_some();
+        let is_gone = found.is_none() || answer.detail().starts_with("After guid");
+        if is_other || is_refused && is_gone {
+            return Err(Unread::Gone);
         }
-        if answer.status == 422 && mark.is_some() {
-            let is_gone = answer.detail().starts_with("After guid");
-            if is_gone || self.is_gone(record, mark).await? {
-                return Ok(Err(Gone));
-            }
-        }
-        self.page(record, answer).map(Ok)
+        Ok(self.page(record, answer)?)
     }
 
     /// When an event was made, if it is there.
@@ -84,13 +91,6 @@ impl Platform {
         let path = format!("{}/{}", path_of(record), mark.guid);
         let answer = self.get(&path, &[]).await?;
         Ok(text(&answer.document, "/created_at").map(str::to_owned))
-    }
-
-    async fn is_gone(&self, record: Record, mark: Option<&Mark>) -> Result<bool, Failure> {
-        match mark {
-            Some(mark) => Ok(self.event_time(record, mark).await?.is_none()),
-            None => Ok(false),
-        }
     }
 
     fn page(&self, record: Record, mut answer: Answer) -> Result<EventPage, Failure> {
@@ -168,13 +168,10 @@ impl Platform {
         &self,
         record: Record,
         mark: Option<&Mark>,
-    ) -> Result<Result<HashSet<String>, Gone>, Failure> {
+    ) -> Result<HashSet<String>, Unread> {
         let (mut subjects, mut mark) = (HashSet::new(), mark.cloned());
         for _ in 0..PAGES_MAX {
-            let page = match self.events(record, mark.as_ref()).await? {
-                Ok(page) => page,
-                Err(Gone) => return Ok(Err(Gone)),
-            };
+            let page = self.events(record, mark.as_ref()).await?;
             subjects.extend(
                 page.events
                     .iter()
@@ -185,7 +182,7 @@ impl Platform {
             }
             mark = page.events.last().map(Mark::from);
         }
-        Ok(Ok(subjects))
+        Ok(subjects)
     }
 
     /// A list with all of its pages. Where a row goes while pages are read, another can be missed, so a list

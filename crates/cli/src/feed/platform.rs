@@ -6,16 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use sampler_oauth::discovery::is_private;
-use sampler_oauth::http::{FetchError, client, describe};
-use sampler_oauth::{
-    AccessToken, CaBundle, ClientCredentials, Discoverer, HttpOptions, NoToken, TokenServer,
-};
+
+use sampler_oauth::http::{FetchError, describe, read_body};
+use sampler_oauth::{AccessToken, ClientCredentials, Discoverer, NoToken, TokenServer};
 use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::connection::{client_of, is_web, variable};
+use crate::connection::{client_of, secret_client, variable};
 use crate::failure::Failure;
 use crate::output::{printable, warn};
 
@@ -57,40 +55,30 @@ impl Patience {
         self.is_endless.set(true);
     }
 
-    /// Waits before the next attempt, or gives up.
-    pub(super) async fn wait(&self, wait: &mut Wait, trouble: Trouble) -> Result<(), Failure> {
-        let own = wait.pause;
-        wait.pause = (own * 2).min(PAUSE_MAX);
-        let asked = trouble.asked.map(|asked| asked.min(PAUSE_ASKED_MAX));
-        let pause = asked.map_or(own, |asked| asked.max(Duration::from_millis(100)));
-        if !self.is_endless.get() {
-            let is_late = wait.since.elapsed() + pause > PATIENCE;
-            if !trouble.may_pass || is_late {
-                return Err(trouble.failure);
+    /// Attempts something until there is an answer, or until it is not worth asking again.
+    pub(super) async fn until_answered<T>(
+        &self,
+        attempt: impl AsyncFn() -> Result<T, Trouble>,
+    ) -> Result<T, Failure> {
+        let (since, mut own, mut is_told) = (Instant::now(), PAUSE_FIRST, false);
+        loop {
+            let trouble = match attempt().await {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => trouble,
+            };
+            let asked = trouble.asked.map(|asked| asked.min(PAUSE_ASKED_MAX));
+            let pause = asked.map_or(own, |asked| asked.max(Duration::from_millis(100)));
+            if !self.is_endless.get() {
+                let is_late = since.elapsed() + pause > PATIENCE;
+                if !trouble.may_pass || is_late {
+                    return Err(trouble.failure);
+                }
+            } else if !is_told {
+                is_told = true;
+                warn(&format!("{}; it is asked again", trouble.failure));
             }
-        } else if !wait.is_told {
-            wait.is_told = true;
-            warn(&format!("{}; it is asked again", trouble.failure));
-        }
-        tokio::time::sleep(pause).await;
-        Ok(())
-    }
-}
-
-/// Attempts of one request.
-#[derive(Debug)]
-pub(super) struct Wait {
-    since: Instant,
-    pause: Duration,
-    is_told: bool,
-}
-
-impl Wait {
-    pub(super) fn begin() -> Self {
-        Self {
-            since: Instant::now(),
-            pause: PAUSE_FIRST,
-            is_told: false,
+            own = (own * 2).min(PAUSE_MAX);
+            tokio::time::sleep(pause).await;
         }
     }
 }
@@ -134,10 +122,7 @@ impl Platform {
         client_id: Option<String>,
         secret_file: Option<PathBuf>,
     ) -> Result<Self, Failure> {
-        if !is_web(&api) || !is_private(&api) {
-            let what = format!("{api} is not an https address: the secret could be read");
-            return Err(Failure::Input(what));
-        }
+        let http = secret_client(&api, ANSWER_LIMIT)?;
         let id = client_id.ok_or_else(|| {
             Failure::Input("--cf-client-id names the platform's client".to_owned())
         })?;
@@ -157,12 +142,7 @@ impl Platform {
                 "--cf-client-secret-file or {SECRET_VARIABLE} must hold the secret of {id}"
             ))
         })?;
-        let http = client(&HttpOptions {
-            timeout: ANSWER_LIMIT,
-            skip_ssl_validation: false,
-            authorities: CaBundle::default(),
-        })
-        .map_err(|error| Failure::Input(error.to_string()))?;
+
         let discoverer = Discoverer::new(TokenServer::CloudFoundry(api.clone()), http.clone());
         Ok(Self {
             token: ClientCredentials::new(client_of(&id, secret), discoverer),
@@ -175,14 +155,7 @@ impl Platform {
 
     /// Makes sure that this is a platform, and that its client sees everything.
     pub(super) async fn check(&self) -> Result<(), Failure> {
-        let mut wait = Wait::begin();
-        loop {
-            let trouble = match self.try_check().await {
-                Ok(()) => return Ok(()),
-                Err(trouble) => trouble,
-            };
-            self.patience.wait(&mut wait, trouble).await?;
-        }
+        self.patience.until_answered(|| self.try_check()).await
     }
 
     async fn try_check(&self) -> Result<(), Trouble> {
@@ -208,14 +181,8 @@ impl Platform {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<Answer, Failure> {
-        let mut wait = Wait::begin();
-        loop {
-            let trouble = match self.authorized(path, query).await {
-                Ok(answer) => return Ok(answer),
-                Err(trouble) => trouble,
-            };
-            self.patience.wait(&mut wait, trouble).await?;
-        }
+        let attempt = || self.authorized(path, query);
+        self.patience.until_answered(attempt).await
     }
 
     async fn authorized(&self, path: &str, query: &[(&str, String)]) -> Result<Answer, Trouble> {
@@ -227,12 +194,8 @@ impl Platform {
         // The next attempt has another one, unless this is brand new.
         self.token.refused(&token);
         let said = printable(answer.detail());
-        let words = self.words(&format!("GET {path} is answered 401: {said}"));
-        Err(Trouble {
-            failure: Failure::Unanswered(words),
-            may_pass: true,
-            asked: None,
-        })
+        let words = format!("GET {path} is answered 401: {said}");
+        Err(self.trouble(&words, true, None))
     }
 
     async fn token(&self) -> Result<AccessToken, Trouble> {
@@ -244,11 +207,7 @@ impl Platform {
             };
             let id = printable(&self.client_id);
             let words = format!("no token for the client {id}: {error}");
-            Trouble {
-                failure: Failure::Unanswered(self.words(&words)),
-                may_pass,
-                asked: None,
-            }
+            self.trouble(&words, may_pass, None)
         })
     }
 
@@ -267,7 +226,7 @@ impl Platform {
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token.header());
         }
-        let mut response = request
+        let response = request
             .send()
             .await
             .map_err(|error| self.unreachable(error))?;
@@ -278,17 +237,10 @@ impl Platform {
         };
         let is_web_page = header(CONTENT_TYPE).is_some_and(|kind| kind.contains("html"));
         let asked = header(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
-        let mut body = Vec::new();
-        while let Some(chunk) = response
-            .chunk()
+        let body = read_body(response, ANSWER_LEN_MAX)
             .await
             .map_err(|error| self.unreachable(error))?
-        {
-            if body.len() + chunk.len() > ANSWER_LEN_MAX {
-                return Err(self.fatal(&format!("GET {path}: the answer is too long")));
-            }
-            body.extend_from_slice(&chunk);
-        }
+            .ok_or_else(|| self.fatal(&format!("GET {path}: the answer is too long")))?;
         let document = serde_json::from_slice(&body);
         match (status, document) {
             (200 | 401 | 404 | 422, Ok(document)) => Ok(Answer { status, document }),
@@ -325,14 +277,10 @@ impl Platform {
 
     fn trouble(&self, words: &str, may_pass: bool, asked: Option<Duration>) -> Trouble {
         Trouble {
-            failure: Failure::Unanswered(self.words(words)),
+            failure: Failure::Unanswered(format!("Cloud Foundry at {}: {words}", self.api)),
             may_pass,
             asked,
         }
-    }
-
-    fn words(&self, words: &str) -> String {
-        format!("Cloud Foundry at {}: {words}", self.api)
     }
 }
 

@@ -230,10 +230,7 @@ impl Store {
     }
 
     fn unknown_path(&self) -> PathBuf {
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".");
-        name.push(UNKNOWN);
-        self.path.with_file_name(name)
+        self.path.with_added_extension(UNKNOWN)
     }
 
     /// Takes away what a step has added that is to be done again. If somebody has moved the list away,
@@ -315,9 +312,7 @@ impl Store {
 
     fn write_document(&mut self, document: &Document) -> io::Result<()> {
         let bytes = serde_json::to_vec(document)?;
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let beside = self.path.with_file_name(name);
+        let beside = self.path.with_added_extension("new");
         let mut file = File::create(&beside)?;
         file.write_all(&bytes)?;
         file.sync_all()?;

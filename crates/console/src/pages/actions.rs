@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
-use sampler_api::{Cause, Problem, Span};
+use sampler_api::{Cause, Problem, Span, Target};
 use sampler_domain::Timestamp;
 use serde_json::json;
 
@@ -179,7 +179,7 @@ async fn of_cause(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> 
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let spans = visit.first::<Span>("/v1/spans", &asked).await?;
-    let estimate = Estimate::of(&spans, cause.spans, visit.console.clock.now());
+    let estimate = Estimate::of(&spans, cause.spans, visit.console.parts.clock.now());
     let status = cause.status.map(|status| format!("{status} "));
     let why = format!("{}{}", status.unwrap_or_default(), cause.error);
     Ok(ActPage {
@@ -208,14 +208,7 @@ async fn of_span(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
     let path = format!("/v1/spans/{}", subject.encoded());
     let read = visit.get::<Span>(&path, &[]).await?;
     let span = read.body;
-    let now = visit.console.clock.now();
-    let target = &span.target;
-    let facts = vec![
-        ("Organization", target.organization_id.clone()),
-        ("Resource", target.resource_id.clone()),
-        ("Plan", target.plan_id.clone()),
-        ("Instance", target.resource_instance_id.clone()),
-    ];
+    let now = visit.console.parts.clock.now();
     let planned = span.planned.as_ref();
     let usage_id = planned.map_or_else(String::new, |plan| plan.usage_id.clone());
     let (title, effect, button) = match subject.kind {
@@ -226,7 +219,10 @@ async fn of_span(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
         ),
         _ => (
             "Resume a span",
-            vec![format!("Resume {}.", estimate_of(&span, now))],
+            vec![format!(
+                "Resume {}.",
+                Estimate::of(std::slice::from_ref(&span), 1, now).in_words()
+            )],
             "Resume 1 span".to_owned(),
         ),
     };
@@ -234,7 +230,7 @@ async fn of_span(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
         frame: visit.frame("Suspended"),
         title,
         effect,
-        facts,
+        facts: facts_of(&span.target),
         button,
         action: subject.page(),
         back: subject.back(),
@@ -245,8 +241,14 @@ async fn of_span(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
     })
 }
 
-fn estimate_of(span: &Span, now: Timestamp) -> String {
-    Estimate::of(std::slice::from_ref(span), 1, now).in_words()
+/// The ids of a span by which people know it.
+pub(super) fn facts_of(target: &Target) -> Vec<(&'static str, String)> {
+    vec![
+        ("Organization", target.organization_id.clone()),
+        ("Resource", target.resource_id.clone()),
+        ("Plan", target.plan_id.clone()),
+        ("Instance", target.resource_instance_id.clone()),
+    ]
 }
 
 /// The effect of skipping the planned usage of a span, in full sentences.

@@ -88,8 +88,8 @@ fn intake(instances: &[Instance]) -> Option<Intake> {
 
 /// The number of due spans until now.
 fn trend(console: &Console, due: u64) -> Option<Trend> {
-    let now = console.clock.now();
-    let past = (console.past)().into_iter();
+    let now = console.parts.clock.now();
+    let past = (console.parts.past)().into_iter();
     let all = past.chain([(Duration::ZERO, due)]);
     let backlogs = all.map(|(ago, due)| {
         let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);

@@ -7,7 +7,7 @@ use percent_encoding::utf8_percent_encode;
 use sampler_api::{List, Problem, Span, Usage};
 use serde_json::json;
 
-use super::actions::{ActPage, answer, not_allowed};
+use super::actions::{ActPage, answer, facts_of, not_allowed};
 use super::spans;
 use crate::api::{Query, Refusal, SEGMENT, address, problem};
 use crate::form::Form;
@@ -80,13 +80,8 @@ async fn page(visit: &Visit, subject: &Subject) -> Result<ActPage, Response> {
         Ok(found) => found,
         Err(refusal) => return Err(refused(frame, refusal)),
     };
-    let facts = vec![
-        ("Organization", span.target.organization_id),
-        ("Resource", span.target.resource_id),
-        ("Plan", span.target.plan_id),
-        ("Instance", span.target.resource_instance_id),
-        ("Usage", usage.id.clone()),
-    ];
+    let mut facts = facts_of(&span.target);
+    facts.push(("Usage", usage.id.clone()));
     Ok(ActPage {
         frame,
         title: "Resend a usage",

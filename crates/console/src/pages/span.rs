@@ -181,7 +181,7 @@ async fn page(id: &str, visit: Visit) -> Result<SpanPage, Refusal> {
     let view = View {
         from,
         to,
-        now: visit.console.clock.now(),
+        now: visit.console.parts.clock.now(),
         address: Box::new(move |from: Timestamp, to: Timestamp| {
             let query = parameters::with(&base, "from", Some(&from.as_millis().to_string()));
             address(
@@ -199,7 +199,7 @@ async fn page(id: &str, visit: Visit) -> Result<SpanPage, Refusal> {
     let next = rows.cursor.map(page_at);
     let previous = rows.previous.map(page_at);
     let measures = span.measured_usage.iter();
-    let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &visit.console.units));
+    let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &visit.console.parts.units));
     Ok(SpanPage {
         frame: visit.frame("Spans"),
         timeline,

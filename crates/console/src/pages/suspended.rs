@@ -111,7 +111,7 @@ async fn page(visit: &Visit) -> Result<SuspendedPage, Refusal> {
         spans,
         next,
         history: history(visit).await,
-        now: visit.console.clock.now(),
+        now: visit.console.parts.clock.now(),
     })
 }
 

@@ -70,7 +70,7 @@ async fn answer(mut visit: Visit) -> Result<Response, Refusal> {
     let (file, presets) = (visit.file(), visit.presets());
     let mut listed = Listed::default();
     if visit.query.is_empty() {
-        visit.query = suggested(visit.console.clock.now());
+        visit.query = suggested(visit.console.parts.clock.now());
     } else if !visit.asks_for_time_alone() {
         listed = visit.listed("/v1/usages", &MOMENTS).await?;
     }

@@ -138,10 +138,12 @@ impl Session {
     /// The header that has a browser keep the session; none where it would be too long.
     pub(crate) fn cookie(&self, console: &Console, headers: &HeaderMap) -> Option<HeaderValue> {
         let content = serde_json::to_string(&self.content).ok()?;
-        let life = self.content.until - console.clock.now().as_millis();
-        let cookie = console
-            .keys
-            .seal(SESSION, &content, life / 1_000, console.is_secure(headers));
+        let life = self.content.until - console.parts.clock.now().as_millis();
+        let cookie =
+            console
+                .parts
+                .keys
+                .seal(SESSION, &content, life / 1_000, console.is_secure(headers));
         (cookie.len() <= COOKIE_MAX).then(|| HeaderValue::try_from(cookie).ok())?
     }
 }
@@ -149,15 +151,18 @@ impl Session {
 impl Console {
     /// Whether cookies are sent over TLS alone.
     pub(crate) fn is_secure(&self, headers: &HeaderMap) -> bool {
-        let address = crate::address::of_request(headers, self.is_tls);
+        let address = crate::address::of_request(headers, self.parts.is_tls);
         address.is_none_or(|address| address.scheme() == "https")
     }
 
     /// The session of a request, if it has one that has not ended.
     fn session(&self, headers: &HeaderMap) -> Option<Session> {
-        let content = self.keys.open(SESSION, headers, self.is_secure(headers))?;
+        let content = self
+            .parts
+            .keys
+            .open(SESSION, headers, self.is_secure(headers))?;
         let content: Content = serde_json::from_str(&content).ok()?;
-        let is_valid = self.clock.now().as_millis() < content.until;
+        let is_valid = self.parts.clock.now().as_millis() < content.until;
         // Where people sign in, nobody is admitted without a name.
         let fits = content.person.is_some() != self.is_open();
         Session::of_content(content).filter(|_| is_valid && fits)
@@ -165,10 +170,10 @@ impl Console {
 
     /// The pause of sampling, as far as a session may know of it.
     async fn pause(&self, session: &Session) -> Option<Pause> {
-        if !(self.is_paused)() {
+        if !(self.parts.is_paused)() {
             return None;
         }
-        let read = self.api.get::<List<Act>>(session.grant(), "/v1/audit", &[]);
+        let read = self.get::<List<Act>>(session.grant(), "/v1/audit", &[]);
         let acts = read.await.map(|answer| answer.body.items);
         Some(Pause {
             act: acts.unwrap_or_default().into_iter().find(|act| {
@@ -206,7 +211,7 @@ pub(crate) async fn require(
     if !console.is_open() {
         return Redirect::to(&sign_in::address(request.uri())).into_response();
     }
-    let session = Session::open(console.clock.now(), &*console.random);
+    let session = Session::open(console.parts.clock.now(), &*console.parts.random);
     let Some(session) = session else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };

@@ -56,9 +56,6 @@ impl Default for Chunks {
 
 impl Chunks {
     /// Scans the bytes that have arrived. Says how many of them belong to the body.
-    ///
-    /// # Errors
-    /// If they are not chunks.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut scanned = 0;
         while let Some(&byte) = bytes.get(scanned) {

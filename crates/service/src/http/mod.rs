@@ -130,9 +130,6 @@ impl From<TcpListener> for Port {
 }
 
 /// Listens on a port of an interface.
-///
-/// # Errors
-/// If the port is taken, or the host is not an address of this machine.
 pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind((host, port)).await;
     listener.with_context(|| format!("listening on {host}:{port}"))

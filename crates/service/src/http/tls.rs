@@ -87,9 +87,6 @@ type Stamps = Vec<Option<SystemTime>>;
 
 impl Tls {
     /// Reads the files.
-    ///
-    /// # Errors
-    /// If they cannot be used.
     pub fn read(files: TlsFiles) -> Result<Self, TlsError> {
         let current = Current {
             stamps: files.stamps(),

@@ -110,9 +110,6 @@ impl Grant {
 
     /// Requires that the token allows writing for at least one resource. Which one is needed is
     /// known only once the body is read.
-    ///
-    /// # Errors
-    /// 403 where nothing may be written.
     pub fn require_write(&self) -> Result<(), Problem> {
         if self.write.is_empty() {
             return Err(forbidden(
@@ -124,9 +121,6 @@ impl Grant {
     }
 
     /// Requires the right to write what names `resource`, or no resource at all.
-    ///
-    /// # Errors
-    /// 403 where the grant is not enough for it.
     pub fn require(&self, resource: Option<&str>) -> Result<(), Problem> {
         if self.allows(resource) {
             return Ok(());
@@ -137,9 +131,6 @@ impl Grant {
     }
 
     /// Requires the right to read what is of a resource.
-    ///
-    /// # Errors
-    /// 403 where it may not be read.
     pub fn require_read(&self, resource: &str) -> Result<(), Problem> {
         if self.read.includes(Some(resource)) {
             return Ok(());
@@ -150,9 +141,6 @@ impl Grant {
     }
 
     /// Requires the scope to write for everything, whatever resource it is about.
-    ///
-    /// # Errors
-    /// 403 where the grant is for single resources.
     pub fn require_everything(&self) -> Result<(), Problem> {
         match &self.write {
             Reach::Everything => Ok(()),
@@ -163,9 +151,6 @@ impl Grant {
     }
 
     /// Requires a scope to read everything, whatever resource it is about.
-    ///
-    /// # Errors
-    /// 403 where the grant is for single resources.
     pub fn require_read_everything(&self) -> Result<(), Problem> {
         match &self.read {
             Reach::Everything => Ok(()),
@@ -176,9 +161,6 @@ impl Grant {
     }
 
     /// Requires the scope for what operators do, and for what they alone may read.
-    ///
-    /// # Errors
-    /// 403 without it.
     pub fn require_admin(&self) -> Result<(), Problem> {
         if self.is_admin {
             return Ok(());

@@ -3,12 +3,14 @@
 
 use reqwest::header::RETRY_AFTER;
 use sampler_domain::Timestamp;
+use sampler_oauth::TlsError;
+use sampler_oauth::http::{describe, read_body};
 use serde_json::Value;
 use url::Url;
 
 use crate::answer::{ABACUS, Answer, AnswerParts, interpret};
 use crate::error_name::ErrorName;
-use crate::http::{ClientError, ClientOptions, UpstreamClient, header, read_body};
+use crate::http::{ClientOptions, UpstreamClient, header};
 use crate::port::{LookupAnswer, LookupResult};
 
 /// The largest document that is read, in bytes. A usage of ours has half a megabyte at the most.
@@ -26,7 +28,7 @@ pub struct HttpConfirmer {
 
 impl HttpConfirmer {
     /// Prepares a client; connections are made when they are needed, and kept.
-    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
+    pub fn new(options: &ClientOptions) -> Result<Self, TlsError> {
         Ok(Self {
             client: UpstreamClient::new(options)?,
             base: options.url.clone(),
@@ -51,7 +53,10 @@ impl HttpConfirmer {
             200 => match read_body(response, DOCUMENT_LEN_MAX).await {
                 Ok(Some(body)) => meaning(&body, usage_guid),
                 Ok(None) => mismatch("the answer is too large for the document of a usage"),
-                Err(error) => LookupAnswer::Failed { after: None, error },
+                Err(error) => LookupAnswer::Failed {
+                    after: None,
+                    error: describe(error),
+                },
             },
             404 | 410 => LookupAnswer::NotFound,
             _ => otherwise(status, retry_after.as_deref(), now),

@@ -4,15 +4,15 @@
 pub mod document;
 
 use async_trait::async_trait;
-use reqwest::Response;
-use reqwest::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+
+use reqwest::header::{CONTENT_TYPE, LOCATION};
 use sampler_domain::{Timestamp, Usage};
+use sampler_oauth::TlsError;
 use url::Url;
 
-use crate::answer::{ABACUS, AnswerParts, interpret};
-use crate::error_name::ErrorName;
-use crate::http::{ClientError, ClientOptions, UpstreamClient, dated, header, join, read_start};
-use crate::port::{AnswerDate, Details, LookupResult, Posted, Promises, Sought, Upstream};
+use crate::answer::ABACUS;
+use crate::http::{ClientOptions, UpstreamClient, header, join, read_posted};
+use crate::port::{AnswerDate, LookupResult, Posted, Promises, Sought, Upstream};
 use document::HttpConfirmer;
 
 /// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
@@ -55,7 +55,7 @@ pub struct HttpCollector {
 
 impl HttpCollector {
     /// Prepares a client; connections are made when they are needed, and kept.
-    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
+    pub fn new(options: &ClientOptions) -> Result<Self, TlsError> {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {
             client: UpstreamClient::new(options)?,
@@ -79,44 +79,19 @@ impl HttpCollector {
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(body);
-        match self.client.send_in_time(request).await {
-            Ok(response) => {
-                let dated = dated(&response);
-                self.read(response, dated.or(now), dated).await
-            }
-            Err(error) => error.into_posted(),
-        }
+        let response = match self.client.send_in_time(request).await {
+            Ok(response) => response,
+            Err(error) => return error.into_posted(),
+        };
+        let location = header(&response, &LOCATION).and_then(|text| self.location(text));
+        let mut posted = read_posted(response, &ABACUS, now, self.accept_conflict).await;
+        posted.details.location = location;
+        posted
     }
 
     /// Asks for the time only. Any answer has a date, so no token is needed.
     pub async fn ask_time(&self) -> Result<AnswerDate, String> {
         self.client.ask_time(self.base.clone()).await
-    }
-
-    /// Reads an answer, so that the connection can be used again.
-    async fn read(&self, response: Response, now: Timestamp, dated: AnswerDate) -> Posted {
-        let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
-        let status = response.status().as_u16();
-        let location = header(&response, &LOCATION).and_then(|text| self.location(text));
-        let name = ErrorName::of_body(&read_start(response).await);
-        let parts = AnswerParts {
-            status,
-            retry_after: retry_after.as_deref(),
-            name: name.as_ref(),
-            is_page: false,
-        };
-        let answer = interpret(&ABACUS, parts, now, self.accept_conflict);
-        let error_name = name.as_ref().map(ToString::to_string);
-        Posted {
-            answer,
-            dated,
-            details: Details {
-                status: Some(status),
-                location,
-                error_name,
-                unsent: false,
-            },
-        }
     }
 
     /// A `Location` as an absolute address, if it can be one.

@@ -45,15 +45,6 @@ pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) 
     }
 }
 
-/// Whether an answer is a page for people, such as a login page.
-pub(super) fn is_page(media_type: Option<&str>, body: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(&body[..body.len().min(64)]).to_ascii_lowercase();
-    let text = head.trim_start_matches('\u{feff}').trim_start();
-    media_type.is_some_and(|of_body| of_body.to_ascii_lowercase().contains("html"))
-        || text.starts_with("<!doctype")
-        || text.starts_with("<html")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,25 +112,6 @@ mod tests {
         }
         for status in [201, 204, 302, 400, 401, 403, 410, 429, 500, 503] {
             assert_eq!(of(status, "[]"), None, "{status}");
-        }
-    }
-
-    #[test]
-    fn pages_are_told_from_other_bodies() {
-        for (media_type, body) in [
-            (Some("text/html; charset=utf-8"), ""),
-            (Some("application/xhtml+xml"), "x"),
-            (None, "\n <!DOCTYPE html><html>"),
-            (Some("text/plain"), "<HTML>"),
-        ] {
-            assert!(is_page(media_type, body.as_bytes()), "{body}");
-        }
-        for (media_type, body) in [
-            (Some("application/json"), "{}"),
-            (None, ""),
-            (Some("text/plain"), "ok"),
-        ] {
-            assert!(!is_page(media_type, body.as_bytes()), "{body}");
         }
     }
 }

@@ -22,9 +22,6 @@ pub enum FindUrlError {
 
 impl FindUrl {
     /// Takes an operator's text.
-    ///
-    /// # Errors
-    /// If it has no `{id}`, or is not a valid address.
     pub fn new(text: &str) -> Result<Self, FindUrlError> {
         if !text.contains(ID) {
             return Err(FindUrlError::Id);

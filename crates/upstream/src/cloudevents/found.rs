@@ -17,6 +17,9 @@ pub(super) struct FoundEvents {
     source: Option<bool>,
     /// Whether its `event` is the sought one.
     event: Option<bool>,
+    /// Whether it is a text, and the sought id or source.
+    is_id: bool,
+    is_source: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +89,8 @@ enum Place {
     Element,
     /// It is an `event`.
     Event,
+    /// It is an `id` or a `source`.
+    Text,
 }
 
 /// Looks at a value.
@@ -108,8 +113,8 @@ impl Look<'_> {
         seen: &mut FoundEvents,
     ) -> Result<(), A::Error> {
         match name {
-            "id" => seen.id = Some(members.next_value_seed(Is(self.id))?),
-            "source" => seen.source = Some(members.next_value_seed(Is(self.source))?),
+            "id" => seen.id = Some(self.text(members)?.is_id),
+            "source" => seen.source = Some(self.text(members)?.is_source),
             "event" if self.place != Place::Event => {
                 let event = members.next_value_seed(self.at(Place::Event))?;
                 seen.event = Some(event.is_it());
@@ -121,6 +126,10 @@ impl Look<'_> {
             }
         }
         Ok(())
+    }
+
+    fn text<'de, A: MapAccess<'de>>(self, members: &mut A) -> Result<FoundEvents, A::Error> {
+        members.next_value_seed(self.at(Place::Text))
     }
 
     fn list<'de, A: MapAccess<'de>>(self, members: &mut A) -> Result<Option<Elements>, A::Error> {
@@ -164,6 +173,10 @@ impl<'de> Visitor<'de> for Look<'_> {
             is_object: true,
             ..FoundEvents::default()
         };
+        if self.place == Place::Text {
+            while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(seen);
+        }
         while let Some(name) = members.next_key::<String>()? {
             self.member(&name, &mut members, &mut seen)?;
         }
@@ -186,64 +199,15 @@ impl<'de> Visitor<'de> for Look<'_> {
         Ok(FoundEvents::default())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<FoundEvents, E> {
-        Ok(FoundEvents::default())
+    fn visit_str<E>(self, text: &str) -> Result<FoundEvents, E> {
+        Ok(FoundEvents {
+            is_id: text == self.id,
+            is_source: text == self.source,
+            ..FoundEvents::default()
+        })
     }
 
     fn visit_unit<E>(self) -> Result<FoundEvents, E> {
         Ok(FoundEvents::default())
-    }
-}
-
-/// Whether a value is this text.
-struct Is<'a>(&'a str);
-
-impl<'de> DeserializeSeed<'de> for Is<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<bool, D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Is<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
-        Ok(text == self.0)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(false)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<bool, A::Error> {
-        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(false)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_unit<E>(self) -> Result<bool, E> {
-        Ok(false)
     }
 }

@@ -13,24 +13,23 @@ mod found;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::Response;
+
 use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use sampler_domain::{Contract, Timestamp, Usage};
+use sampler_oauth::TlsError;
+use sampler_oauth::http::{describe, read_body};
 use secrecy::SecretString;
 use url::Url;
 
 pub use event::EventAttributes;
 pub use find_url::{FindUrl, FindUrlError};
 
-use crate::answer::{AnswerParts, CLOUD_EVENTS, interpret};
-use crate::error_name::ErrorName;
-use crate::http::{
-    ClientError, ClientOptions, UpstreamClient, dated, header, read_body, read_start,
-};
+use crate::answer::CLOUD_EVENTS;
+use crate::http::{ClientOptions, UpstreamClient, dated, header, read_posted};
 use crate::port::{
-    AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
+    AnswerDate, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
 };
-use answer::{is_page, meaning};
+use answer::meaning;
 
 /// The media type of an event. Nothing may follow it: OpenMeter compares it byte by byte.
 const EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json");
@@ -58,7 +57,7 @@ impl CloudEvents {
         options: &ClientOptions,
         attributes: EventAttributes,
         contract: Contract,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self, TlsError> {
         Ok(Self {
             client: UpstreamClient::new(options)?,
             url: options.url.clone(),
@@ -92,31 +91,6 @@ impl CloudEvents {
         self.accept_conflict = accept;
         self
     }
-
-    /// Reads an answer to a post, so that the connection can be used again.
-    async fn read(&self, response: Response, now: Timestamp) -> Posted {
-        let dated = dated(&response);
-        let status = response.status().as_u16();
-        let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
-        let media_type = header(&response, &CONTENT_TYPE).map(str::to_owned);
-        let body = read_start(response).await;
-        let name = ErrorName::of_body(&body);
-        let parts = AnswerParts {
-            status,
-            retry_after: retry_after.as_deref(),
-            name: name.as_ref(),
-            is_page: is_page(media_type.as_deref(), &body),
-        };
-        Posted {
-            answer: interpret(&CLOUD_EVENTS, parts, dated.or(now), self.accept_conflict),
-            dated,
-            details: Details {
-                status: Some(status),
-                error_name: name.as_ref().map(ToString::to_string),
-                ..Details::default()
-            },
-        }
-    }
 }
 
 #[async_trait]
@@ -140,7 +114,7 @@ impl Upstream for CloudEvents {
             .header(CONTENT_TYPE, EVENT)
             .body(self.attributes.event(usage));
         match self.client.send_in_time(request).await {
-            Ok(response) => self.read(response, now).await,
+            Ok(response) => read_posted(response, &CLOUD_EVENTS, now, self.accept_conflict).await,
             Err(error) => error.into_posted(),
         }
     }
@@ -168,7 +142,10 @@ impl Upstream for CloudEvents {
             Ok(None) => LookupAnswer::Mismatch {
                 error: "the answer is too long".to_owned(),
             },
-            Err(error) => LookupAnswer::Failed { after: None, error },
+            Err(error) => LookupAnswer::Failed {
+                after: None,
+                error: describe(error),
+            },
         };
         LookupResult {
             answer,

@@ -26,9 +26,6 @@ const KNOWN: [(&[u8], &str); 6] = [
 ];
 
 /// Looks at the first line, or as much of it as is there, and takes nothing.
-///
-/// # Errors
-/// If it cannot be read, or they are not those of a text.
 pub fn check_text(input: &mut impl BufRead) -> Result<(), Wrong> {
     let first = input.fill_buf()?;
     let known = KNOWN.iter().find(|(bytes, _)| first.starts_with(bytes));

@@ -1,7 +1,7 @@
 //! The problems of events that are refused for what they say.
 
-use sampler_domain::{Field, Refusal, Slack, Timestamp, UpdateEvent};
-use sampler_service::problem::{FieldError, Pointer, Problem};
+use sampler_domain::{Field, Refusal, UpdateEvent};
+use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
 
 use crate::problems;
 
@@ -15,18 +15,52 @@ pub(super) fn problem(refusal: Refusal) -> Problem {
                           This one was not kept.";
             id_taken(detail, &fields)
         }
-        Refusal::IdTakenElsewhere => id_taken_elsewhere(),
+        // As long as the original Sampler writes to the same database, its index allows each id once. The
+        // other target may belong to another client, so the answer reveals nothing about it.
+        Refusal::IdTakenElsewhere => {
+            let detail = "An event with this id was kept before. The original Sampler writes to the same \
+                          database, and as long as it does, each id can be used once. This event was not \
+                          kept: send it with another id.";
+            Problem::new(&problems::ID_TAKEN, detail)
+        }
         Refusal::IdOfAnotherUpdate => {
             let detail = "An update with this id was kept before, from another target or to another \
                           one. This one was not kept.";
             id_of_another_update(detail)
         }
-        Refusal::AlreadyOpen => already_open(),
-        Refusal::NotOpen => not_open(),
-        Refusal::Overlaps { until } => overlaps(until),
-        Refusal::BeforeStart { start } => before_start(start),
-        Refusal::OutsideSlack { slack, now } => outside_slack(slack, now),
+        Refusal::AlreadyOpen => {
+            let detail =
+                "The target has an open span: it was started before, and not stopped since.";
+            Problem::new(&problems::OPEN_SPAN, detail)
+        }
+        Refusal::NotOpen => {
+            let detail = "The target has no open span: it was not started, or stopped since.";
+            Problem::new(&problems::NO_OPEN_SPAN, detail)
+        }
+        Refusal::Overlaps { until } => {
+            let detail =
+                "The target's previous span ends later than this one starts. Nothing was kept.";
+            let error = format!("It must not be before {until}, the end of the previous span.");
+            of_timestamp(&problems::OVERLAPPING_START, detail, error)
+        }
+        Refusal::BeforeStart { start } => {
+            let detail =
+                "The stop is before the start of the target's open span. Nothing was kept.";
+            let error = format!("It must not be before {start}, the start of the span.");
+            of_timestamp(&problems::STOP_BEFORE_START, detail, error)
+        }
+        Refusal::OutsideSlack { slack, now } => {
+            let (from, to) = (now.plus(-slack.past), now.plus(slack.future));
+            let detail = "The timestamp is too far from now. Nothing was kept.";
+            let error = format!("It must be between {from} and {to}.");
+            of_timestamp(&problems::OUTSIDE_SLACK, detail, error)
+        }
     }
+}
+
+fn of_timestamp(kind: &'static ProblemType, detail: &str, error: String) -> Problem {
+    let error = FieldError::new(Pointer::root().field("timestamp"), error);
+    Problem::new(kind, detail).errors([error])
 }
 
 /// The problem of an update. If its stop is kept, "nothing was kept" would be wrong.
@@ -97,15 +131,6 @@ fn id_taken(detail: &str, fields: &[Field]) -> Problem {
     }))
 }
 
-/// As long as the original Sampler writes to the same database, its index allows each id once. The
-/// other target may belong to another client, so the answer reveals nothing about it.
-fn id_taken_elsewhere() -> Problem {
-    let detail = "An event with this id was kept before. The original Sampler writes to the same \
-                  database, and as long as it does, each id can be used once. This event was not \
-                  kept: send it with another id.";
-    Problem::new(&problems::ID_TAKEN, detail)
-}
-
 /// A half of it would count as a half of this one, and the other half would be kept under one id twice.
 fn id_of_another_update(detail: &str) -> Problem {
     let error = FieldError::new(
@@ -113,37 +138,4 @@ fn id_of_another_update(detail: &str) -> Problem {
         "It, or the target, differs from the update that was kept.",
     );
     Problem::new(&problems::ID_TAKEN, detail).errors([error])
-}
-
-fn already_open() -> Problem {
-    let detail = "The target has an open span: it was started before, and not stopped since.";
-    Problem::new(&problems::OPEN_SPAN, detail)
-}
-
-fn not_open() -> Problem {
-    let detail = "The target has no open span: it was not started, or stopped since.";
-    Problem::new(&problems::NO_OPEN_SPAN, detail)
-}
-
-fn overlaps(until: Timestamp) -> Problem {
-    let detail = "The target's previous span ends later than this one starts. Nothing was kept.";
-    let error = format!("It must not be before {until}, the end of the previous span.");
-    Problem::new(&problems::OVERLAPPING_START, detail).errors([of_timestamp(error)])
-}
-
-fn before_start(start: Timestamp) -> Problem {
-    let detail = "The stop is before the start of the target's open span. Nothing was kept.";
-    let error = format!("It must not be before {start}, the start of the span.");
-    Problem::new(&problems::STOP_BEFORE_START, detail).errors([of_timestamp(error)])
-}
-
-fn outside_slack(slack: Slack, now: Timestamp) -> Problem {
-    let (from, to) = (now.plus(-slack.past), now.plus(slack.future));
-    let detail = "The timestamp is too far from now. Nothing was kept.";
-    let error = format!("It must be between {from} and {to}.");
-    Problem::new(&problems::OUTSIDE_SLACK, detail).errors([of_timestamp(error)])
-}
-
-fn of_timestamp(error: String) -> FieldError {
-    FieldError::new(Pointer::root().field("timestamp"), error)
 }

@@ -88,7 +88,7 @@ impl<'r> View<'r> {
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
         let by_id = self
-            .find_earlier(IdKind::Start, &event.target, event.id.as_ref())
+            .find_by_id(IdKind::Start, &event.target, event.id.as_ref())
             .await?;
         let others = match by_id {
             Some(_) => Vec::new(),
@@ -116,7 +116,7 @@ impl<'r> View<'r> {
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
         let by_id = self
-            .find_earlier(IdKind::Stop, &event.target, event.id.as_ref())
+            .find_by_id(IdKind::Stop, &event.target, event.id.as_ref())
             .await?;
         let open = match by_id {
             Some(_) => None,
@@ -185,12 +185,10 @@ impl<'r> View<'r> {
                     UpdateRead::OpenOfPrevious => self.find_not_ended(previous, *timestamp).await?,
                     UpdateRead::NotEndedOfTarget => self.find_not_ended(target, *timestamp).await?,
                     UpdateRead::StartOfUpdate => {
-                        let found = self.find_by_id(IdKind::Start, target, id).await?;
-                        found.into_iter().collect()
+                        Vec::from_iter(self.find_by_id(IdKind::Start, target, Some(id)).await?)
                     }
                     UpdateRead::StopOfUpdate => {
-                        let found = self.find_by_id(IdKind::Stop, previous, id).await?;
-                        found.into_iter().collect()
+                        Vec::from_iter(self.find_by_id(IdKind::Stop, previous, Some(id)).await?)
                     }
                 };
                 intake.on_spans(spans);
@@ -250,25 +248,15 @@ impl<'r> View<'r> {
     }
 
     /// The span of the target that was started or stopped by the event with this id, if it has one.
-    async fn find_earlier(
+    async fn find_by_id(
         &self,
         kind: IdKind,
         target: &Target,
         id: Option<&EventId>,
     ) -> Result<Option<Span>, Problem> {
-        match id {
-            Some(id) => self.find_by_id(kind, target, id).await,
-            None => Ok(None),
-        }
-    }
-
-    /// The span of the target that was started or stopped by the event with this id.
-    async fn find_by_id(
-        &self,
-        kind: IdKind,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, Problem> {
+        let Some(id) = id else {
+            return Ok(None);
+        };
         let expected = self.expected.values().find(|span| {
             let of_span = match kind {
                 IdKind::Start => &span.start_id,

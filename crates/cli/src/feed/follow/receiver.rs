@@ -11,7 +11,7 @@ use crate::api::{ApiError, Position, Request};
 use crate::events::{FileEvent, Sender, Why};
 use crate::failure::Failure;
 use crate::feed::hole::{Open, is_of_feed};
-use crate::feed::platform::{Trouble, Wait};
+use crate::feed::platform::Trouble;
 use crate::feed::rules::{Planned, Refused};
 use crate::feed::usage_event::{Quantities, Record};
 use crate::output::warn;
@@ -38,16 +38,13 @@ impl Feed {
         for organization in organizations {
             let mut query = vec![("organization_id", organization.clone())];
             query.push(("state", "open".to_owned()));
-            let (mut position, mut wait) = (Position::default(), Wait::begin());
+            let mut position = Position::default();
             loop {
-                let page = match self.api.spans(&query, &position).await {
-                    Ok(page) => page,
-                    Err(error) => {
-                        let may_pass = may_pass(&error);
-                        self.wait(&mut wait, error.into(), may_pass).await?;
-                        continue;
-                    }
+                let attempt = async || {
+                    let page = self.api.spans(&query, &position).await;
+                    page.map_err(|error| self.trouble(may_pass(&error), error))
                 };
+                let page = self.platform.patience.until_answered(attempt).await?;
                 for span in &page.items {
                     let target = &span.target;
                     if is_of_feed(record, &target.consumer_id, &target.resource_instance_id) {
@@ -75,17 +72,15 @@ impl Feed {
                 .limit(SNAPSHOT_LIMIT)
                 .answer_len_max(SNAPSHOT_LEN_MAX)
                 .body("application/x-ndjson", body.into_bytes());
-            let mut wait = Wait::begin();
-            let answer = loop {
-                let error = match self.api.call(&request).await {
-                    Ok(answer) => break answer.read(&SNAPSHOTS),
-                    Err(error) => error,
-                };
-                // The receiver's clock may be behind, so that the snapshot is in its future.
-                let may_pass = may_pass(&error) || error.status() == Some(400);
-                self.wait(&mut wait, error.into(), may_pass).await?;
+            let attempt = async || {
+                self.api.call(&request).await.map_err(|error| {
+                    // The receiver's clock may be behind, so that the snapshot is in its future.
+                    let may_pass = may_pass(&error) || error.status() == Some(400);
+                    self.trouble(may_pass, error)
+                })
             };
-            answers.push(answer.map_err(Failure::from)?);
+            let answer = self.platform.patience.until_answered(attempt).await?;
+            answers.push(answer.read(&SNAPSHOTS)?);
         }
         Ok(answers)
     }
@@ -105,20 +100,19 @@ impl Feed {
                 body: event.body.to_string(),
             })
             .collect();
-        let mut wait = Wait::begin();
-        let report = loop {
+        let attempt = async || {
             let mut sender = Sender::unjournaled(&self.api, BATCH, events.len() as u64).quiet();
-            let failure = match sender.send_events(events.iter().cloned()).await {
-                Ok(()) => break sender.finish()?,
-                Err(failure) => failure,
+            let Err(failure) = sender.send_events(events.iter().cloned()).await else {
+                return Ok(sender.finish());
             };
             let may_pass = match &failure {
                 Failure::Api(error) | Failure::RefusedMidway(error) => may_pass(error),
                 Failure::Unsettled(..) => true,
                 _ => false,
             };
-            self.wait(&mut wait, failure, may_pass).await?;
+            Err(self.trouble(may_pass, failure))
         };
+        let report = self.platform.patience.until_answered(attempt).await??;
         let (mut refused, mut documents) = (Vec::new(), Vec::new());
         for refusal in report.refusals {
             let index = usize::try_from(refusal.line).unwrap_or(usize::MAX);
@@ -139,14 +133,13 @@ impl Feed {
         Ok((refused, documents))
     }
 
-    async fn wait(&self, wait: &mut Wait, failure: Failure, may_pass: bool) -> Result<(), Failure> {
-        let failure = Failure::Unanswered(format!("Sampler at {}: {failure}", self.api.base()));
-        let trouble = Trouble {
-            failure,
+    fn trouble(&self, may_pass: bool, failure: impl Into<Failure>) -> Trouble {
+        let (base, failure) = (self.api.base(), failure.into());
+        Trouble {
+            failure: Failure::Unanswered(format!("Sampler at {base}: {failure}")),
             may_pass,
             asked: None,
-        };
-        self.platform.patience.wait(wait, trouble).await
+        }
     }
 }
 
