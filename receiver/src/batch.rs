@@ -145,7 +145,7 @@ fn too_many() -> Problem {
 /// of a target.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Seen<'b> {
+struct OrderFields<'b> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'b>>,
     #[serde(borrow)]
@@ -161,7 +161,7 @@ struct Seen<'b> {
     #[serde(borrow)]
     resource_instance_id: Option<Text<'b>>,
     #[serde(borrow)]
-    previous: Option<Box<Seen<'b>>>,
+    previous: Option<Box<OrderFields<'b>>>,
 }
 
 /// A CloudEvent, as far as that.
@@ -170,7 +170,7 @@ struct SeenCloudEvent<'b> {
     #[serde(borrow, rename = "type", default)]
     kind: Option<Text<'b>>,
     #[serde(borrow, default)]
-    data: Seen<'b>,
+    data: OrderFields<'b>,
 }
 
 /// A text that stays in the body, if nothing in it is escaped.
@@ -180,7 +180,7 @@ struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
 type TargetFields<'b> = [Text<'b>; 6];
 
-impl<'b> Seen<'b> {
+impl<'b> OrderFields<'b> {
     fn fields(&self) -> [Option<&Text<'b>>; 6] {
         [
             self.organization_id.as_ref(),
@@ -216,12 +216,12 @@ pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
 fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
     let (seen, kind_of): (_, fn(&str) -> _) = if layout == Layout::CloudEvents {
         let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event);
-        let fields = seen.map(|SeenCloudEvent { kind, data }| Seen { kind, ..data });
+        let fields = seen.map(|SeenCloudEvent { kind, data }| OrderFields { kind, ..data });
         (fields, cloud_event::kind_of)
     } else {
         (serde_json::from_slice(event), EventKind::from_name)
     };
-    let seen: Seen<'_> = seen.unwrap_or_default();
+    let seen: OrderFields<'_> = seen.unwrap_or_default();
     let kind = seen.kind.as_ref().and_then(|text| kind_of(&text.0));
     (kind, seen.targets())
 }

@@ -7,7 +7,7 @@ use sampler_domain::Timestamp;
 use sampler_service::problem::{FieldError, Problem};
 
 use crate::event::Event;
-use crate::form::{Form, Readable};
+use crate::form::{EventFormat, Readable};
 use crate::json::Json;
 use crate::problems;
 use crate::reading::Parameters;
@@ -23,7 +23,7 @@ pub(crate) const REPRESENTATION: &str = "return=representation";
 
 /// The form of an event, and what its headers add.
 pub(crate) struct EventForm {
-    form: Form,
+    form: EventFormat,
     key: Option<String>,
     /// Whether the answer is to have the span in it.
     pub(crate) wants_span: bool,
@@ -34,7 +34,7 @@ impl EventForm {
     ///
     /// # Errors
     /// 400 where the key cannot be read.
-    pub(crate) fn of(form: Form, headers: &HeaderMap) -> Result<Self, Problem> {
+    pub(crate) fn of(form: EventFormat, headers: &HeaderMap) -> Result<Self, Problem> {
         let preferences = headers.get_all(PREFER).iter();
         let texts = preferences.filter_map(|value| value.to_str().ok());
         let mut preferences = texts.flat_map(|text| text.split([',', ';']));
@@ -54,8 +54,8 @@ fn is_representation(preference: &str) -> bool {
     plain.eq_ignore_ascii_case(REPRESENTATION)
 }
 
-impl From<Form> for EventForm {
-    fn from(form: Form) -> Self {
+impl From<EventFormat> for EventForm {
+    fn from(form: EventFormat) -> Self {
         Self {
             form,
             key: None,
@@ -77,8 +77,10 @@ impl Readable for EventForm {
         };
         let mut form = self.form;
         let fits = match &mut form {
-            Form::Binary(attributes) => attributes.give_id(key),
-            Form::Addressed(_) | Form::Typed | Form::CloudEvent => give_id(&mut body, key),
+            EventFormat::Binary(attributes) => attributes.give_id(key),
+            EventFormat::Addressed(_) | EventFormat::Typed | EventFormat::CloudEvent => {
+                give_id(&mut body, key)
+            }
         };
         if !fits {
             return Err(wrong(

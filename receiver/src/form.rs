@@ -22,7 +22,7 @@ pub(crate) trait Readable {
 }
 
 #[derive(Debug)]
-pub(crate) enum Form {
+pub(crate) enum EventFormat {
     /// The address names its kind.
     Addressed(EventKind),
     /// A member `type` says so.
@@ -37,7 +37,7 @@ fn resource_of<'j>(fields: &'j Json<'_>) -> Option<&'j str> {
     fields.get("resource_id").and_then(Json::as_str)
 }
 
-impl Readable for Form {
+impl Readable for EventFormat {
     type Read = Event;
 
     fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>> {
@@ -64,7 +64,7 @@ impl Readable for Form {
     }
 }
 
-impl Form {
+impl EventFormat {
     /// The form of the events of a batch.
     pub(crate) fn of(layout: Layout) -> Self {
         match layout {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sampler_domain::Timestamp;
 use sampler_metrics::Limiter;
 use sampler_service::environment::Clock;
-use sampler_upstream::{AnswerDate, ClockEstimate, Noted, Pace, Reading};
+use sampler_upstream::{AnswerDate, ClockEstimate, ClockReading, Noted, Pace};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
@@ -138,7 +138,7 @@ impl UpstreamTime {
             AnswerDate::NoAnswer => return,
             AnswerDate::Undated => state.undated = state.undated.saturating_add(1),
             AnswerDate::At(date) => {
-                let reading = Reading {
+                let reading = ClockReading {
                     sent: sent_at.0,
                     received,
                     ours,

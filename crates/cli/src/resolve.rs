@@ -15,26 +15,30 @@ const SHOWN_MAX: usize = 20;
 
 /// A span as the API has it now.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedSpan {
     pub(crate) id: String,
     pub(crate) answer: Answer,
 }
 
 /// The span of this id, or else the only span of the instance of this name.
-pub(crate) async fn span(api: &Api, given: &str) -> Result<Found, Failure> {
+pub(crate) async fn span(api: &Api, given: &str) -> Result<ResolvedSpan, Failure> {
     find(api, given, |_| true).await
 }
 
 /// The same; of an instance, the only span that has no end yet.
-pub(crate) async fn open_span(api: &Api, given: &str) -> Result<Found, Failure> {
+pub(crate) async fn open_span(api: &Api, given: &str) -> Result<ResolvedSpan, Failure> {
     find(api, given, |span| span.end.is_none()).await
 }
 
-async fn find(api: &Api, given: &str, is_meant: fn(&Span) -> bool) -> Result<Found, Failure> {
+async fn find(
+    api: &Api,
+    given: &str,
+    is_meant: fn(&Span) -> bool,
+) -> Result<ResolvedSpan, Failure> {
     let error = match api.single(&["v1", "spans", given]).await {
         Ok(answer) => {
             let id = given.to_owned();
-            return Ok(Found { id, answer });
+            return Ok(ResolvedSpan { id, answer });
         }
         Err(error) if error.is_of_nothing() => error,
         Err(error) => return Err(error.into()),
@@ -49,7 +53,7 @@ async fn find(api: &Api, given: &str, is_meant: fn(&Span) -> bool) -> Result<Fou
         [span] if !is_more => {
             let answer = api.single(&["v1", "spans", &span.id]).await?;
             let id = span.id.clone();
-            Ok(Found { id, answer })
+            Ok(ResolvedSpan { id, answer })
         }
         [] if count > 0 => Err(Failure::Input(format!(
             "the instance {shown} has no open span: sampler spans --resource-instance-id {shown}"

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::listing::{Common, Period, add};
 use crate::moment::{FORMS, time};
 use crate::output::{print, printable};
-use crate::resolve::{self, Found};
+use crate::resolve::{self, ResolvedSpan};
 use crate::show::{length_in_words, measures, pairs, print_json, text};
 use crate::table::table;
 use crate::terminal::width;
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
-    let Found { id, answer } = resolve::span(&api, &arguments.span).await?;
+    let ResolvedSpan { id, answer } = resolve::span(&api, &arguments.span).await?;
     let path = ["v1", "spans", &id];
     let span: Span = answer.read(&path)?;
     let mut query = Query::new();

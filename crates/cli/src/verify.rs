@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use sampler_verify::events::{self, Event, Reading};
+use sampler_verify::events::{self, Event, FileTimes};
 use sampler_verify::moment::{Millis, parse_length};
 use sampler_verify::words::counted;
 use sampler_verify::{Granularity, History, Policy, Report};
@@ -169,7 +169,7 @@ impl Arguments {
             let file = File::open(&self.events);
             Box::new(file.map_err(|error| format!("{name}: {error}"))?)
         };
-        let reading = Reading {
+        let reading = FileTimes {
             now,
             offset: self.offset,
         };

@@ -58,13 +58,13 @@ fn label_of(pointer: &str) -> &str {
 }
 
 /// A form that a page of this session has made.
-pub(crate) struct Form {
+pub(crate) struct SubmittedForm {
     pub(crate) visit: Visit,
     pub(crate) headers: HeaderMap,
     fields: Query,
 }
 
-impl FromRequest<Arc<Console>> for Form {
+impl FromRequest<Arc<Console>> for SubmittedForm {
     /// 403 where a page of this session has not made it, and 413 where it is too long.
     type Rejection = Response;
 
@@ -105,7 +105,7 @@ impl FromRequest<Arc<Console>> for Form {
     }
 }
 
-impl Form {
+impl SubmittedForm {
     /// Asks the API for a change, as [`Console::act`].
     pub(crate) async fn act(
         &self,

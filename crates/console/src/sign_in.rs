@@ -18,7 +18,7 @@ use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded::Serializer;
 
-use crate::form::Form;
+use crate::form::SubmittedForm;
 use crate::page::{Frame, message};
 use crate::session::{CookieScope, Person, Session, forget, secret};
 use crate::{Console, PATH, parameters};
@@ -234,7 +234,7 @@ impl Console {
 }
 
 /// `POST /console/sign-out`.
-pub(crate) async fn end(form: Form) -> Response {
+pub(crate) async fn end(form: SubmittedForm) -> Response {
     let mut response = Redirect::to("/console/signed-out").into_response();
     let forget = form.visit.console.forget(&form.headers);
     response.headers_mut().append(SET_COOKIE, forget);

@@ -83,7 +83,7 @@ pub struct Driver {
     owned_since: Timestamp,
     /// The upstream does not have the usage of the planned interval.
     not_found: Option<NotFound>,
-    state: State,
+    state: DriverState,
 }
 
 /// The upstream does not have a usage, and no post of it can still come in.
@@ -114,7 +114,7 @@ enum Progress {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum State {
+enum DriverState {
     /// The driver decides from the span that it knows.
     Deciding,
     /// A failure must be recorded, once its cause is kept.
@@ -143,7 +143,7 @@ impl Driver {
             contract,
             owned_since,
             not_found: None,
-            state: State::Deciding,
+            state: DriverState::Deciding,
         }
     }
 
@@ -154,22 +154,30 @@ impl Driver {
     /// Whether an outcome is not recorded yet: a usage was accepted, or a post has failed. It should be
     /// recorded before the worker stops. If it is not, nothing is lost.
     pub fn has_unrecorded_outcome(&self) -> bool {
-        self.outcome.is_some() || matches!(self.state, State::Failed { .. } | State::Unrecorded(_))
+        self.outcome.is_some()
+            || matches!(
+                self.state,
+                DriverState::Failed { .. } | DriverState::Unrecorded(_)
+            )
     }
 
     pub fn action(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
-            State::Deciding => self.decide(now, policy),
-            State::Failed {
+            DriverState::Deciding => self.decide(now, policy),
+            DriverState::Failed {
                 unregistered: Some(cause),
                 ..
             } => Action::Register(cause.clone()),
-            State::Failed { failure, .. } => {
+            DriverState::Failed { failure, .. } => {
                 Action::Change(Change::failed(&self.span, failure.clone()))
             }
-            State::LookupPostponed(due_at) => Action::Change(Change::Postpone { due_at: *due_at }),
-            State::Unrecorded(_) | State::Rejected | State::Outdated => Action::Reread,
-            State::Done => Action::Done,
+            DriverState::LookupPostponed(due_at) => {
+                Action::Change(Change::Postpone { due_at: *due_at })
+            }
+            DriverState::Unrecorded(_) | DriverState::Rejected | DriverState::Outdated => {
+                Action::Reread
+            }
+            DriverState::Done => Action::Done,
         }
     }
 
@@ -321,7 +329,7 @@ impl Driver {
 
     /// Input: too many lookups are under way. The usage is looked up at this time.
     pub fn on_lookup_postponed(&mut self, again_at: Timestamp) {
-        self.state = State::LookupPostponed(again_at);
+        self.state = DriverState::LookupPostponed(again_at);
     }
 
     /// Input: the cause that this span probes is marked as resuming.
@@ -345,7 +353,7 @@ impl Driver {
     /// Input: the usage of the planned interval could not be delivered.
     pub fn on_failed(&mut self, failure: Failure) {
         self.not_found = None;
-        self.state = State::Failed {
+        self.state = DriverState::Failed {
             unregistered: failure.cause(&self.span).map(Box::new),
             failure,
         };
@@ -353,7 +361,7 @@ impl Driver {
 
     /// Input: the store has the cause under which the span is to be suspended.
     pub fn on_registered(&mut self) {
-        if let State::Failed { unregistered, .. } = &mut self.state {
+        if let DriverState::Failed { unregistered, .. } = &mut self.state {
             *unregistered = None;
         }
     }
@@ -373,7 +381,7 @@ impl Driver {
             _ => None,
         };
         if change.is_last() {
-            self.state = State::Done;
+            self.state = DriverState::Done;
         }
     }
 
@@ -381,11 +389,11 @@ impl Driver {
     /// failure need not be recorded then, unless it had no answer: the span stays due, and is found again.
     pub fn on_change_rejected(&mut self) {
         self.state = match &self.state {
-            State::Failed { failure, .. } if failure.unanswered => {
-                State::Unrecorded(failure.clone())
+            DriverState::Failed { failure, .. } if failure.unanswered => {
+                DriverState::Unrecorded(failure.clone())
             }
-            State::Failed { .. } => State::Done,
-            _ => State::Rejected,
+            DriverState::Failed { .. } => DriverState::Done,
+            _ => DriverState::Rejected,
         };
     }
 
@@ -395,7 +403,7 @@ impl Driver {
     /// another worker drives the span, or the next search finds it.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
-        let is_outdated = self.state == State::Outdated;
+        let is_outdated = self.state == DriverState::Outdated;
         let is_still_ours = |fresh: &Span| {
             fresh.processing.version == before.processing.version
                 && (is_outdated || !before.is_unchanged(fresh))
@@ -404,21 +412,21 @@ impl Driver {
             Some(fresh) => {
                 self.set_span(fresh);
                 self.state = match &self.state {
-                    State::Unrecorded(failure) => State::Failed {
+                    DriverState::Unrecorded(failure) => DriverState::Failed {
                         failure: failure.clone(),
                         unregistered: None,
                     },
-                    _ => State::Deciding,
+                    _ => DriverState::Deciding,
                 };
             }
-            None => self.state = State::Done,
+            None => self.state = DriverState::Done,
         }
     }
 
     /// Input: the span was read too long ago for a post, or it is too late for one without another lookup.
     /// It is read again, and the driver decides again.
     pub fn on_outdated(&mut self) {
-        self.state = State::Outdated;
+        self.state = DriverState::Outdated;
     }
 
     /// Replaces the span, and drops the outcome if its plan is no longer the span's.

@@ -75,7 +75,7 @@ pub use state::SpanState;
 pub use step::{Step, next_step};
 pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension};
 pub use target::Target;
-pub use throttle::Place;
+pub use throttle::StartPlace;
 pub use timestamp::{Timestamp, TimestampError};
 pub use uncounted::{UNCOUNTED_MAX, Uncounted, UncountedReason};
 pub use units::Units;

@@ -14,9 +14,9 @@ const CIRCLE: u64 = 1 << 32;
 
 /// The place of a start on the circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u32);
+pub struct StartPlace(u32);
 
-impl Place {
+impl StartPlace {
     /// The place of an event by its id; without one, by its target.
     pub fn of(id: Option<&EventId>, target: &Target) -> Self {
         let hash = match id {
@@ -71,12 +71,12 @@ mod tests {
 
     use super::*;
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> StartPlace {
         let target = Target::from_store(["o", "s", "c", "r", "p", "i"]);
-        Place::of(Some(&EventId::from_store(name)), &target)
+        StartPlace::of(Some(&EventId::from_store(name)), &target)
     }
 
-    fn is_admitted(place: Place, minute: i64, rate: Percent) -> bool {
+    fn is_admitted(place: StartPlace, minute: i64, rate: Percent) -> bool {
         let now = Timestamp::clamped(minute * MINUTE + 17);
         place.admitted_at(now, rate) == Some(now)
     }
@@ -84,7 +84,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_repeat_each_minute_gets_in_in_time(
-            place in any::<u32>().prop_map(Place),
+            place in any::<u32>().prop_map(StartPlace),
             rate in prop_oneof![0.01..=100.0_f64, (1..=100_i32).prop_map(f64::from)],
             minute in 0..100_000_000_i64,
         ) {
@@ -97,7 +97,7 @@ mod tests {
 
         #[test]
         fn a_start_is_told_the_minute_in_which_it_gets_in(
-            place in any::<u32>().prop_map(Place),
+            place in any::<u32>().prop_map(StartPlace),
             rate in 0.1..100.0_f64,
             now in 0..6_000_000_000_000_i64,
         ) {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn in_each_minute_the_share_that_gets_in_is_the_rate() {
-        let places: Vec<Place> = (0..20_000)
+        let places: Vec<StartPlace> = (0..20_000)
             .map(|number| place(&format!("event-{number}")))
             .collect();
         for rate in [1.0, 10.0, 37.5, 50.0, 90.0] {
@@ -156,7 +156,7 @@ mod tests {
     fn without_an_id_the_target_decides() {
         let of = |instance| {
             let target = Target::from_store(["o", "s", "c", "r", "p", instance]);
-            Place::of(None, &target)
+            StartPlace::of(None, &target)
         };
         assert_eq!(of("i"), of("i"));
         assert_ne!(of("i"), of("j"));

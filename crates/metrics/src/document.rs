@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::catalogue::ALL;
-use crate::metric::{Kind, Label, Metric, Program, Values};
+use crate::metric::{Label, Metric, MetricKind, Program, Values};
 
 const HEAD: &str = "\
 # Metrics
@@ -43,7 +43,7 @@ pub fn document() -> String {
     }
     text.push_str(BUCKETS);
     for metric in ALL {
-        if let Kind::Histogram(bounds) = metric.kind {
+        if let MetricKind::Histogram(bounds) = metric.kind {
             let numbers: Vec<_> = bounds.iter().map(ToString::to_string).collect();
             writeln!(text, "| `{}` | {} |", metric.name, numbers.join(", ")).expect("a text grows");
         }
@@ -59,10 +59,10 @@ fn row(text: &mut String, metric: &Metric) {
         Program::Both => "both",
     };
     let kind = match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram(_) => "histogram",
-        Kind::Info => "info",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram(_) => "histogram",
+        MetricKind::Info => "info",
     };
     let labels: Vec<_> = metric.labels.iter().map(label).collect();
     let (name, labels, help) = (metric.name, labels.join("; "), metric.help);
@@ -103,11 +103,15 @@ mod tests {
             let is_word = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
             assert!(name.bytes().all(is_word), "{name}");
             assert_eq!(
-                metric.kind == Kind::Counter,
+                metric.kind == MetricKind::Counter,
                 name.ends_with("_total"),
                 "{name}"
             );
-            assert_eq!(metric.kind == Kind::Info, name.ends_with("_info"), "{name}");
+            assert_eq!(
+                metric.kind == MetricKind::Info,
+                name.ends_with("_info"),
+                "{name}"
+            );
             assert!(!metric.help.ends_with('.'), "{name}");
         }
     }
@@ -115,7 +119,7 @@ mod tests {
     #[test]
     fn bounds_rise() {
         for metric in ALL {
-            if let Kind::Histogram(bounds) = metric.kind {
+            if let MetricKind::Histogram(bounds) = metric.kind {
                 let name = metric.name;
                 assert!(bounds.is_sorted_by(|a, b| a < b), "{name}");
             }

@@ -16,7 +16,7 @@ mod registry;
 pub use counters::Counters;
 pub use document::document;
 pub use limiter::Limiter;
-pub use metric::{Kind, Label, Metric, Program, Values};
+pub use metric::{Label, Metric, MetricKind, Program, Values};
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use registry::Registry;
 

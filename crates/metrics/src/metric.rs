@@ -8,7 +8,7 @@ pub struct Metric {
     /// Its name, as Prometheus knows it: that of a counter ends in `_total`, that of an info in `_info`.
     pub name: &'static str,
     pub program: Program,
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Its labels. No value of a label is a text of a client.
     pub labels: &'static [Label],
     /// Its meaning, without a full stop at the end.
@@ -23,7 +23,7 @@ pub enum Program {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum MetricKind {
     /// How often something has happened since the program was started.
     Counter,
     /// How much there is of something now.
@@ -63,8 +63,8 @@ impl Metric {
     /// An empty histogram with the buckets of this metric; without any if it is not a histogram.
     pub fn histogram(&self) -> Histogram {
         let bounds = match self.kind {
-            Kind::Histogram(bounds) => bounds,
-            Kind::Counter | Kind::Gauge | Kind::Info => &[],
+            MetricKind::Histogram(bounds) => bounds,
+            MetricKind::Counter | MetricKind::Gauge | MetricKind::Info => &[],
         };
         debug_assert!(!bounds.is_empty(), "{} is not a histogram", self.name);
         Histogram::new(bounds.iter().copied())
@@ -73,9 +73,9 @@ impl Metric {
     /// The name of the family: without what `OpenMetrics` adds to it for each sample.
     pub(crate) fn family(&self) -> &'static str {
         let suffix = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram(_) => "",
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
+            MetricKind::Gauge | MetricKind::Histogram(_) => "",
         };
         self.name.strip_suffix(suffix).unwrap_or(self.name)
     }

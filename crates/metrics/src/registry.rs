@@ -12,7 +12,7 @@ use prometheus_client::registry;
 use crate::Histogram;
 use crate::catalogue;
 use crate::counters::Counters;
-use crate::metric::{Kind, Metric};
+use crate::metric::{Metric, MetricKind};
 
 #[derive(Debug)]
 pub struct Registry {
@@ -41,7 +41,11 @@ impl Registry {
 
     /// Adds a histogram. The part that measures keeps its handle on it.
     pub fn histogram(&mut self, metric: &'static Metric, histogram: &Histogram) {
-        debug_assert!(matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
+        debug_assert!(
+            matches!(metric.kind, MetricKind::Histogram(_)),
+            "{}",
+            metric.name
+        );
         self.register(metric, histogram.clone());
     }
 
@@ -51,7 +55,7 @@ impl Registry {
         metric: &'static Metric,
         read: impl Fn() -> Option<f64> + Send + Sync + 'static,
     ) {
-        debug_assert_eq!(metric.kind, Kind::Gauge, "{}", metric.name);
+        debug_assert_eq!(metric.kind, MetricKind::Gauge, "{}", metric.name);
         self.read(metric, Read::Number(Box::new(read)));
     }
 
@@ -61,7 +65,7 @@ impl Registry {
         metric: &'static Metric,
         read: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
-        debug_assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
+        debug_assert_eq!(metric.kind, MetricKind::Counter, "{}", metric.name);
         self.read(metric, Read::Count(Box::new(read)));
     }
 
@@ -72,7 +76,7 @@ impl Registry {
         metric: &'static Metric,
         read: impl Fn() -> Option<f64> + Send + Sync + 'static,
     ) {
-        debug_assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
+        debug_assert_eq!(metric.kind, MetricKind::Counter, "{}", metric.name);
         self.read(metric, Read::Number(Box::new(read)));
     }
 
@@ -138,7 +142,7 @@ impl Collector for Collected {
             // A value that is not a number would spoil all that is computed from it.
             Read::Number(read) => match read().filter(|value| value.is_finite()) {
                 None => Ok(()),
-                Some(value) if self.metric.kind == Kind::Counter => {
+                Some(value) if self.metric.kind == MetricKind::Counter => {
                     self.write(encoder, &ConstCounter::new(value))
                 }
                 Some(value) => self.write(encoder, &ConstGauge::new(value)),

@@ -24,12 +24,12 @@ const SSH_START: &str = "ssh-";
 
 #[derive(Clone)]
 pub struct Keys {
-    kind: Kind,
+    kind: KeySource,
     issuer: Option<String>,
 }
 
 #[derive(Clone)]
-enum Kind {
+enum KeySource {
     /// One key for all tokens, whatever key they name.
     Configured(DecodingKey),
     /// Keys by name (`kid`). A key without a name is for tokens that name none.
@@ -68,7 +68,7 @@ impl Keys {
             Family::P256 if is_pem => p256_from_pem(&pem)?,
             Family::Shared | Family::Rsa | Family::P256 => return Err(KeyError::Family),
         };
-        Ok(Self::of(Kind::Configured(key)))
+        Ok(Self::of(KeySource::Configured(key)))
     }
 
     /// Whether a shared key is shorter than RFC 7518 demands, and could be guessed.
@@ -93,10 +93,10 @@ impl Keys {
                 keys.entry(jwk.common.key_id).or_insert(key);
             }
         }
-        Ok(Self::of(Kind::Fetched(keys)))
+        Ok(Self::of(KeySource::Fetched(keys)))
     }
 
-    fn of(kind: Kind) -> Self {
+    fn of(kind: KeySource) -> Self {
         let issuer = None;
         Self { kind, issuer }
     }
@@ -115,10 +115,10 @@ impl Keys {
     /// The key for a token that names `id`, or none.
     pub(crate) fn find(&self, id: Option<&str>) -> Option<&DecodingKey> {
         match (&self.kind, id) {
-            (Kind::Configured(key), _) => Some(key),
-            (Kind::Fetched(keys), Some(id)) => keys.get(&Some(id.to_owned())),
+            (KeySource::Configured(key), _) => Some(key),
+            (KeySource::Fetched(keys), Some(id)) => keys.get(&Some(id.to_owned())),
             // A token without a key name is only valid if there is a single key.
-            (Kind::Fetched(keys), None) => match keys.len() {
+            (KeySource::Fetched(keys), None) => match keys.len() {
                 1 => keys.values().next(),
                 _ => keys.get(&None),
             },
@@ -127,8 +127,8 @@ impl Keys {
 
     pub fn count(&self) -> usize {
         match &self.kind {
-            Kind::Configured(_) => 1,
-            Kind::Fetched(keys) => keys.len(),
+            KeySource::Configured(_) => 1,
+            KeySource::Fetched(keys) => keys.len(),
         }
     }
 }

@@ -71,8 +71,8 @@ pub struct Steering {
 #[derive(Default)]
 struct Known {
     control: Option<KeptControl>,
-    controller: Option<Seen<ControllerState>>,
-    backlog: Option<Seen<Backlog>>,
+    controller: Option<LastRead<ControllerState>>,
+    backlog: Option<LastRead<Backlog>>,
     trend: Trend,
     /// The share of new starts that is admitted while the database is in distress.
     distress_share: Option<f64>,
@@ -82,12 +82,12 @@ struct Known {
 
 /// Something that was read, and when.
 #[derive(Clone)]
-struct Seen<T> {
+struct LastRead<T> {
     published: Published<T>,
     at: Instant,
 }
 
-impl<T: Clone> Seen<T> {
+impl<T: Clone> LastRead<T> {
     fn at(at: Instant, published: Published<T>) -> Self {
         Self { published, at }
     }
@@ -143,11 +143,11 @@ impl Steering {
         match (controller, backlog) {
             (Ok(controller), Ok(backlog)) => {
                 let mut known = self.known_mut();
-                known.controller = controller.map(|state| Seen::at(asked, state));
+                known.controller = controller.map(|state| LastRead::at(asked, state));
                 if let Some(backlog) = &backlog {
                     known.trend.note(asked, backlog.value.due);
                 }
-                known.backlog = backlog.map(|backlog| Seen::at(asked, backlog));
+                known.backlog = backlog.map(|backlog| LastRead::at(asked, backlog));
             }
             (Err(error), _) | (_, Err(error)) => {
                 if self.may_report("steering.not_read") {
@@ -252,7 +252,7 @@ impl Steering {
     }
 
     pub fn backlog(&self) -> Option<Published<Backlog>> {
-        self.known().backlog.as_ref().map(Seen::now)
+        self.known().backlog.as_ref().map(LastRead::now)
     }
 
     /// How many spans were due, and how long ago, since this program began; for a day at the most.
@@ -267,7 +267,7 @@ impl Known {
         if !settings.enabled || !settings.errors().is_empty() {
             return None;
         }
-        let controller = self.controller.as_ref().map(Seen::now)?;
+        let controller = self.controller.as_ref().map(LastRead::now)?;
         (controller.age <= CONTROLLER_LIFETIME).then_some(controller)
     }
 

@@ -7,8 +7,8 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Page, Reading, SeenInstance,
-    SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Reading, ScanPage,
+    SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 
@@ -29,7 +29,7 @@ const BATCH_SIZE: u32 = 101;
 
 /// Documents of a page, and whether there may be more that match.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundDocuments {
     pub(crate) documents: Vec<RawDocumentBuf>,
     pub(crate) has_more: bool,
 }
@@ -75,14 +75,14 @@ impl Link {
         filter: Document,
         mut options: FindOptions,
         limit: usize,
-    ) -> Result<Found, CallError> {
+    ) -> Result<FoundDocuments, CallError> {
         options.max_time = Some(self.time_limit);
         options.limit = i64::try_from(limit.saturating_add(1)).ok();
         options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
         let collection = self.collection.clone();
         let read = async move {
             let mut cursor = collection.find(filter).with_options(options).await?;
-            let (mut found, mut bytes) = (Found::default(), 0);
+            let (mut found, mut bytes) = (FoundDocuments::default(), 0);
             while cursor.advance().await? {
                 let document = cursor.current();
                 bytes += document.as_bytes().len();
@@ -219,7 +219,7 @@ impl Reading for MongoStore {
         &self,
         after: Option<&SpanId>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<ScanPage, StoreError> {
         spans::page_of_spans(self, after, limit).await
     }
 }

@@ -17,7 +17,7 @@ use crate::MongoStore;
 use crate::call::{CallError, hint};
 use crate::document::{id_from_bson, id_to_bson, moment, read_moment};
 use crate::index;
-use crate::reading::Found;
+use crate::reading::FoundDocuments;
 
 /// Spans that are compared with a query for one page.
 const WINDOW: usize = 10_000;
@@ -140,7 +140,12 @@ impl MongoStore {
     }
 
     /// The page of these documents that are in the queried state. It may end with a window.
-    fn page(&self, query: &SpanQuery, found: &Found, window: Option<SpanPosition>) -> SpanPage {
+    fn page(
+        &self,
+        query: &SpanQuery,
+        found: &FoundDocuments,
+        window: Option<SpanPosition>,
+    ) -> SpanPage {
         let mut page = SpanPage::default();
         let listed = found.documents.iter().filter_map(|raw| self.listed(raw));
         page.spans

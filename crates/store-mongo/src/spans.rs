@@ -4,7 +4,7 @@ use bson::doc;
 use bson::raw::RawDocument;
 
 use sampler_domain::{Span, SpanId, Target};
-use sampler_store::{Page, StoreError};
+use sampler_store::{ScanPage, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
@@ -19,7 +19,7 @@ pub(crate) async fn page_of_spans(
     store: &MongoStore,
     after: Option<&SpanId>,
     limit: usize,
-) -> Result<Page, StoreError> {
+) -> Result<ScanPage, StoreError> {
     let mut filter = doc! { "_id": { "$type": ["objectId", "string"] } };
     let mut options = store.link.find_options(limit, doc! { "_id": 1 }, "_id_");
     if let Some(after) = after.map(id_to_bson) {
@@ -29,7 +29,7 @@ pub(crate) async fn page_of_spans(
     // The next page begins after a readable id, so this one may be longer.
     options.limit = None;
     let mut cursor = Some(store.link.cursor(filter, options).await?);
-    let (mut page, mut count) = (Page::default(), limit);
+    let (mut page, mut count) = (ScanPage::default(), limit);
     while let Some(open) = cursor.take() {
         let (documents, rest) = store.link.run(take_spans(open, count)).await?;
         for raw in &documents {
@@ -56,7 +56,7 @@ pub(crate) async fn read(
 }
 
 impl MongoStore {
-    fn add(&self, page: &mut Page, raw: &RawDocument) {
+    fn add(&self, page: &mut ScanPage, raw: &RawDocument) {
         match span_in(raw) {
             Ok(span) => page.spans.push(span),
             Err(problem) => {

@@ -48,7 +48,7 @@ pub use instances::{
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
 pub use operating::{ACTS_NAMED, Operating};
 pub use reading::{
-    CauseQuery, ListedSpan, Page, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
+    CauseQuery, ListedSpan, Reading, ScanPage, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
     TargetFilter,
 };
 pub use replication::Replication;

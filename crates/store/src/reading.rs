@@ -193,7 +193,7 @@ pub struct SpanPage {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Page {
+pub struct ScanPage {
     pub spans: Vec<Span>,
     /// How many documents are not readable spans.
     pub unreadable: u64,
@@ -274,6 +274,9 @@ pub trait Reading: Send + Sync + 'static {
 
     /// Up to `limit` spans after the id `after`, in an order of the store's own. A span that exists
     /// during the whole scan is on exactly one page. With majority read concern.
-    async fn page_of_spans(&self, after: Option<&SpanId>, limit: usize)
-    -> Result<Page, StoreError>;
+    async fn page_of_spans(
+        &self,
+        after: Option<&SpanId>,
+        limit: usize,
+    ) -> Result<ScanPage, StoreError>;
 }

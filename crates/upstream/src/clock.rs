@@ -58,7 +58,7 @@ impl Pace {
 
 /// An answer with a date.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct ClockReading {
     pub sent: Duration,
     pub received: Duration,
     /// Our clock's time when it came.
@@ -99,7 +99,7 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(reading: &Reading) -> Self {
+    fn new(reading: &ClockReading) -> Self {
         let ours = reading.ours.as_millis() - millis(reading.received);
         // The date was written between the sending and the receipt, at any time within its second.
         let earliest = reading.date.as_millis() - millis(reading.received);
@@ -124,7 +124,7 @@ impl ClockEstimate {
         }
     }
 
-    pub fn note(&mut self, reading: &Reading) -> Noted {
+    pub fn note(&mut self, reading: &ClockReading) -> Noted {
         let apart = reading.date.since(reading.ours);
         if apart > APART_MAX {
             return Noted::FarAhead;
@@ -253,7 +253,7 @@ mod tests {
             self.instant += Duration::from_secs(1);
             let theirs = self.theirs();
             let seconds = theirs.plus(wrong).as_millis().div_euclid(1_000);
-            self.estimate.note(&Reading {
+            self.estimate.note(&ClockReading {
                 sent: self.instant.saturating_sub(Duration::from_millis(20)),
                 received: self.instant,
                 ours: theirs.plus(self.ahead),
@@ -386,7 +386,7 @@ mod tests {
         let mut estimate = ClockEstimate::new(pace());
         for second in [30, 31, 32] {
             let received = Duration::from_secs(second);
-            estimate.note(&Reading {
+            estimate.note(&ClockReading {
                 sent: received.saturating_sub(Duration::from_secs(25)),
                 received,
                 ours: NOON.plus(millis(received)).plus(20_000),

@@ -18,7 +18,7 @@ pub mod provisioning;
 pub use abacus::document::HttpConfirmer;
 pub use abacus::{Abacus, HttpCollector};
 pub use answer::Answer;
-pub use clock::{ClockEstimate, Noted, Pace, Reading};
+pub use clock::{ClockEstimate, ClockReading, Noted, Pace};
 pub use cloudevents::{CloudEvents, EventAttributes, FindUrl, FindUrlError};
 pub use error_name::ErrorName;
 pub use http::ClientOptions;

@@ -7,7 +7,7 @@ use crate::moment::Millis;
 use crate::quantity::Measure;
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     pub items: Vec<T>,
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use crate::api::{Entry, Interval, Outcome, Span};
-use crate::finding::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 use crate::history::Used;
 use crate::moment::{Granularity, HOUR, InWords, Millis};
 use crate::quantity::{self, Measure, Quantity};
@@ -92,7 +92,7 @@ impl Verdict {
     /// Whether a later reading may give another verdict: programs continue while one reads.
     pub fn may_settle(&self) -> bool {
         let is_in_motion =
-            |finding: &Finding| finding.kind.is_wrong() || finding.kind == Kind::NotNotedYet;
+            |finding: &Finding| finding.kind.is_wrong() || finding.kind == FindingKind::NotNotedYet;
         self.findings.iter().any(is_in_motion)
     }
 }
@@ -181,7 +181,7 @@ impl<'a> SpanCheck<'a> {
         match used {
             Some(used) => check.compare(used),
             None => check.find(
-                Kind::SpanWithoutEvents,
+                FindingKind::SpanWithoutEvents,
                 format!("no event explains the span {}", span.id),
             ),
         }
@@ -189,7 +189,7 @@ impl<'a> SpanCheck<'a> {
         check
     }
 
-    fn find(&mut self, kind: Kind, detail: impl Into<String>) {
+    fn find(&mut self, kind: FindingKind, detail: impl Into<String>) {
         self.push(Finding::new(kind, detail));
     }
 
@@ -207,16 +207,16 @@ impl<'a> SpanCheck<'a> {
         let (span, line) = (self.span, used.line);
         if let Some((name, ours, theirs)) = used.target.difference(&span.target) {
             let detail = format!("line {line} has the {name} {ours:?}, the span has {theirs:?}");
-            self.find(Kind::Target, detail);
+            self.find(FindingKind::Target, detail);
         }
         if used.start != span.start {
             let (ours, theirs) = (InWords(used.start), InWords(span.start));
             let detail = format!("line {line} starts at {ours}, the span at {theirs}");
-            self.find(Kind::Start, detail);
+            self.find(FindingKind::Start, detail);
         }
         if let Some(name) = quantity::difference(&used.measures, &span.measured_usage) {
             let detail = format!("the measure {name:?} is not what line {line} says");
-            self.find(Kind::Quantities, detail);
+            self.find(FindingKind::Quantities, detail);
         }
         if used.end != span.end {
             let at = |end: Option<Millis>| {
@@ -227,7 +227,7 @@ impl<'a> SpanCheck<'a> {
             };
             let (ours, theirs) = (at(used.end), at(span.end));
             let detail = format!("by the events it stops {ours}, by the span {theirs}");
-            self.find(Kind::End, detail);
+            self.find(FindingKind::End, detail);
         }
     }
 
@@ -240,14 +240,17 @@ impl<'a> SpanCheck<'a> {
             "complete" if end != Some(span.sampled_to) => Some("it is not sampled to its end"),
             "open" | "stopped" | "complete" => None,
             "suspended" => {
-                self.find(Kind::Suspended, "suspended: needs an action by an operator");
+                self.find(
+                    FindingKind::Suspended,
+                    "suspended: needs an action by an operator",
+                );
                 None
             }
             _ => Some("the state is unknown"),
         };
         if let Some(why) = wrong {
             self.find(
-                Kind::State,
+                FindingKind::State,
                 format!("the span is {:?}, but {why}", span.state),
             );
         }
@@ -256,16 +259,19 @@ impl<'a> SpanCheck<'a> {
     pub fn entry(&mut self, entry: &Entry) {
         let about = |kind, detail: String| Finding::about(&entry.id, kind, detail);
         if !self.ids.insert(Id::of(&entry.id)) {
-            self.push(about(Kind::UsageTwice, "the usage is repeated".to_owned()));
+            self.push(about(
+                FindingKind::UsageTwice,
+                "the usage is repeated".to_owned(),
+            ));
         }
         if entry.span != self.span.id {
             let detail = format!("the usage belongs to the span {}", entry.span);
-            self.push(about(Kind::OtherSpan, detail));
+            self.push(about(FindingKind::OtherSpan, detail));
         }
         self.check_interval(entry);
         if let Some(pending) = &self.pending {
             let detail = format!("it follows {pending}, which is not accepted");
-            self.push(about(Kind::Planned, detail));
+            self.push(about(FindingKind::Planned, detail));
         }
         self.follow(entry);
         self.account(entry);
@@ -282,23 +288,26 @@ impl<'a> SpanCheck<'a> {
         if i128::from(entry.duration) != length {
             let duration = entry.duration;
             let detail = format!("its duration is {duration} ms, from {from} to {to} are {length}");
-            find(Kind::Duration, detail);
+            find(FindingKind::Duration, detail);
         }
         if length == 0 {
-            find(Kind::EmptyInterval, format!("it covers no time, at {from}"));
+            find(
+                FindingKind::EmptyInterval,
+                format!("it covers no time, at {from}"),
+            );
             return;
         }
         let is_within = start.min(end) <= entry.timestamp && entry.timestamp < start.max(end);
         if !is_within {
             let timestamp = InWords(entry.timestamp);
             let detail = format!("its timestamp {timestamp} is not between {from} and {to}");
-            find(Kind::Timestamp, detail);
+            find(FindingKind::Timestamp, detail);
         }
         if windows.is_crossed(start, end) {
             let name = windows.name();
             let detail =
                 format!("from {from} to {to} it crosses a boundary between windows of a {name}");
-            find(Kind::CrossesBoundary, detail);
+            find(FindingKind::CrossesBoundary, detail);
         }
     }
 
@@ -318,7 +327,11 @@ impl<'a> SpanCheck<'a> {
             let (is, should) = (of(&entry.measured_usage), of(&ours));
             let detail =
                 format!("the measure {name:?} of the usage is {is}, and should be {should}");
-            self.push(Finding::about(&entry.id, Kind::UsageQuantities, detail));
+            self.push(Finding::about(
+                &entry.id,
+                FindingKind::UsageQuantities,
+                detail,
+            ));
         }
     }
 
@@ -343,7 +356,7 @@ impl<'a> SpanCheck<'a> {
                 format!("the first usage begins at {from} instead of {since}")
             }
         };
-        self.push(Finding::about(&entry.id, Kind::NotAdjacent, detail));
+        self.push(Finding::about(&entry.id, FindingKind::NotAdjacent, detail));
     }
 
     /// The sums begin where the proof begins: usages that were read before are from before the
@@ -369,7 +382,7 @@ impl<'a> SpanCheck<'a> {
     fn account(&mut self, entry: &Entry) {
         let Some(outcome) = entry.outcome() else {
             let detail = format!("the state {:?} is unknown", entry.state);
-            self.push(Finding::about(&entry.id, Kind::UnknownState, detail));
+            self.push(Finding::about(&entry.id, FindingKind::UnknownState, detail));
             return;
         };
         let duration = i128::from(entry.duration);
@@ -383,7 +396,7 @@ impl<'a> SpanCheck<'a> {
             Outcome::SetAside => {
                 (one.set_aside, one.accepted) = (duration, 1);
                 let detail = format!("the upstream set {duration} ms aside: they are not billed");
-                self.push(Finding::about(&entry.id, Kind::SetAside, detail));
+                self.push(Finding::about(&entry.id, FindingKind::SetAside, detail));
             }
             Outcome::Skipped => {
                 one.skipped = duration;
@@ -391,9 +404,9 @@ impl<'a> SpanCheck<'a> {
                 let kind = if entry.unanswered {
                     one.unanswered = duration;
                     detail += "; a post had no answer, so the upstream may count them";
-                    Kind::Unanswered
+                    FindingKind::Unanswered
                 } else {
-                    Kind::Skipped
+                    FindingKind::Skipped
                 };
                 self.push(Finding::about(&entry.id, kind, detail));
             }
@@ -408,7 +421,7 @@ impl<'a> SpanCheck<'a> {
         let Some(status) = entry.status else { return };
         if !(200..300).contains(&status) && status != 409 {
             let detail = format!("it counts as accepted, but the upstream answered {status}");
-            self.push(Finding::about(&entry.id, Kind::NotAccepted, detail));
+            self.push(Finding::about(&entry.id, FindingKind::NotAccepted, detail));
         }
     }
 
@@ -420,14 +433,14 @@ impl<'a> SpanCheck<'a> {
         });
         if !is_planned {
             let detail = "it is not accepted, and not what the span has planned";
-            self.push(Finding::about(&entry.id, Kind::Planned, detail));
+            self.push(Finding::about(&entry.id, FindingKind::Planned, detail));
         } else if outcome == Outcome::Refused {
             let answer = entry.status.map(|status| format!(" with {status}"));
             let detail = format!(
                 "the upstream refuses the usage{}",
                 answer.unwrap_or_default()
             );
-            self.push(Finding::about(&entry.id, Kind::Refused, detail));
+            self.push(Finding::about(&entry.id, FindingKind::Refused, detail));
         }
         self.pending = Some(entry.id.clone());
     }

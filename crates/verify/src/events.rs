@@ -22,7 +22,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub struct Event {
     /// Its line in the file, from 1.
     pub line: u64,
-    pub kind: Kind,
+    pub kind: EventKind,
     pub target: Target,
     /// The provider's id of the event.
     pub id: Option<String>,
@@ -30,7 +30,7 @@ pub struct Event {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum EventKind {
     Start(Vec<Measure>),
     Stop,
 }
@@ -47,7 +47,7 @@ pub enum Format {
 
 /// The origin and the shift of the times in a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reading {
+pub struct FileTimes {
     /// The time from which relative times (`day`, `at`) count.
     pub now: Millis,
     /// Added to each time, but not to those of `CloudEvents`.
@@ -112,7 +112,7 @@ impl Wrong {
     }
 }
 
-impl Reading {
+impl FileTimes {
     fn moved(self, moment: Millis) -> Result<Millis, Wrong> {
         let moved = moment.checked_add(self.offset);
         Ok(moved.ok_or(MomentError::TooFar)?)
@@ -137,7 +137,7 @@ pub fn read(
     input: impl Read,
     format: Format,
     columns: &Columns,
-    reading: Reading,
+    reading: FileTimes,
 ) -> Result<Vec<Event>, EventsError> {
     columns.check(format)?;
     let mut input = std::io::BufReader::new(input);
@@ -159,7 +159,7 @@ pub fn read(
 fn read_rows(
     input: impl Read,
     columns: &Columns,
-    reading: Reading,
+    reading: FileTimes,
 ) -> Result<Vec<Event>, EventsError> {
     let mut events = table::read(input, columns)?;
     for event in &mut events {
@@ -169,7 +169,7 @@ fn read_rows(
     Ok(events)
 }
 
-fn read_list(input: impl Read, reading: Reading) -> Result<Vec<Event>, EventsError> {
+fn read_list(input: impl Read, reading: FileTimes) -> Result<Vec<Event>, EventsError> {
     let items = read_items(input).map_err(|what| EventsError { line: None, what })?;
     let mut events = Vec::with_capacity(items.len());
     for (line, text) in items {
@@ -179,7 +179,7 @@ fn read_list(input: impl Read, reading: Reading) -> Result<Vec<Event>, EventsErr
     Ok(events)
 }
 
-fn read_lines(mut input: impl BufRead, reading: Reading) -> Result<Vec<Event>, EventsError> {
+fn read_lines(mut input: impl BufRead, reading: FileTimes) -> Result<Vec<Event>, EventsError> {
     let mut events = Vec::new();
     let mut bytes = Vec::new();
     for number in 1.. {
@@ -226,7 +226,7 @@ mod tests {
             input,
             Format::Ndjson,
             &Columns::default(),
-            Reading::default(),
+            FileTimes::default(),
         )
         .unwrap_err();
         assert_eq!(error.to_string(), "line 1: the line is too long");
@@ -239,7 +239,7 @@ mod tests {
             text.as_bytes(),
             Format::Ndjson,
             &Columns::default(),
-            Reading::default(),
+            FileTimes::default(),
         )
         .unwrap_err();
         assert_eq!(error.to_string(), "there are no events in it");
@@ -251,7 +251,7 @@ mod tests {
             &b"# nothing\n\n"[..],
             Format::Ndjson,
             &Columns::default(),
-            Reading::default(),
+            FileTimes::default(),
         )
         .unwrap_err();
         assert_eq!(error.to_string(), "there are no events in it");

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-/// The kind of a finding. The first group is wrong; the second, from [`Kind::Behind`] on, is worth
+/// The kind of a finding. The first group is wrong; the second, from [`FindingKind::Behind`] on, is worth
 /// knowing, and may be in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FindingKind {
     /// The provider's events do not go together.
     EventsContradict,
     /// A span that no event explains.
@@ -76,7 +76,7 @@ pub enum Kind {
     Removed,
 }
 
-impl Kind {
+impl FindingKind {
     /// Whether something is wrong; it is worth knowing otherwise.
     pub fn is_wrong(self) -> bool {
         self < Self::Behind
@@ -92,7 +92,7 @@ impl Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// A sentence for people.
     pub detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub struct Finding {
 
 impl Finding {
     /// A finding about a span as a whole.
-    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub fn new(kind: FindingKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
             detail: detail.into(),
@@ -109,7 +109,7 @@ impl Finding {
         }
     }
 
-    pub(crate) fn about(usage: &str, kind: Kind, detail: impl Into<String>) -> Self {
+    pub(crate) fn about(usage: &str, kind: FindingKind, detail: impl Into<String>) -> Self {
         Self {
             usage: Some(usage.to_owned()),
             ..Self::new(kind, detail)

@@ -19,7 +19,7 @@ pub mod target;
 pub mod words;
 
 pub use check::{Policy, SpanCheck, Verdict};
-pub use finding::{Finding, Kind};
+pub use finding::{Finding, FindingKind};
 pub use history::{History, Used};
 pub use matching::Matcher;
 pub use moment::Granularity;

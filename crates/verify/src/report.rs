@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Target;
 use crate::api::Span;
 use crate::check::{Amounts, Verdict};
-use crate::finding::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 use crate::history::Used;
 use crate::moment::{InWords, Millis};
 use crate::quantity::{Measure, Quantity};
@@ -135,7 +135,7 @@ impl Report {
             end: used.end,
             state: None,
             amounts,
-            findings: vec![Finding::new(Kind::EventsWithoutSpan, detail)],
+            findings: vec![Finding::new(FindingKind::EventsWithoutSpan, detail)],
             more_findings: 0,
         });
     }

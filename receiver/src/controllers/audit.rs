@@ -12,7 +12,7 @@ use sampler_store::{AuditQuery, AuditRecord};
 
 use super::answer;
 use crate::Receiver;
-use crate::openapi::params::{Page, Time};
+use crate::openapi::params::{PageParams, Time};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters};
 
@@ -27,7 +27,7 @@ const SPAN_LEN_MAX: usize = 1_024;
         Time,
         ("who" = Option<String>, Query, description = "Actions of this user or client."),
         ("span" = Option<String>, Query, description = "Actions on this span."),
-        Page,
+        PageParams,
     ),
     responses((status = 200, description = "A page of actions.", body = api::List<api::Act>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),

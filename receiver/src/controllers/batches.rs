@@ -24,7 +24,7 @@ use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
 use crate::event_headers::{DryRunQuery, EventForm};
-use crate::form::Form;
+use crate::form::EventFormat;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers;
 use crate::{Receiver, body, cloud_event};
@@ -145,14 +145,14 @@ impl Receiver {
         let layout = match media_type {
             CLOUD_EVENT => {
                 return self
-                    .receive_alone(dry_run, grant, request, Form::CloudEvent)
+                    .receive_alone(dry_run, grant, request, EventFormat::CloudEvent)
                     .await;
             }
             CLOUD_EVENTS => Layout::CloudEvents,
             NDJSON => Layout::Lines,
             _ => match cloud_event::binary(headers) {
                 Some(attributes) => {
-                    let form = Form::Binary(Box::new(attributes));
+                    let form = EventFormat::Binary(Box::new(attributes));
                     return self.receive_alone(dry_run, grant, request, form).await;
                 }
                 None => Layout::List,
@@ -183,10 +183,10 @@ impl Receiver {
         dry_run: Option<DryRunQuery>,
         grant: &Grant,
         request: Request<Body>,
-        form: Form,
+        form: EventFormat,
     ) -> Result<Response, Problem> {
         let of_headers = match &form {
-            Form::Binary(attributes) => Some(attributes.kind()),
+            EventFormat::Binary(attributes) => Some(attributes.kind()),
             _ => None,
         };
         let form = EventForm::of(form, request.headers());
@@ -241,7 +241,7 @@ impl BatchInProgress<'_> {
         if item.bytes.len() > max {
             return Err(body::too_large(max));
         }
-        let form = Form::of(self.layout);
+        let form = EventFormat::of(self.layout);
         let arrival = Arrival::InBatch;
         self.receiver
             .process_event(self.grant, item.bytes, form, arrival)

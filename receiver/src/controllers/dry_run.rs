@@ -13,7 +13,7 @@ use super::events::View;
 use crate::admission;
 use crate::batch::{Item, Layout};
 use crate::event_headers::{DryRunQuery, EventForm};
-use crate::form::Form;
+use crate::form::EventFormat;
 use crate::{Receiver, body, problems};
 
 /// The most usages that are shown for one event.
@@ -78,7 +78,9 @@ impl Receiver {
         let mut dry_run = self.begin_dry_run(query, grant)?;
         let mut all = Vec::with_capacity(items.len());
         for item in items {
-            let decided = dry_run.decide(item.bytes, Form::of(layout).into()).await;
+            let decided = dry_run
+                .decide(item.bytes, EventFormat::of(layout).into())
+                .await;
             all.push(decided.or_else(refused)?);
         }
         Ok(all)

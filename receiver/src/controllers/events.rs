@@ -27,7 +27,7 @@ use crate::admission::{InFlightPermit, RequestKind, ShardRange};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::event_headers::{DryRunQuery, EventForm, REPRESENTATION};
-use crate::form::Form;
+use crate::form::EventFormat;
 use crate::openapi::params::{AskedParams, DryRunParams};
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
 use crate::{Receiver, body};
@@ -144,7 +144,7 @@ impl Receiver {
     ) -> Result<Response, Problem> {
         // The original has the addresses of starts and stops, and ignores their queries.
         let dry_run = DryRunQuery::of(request.uri(), kind != EventKind::Update)?;
-        let form = EventForm::of(Form::Addressed(kind), request.headers());
+        let form = EventForm::of(EventFormat::Addressed(kind), request.headers());
         let read = self.read_body(kind, grant, request).await;
         let read = read.and_then(|(body, in_flight)| Ok((body, form?, in_flight)));
         self.answer_one(Some(kind), grant, dry_run, read).await

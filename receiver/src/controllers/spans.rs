@@ -15,7 +15,7 @@ use sampler_service::security::Grant;
 use sampler_store::{ListedSpan, SpanPage, SpanQuery};
 
 use super::answer;
-use crate::openapi::params::{IfNoneMatchParams, OfTarget, Page, Time};
+use crate::openapi::params::{IfNoneMatchParams, OfTarget, PageParams, Time};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, Single, readable_resources, restrict, tag_of};
 use crate::{Receiver, problems};
@@ -42,7 +42,7 @@ pub type IdPath = Result<Path<String>, PathRejection>;
         ("state" = Option<String>, Query, description = "The state of the span."),
         ("order" = Option<String>, Query, description = "`received`: the spans of all targets that were received last, at most 100. It goes with `limit` alone."),
         ("cause" = Option<String>, Query, description = "With `state=suspended`: why, as in `/v1/suspended`."),
-        Time, Page,
+        Time, PageParams,
     ),
     responses((status = 200, description = "A page of spans.", body = api::List<api::Span>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::answer;
 use super::spans::IdPath;
 use crate::Receiver;
-use crate::openapi::params::{AsOf, Page, Time};
+use crate::openapi::params::{AsOf, PageParams, Time};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters};
 
@@ -37,7 +37,7 @@ const ENTRY_BYTES: usize = 1 << 10;
     params(
         ("id" = String, Path, description = "The id of the span."),
         ("order" = Option<String>, Query, description = "`oldest` (the default) or `newest` first.", example = "newest"),
-        Time, AsOf, Page,
+        Time, AsOf, PageParams,
     ),
     responses((status = 200, description = "A page of usages.", body = api::List<api::Usage>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`, and the one before, as `rel=\"prev\"`."))), problem_answers::OfSpan),
@@ -92,21 +92,21 @@ struct UsageQuery {
     /// Whether the order was asked for: only then there are links to pages before, which clients that
     /// know of one link do not expect.
     has_order: bool,
-    place: Option<Place>,
+    place: Option<UsagePosition>,
     limit: usize,
 }
 
 /// A place in a list: by the version at which a usage was planned.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Place {
+enum UsagePosition {
     /// The entries after this version.
     After(i64),
     /// The entries before this version.
     Before { before: i64 },
 }
 
-impl Place {
+impl UsagePosition {
     fn version(self) -> i64 {
         match self {
             Self::After(version) | Self::Before { before: version } => version,
@@ -128,8 +128,8 @@ struct Usages {
 /// A page in the order that was asked for, and the pages beside it.
 struct Shown {
     entries: Vec<Entry>,
-    next: Option<Place>,
-    previous: Option<Place>,
+    next: Option<UsagePosition>,
+    previous: Option<UsagePosition>,
 }
 
 impl Receiver {
@@ -145,7 +145,7 @@ impl Receiver {
         let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
         let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
         let mut usages = Usages::new(query.limit.min(chunk_max));
-        let (mut bound, mut read) = (query.place.map(Place::version), 0);
+        let (mut bound, mut read) = (query.place.map(UsagePosition::version), 0);
         let chunk = query.chunk().min(chunk_max);
         let mut planned = Entry::of_planned(span).filter(|planned| {
             !query.is_backwards() || bound.is_none_or(|bound| planned.version < bound)
@@ -225,19 +225,19 @@ impl Usages {
     fn page(self, query: &UsageQuery) -> Shown {
         let (mut entries, further) = (self.shown, self.next);
         let first = entries.first().map(|first| first.version);
-        if query.place.is_some_and(Place::is_before) {
+        if query.place.is_some_and(UsagePosition::is_before) {
             entries.reverse();
             return Shown {
                 entries,
-                next: first.map(Place::After),
-                previous: further.map(|before| Place::Before { before }),
+                next: first.map(UsagePosition::After),
+                previous: further.map(|before| UsagePosition::Before { before }),
             };
         }
         let before = first.filter(|_| query.place.is_some() && query.has_order);
         Shown {
             entries,
-            next: further.map(Place::After),
-            previous: before.map(|before| Place::Before { before }),
+            next: further.map(UsagePosition::After),
+            previous: before.map(|before| UsagePosition::Before { before }),
         }
     }
 }
@@ -245,7 +245,7 @@ impl Usages {
 impl UsageQuery {
     /// Whether the ledger is read from its end.
     fn is_backwards(&self) -> bool {
-        self.is_newest_first != self.place.is_some_and(Place::is_before)
+        self.is_newest_first != self.place.is_some_and(UsagePosition::is_before)
     }
 
     /// How many entries are read at a time.

@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 /// The page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Page {
+pub(crate) struct PageParams {
     /// The most items of a page.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u16>,

@@ -23,7 +23,7 @@ use super::starts::Starts;
 
 /// The state of an instance with its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PlanState {
     /// No span was found yet.
     Alone,
     /// There is a span, and nothing to propose.
@@ -47,7 +47,7 @@ pub(super) enum Group {
 
 /// What is kept of a span until the answer is written.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenSpan {
     pub(super) id: SpanId,
     pub(super) target: Target,
     pub(super) measures: Measures,
@@ -60,11 +60,11 @@ pub(crate) struct Comparison {
     snapshot: Snapshot,
     limits: SnapshotLimits,
     /// By the instance's place in the body.
-    states: Vec<State>,
+    states: Vec<PlanState>,
     groups: Vec<Group>,
-    differs: BTreeMap<u32, Seen>,
+    differs: BTreeMap<u32, SeenSpan>,
     /// Spans of an instance that the snapshot has with other plans, by the group of the instance.
-    other_plans: BTreeMap<usize, Vec<Seen>>,
+    other_plans: BTreeMap<usize, Vec<SeenSpan>>,
     /// Spans in both, and what they weigh.
     seen: usize,
     seen_weight: usize,
@@ -78,14 +78,14 @@ pub(crate) struct Compared {
     pub(super) snapshot: Snapshot,
     /// The open spans without an instance, each as it is shown.
     pub(super) open: Spooled,
-    states: Vec<State>,
+    states: Vec<PlanState>,
     pub(super) groups: Vec<Group>,
     pub(super) starts: Starts,
-    pub(super) differs: BTreeMap<u32, Seen>,
+    pub(super) differs: BTreeMap<u32, SeenSpan>,
     pub(super) is_cut: bool,
 }
 
-impl Seen {
+impl SeenSpan {
     /// About the memory of one, in bytes, apart from its texts and its measures.
     const WEIGHT: usize = 384;
 
@@ -100,7 +100,7 @@ impl Seen {
     }
 }
 
-impl From<Span> for Seen {
+impl From<Span> for SeenSpan {
     fn from(span: Span) -> Self {
         Self {
             id: span.id,
@@ -118,7 +118,7 @@ impl Comparison {
         Self {
             snapshot,
             limits,
-            states: vec![State::Alone; count],
+            states: vec![PlanState::Alone; count],
             groups: vec![Group::Idle; count],
             differs: BTreeMap::new(),
             other_plans: BTreeMap::new(),
@@ -136,7 +136,7 @@ impl Comparison {
         let key = digest::of_instance(&span.target);
         let Some(group) = instances.group(key) else {
             let is_shown = span.start <= self.snapshot.at;
-            let shown = is_shown.then(|| Seen::from(span));
+            let shown = is_shown.then(|| SeenSpan::from(span));
             return self.add_open(shown.as_slice()).map(|_| ());
         };
         if span.start > self.snapshot.at {
@@ -152,10 +152,10 @@ impl Comparison {
             Some(found) => {
                 let differs = span.end.is_none() && found.differs(&span.measures);
                 if differs && let Some(span) = self.keep(span) {
-                    set(&mut self.states, found.index, State::Differs);
+                    set(&mut self.states, found.index, PlanState::Differs);
                     self.differs.insert(found.index, span);
                 } else {
-                    set(&mut self.states, found.index, State::Agrees);
+                    set(&mut self.states, found.index, PlanState::Agrees);
                 }
             }
             None => match self.keep(span) {
@@ -172,8 +172,8 @@ impl Comparison {
     }
 
     /// What is kept of a span, if there is room.
-    fn keep(&mut self, span: Span) -> Option<Seen> {
-        let span = Seen::from(span);
+    fn keep(&mut self, span: Span) -> Option<SeenSpan> {
+        let span = SeenSpan::from(span);
         let weight = self.seen_weight + span.weight();
         if self.seen == self.limits.differing || weight > self.limits.differing_memory {
             self.is_cut = true;
@@ -185,7 +185,7 @@ impl Comparison {
     }
 
     /// Shows those of the spans that are open, if there is room for all. Returns whether there was.
-    fn add_open(&mut self, spans: &[Seen]) -> io::Result<bool> {
+    fn add_open(&mut self, spans: &[SeenSpan]) -> io::Result<bool> {
         let open = spans.iter().filter(|span| !span.has_stopped);
         let count = open.clone().count();
         let is_full =
@@ -225,18 +225,18 @@ impl Comparison {
     }
 
     /// Takes the spans of an instance with plans that the snapshot does not know.
-    fn add_other_plans(&mut self, group: usize, mut spans: Vec<Seen>) -> io::Result<()> {
+    fn add_other_plans(&mut self, group: usize, mut spans: Vec<SeenSpan>) -> io::Result<()> {
         let left: Vec<u32> = self
             .snapshot
             .instances
             .of_group(group)
-            .filter(|index| state(&self.states, *index) == Some(State::Alone))
+            .filter(|index| state(&self.states, *index) == Some(PlanState::Alone))
             .take(2)
             .collect();
         let has_stopped = spans.iter().any(|span| span.has_stopped);
         let may_go_on = self.groups[group] == Group::Ran && !has_stopped;
         if let ([index], 1, true) = (left.as_slice(), spans.len(), may_go_on) {
-            set(&mut self.states, *index, State::Differs);
+            set(&mut self.states, *index, PlanState::Differs);
             self.differs.extend(spans.pop().map(|span| (*index, span)));
             return Ok(());
         }
@@ -251,26 +251,26 @@ impl Comparison {
 
 impl Compared {
     pub(super) fn is_alone(&self, index: u32) -> bool {
-        state(&self.states, index) == Some(State::Alone)
+        state(&self.states, index) == Some(PlanState::Alone)
     }
 
     pub(super) fn has_alone(&self) -> bool {
-        self.states.contains(&State::Alone)
+        self.states.contains(&PlanState::Alone)
     }
 
     /// There is a span of an instance, after all.
     pub(super) fn settle(&mut self, index: u32) {
         if self.is_alone(index) {
-            set(&mut self.states, index, State::Agrees);
+            set(&mut self.states, index, PlanState::Agrees);
         }
     }
 }
 
-fn state(states: &[State], index: u32) -> Option<State> {
+fn state(states: &[PlanState], index: u32) -> Option<PlanState> {
     states.get(usize::try_from(index).ok()?).copied()
 }
 
-fn set(states: &mut [State], index: u32, state: State) {
+fn set(states: &mut [PlanState], index: u32, state: PlanState) {
     let place = usize::try_from(index).ok();
     if let Some(kept) = place.and_then(|place| states.get_mut(place)) {
         *kept = state;

@@ -57,7 +57,7 @@ pub(super) struct Instances {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundInstance {
     /// Its place in the body.
     pub(super) index: u32,
     measures: Option<NonZeroU64>,
@@ -147,7 +147,7 @@ impl Instances {
     }
 
     /// The one of a target with its plan.
-    pub(super) fn find(&self, key: u128, target: &Target) -> Option<Found> {
+    pub(super) fn find(&self, key: u128, target: &Target) -> Option<FoundInstance> {
         let wanted = (key, digest::of_plan(target));
         let place = self
             .records
@@ -156,7 +156,7 @@ impl Instances {
         let Record {
             index, measures, ..
         } = *self.records.get(place)?;
-        Some(Found { index, measures })
+        Some(FoundInstance { index, measures })
     }
 
     /// All of them, in the order of the body.
@@ -168,7 +168,7 @@ impl Instances {
     }
 }
 
-impl Found {
+impl FoundInstance {
     /// Whether the provider says that other measures are used.
     pub(super) fn differs(self, measures: &Measures) -> bool {
         let seen = self.measures;

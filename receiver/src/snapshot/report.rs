@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use sampler_api::{Differs, InstanceWithoutSpan, Said};
 use sampler_domain::Measures;
 
-use super::comparison::{Compared, Seen};
+use super::comparison::{Compared, SeenSpan};
 use super::instance::Instance;
 use super::proposal;
 
@@ -76,7 +76,7 @@ fn write_differs(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn differs(compared: &Compared, instance: &Instance, span: &Seen) -> Differs {
+fn differs(compared: &Compared, instance: &Instance, span: &SeenSpan) -> Differs {
     let (target, kept) = (&instance.target, &span.target.plan_id);
     let measures = instance.measures.as_ref();
     // Whatever their order and however their numbers are written.

@@ -53,7 +53,7 @@ impl Spool {
 impl Spooled {
     /// All lines, in the order in which they were written.
     pub(super) fn read(&self) -> impl Iterator<Item = io::Result<String>> {
-        let chunks = Reading {
+        let chunks = SpoolReader {
             chunks: &self.chunks.0,
             chunk: 0,
             at: 0,
@@ -79,13 +79,13 @@ impl Write for Chunks {
     }
 }
 
-struct Reading<'a> {
+struct SpoolReader<'a> {
     chunks: &'a VecDeque<Vec<u8>>,
     chunk: usize,
     at: usize,
 }
 
-impl Read for Reading<'_> {
+impl Read for SpoolReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(chunk) = self.chunks.get(self.chunk) {
             let rest = chunk.get(self.at..).unwrap_or_default();

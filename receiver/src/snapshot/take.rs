@@ -41,7 +41,7 @@ const ERRORS_MAX: usize = 100;
 const INSTANCES_AT_A_TIME: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum SnapshotFormat {
     /// One object.
     Json,
     /// A head, and an instance on each further line.
@@ -138,7 +138,7 @@ impl TimedBody {
 /// A body that arrives.
 struct Arriving<'a> {
     taking: Taking<'a>,
-    form: Form,
+    form: SnapshotFormat,
     decoder: Option<MultiGzDecoder<Vec<u8>>>,
     /// The line that has begun; of JSON, all that has arrived.
     text: Vec<u8>,
@@ -153,8 +153,8 @@ impl<'a> Arriving<'a> {
     fn new(receiver: &'a Receiver, grant: &'a Grant, headers: &HeaderMap) -> Result<Self, Problem> {
         let limits = &receiver.settings.limits;
         let (form, max) = match body::media_type(headers, &[body::JSON, body::NDJSON])? {
-            body::NDJSON => (Form::Lines, limits.snapshot_payload),
-            _ => (Form::Json, limits.snapshot_payload.min(JSON_MAX)),
+            body::NDJSON => (SnapshotFormat::Lines, limits.snapshot_payload),
+            _ => (SnapshotFormat::Json, limits.snapshot_payload.min(JSON_MAX)),
         };
         let is_compressed = body::is_gzip(headers)?;
         let arriving = Self {
@@ -179,7 +179,7 @@ impl<'a> Arriving<'a> {
             return Ok(());
         }
         Err(match self.form {
-            Form::Json if self.max == JSON_MAX => too_large_for_json(),
+            SnapshotFormat::Json if self.max == JSON_MAX => too_large_for_json(),
             _ => body::too_large(self.max),
         })
     }
@@ -210,7 +210,7 @@ impl<'a> Arriving<'a> {
     fn push(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         self.unpacked += bytes.len();
         self.check(self.unpacked)?;
-        if self.form == Form::Json {
+        if self.form == SnapshotFormat::Json {
             self.text.extend_from_slice(bytes);
             return Ok(());
         }
@@ -242,8 +242,8 @@ impl<'a> Arriving<'a> {
 
     async fn finish(mut self) -> Result<Snapshot, Problem> {
         match self.form {
-            Form::Json => self.take_object().await?,
-            Form::Lines => {
+            SnapshotFormat::Json => self.take_object().await?,
+            SnapshotFormat::Lines => {
                 self.end_line()?;
                 if self.taking.head.is_none() {
                     self.taking.take_head(b"", self.form)?;
@@ -328,14 +328,14 @@ impl<'a> Taking<'a> {
         self.head.is_some() || *self.grant.readable() == Reach::Everything
     }
 
-    fn take_head(&mut self, bytes: &[u8], form: Form) -> Result<(), Problem> {
+    fn take_head(&mut self, bytes: &[u8], form: SnapshotFormat) -> Result<(), Problem> {
         let mut fields = Fields::of(json::parse(bytes)?).map_err(invalid)?;
         let resource = fields.required("resource_id", fields::id);
         if let Some(resource) = &resource {
             self.grant.require_read(resource.as_str())?;
         }
         let at = fields.required("at", |value| self.at(value));
-        if form == Form::Json {
+        if form == SnapshotFormat::Json {
             fields.required("instances", fields::list);
         }
         fields.finish().map_err(invalid)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sampler_domain::{Policy, Span, SpanId};
 use sampler_service::environment::Clock;
-use sampler_store::{Page, Reading, StoreError};
+use sampler_store::{Reading, ScanPage, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -122,7 +122,7 @@ impl Shadow {
         Ok(None)
     }
 
-    fn compare_page(&self, page: &Page, tally: &mut Tally, reported: &mut Reported) {
+    fn compare_page(&self, page: &ScanPage, tally: &mut Tally, reported: &mut Reported) {
         let now = self.clock.now();
         tally.spans += page.spans.len() as u64;
         tally.unreadable += page.unreadable;

@@ -1,6 +1,6 @@
 //! Reading single things and lists.
 
-use sampler_verify::api::{Entry, Page, Span};
+use sampler_verify::api::{Entry, ListPage, Span};
 use serde::de::DeserializeOwned;
 
 use super::{Answer, Api, ApiError, Query, Request, path_of};
@@ -116,7 +116,7 @@ impl Api {
         query.push(("limit", limit.to_string()));
         query.extend(position.cursor.clone().map(|cursor| ("cursor", cursor)));
         let answer = self.call(&Request::get(path).query(query)).await?;
-        let Page { items } = answer.read(path)?;
+        let ListPage { items } = answer.read(path)?;
         let cursor = answer.cursor;
         Ok(Listed { items, cursor })
     }

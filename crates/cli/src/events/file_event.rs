@@ -5,7 +5,7 @@ use std::fmt;
 
 use chrono::DateTime;
 use sampler_verify::Target;
-use sampler_verify::events::{self, Kind};
+use sampler_verify::events::{self, EventKind};
 use sampler_verify::moment::{Millis, parse_length, time_of_day};
 use sampler_verify::quantity::Quantity;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -164,7 +164,7 @@ impl Importer {
 
     pub(super) fn of_row(&mut self, row: &events::Event) -> Result<FileEvent, String> {
         let mut body = json!({ "type": "stop", "timestamp": row.moment });
-        if let Kind::Start(measures) = &row.kind {
+        if let EventKind::Start(measures) = &row.kind {
             body["type"] = json!("start");
             let measure = |measure: &sampler_verify::quantity::Measure| match measure.quantity {
                 Quantity::Integer(quantity) => {

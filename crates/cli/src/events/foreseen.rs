@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use indicatif::HumanCount;
 use sampler_api::{DryRun, PostedUsage};
 use sampler_verify::Target;
-use sampler_verify::events::{self, Columns, Event, Format, Kind, Reading};
+use sampler_verify::events::{self, Columns, Event, EventKind, FileTimes, Format};
 use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
 
@@ -45,7 +45,7 @@ impl Foreseen {
         for part in &parts {
             let of_part = usages.iter().filter(|usage| {
                 let is_before = is_of_before(usage, part.moment);
-                !is_update || is_before == matches!(part.kind, Kind::Stop)
+                !is_update || is_before == matches!(part.kind, EventKind::Stop)
             });
             self.put(part, Sum::of(of_part));
         }
@@ -53,7 +53,7 @@ impl Foreseen {
 
     fn put(&mut self, part: &Event, sum: Sum) {
         let newest = self.newest.get(&part.target).copied();
-        if let (Some(place), Kind::Stop) = (newest, &part.kind) {
+        if let (Some(place), EventKind::Stop) = (newest, &part.kind) {
             self.spans[place] = sum;
         } else {
             self.newest.insert(part.target.clone(), self.spans.len());
@@ -105,6 +105,11 @@ fn duration_of(usage: &PostedUsage) -> Millis {
 
 fn parts_of(event: &FileEvent) -> Vec<Event> {
     let body = event.body.as_bytes();
-    let read = events::read(body, Format::Json, &Columns::default(), Reading::default());
+    let read = events::read(
+        body,
+        Format::Json,
+        &Columns::default(),
+        FileTimes::default(),
+    );
     read.unwrap_or_default()
 }

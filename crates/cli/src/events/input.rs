@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use sampler_verify::events::{self, Kind, Reading};
+use sampler_verify::events::{self, EventKind, FileTimes};
 use sampler_verify::moment::Millis;
 use uuid::Uuid;
 
@@ -87,7 +87,7 @@ impl Input {
                 Source::Lines(reader, 0)
             }
             events::Format::Csv => {
-                let reading = Reading { now, offset: 0 };
+                let reading = FileTimes { now, offset: 0 };
                 let rows = events::read(reader, events::Format::Csv, &columns, reading)
                     .map_err(|error| wrong(&error))?;
                 measures = Some(measures_of(&rows));
@@ -175,8 +175,8 @@ fn measures_of(rows: &[events::Event]) -> Vec<String> {
     let measures = rows
         .iter()
         .find_map(|row| match &row.kind {
-            Kind::Start(measures) => Some(measures),
-            Kind::Stop => None,
+            EventKind::Start(measures) => Some(measures),
+            EventKind::Stop => None,
         })
         .into_iter()
         .flatten();

@@ -58,10 +58,10 @@ pub(super) struct Extent {
 enum Read {
     Nothing,
     Unreadable,
-    Found(Box<Found>),
+    Found(Box<JournalState>),
 }
 
-struct Found {
+struct JournalState {
     begun: Begun,
     answered: Option<Step>,
     /// What was sent last.
@@ -250,7 +250,7 @@ fn read(file: &File, is_ignored: bool) -> io::Result<Read> {
     let Ok(begun) = serde_json::from_slice(&line) else {
         return Ok(Read::Unreadable);
     };
-    let mut found = Found {
+    let mut found = JournalState {
         begun,
         answered: None,
         sent: Extent::default(),

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::mapping::Mapping;
 use super::rules::{
-    Bound, Cursor, Mark, Of, Outcome, Phase, Planned, State, Step, Tracked, Unknown,
+    Bound, Cursor, FeedState, Mark, Of, Outcome, Phase, Planned, Step, Tracked, Unknown,
 };
 use super::translate::tracked;
-use super::usage_event::{Kind, Quantities, Record, Running};
+use super::usage_event::{Quantities, Record, Running, UsageKind};
 
 /// What runs at a time, as the platform lists it.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Listed {
 /// The hole, and what is known about it.
 pub(super) struct Hole<'a> {
     pub(super) record: Record,
-    pub(super) state: &'a State,
+    pub(super) state: &'a FeedState,
     pub(super) mapping: &'a Mapping,
     /// The time of the lists, in ms.
     pub(super) at: Millis,
@@ -311,9 +311,9 @@ fn target_of(body: &Value) -> Target {
 
 fn is_same_plan(before: &Tracked, running: &Running) -> bool {
     match (&running.kind, &before.plan) {
-        (Kind::Service { plan_guid, .. }, Some(plan)) => plan == plan_guid,
-        (Kind::Service { .. }, None) => false,
-        (Kind::Process { .. } | Kind::Task, _) => true,
+        (UsageKind::Service { plan_guid, .. }, Some(plan)) => plan == plan_guid,
+        (UsageKind::Service { .. }, None) => false,
+        (UsageKind::Process { .. } | UsageKind::Task, _) => true,
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::hole::Listed;
 use super::platform::{Answer, Platform};
 use super::rules::Mark;
-use super::usage_event::{Kind, Quantities, Record, Running, UsageEvent, old_enough};
+use super::usage_event::{Quantities, Record, Running, UsageEvent, UsageKind, old_enough};
 use crate::failure::Failure;
 use crate::output::printable;
 
@@ -277,7 +277,7 @@ impl Platform {
         let running = [("states", "RUNNING".to_owned())];
         self.all("/v3/tasks", &running, |row| {
             let guid = text(row, "/guid").unwrap_or_default().to_owned();
-            parts.insert(guid, Part::read(row, Kind::Task, 1));
+            parts.insert(guid, Part::read(row, UsageKind::Task, 1));
         })
         .await?;
         let mut apps: HashMap<String, App> = HashMap::new();
@@ -294,7 +294,9 @@ impl Platform {
         let mut listed = Listed::default();
         for (guid, part) in parts {
             let app = part.as_ref().and_then(|part| apps.get(&part.app));
-            let is_process = part.as_ref().is_some_and(|part| part.kind != Kind::Task);
+            let is_process = part
+                .as_ref()
+                .is_some_and(|part| part.kind != UsageKind::Task);
             if is_process && app.is_some_and(|app| !app.is_started) {
                 continue;
             }
@@ -420,7 +422,7 @@ impl Catalogue {
     ) -> Option<(Running, Millis)> {
         let (offering, plan) = self.plans.get(&instance.plan)?;
         let running = Running {
-            kind: Kind::Service {
+            kind: UsageKind::Service {
                 offering: self.offerings.get(offering)?.clone(),
                 plan: plan.clone(),
                 plan_guid: instance.plan,
@@ -443,7 +445,7 @@ struct App {
 /// A process or a task of a list.
 struct Part {
     app: String,
-    kind: Kind,
+    kind: UsageKind,
     quantities: Quantities,
     made: Millis,
 }
@@ -452,10 +454,10 @@ impl Part {
     fn of_process(row: &Value) -> Option<Self> {
         let r#type = text(row, "/type").map(str::to_owned);
         let instances = row.pointer("/instances")?.as_i64()?;
-        Self::read(row, Kind::Process { r#type }, instances)
+        Self::read(row, UsageKind::Process { r#type }, instances)
     }
 
-    fn read(row: &Value, kind: Kind, instances: i64) -> Option<Self> {
+    fn read(row: &Value, kind: UsageKind, instances: i64) -> Option<Self> {
         let memory = row.pointer("/memory_in_mb")?.as_i64()?;
         Some(Self {
             app: text(row, "/relationships/app/data/guid")?.to_owned(),

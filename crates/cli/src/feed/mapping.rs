@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::usage_event::{Kind, Record, Running};
+use super::usage_event::{Record, Running, UsageKind};
 use crate::failure::Failure;
 
 /// The resource and the plans of apps, without a mapping.
@@ -79,18 +79,18 @@ impl Mapping {
     /// The resource and the plan of what runs.
     pub(super) fn names(&self, running: &Running) -> (String, String) {
         let (entry, resource_id, plan_id) = match &running.kind {
-            Kind::Service { offering, plan, .. } => {
+            UsageKind::Service { offering, plan, .. } => {
                 let mut entries = self.services.iter();
                 let entry = entries
                     .find(|entry| entry.offering.as_ref() == Some(offering) && entry.fits(plan));
                 (entry, offering.as_str(), plan.as_str())
             }
-            Kind::Process { r#type } => {
+            UsageKind::Process { r#type } => {
                 let r#type = r#type.as_deref().unwrap_or_default();
                 let entry = self.processes.iter().find(|entry| entry.fits(r#type));
                 (entry, CONTAINER, BASIC)
             }
-            Kind::Task => (Some(&self.tasks), TASK, BASIC),
+            UsageKind::Task => (Some(&self.tasks), TASK, BASIC),
         };
         let given = |name: fn(&Entry) -> &Option<String>, own: &str| {
             let given = entry.and_then(|entry| name(entry).clone());
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn service(offering: &str, plan: &str) -> Running {
-        Running::of_kind(Kind::Service {
+        Running::of_kind(UsageKind::Service {
             offering: offering.to_owned(),
             plan: plan.to_owned(),
             plan_guid: "g".to_owned(),
@@ -230,7 +230,7 @@ mod tests {
 
     fn process(name: Option<&str>) -> Running {
         let r#type = name.map(str::to_owned);
-        Running::of_kind(Kind::Process { r#type })
+        Running::of_kind(UsageKind::Process { r#type })
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             (process(Some("worker")), "linux-container", "background"),
             (process(Some("web")), "linux-container", "basic"),
             (process(None), "linux-container", "basic"),
-            (Running::of_kind(Kind::Task), "jobs", "basic"),
+            (Running::of_kind(UsageKind::Task), "jobs", "basic"),
         ] {
             let names = (resource_id.to_owned(), plan_id.to_owned());
             assert_eq!(mapping.names(&running), names);

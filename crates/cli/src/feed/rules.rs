@@ -187,7 +187,7 @@ pub(super) struct Refused {
 
 /// All that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct FeedState {
     pub(super) cursors: BTreeMap<Record, Cursor>,
     #[serde(rename = "fates")]
     pub(super) phases: BTreeMap<String, Phase>,
@@ -196,7 +196,7 @@ pub(super) struct State {
     pub(super) made: BTreeMap<String, Millis>,
 }
 
-impl State {
+impl FeedState {
     pub(super) fn tracked(&self) -> impl Iterator<Item = (&String, &Tracked)> {
         self.phases.iter().filter_map(|(key, phase)| match phase {
             Phase::Started(tracked) => Some((key, tracked)),
@@ -252,7 +252,7 @@ impl State {
 
 /// Collects a step.
 pub(super) struct Batch<'a> {
-    state: &'a State,
+    state: &'a FeedState,
     mapping: &'a Mapping,
     pub(super) step: Step,
     phases: HashMap<String, Phase>,
@@ -261,7 +261,7 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(state: &'a State, mapping: &'a Mapping) -> Self {
+    pub(super) fn new(state: &'a FeedState, mapping: &'a Mapping) -> Self {
         Self {
             state,
             mapping,

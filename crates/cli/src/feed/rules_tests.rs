@@ -1,17 +1,17 @@
 use serde_json::json;
 
 use super::super::translate::{start, tracked};
-use super::super::usage_event::{Kind, Running, Says};
+use super::super::usage_event::{Running, Says, UsageKind};
 use super::*;
 
 fn process(memory: i64, instances: i64) -> Box<Running> {
-    let mut running = Running::of_kind(Kind::Process { r#type: None });
+    let mut running = Running::of_kind(UsageKind::Process { r#type: None });
     running.quantities = Quantities::of(memory, instances);
     Box::new(running)
 }
 
 fn service(plan: &str, guid: &str) -> Box<Running> {
-    Box::new(Running::of_kind(Kind::Service {
+    Box::new(Running::of_kind(UsageKind::Service {
         offering: "p-mysql".to_owned(),
         plan: plan.to_owned(),
         plan_guid: guid.to_owned(),
@@ -60,7 +60,7 @@ fn ends_as(guid: &str, at: Millis, was: Option<Box<Running>>) -> UsageEvent {
 }
 
 /// What is sent: type, id and timestamp. All of it is kept, but for what is refused.
-fn sent(state: &mut State, events: &[UsageEvent], refused: &[Refused]) -> Vec<String> {
+fn sent(state: &mut FeedState, events: &[UsageEvent], refused: &[Refused]) -> Vec<String> {
     let (before, mapping) = (state.clone(), Mapping::default());
     let mut batch = Batch::new(&before, &mapping);
     for event in events {
@@ -80,7 +80,7 @@ fn sent(state: &mut State, events: &[UsageEvent], refused: &[Refused]) -> Vec<St
 
 #[test]
 fn a_process_starts_changes_and_stops() {
-    let mut state = State::default();
+    let mut state = FeedState::default();
     let events = [
         ends("0", 5),
         runs("1", 10, process(64, 1)),
@@ -101,7 +101,7 @@ fn a_process_starts_changes_and_stops() {
 
 #[test]
 fn what_is_dated_before_the_last_event_of_its_target_is_dated_like_that() {
-    let mut state = State::default();
+    let mut state = FeedState::default();
     let events = [
         runs("1", 10, process(64, 1)),
         runs("2", 9, process(64, 2)),
@@ -122,7 +122,7 @@ fn what_is_dated_before_the_last_event_of_its_target_is_dated_like_that() {
 
 #[test]
 fn a_seed_has_an_id_of_its_own_each_time() {
-    let mut state = State::default();
+    let mut state = FeedState::default();
     let seed = |at| runs("i", at, process(64, 1));
     assert_eq!(sent(&mut state, &[seed(10)], &[]), ["start i@t10 10"]);
     assert_eq!(sent(&mut state, &[seed(20)], &[]), [""; 0]);
@@ -134,7 +134,7 @@ fn a_seed_has_an_id_of_its_own_each_time() {
 
 #[test]
 fn a_plan_changes_by_its_guid_and_goes_from_the_old_names() {
-    let mut state = State::default();
+    let mut state = FeedState::default();
     sent(&mut state, &[runs("1", 10, service("small", "a"))], &[]);
     // A new name of the plan is no change, and a stop names the old one.
     assert_eq!(
@@ -174,7 +174,7 @@ fn a_plan_changes_by_its_guid_and_goes_from_the_old_names() {
 #[test]
 fn a_refused_start_is_not_started_unless_its_span_is_open() {
     for (is_open, stops) in [(false, 0), (true, 1)] {
-        let mut state = State::default();
+        let mut state = FeedState::default();
         let refused = Refused {
             index: 0,
             status: 409,
@@ -199,7 +199,7 @@ fn measures_are_in_their_order_also_where_they_are_zero() {
 }
 
 /// What nobody recorded: the bound, and between which times it lies.
-fn unknown(state: &mut State, events: &[UsageEvent]) -> Vec<(Bound, Option<Millis>, Millis)> {
+fn unknown(state: &mut FeedState, events: &[UsageEvent]) -> Vec<(Bound, Option<Millis>, Millis)> {
     let (before, mapping) = (state.clone(), Mapping::default());
     let mut batch = Batch::new(&before, &mapping);
     for event in events {
@@ -283,10 +283,10 @@ fn a_start_or_stop_that_nobody_recorded_is_said_with_its_bounds() {
             vec![(Bound::End, Some(10), 30), (Bound::Start, Some(10), 30)],
         ),
     ] {
-        let found = unknown(&mut State::default(), &events);
+        let found = unknown(&mut FeedState::default(), &events);
         assert_eq!(found, expected, "{events:?}");
         // One after the other says the same.
-        let mut state = State::default();
+        let mut state = FeedState::default();
         let events = events.iter();
         let found: Vec<_> = events
             .flat_map(|event| unknown(&mut state, std::slice::from_ref(event)))
@@ -301,14 +301,14 @@ fn a_start_or_stop_that_nobody_recorded_is_said_with_its_bounds() {
         ends_as("4", 40, Some(service("large", "b"))),
     ];
     assert_eq!(
-        unknown(&mut State::default(), &events),
+        unknown(&mut FeedState::default(), &events),
         [(Bound::End, Some(30), 40), (Bound::Start, Some(30), 40)]
     );
 }
 
 #[test]
 fn a_stop_whose_start_was_refused_is_no_unknown_start() {
-    let mut state = State::default();
+    let mut state = FeedState::default();
     let refused = Refused {
         index: 0,
         status: 409,
@@ -323,7 +323,7 @@ fn a_stop_whose_start_was_refused_is_no_unknown_start() {
 fn ends_are_forgotten_by_the_time_of_the_platform() {
     let at = 1_795_000_000_000;
     let day = 24 * 3_600_000;
-    let mut state = State::default();
+    let mut state = FeedState::default();
     let phase = Phase::Ended {
         record: Record::Apps,
         at,

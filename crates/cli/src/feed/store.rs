@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::rules::{Refused, State, Step, Unknown};
+use super::rules::{FeedState, Refused, Step, Unknown};
 use crate::failure::Failure;
 use crate::journal::{self, Unopened, journal_of, next_line, sync_folder, write_line};
 
@@ -32,7 +32,7 @@ struct Document {
     /// How many bytes of what nobody recorded are reported.
     #[serde(default)]
     told: u64,
-    state: State,
+    state: FeedState,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -52,7 +52,7 @@ enum Line {
 /// The state, and where it is kept.
 #[derive(Debug)]
 pub(super) struct Store {
-    pub(super) state: State,
+    pub(super) state: FeedState,
     /// What was sent, and has no answer yet.
     pending: Option<Step>,
     /// Whether another command had sent it before.
@@ -93,7 +93,7 @@ impl Store {
             Some(journal)
         };
         let mut store = Self {
-            state: State::default(),
+            state: FeedState::default(),
             pending: None,
             is_resumed: false,
             number: 0,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::mapping::Mapping;
 use super::rules::{Bound, Of, Outcome, Phase, Planned, Tracked, Unknown};
-use super::usage_event::{Kind, Quantities, Record, Running, Says, UsageEvent};
+use super::usage_event::{Quantities, Record, Running, Says, UsageEvent, UsageKind};
 
 /// What follows from a usage event.
 #[derive(Default)]
@@ -164,7 +164,7 @@ fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<U
         Says::Ended { was: Some(was), .. } => (Some(was), Some(was.quantities)),
         Says::Ended { was: None, .. } | Says::Nothing => return Vec::new(),
     };
-    let service = running.filter(|it| matches!(it.kind, Kind::Service { .. }));
+    let service = running.filter(|it| matches!(it.kind, UsageKind::Service { .. }));
     let other = service.and_then(|it| changed(it, tracked, event.at, mapping));
     let is_other = tracked.quantities.is_some()
         && quantities.is_some_and(|quantities| tracked.quantities != Some(quantities));
@@ -184,7 +184,7 @@ fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<U
 fn changed(running: &Running, tracked: &Tracked, at: Millis, mapping: &Mapping) -> Option<Tracked> {
     let at = at.max(tracked.last);
     match &running.kind {
-        Kind::Service { plan_guid, .. } => {
+        UsageKind::Service { plan_guid, .. } => {
             let now = self::tracked(running, at, mapping);
             let is_same = match &tracked.plan {
                 Some(plan) => plan == plan_guid,
@@ -192,7 +192,7 @@ fn changed(running: &Running, tracked: &Tracked, at: Millis, mapping: &Mapping) 
             };
             (!is_same).then_some(now)
         }
-        Kind::Process { .. } | Kind::Task => {
+        UsageKind::Process { .. } | UsageKind::Task => {
             let is_same = tracked.quantities == Some(running.quantities);
             (!is_same).then(|| Tracked {
                 quantities: Some(running.quantities),
@@ -207,9 +207,9 @@ fn changed(running: &Running, tracked: &Tracked, at: Millis, mapping: &Mapping) 
 pub(super) fn tracked(running: &Running, at: Millis, mapping: &Mapping) -> Tracked {
     let (resource_id, plan_id) = mapping.names(running);
     let (of, plan) = match &running.kind {
-        Kind::Service { plan_guid, .. } => (Of::Service, Some(plan_guid.clone())),
-        Kind::Process { .. } => (Of::Process, None),
-        Kind::Task => (Of::Task, None),
+        UsageKind::Service { plan_guid, .. } => (Of::Service, Some(plan_guid.clone())),
+        UsageKind::Process { .. } => (Of::Process, None),
+        UsageKind::Task => (Of::Task, None),
     };
     Tracked {
         target: Target {

@@ -23,7 +23,7 @@ impl Record {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum UsageKind {
     Service {
         offering: String,
         plan: String,
@@ -90,7 +90,7 @@ impl Quantities {
 /// A service instance, process or task that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Running {
-    pub(super) kind: Kind,
+    pub(super) kind: UsageKind,
     pub(super) guid: String,
     pub(super) organization_id: String,
     pub(super) space_id: String,
@@ -240,7 +240,7 @@ impl RawService {
     fn running(&self, guid: &str) -> Option<Box<Running>> {
         let (plan, offering) = (self.service_plan.as_ref()?, self.service_offering.as_ref()?);
         Some(Box::new(Running {
-            kind: Kind::Service {
+            kind: UsageKind::Service {
                 offering: offering.name.clone()?,
                 plan: plan.name.clone()?,
                 plan_guid: plan.guid.clone()?,
@@ -275,9 +275,9 @@ impl RawApp {
             "STARTED" | "STOPPED" => {
                 let process = self.process.as_ref()?;
                 let r#type = process.r#type.clone();
-                (Kind::Process { r#type }, process)
+                (UsageKind::Process { r#type }, process)
             }
-            "TASK_STARTED" | "TASK_STOPPED" => (Kind::Task, self.task.as_ref()?),
+            "TASK_STARTED" | "TASK_STOPPED" => (UsageKind::Task, self.task.as_ref()?),
             // Staging, buildpacks, and `WAS_RUNNING`: a snapshot has shown the same.
             _ => return None,
         };
@@ -304,7 +304,7 @@ impl RawApp {
         Some(Quantities::of(memory, instances))
     }
 
-    fn running(&self, kind: Kind, guid: &str, quantities: Quantities) -> Option<Box<Running>> {
+    fn running(&self, kind: UsageKind, guid: &str, quantities: Quantities) -> Option<Box<Running>> {
         Some(Box::new(Running {
             kind,
             guid: guid.to_owned(),
@@ -327,10 +327,10 @@ fn whole(measure: &Measure) -> Option<i64> {
 
 #[cfg(test)]
 impl Running {
-    pub(super) fn of_kind(kind: Kind) -> Self {
+    pub(super) fn of_kind(kind: UsageKind) -> Self {
         let quantities = match kind {
-            Kind::Service { .. } => Quantities::SERVICE,
-            Kind::Process { .. } | Kind::Task => Quantities::of(512, 2),
+            UsageKind::Service { .. } => Quantities::SERVICE,
+            UsageKind::Process { .. } | UsageKind::Task => Quantities::of(512, 2),
         };
         Self {
             kind,

@@ -8,7 +8,9 @@ use sampler_verify::api::Span;
 use sampler_verify::check::Amounts;
 use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
-use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, Used, Verdict};
+use sampler_verify::{
+    Finding, FindingKind, Matcher, Policy, Report, SpanCheck, Target, Used, Verdict,
+};
 
 use super::Scope;
 use crate::api::{Api, ApiError, Position, Query};
@@ -219,7 +221,10 @@ impl<'a> Run<'a> {
 
     /// A span that the clean-up removed meanwhile can no longer be checked.
     fn add_removed(&mut self, span: &Span, place: Option<usize>) {
-        let finding = Finding::new(Kind::Removed, "the span was removed while it was read");
+        let finding = Finding::new(
+            FindingKind::Removed,
+            "the span was removed while it was read",
+        );
         let verdict = Verdict {
             amounts: Amounts::default(),
             findings: vec![finding],

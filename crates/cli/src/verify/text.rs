@@ -1,7 +1,7 @@
 //! The report for people: what does not fit first, in lines that a terminal holds.
 
 use sampler_verify::Report;
-use sampler_verify::finding::{Finding, Kind};
+use sampler_verify::finding::{Finding, FindingKind};
 use sampler_verify::moment::{InWords, Millis};
 use sampler_verify::report::{Contradiction, Row, Total};
 use sampler_verify::words::{counted, form};
@@ -216,7 +216,7 @@ fn words(finding: &Finding) -> String {
 
 fn is_unknown(row: &Row) -> bool {
     let mut findings = row.findings.iter();
-    findings.any(|finding| finding.kind == Kind::SpanWithoutEvents)
+    findings.any(|finding| finding.kind == FindingKind::SpanWithoutEvents)
 }
 
 fn totals(report: &Report, width: usize) -> String {

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{spans, suspended};
 use crate::api::{self, Refusal, SEGMENT};
 use crate::estimate::Estimate;
-use crate::form::{Form, in_a_form};
+use crate::form::{SubmittedForm, in_a_form};
 use crate::page::{Frame, message, refused, render};
 use crate::show;
 use crate::visit::Visit;
@@ -97,7 +97,7 @@ macro_rules! handlers {
         }
 
         #[doc = concat!("`POST ", $path, "`.")]
-        pub(crate) async fn $carry_out(Path(id): Path<String>, form: Form) -> Response {
+        pub(crate) async fn $carry_out(Path(id): Path<String>, form: SubmittedForm) -> Response {
             carry_out(Subject { kind: $kind, id }, form).await
         }
     )+};
@@ -109,7 +109,7 @@ handlers! {
     show_skip, skip: ActionKind::Skip, "/console/spans/{id}/skip";
 }
 
-async fn carry_out(subject: Subject, form: Form) -> Response {
+async fn carry_out(subject: Subject, form: SubmittedForm) -> Response {
     let mut body = json!({ "reason": form.value("reason") });
     if subject.kind == ActionKind::Skip {
         body["usage_id"] = json!(form.value("usage_id"));
@@ -125,7 +125,7 @@ async fn carry_out(subject: Subject, form: Form) -> Response {
 /// The answer to a form that confirms an action. Where it was refused and can be confirmed again, the
 /// page shows why, and the action with the present state.
 pub(super) async fn answer(
-    form: &Form,
+    form: &SubmittedForm,
     place: &'static str,
     back: &str,
     done: Result<(), Refusal>,

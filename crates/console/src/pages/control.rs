@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use sampler_api::{Act, Control, Problem};
 use serde_json::{Map, Value, json};
 
-use crate::form::{Form, in_a_form, problem_of_field};
+use crate::form::{SubmittedForm, in_a_form, problem_of_field};
 use crate::page::{Frame, refused, render};
 use crate::visit::Visit;
 use crate::{api::Refusal, show};
@@ -81,7 +81,7 @@ impl Fields {
         }
     }
 
-    fn sent(form: &Form) -> Self {
+    fn sent(form: &SubmittedForm) -> Self {
         let text = |name: &str| form.value(name).trim().to_owned();
         Self {
             rate: text("rate"),
@@ -201,7 +201,7 @@ async fn read(visit: &Visit) -> Result<(Fields, String, Vec<Act>), Refusal> {
 }
 
 /// `POST /console/control`: shows what would change, and then sets it.
-pub(crate) async fn set(form: Form) -> Response {
+pub(crate) async fn set(form: SubmittedForm) -> Response {
     let frame = form.visit.frame("Control");
     let (before, _, history) = match read(&form.visit).await {
         Ok(read) => read,
@@ -249,7 +249,7 @@ pub(crate) async fn set(form: Form) -> Response {
 
 /// The refusal of the API before anything is confirmed: it reads the body before it compares the tag,
 /// and no control has this tag.
-async fn refusal_of(form: &Form, body: &Value) -> Option<Refusal> {
+async fn refusal_of(form: &SubmittedForm, body: &Value) -> Option<Refusal> {
     let asked = form.act(Method::PUT, CONTROL, NO_TAG, body);
     let refusal = asked.await.err()?;
     (refusal.status != StatusCode::PRECONDITION_FAILED).then_some(refusal)

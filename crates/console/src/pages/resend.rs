@@ -10,7 +10,7 @@ use serde_json::json;
 use super::actions::{ActPage, answer, facts_of, not_allowed};
 use super::spans;
 use crate::api::{Query, Refusal, SEGMENT, address, problem};
-use crate::form::Form;
+use crate::form::SubmittedForm;
 use crate::page::{refused, render};
 use crate::visit::Visit;
 use crate::{parameters, show};
@@ -60,7 +60,7 @@ pub(crate) async fn show(Path(path): Path<(String, String)>, visit: Visit) -> Re
 }
 
 /// `POST /console/spans/{id}/usages/{usage}/resend`.
-pub(crate) async fn carry_out(Path(path): Path<(String, String)>, form: Form) -> Response {
+pub(crate) async fn carry_out(Path(path): Path<(String, String)>, form: SubmittedForm) -> Response {
     let subject = Subject::new(path, &form.visit);
     let usage = utf8_percent_encode(&subject.usage, SEGMENT);
     let path = format!("/v1/usages/{usage}/resend");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::schema::Kind;
+use super::schema::SchemaKind;
 use super::{example, text};
 
 /// The beginning of a problem type.
@@ -30,7 +30,7 @@ pub(super) struct Parameter {
     pub(super) name: String,
     /// `path`, `query` or `header`.
     pub(super) place: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SchemaKind,
     pub(super) is_required: bool,
     pub(super) description: String,
     pub(super) example: String,
@@ -39,7 +39,7 @@ pub(super) struct Parameter {
 /// A body of one media type.
 pub(super) struct Body {
     pub(super) media_type: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SchemaKind,
     pub(super) example: String,
 }
 
@@ -95,7 +95,7 @@ fn parameter(described: &Value) -> Parameter {
     Parameter {
         name: text(described, "name").to_owned(),
         place: text(described, "in").to_owned(),
-        kind: Kind::of(&described["schema"]),
+        kind: SchemaKind::of(&described["schema"]),
         is_required: described["required"] == true,
         description: text(described, "description").to_owned(),
         example: example.unwrap_or_default(),
@@ -114,7 +114,7 @@ fn bodies(document: &Value, content: &Value) -> Vec<Body> {
         };
         Body {
             media_type: media_type.clone(),
-            kind: Kind::of(schema),
+            kind: SchemaKind::of(schema),
             example,
         }
     };

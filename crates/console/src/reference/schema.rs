@@ -10,19 +10,19 @@ pub(super) struct Schema {
     pub(super) description: String,
     pub(super) fields: Vec<Field>,
     /// Its kind, if it has no fields.
-    pub(super) kind: Kind,
+    pub(super) kind: SchemaKind,
 }
 
 pub(super) struct Field {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SchemaKind,
     pub(super) is_required: bool,
     pub(super) description: String,
 }
 
 /// The kind of a value: words, and the schemas that they name.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Kind(pub(super) Vec<Part>);
+pub(super) struct SchemaKind(pub(super) Vec<Part>);
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Part {
@@ -30,7 +30,7 @@ pub(super) enum Part {
     Schema(String),
 }
 
-impl Kind {
+impl SchemaKind {
     pub(super) fn of(schema: &Value) -> Self {
         if let Some(name) = name_of(schema) {
             return Self(vec![Part::Schema(name.to_owned())]);
@@ -102,7 +102,7 @@ pub(super) fn schemas(document: &Value) -> Vec<Schema> {
         name: name.clone(),
         description: text(schema, "description").to_owned(),
         fields: fields(schema),
-        kind: Kind::of(schema),
+        kind: SchemaKind::of(schema),
     })
     .collect()
 }
@@ -114,7 +114,7 @@ fn fields(schema: &Value) -> Vec<Field> {
     fields
         .map(|(name, field)| Field {
             name: name.clone(),
-            kind: Kind::of(field),
+            kind: SchemaKind::of(field),
             is_required: is_required(name),
             description: text(field, "description").to_owned(),
         })

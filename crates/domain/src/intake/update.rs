@@ -76,7 +76,7 @@ pub struct UpdateIntake {
     event: UpdateEvent,
     rules: IntakeRules,
     now: Timestamp,
-    state: State,
+    state: UpdateState,
     /// Whether what may prevent the update was read.
     has_looked: bool,
     /// The open span of the previous target.
@@ -93,7 +93,7 @@ pub struct UpdateIntake {
 
 /// What is done next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum State {
+enum UpdateState {
     Reading(UpdateRead),
     CheckingId(Half),
     Keeping(Half),
@@ -125,7 +125,7 @@ impl UpdateIntake {
             event,
             rules,
             now,
-            state: State::Reading(UpdateRead::OpenOfPrevious),
+            state: UpdateState::Reading(UpdateRead::OpenOfPrevious),
             has_looked: false,
             open: None,
             others: Vec::new(),
@@ -166,17 +166,17 @@ impl UpdateIntake {
 
     pub fn next(&self) -> UpdateStep {
         match &self.state {
-            State::Reading(read) => UpdateStep::Read(*read),
-            State::CheckingId(half) => UpdateStep::IsIdFree(*half),
-            State::Keeping(half) => UpdateStep::Keep(*half),
-            State::Kept => UpdateStep::Kept {
+            UpdateState::Reading(read) => UpdateStep::Read(*read),
+            UpdateState::CheckingId(half) => UpdateStep::IsIdFree(*half),
+            UpdateState::Keeping(half) => UpdateStep::Keep(*half),
+            UpdateState::Kept => UpdateStep::Kept {
                 // Of several requests one makes the half that was missing last.
                 is_replayed: match self.start {
                     Progress::Found => self.stop != Progress::Made,
                     start => start != Progress::Made,
                 },
             },
-            State::Refused(refusal) => UpdateStep::Refused {
+            UpdateState::Refused(refusal) => UpdateStep::Refused {
                 refusal: refusal.clone(),
                 has_stop: self.has_stop(),
             },
@@ -188,26 +188,26 @@ impl UpdateIntake {
     /// # Panics
     /// If the last step was not [`UpdateStep::Read`].
     pub fn on_spans(&mut self, spans: Vec<Span>) {
-        let State::Reading(read) = self.state else {
+        let UpdateState::Reading(read) = self.state else {
             panic!("no spans were to be read: {:?}", self.state);
         };
         let mut spans = spans.into_iter();
         self.state = match read {
             UpdateRead::OpenOfPrevious => {
                 self.open = spans.find(|span| span.end.is_none());
-                State::Reading(UpdateRead::NotEndedOfTarget)
+                UpdateState::Reading(UpdateRead::NotEndedOfTarget)
             }
             UpdateRead::NotEndedOfTarget => {
                 self.others = spans.collect();
-                State::Reading(UpdateRead::StartOfUpdate)
+                UpdateState::Reading(UpdateRead::StartOfUpdate)
             }
             UpdateRead::StartOfUpdate => {
                 self.started = spans.next();
-                State::Reading(UpdateRead::StopOfUpdate)
+                UpdateState::Reading(UpdateRead::StopOfUpdate)
             }
             UpdateRead::StopOfUpdate => {
                 self.ended = spans.next();
-                self.decide().unwrap_or_else(State::Refused)
+                self.decide().unwrap_or_else(UpdateState::Refused)
             }
         };
     }
@@ -217,12 +217,12 @@ impl UpdateIntake {
     /// # Panics
     /// If the last step was not [`UpdateStep::IsIdFree`].
     pub fn on_id(&mut self, is_free: bool) {
-        let State::CheckingId(half) = self.state else {
+        let UpdateState::CheckingId(half) = self.state else {
             panic!("no id was to be looked for: {:?}", self.state);
         };
         self.state = match half {
-            _ if !is_free => State::Refused(Refusal::IdTakenElsewhere),
-            Half::Stop if !self.has_start() => State::CheckingId(Half::Start),
+            _ if !is_free => UpdateState::Refused(Refusal::IdTakenElsewhere),
+            Half::Stop if !self.has_start() => UpdateState::CheckingId(Half::Start),
             _ => self.keep_missing(),
         };
     }
@@ -232,7 +232,7 @@ impl UpdateIntake {
     /// # Panics
     /// If the last step was not [`UpdateStep::Keep`].
     pub fn on_kept(&mut self, answer: Result<HalfKept, Refusal>) {
-        let State::Keeping(half) = self.state else {
+        let UpdateState::Keeping(half) = self.state else {
             panic!("no half was to be kept: {:?}", self.state);
         };
         let progress = match half {
@@ -247,14 +247,14 @@ impl UpdateIntake {
             // By whoever was faster: another update under this id, perhaps.
             Ok(HalfKept::Repeated) => {
                 *progress = Progress::Repeated;
-                State::Reading(UpdateRead::StartOfUpdate)
+                UpdateState::Reading(UpdateRead::StartOfUpdate)
             }
-            Err(refusal) => State::Refused(refusal),
+            Err(refusal) => UpdateState::Refused(refusal),
         };
     }
 
     /// The state after both halves were looked for.
-    fn decide(&mut self) -> Result<State, Refusal> {
+    fn decide(&mut self) -> Result<UpdateState, Refusal> {
         let found = if self.has_looked {
             Progress::Repeated
         } else {
@@ -305,7 +305,7 @@ impl UpdateIntake {
     }
 
     /// Refuses the update for what would refuse a half that is missing.
-    fn look(&mut self) -> Result<State, Refusal> {
+    fn look(&mut self) -> Result<UpdateState, Refusal> {
         let at = self.event.timestamp;
         self.rules.require_slack(at, self.now)?;
         let is = |span: &Span, other: Option<&Span>| other.is_some_and(|it| it.id == span.id);
@@ -316,25 +316,25 @@ impl UpdateIntake {
             require_open(self.open.as_ref(), at)?;
         }
         if self.has_start() {
-            return Ok(State::CheckingId(Half::Stop));
+            return Ok(UpdateState::CheckingId(Half::Stop));
         }
         let previous = self.previous();
         let others = self.others.iter().filter(|span| !is(span, previous));
         NotEnded::by(at, others.map(|span| span.end)).require_room(self.rules.may_overlap)?;
-        Ok(State::CheckingId(if self.has_stop() {
+        Ok(UpdateState::CheckingId(if self.has_stop() {
             Half::Start
         } else {
             Half::Stop
         }))
     }
 
-    fn keep_missing(&self) -> State {
+    fn keep_missing(&self) -> UpdateState {
         if !self.has_stop() {
-            State::Keeping(Half::Stop)
+            UpdateState::Keeping(Half::Stop)
         } else if !self.has_start() {
-            State::Keeping(Half::Start)
+            UpdateState::Keeping(Half::Start)
         } else {
-            State::Kept
+            UpdateState::Kept
         }
     }
 }

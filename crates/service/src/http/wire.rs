@@ -52,7 +52,7 @@ struct WireState {
     since: Instant,
     first_byte: Option<Instant>,
     head: Head,
-    reading: Reading,
+    reading: WireReading,
     /// Whether the last thing that the library could have is a body, and not a head.
     is_body: bool,
     is_parked: bool,
@@ -73,7 +73,7 @@ struct WireState {
 
 /// The bytes that the library may have.
 #[derive(Debug)]
-enum Reading {
+enum WireReading {
     /// Nothing: a head is arriving. So many bytes of `ahead` belong to it.
     Head(usize),
     /// So many bytes of a head, or of a body.
@@ -92,7 +92,7 @@ impl Wire {
             since: Instant::now(),
             first_byte: None,
             head: Head::default(),
-            reading: Reading::Head(0),
+            reading: WireReading::Head(0),
             is_body: false,
             is_parked: false,
             ahead: Vec::new(),
@@ -128,18 +128,18 @@ impl Wire {
     pub(super) fn begin_head(&self) {
         let mut state = self.state();
         match state.reading {
-            Reading::Nothing if state.is_body => {
+            WireReading::Nothing if state.is_body => {
                 state.heads += 1;
                 state.since = Instant::now();
                 state.first_byte = None;
                 state.head = Head::default();
-                state.reading = Reading::Head(0);
+                state.reading = WireReading::Head(0);
                 state.answer_until = None;
                 state.note(&self.activity);
             }
-            Reading::Head(_) => {}
-            Reading::Bytes(_) if !state.is_body => {}
-            _ => state.reading = Reading::Broken,
+            WireReading::Head(_) => {}
+            WireReading::Bytes(_) if !state.is_body => {}
+            _ => state.reading = WireReading::Broken,
         }
     }
 
@@ -148,9 +148,9 @@ impl Wire {
         let mut state = self.state();
         state.is_body = true;
         state.reading = match length {
-            Some(0) => Reading::Nothing,
-            Some(length) => Reading::Bytes(length),
-            None => Reading::Chunks(Chunks::default()),
+            Some(0) => WireReading::Nothing,
+            Some(length) => WireReading::Bytes(length),
+            None => WireReading::Chunks(Chunks::default()),
         };
         state.note(&self.activity);
     }
@@ -160,9 +160,9 @@ impl Wire {
     pub(super) fn is_body_left(&self) -> bool {
         let state = self.state();
         match state.reading {
-            Reading::Bytes(left) => state.is_body && left > state.ahead.len() as u64,
-            Reading::Chunks(_) => true,
-            Reading::Nothing | Reading::Head(_) | Reading::Broken => false,
+            WireReading::Bytes(left) => state.is_body && left > state.ahead.len() as u64,
+            WireReading::Chunks(_) => true,
+            WireReading::Nothing | WireReading::Head(_) | WireReading::Broken => false,
         }
     }
 
@@ -241,7 +241,7 @@ impl WireState {
     /// Scans what has arrived of the head. The library gets the head once it is complete, or too
     /// long: the library answers that.
     fn scan_head(&mut self, limits: &Limits) {
-        let Reading::Head(scanned) = self.reading else {
+        let WireReading::Head(scanned) = self.reading else {
             return;
         };
         if self.first_byte.is_none() && !self.ahead.is_empty() {
@@ -251,9 +251,9 @@ impl WireState {
         let is_ready = self.head.is_complete() || length >= limits.header_bytes;
         self.reading = if is_ready {
             self.is_body = false;
-            Reading::Bytes(length as u64)
+            WireReading::Bytes(length as u64)
         } else {
-            Reading::Head(length)
+            WireReading::Head(length)
         };
     }
 
@@ -261,52 +261,52 @@ impl WireState {
     /// client that reads nothing gets at most one.
     fn may_hand_on(&self) -> bool {
         match self.reading {
-            Reading::Nothing | Reading::Head(_) => false,
-            Reading::Bytes(_) => self.is_body || !self.is_blocked,
-            Reading::Chunks(_) | Reading::Broken => true,
+            WireReading::Nothing | WireReading::Head(_) => false,
+            WireReading::Bytes(_) => self.is_body || !self.is_blocked,
+            WireReading::Chunks(_) | WireReading::Broken => true,
         }
     }
 
     /// Whether more is read while the library may have nothing: bytes of a head, or any byte, to
     /// see whether the client has gone away.
     fn may_read_ahead(&self) -> bool {
-        self.ahead.is_empty() || matches!(self.reading, Reading::Head(_))
+        self.ahead.is_empty() || matches!(self.reading, WireReading::Head(_))
     }
 
     /// How many of these bytes the library may have.
     fn hand_on(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.reading {
-            Reading::Bytes(left) => {
+            WireReading::Bytes(left) => {
                 let count = (*left).min(bytes.len() as u64);
                 *left -= count;
                 if *left == 0 {
-                    self.reading = Reading::Nothing;
+                    self.reading = WireReading::Nothing;
                 }
                 Ok(usize::try_from(count).expect("no more than there are"))
             }
-            Reading::Chunks(chunks) => {
+            WireReading::Chunks(chunks) => {
                 let scanned = chunks.scan(bytes);
                 if scanned.is_err() {
-                    self.reading = Reading::Broken;
+                    self.reading = WireReading::Broken;
                 } else if chunks.is_complete() {
-                    self.reading = Reading::Nothing;
+                    self.reading = WireReading::Nothing;
                 }
                 scanned
             }
-            Reading::Nothing | Reading::Head(_) => Ok(0),
-            Reading::Broken => Err(io::ErrorKind::InvalidData.into()),
+            WireReading::Nothing | WireReading::Head(_) => Ok(0),
+            WireReading::Broken => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
     fn phase(&self) -> Phase {
         match self.reading {
             _ if self.is_blocked => Phase::Writing,
-            Reading::Head(0) if self.heads <= 1 => Phase::New,
-            Reading::Head(0) => Phase::Idle,
-            Reading::Head(_) => Phase::Head,
-            Reading::Nothing => Phase::Served,
-            Reading::Bytes(_) if !self.is_body => Phase::Served,
-            Reading::Bytes(_) | Reading::Chunks(_) | Reading::Broken => Phase::Body,
+            WireReading::Head(0) if self.heads <= 1 => Phase::New,
+            WireReading::Head(0) => Phase::Idle,
+            WireReading::Head(_) => Phase::Head,
+            WireReading::Nothing => Phase::Served,
+            WireReading::Bytes(_) if !self.is_body => Phase::Served,
+            WireReading::Bytes(_) | WireReading::Chunks(_) | WireReading::Broken => Phase::Body,
         }
     }
 

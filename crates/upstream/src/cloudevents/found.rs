@@ -53,7 +53,7 @@ impl FoundEvents {
         let look = Look {
             id,
             source,
-            place: Place::Body,
+            place: ValuePlace::Body,
         };
         let seen = look.deserialize(&mut reader).ok()?;
         reader.end().ok()?;
@@ -83,7 +83,7 @@ impl FoundEvents {
 
 /// The position of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ValuePlace {
     Body,
     /// It is an element of a list.
     Element,
@@ -98,11 +98,11 @@ enum Place {
 struct Look<'a> {
     id: &'a str,
     source: &'a str,
-    place: Place,
+    place: ValuePlace,
 }
 
 impl Look<'_> {
-    fn at(self, place: Place) -> Self {
+    fn at(self, place: ValuePlace) -> Self {
         Self { place, ..self }
     }
 
@@ -115,12 +115,12 @@ impl Look<'_> {
         match name {
             "id" => seen.id = Some(self.text(members)?.is_id),
             "source" => seen.source = Some(self.text(members)?.is_source),
-            "event" if self.place != Place::Event => {
-                let event = members.next_value_seed(self.at(Place::Event))?;
+            "event" if self.place != ValuePlace::Event => {
+                let event = members.next_value_seed(self.at(ValuePlace::Event))?;
                 seen.event = Some(event.is_it());
             }
-            "items" if self.place == Place::Body => seen.items = self.list(members)?,
-            "data" if self.place == Place::Body => seen.data = self.list(members)?,
+            "items" if self.place == ValuePlace::Body => seen.items = self.list(members)?,
+            "data" if self.place == ValuePlace::Body => seen.data = self.list(members)?,
             _ => {
                 members.next_value::<IgnoredAny>()?;
             }
@@ -129,11 +129,11 @@ impl Look<'_> {
     }
 
     fn text<'de, A: MapAccess<'de>>(self, members: &mut A) -> Result<FoundEvents, A::Error> {
-        members.next_value_seed(self.at(Place::Text))
+        members.next_value_seed(self.at(ValuePlace::Text))
     }
 
     fn list<'de, A: MapAccess<'de>>(self, members: &mut A) -> Result<Option<Elements>, A::Error> {
-        let seen = members.next_value_seed(self.at(Place::Body))?;
+        let seen = members.next_value_seed(self.at(ValuePlace::Body))?;
         Ok(seen.list)
     }
 }
@@ -154,12 +154,12 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FoundEvents, A::Error> {
-        if self.place != Place::Body {
+        if self.place != ValuePlace::Body {
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(FoundEvents::default());
         }
         let mut elements = Elements::default();
-        while let Some(element) = list.next_element_seed(self.at(Place::Element))? {
+        while let Some(element) = list.next_element_seed(self.at(ValuePlace::Element))? {
             elements.add(&element);
         }
         Ok(FoundEvents {
@@ -173,7 +173,7 @@ impl<'de> Visitor<'de> for Look<'_> {
             is_object: true,
             ..FoundEvents::default()
         };
-        if self.place == Place::Text {
+        if self.place == ValuePlace::Text {
             while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
             return Ok(seen);
         }

@@ -1,7 +1,7 @@
 //! The checks once all usages of a span are read: their end, the proof, the difference.
 
 use super::{Amounts, SpanCheck, Sums, Verdict};
-use crate::finding::Kind;
+use crate::finding::FindingKind;
 use crate::moment::{InWords, LengthInWords, Millis};
 use crate::words::counted;
 
@@ -41,7 +41,7 @@ impl SpanCheck<'_> {
                 "the proof counts {}, and {skipped} ms that were skipped, and none is in the ledger",
                 counted(count, "usage")
             );
-            self.find(Kind::EntriesMissing, detail);
+            self.find(FindingKind::EntriesMissing, detail);
         }
     }
 
@@ -67,13 +67,13 @@ impl SpanCheck<'_> {
                 format!("the usage {id} is not noted yet"),
                 self.since.without(sums),
             );
-            self.find(Kind::NotNotedYet, detail);
+            self.find(FindingKind::NotNotedYet, detail);
             return noted;
         }
         let (reached, sampled_to) = (InWords(reached), InWords(sampled_to));
         let detail =
             format!("the usages end at {reached}, but the span is sampled to {sampled_to}");
-        self.find(Kind::SampledTo, detail);
+        self.find(FindingKind::SampledTo, detail);
         self.since
     }
 
@@ -119,13 +119,13 @@ impl SpanCheck<'_> {
             let detail = format!(
                 "usages up to {until} have expired, {count} of them accepted; the proof covers them"
             );
-            self.find(Kind::Expired, detail);
+            self.find(FindingKind::Expired, detail);
             self.tell_unanswered(expired.unanswered);
         } else {
             let detail = format!(
                 "usages of {covered} ms are missing, for which the proof has {all} ms and {count} accepted"
             );
-            self.find(Kind::Proof, detail);
+            self.find(FindingKind::Proof, detail);
         }
         expired
     }
@@ -138,14 +138,14 @@ impl SpanCheck<'_> {
                 "among the expired usages, an operator skipped {unanswered} ms whose post had no answer, so \
                  the upstream may count them"
             );
-            self.find(Kind::Unanswered, detail);
+            self.find(FindingKind::Unanswered, detail);
         }
     }
 
     fn compare_proof(&mut self, name: &str, says: i128, is: i128) {
         if says != is {
             let detail = format!("the proof says {name} {says}, the usages give {is}");
-            self.find(Kind::Proof, detail);
+            self.find(FindingKind::Proof, detail);
         }
     }
 
@@ -161,7 +161,7 @@ impl SpanCheck<'_> {
             let detail = format!(
                 "{taken_over} ms before {since} were billed before this ledger began, by the original Sampler or an earlier release"
             );
-            self.find(Kind::TakenOver, detail);
+            self.find(FindingKind::TakenOver, detail);
         }
         taken_over
     }
@@ -178,16 +178,16 @@ impl SpanCheck<'_> {
         let is_overdue = lateness > allowed && !is_excused;
         if due.is_some() && lateness >= policy.allowance {
             let kind = if is_overdue {
-                Kind::Overdue
+                FindingKind::Overdue
             } else {
-                Kind::Behind
+                FindingKind::Behind
             };
             self.find(kind, self.words_of_lateness(end, lateness));
         }
         let sampled_to = span.sampled_to;
         if sampled_to > policy.now.saturating_add(policy.allowance) {
             let detail = format!("sampled to {}, which is in the future", InWords(sampled_to));
-            self.find(Kind::Ahead, detail);
+            self.find(FindingKind::Ahead, detail);
         }
         is_overdue
     }
@@ -248,7 +248,7 @@ impl SpanCheck<'_> {
                 1.. => format!("{difference} ms were used, and not billed"),
                 _ => format!("{} ms were billed, and not used", -difference),
             };
-            self.find(Kind::Difference, detail);
+            self.find(FindingKind::Difference, detail);
         }
         Amounts {
             used,

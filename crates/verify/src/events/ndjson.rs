@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::{Event, Kind, Reading, Wrong};
+use super::{Event, EventKind, FileTimes, Wrong};
 use crate::Target;
 use crate::moment::{Millis, MomentError, parse_length, time_of_day};
 use crate::quantity::{Measure, Quantity};
@@ -45,7 +45,7 @@ struct CloudEvent {
 
 /// Tells `CloudEvents` from other events.
 #[derive(Deserialize)]
-struct Form {
+struct FormatMark {
     specversion: Option<IgnoredAny>,
 }
 
@@ -53,8 +53,11 @@ struct Form {
 const ID_SEPARATOR: char = '\u{1f}';
 
 /// One event of a line; two where it is an update, which is a stop and a start at the same time.
-pub(super) fn read(text: &[u8], number: u64, reading: Reading) -> Result<Vec<Event>, Wrong> {
-    if serde_json::from_slice::<Form>(text)?.specversion.is_some() {
+pub(super) fn read(text: &[u8], number: u64, reading: FileTimes) -> Result<Vec<Event>, Wrong> {
+    if serde_json::from_slice::<FormatMark>(text)?
+        .specversion
+        .is_some()
+    {
         let (line, moment) = serde_json::from_slice::<CloudEvent>(text)?.line()?;
         return events_of(line, number, moment);
     }
@@ -78,15 +81,15 @@ fn events_of(mut line: Line, number: u64, moment: Millis) -> Result<Vec<Event>, 
     };
     let started = || {
         let measures = measures.ok_or_else(|| Wrong::other("\"measured_usage\" is missing"))?;
-        Ok::<_, Wrong>(Kind::Start(without_repeated_names(measures)?))
+        Ok::<_, Wrong>(EventKind::Start(without_repeated_names(measures)?))
     };
     match kind.as_str() {
         "start" => Ok(vec![event(started()?, target)]),
-        "stop" => Ok(vec![event(Kind::Stop, target)]),
+        "stop" => Ok(vec![event(EventKind::Stop, target)]),
         "update" => {
             let before = previous_target(&target, previous.unwrap_or_default())?;
             let start = started()?;
-            Ok(vec![event(Kind::Stop, before), event(start, target)])
+            Ok(vec![event(EventKind::Stop, before), event(start, target)])
         }
         _ => Err(Wrong::other(
             "\"type\" is neither \"start\" nor \"stop\" nor \"update\"",
@@ -177,8 +180,8 @@ mod tests {
     const IDS: &str = r#""organization_id":"o","space_id":"s","consumer_id":"c","resource_id":"r","plan_id":"p","resource_instance_id":"i""#;
     const M: &str = r#""measured_usage":[{"measure":"m","quantity":1}]"#;
 
-    fn reading() -> Reading {
-        Reading {
+    fn reading() -> FileTimes {
+        FileTimes {
             now: 1_700_000_000_000,
             offset: 0,
         }
@@ -226,10 +229,10 @@ mod tests {
         let events = read_text(&text).unwrap();
         assert_eq!(
             (events[0].target.plan_id.as_str(), &events[0].kind),
-            ("small", &Kind::Stop)
+            ("small", &EventKind::Stop)
         );
         assert_eq!(events[1].target.plan_id, "p");
-        assert!(matches!(&events[1].kind, Kind::Start(measures) if measures.len() == 1));
+        assert!(matches!(&events[1].kind, EventKind::Start(measures) if measures.len() == 1));
         assert!(
             events
                 .iter()
@@ -264,7 +267,7 @@ mod tests {
                 r#"{{"specversion":"1.0","type":"{kind}","source":"/b","id":"1","time":"{time}",
                     "data":{{{more}{IDS},{M}}}}}"#
             );
-            let moved = Reading {
+            let moved = FileTimes {
                 offset: 5,
                 ..reading()
             };
@@ -273,7 +276,7 @@ mod tests {
         let events = cloud_event("a.b.start", "1970-01-01T00:00:01.0009Z", "").unwrap();
         assert_eq!((events[0].moment, events[0].line), (1_000, 3));
         assert_eq!(events[0].id.as_deref(), Some("/b\u{1f}1"));
-        assert!(matches!(&events[0].kind, Kind::Start(measures) if measures.len() == 1));
+        assert!(matches!(&events[0].kind, EventKind::Start(measures) if measures.len() == 1));
         let previous = r#""previous":{"plan_id":"small"},"#;
         let events = cloud_event("a.update", "1970-01-01T01:00:00+01:00", previous).unwrap();
         assert_eq!((events.len(), events[1].moment), (2, 0));

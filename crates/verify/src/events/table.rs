@@ -6,7 +6,7 @@ use std::io::Read;
 use csv::StringRecord;
 use serde_json::value::RawValue;
 
-use super::{Columns, Event, EventsError, Kind, Wrong};
+use super::{Columns, Event, EventKind, EventsError, Wrong};
 use crate::Target;
 use crate::moment::{Millis, MomentError, parse_moment};
 use crate::quantity::{Measure, Quantity};
@@ -129,12 +129,12 @@ impl Layout {
                 Ok::<_, Wrong>(Measure { measure, quantity })
             })
             .collect::<Result<_, Wrong>>()?;
-        let mut events = vec![event(Kind::Start(measures), start)];
+        let mut events = vec![event(EventKind::Start(measures), start)];
         if let Some(end) = self.moment(&row[self.end])? {
             if end < start {
                 return Err(Wrong::other("a span that ends before it starts"));
             }
-            events.push(event(Kind::Stop, end));
+            events.push(event(EventKind::Stop, end));
         }
         Ok(events)
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn measures(event: &Event) -> Vec<(String, Quantity)> {
-        let Kind::Start(measures) = &event.kind else {
+        let EventKind::Start(measures) = &event.kind else {
             panic!("{event:?}");
         };
         let measures = measures.iter();

@@ -2,14 +2,14 @@
 
 use std::fs::File;
 
-use sampler_verify::events::{self, Columns, Format, Reading};
+use sampler_verify::events::{self, Columns, FileTimes, Format};
 use sampler_verify::{History, Report};
 
 use crate::truth::{HOUR, NOW, bill, policy};
 
 fn history() -> History {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/events.ndjson");
-    let reading = Reading {
+    let reading = FileTimes {
         now: NOW,
         offset: 0,
     };

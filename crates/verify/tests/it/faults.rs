@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sampler_verify::quantity::Quantity;
-use sampler_verify::{Kind, SpanCheck, Used};
+use sampler_verify::{FindingKind, SpanCheck, Used};
 
 use crate::truth::{DAY, HOUR, Ledger, NOW, bill, measures, policy, posted, used};
 
@@ -14,172 +14,192 @@ fn truth() -> (Used, Ledger) {
 }
 
 /// What is planted, and what must be named first.
-type Fault = (&'static str, Kind, fn(&mut Ledger));
+type Fault = (&'static str, FindingKind, fn(&mut Ledger));
 
 const IN_USAGES: &[Fault] = &[
-    ("the first is missing", Kind::NotAdjacent, |it| {
+    ("the first is missing", FindingKind::NotAdjacent, |it| {
         drop(it.entries.remove(0));
     }),
-    ("one is missing", Kind::NotAdjacent, |it| {
+    ("one is missing", FindingKind::NotAdjacent, |it| {
         drop(it.entries.remove(20));
     }),
-    ("the last is missing", Kind::SampledTo, |it| {
+    ("the last is missing", FindingKind::SampledTo, |it| {
         drop(it.entries.pop());
     }),
-    ("all are missing", Kind::EntriesMissing, |it| {
+    ("all are missing", FindingKind::EntriesMissing, |it| {
         it.entries.clear();
     }),
-    ("one is there twice", Kind::UsageTwice, |it| {
+    ("one is there twice", FindingKind::UsageTwice, |it| {
         it.entries.insert(20, it.entries[20].clone());
     }),
-    ("an id is there twice", Kind::UsageTwice, |it| {
+    ("an id is there twice", FindingKind::UsageTwice, |it| {
         it.entries[30].id = it.entries[3].id.clone();
     }),
-    ("an hour is billed twice", Kind::NotAdjacent, |it| {
+    ("an hour is billed twice", FindingKind::NotAdjacent, |it| {
         let again = it.entries[20].interval;
         it.entries
             .insert(21, it.usage(999, (again.start, again.end)));
     }),
-    ("two have changed places", Kind::NotAdjacent, |it| {
+    ("two have changed places", FindingKind::NotAdjacent, |it| {
         it.entries.swap(20, 21);
     }),
-    ("a gap of 1 ms", Kind::NotAdjacent, |it| {
+    ("a gap of 1 ms", FindingKind::NotAdjacent, |it| {
         let interval = it.entries[20].interval;
         it.entries[20] = it.usage(20, (interval.start + 1, interval.end));
     }),
-    ("an overlap of 1 ms", Kind::NotAdjacent, |it| {
+    ("an overlap of 1 ms", FindingKind::NotAdjacent, |it| {
         let interval = it.entries[20].interval;
         it.entries[20] = it.usage(20, (interval.start, interval.end - 1));
     }),
-    ("a duration of 1 ms more", Kind::Duration, |it| {
+    ("a duration of 1 ms more", FindingKind::Duration, |it| {
         it.entries[20].duration += 1;
     }),
-    ("taken back with the wrong sign", Kind::Duration, |it| {
-        let last = it.entries.last_mut().unwrap();
-        last.duration = -last.duration;
-    }),
-    ("a timestamp before its interval", Kind::Timestamp, |it| {
-        it.entries[20].timestamp = it.entries[20].interval.start - 1;
-    }),
-    ("a timestamp in the next window", Kind::Timestamp, |it| {
-        it.entries[20].timestamp = it.entries[20].interval.end;
-    }),
-    ("no length", Kind::EmptyInterval, |it| {
+    (
+        "taken back with the wrong sign",
+        FindingKind::Duration,
+        |it| {
+            let last = it.entries.last_mut().unwrap();
+            last.duration = -last.duration;
+        },
+    ),
+    (
+        "a timestamp before its interval",
+        FindingKind::Timestamp,
+        |it| {
+            it.entries[20].timestamp = it.entries[20].interval.start - 1;
+        },
+    ),
+    (
+        "a timestamp in the next window",
+        FindingKind::Timestamp,
+        |it| {
+            it.entries[20].timestamp = it.entries[20].interval.end;
+        },
+    ),
+    ("no length", FindingKind::EmptyInterval, |it| {
         let at = it.entries[20].interval.start;
         it.entries.insert(20, it.usage(999, (at, at)));
     }),
-    ("two windows in one", Kind::CrossesBoundary, |it| {
+    ("two windows in one", FindingKind::CrossesBoundary, |it| {
         let (first, second) = (it.entries[20].interval, it.entries.remove(21).interval);
         it.entries[20] = it.usage(999, (first.start, second.end));
     }),
-    ("another quantity", Kind::UsageQuantities, |it| {
+    ("another quantity", FindingKind::UsageQuantities, |it| {
         it.entries[20].measured_usage = posted(&measures(513), HOUR);
     }),
-    ("a quantity as a text", Kind::UsageQuantities, |it| {
+    ("a quantity as a text", FindingKind::UsageQuantities, |it| {
         let text = Quantity::Text("512".to_owned());
         it.entries[20].measured_usage[0].quantity = text;
     }),
-    ("another measure", Kind::UsageQuantities, |it| {
+    ("another measure", FindingKind::UsageQuantities, |it| {
         it.entries[20].measured_usage[0].measure = "storage".into();
     }),
-    ("a measure too many", Kind::UsageQuantities, |it| {
+    ("a measure too many", FindingKind::UsageQuantities, |it| {
         let twice = it.entries[20].measured_usage[0].clone();
         it.entries[20].measured_usage.push(twice);
     }),
-    ("no measures", Kind::UsageQuantities, |it| {
+    ("no measures", FindingKind::UsageQuantities, |it| {
         it.entries[20].measured_usage.clear();
     }),
-    ("no duration", Kind::UsageQuantities, |it| {
+    ("no duration", FindingKind::UsageQuantities, |it| {
         drop(it.entries[20].measured_usage.pop());
     }),
     (
         "the duration of another usage",
-        Kind::UsageQuantities,
+        FindingKind::UsageQuantities,
         |it| {
             it.entries[20].measured_usage = posted(&it.span.measured_usage, HOUR - 1);
         },
     ),
     (
         "taken back as if it were used",
-        Kind::UsageQuantities,
+        FindingKind::UsageQuantities,
         |it| {
             let measures = it.span.measured_usage.clone();
             let last = it.entries.last_mut().unwrap();
             last.measured_usage = posted(&measures, -last.duration);
         },
     ),
-    ("one of another span", Kind::OtherSpan, |it| {
+    ("one of another span", FindingKind::OtherSpan, |it| {
         it.entries[20].span = "other".into();
     }),
-    ("one set aside", Kind::SetAside, |it| {
+    ("one set aside", FindingKind::SetAside, |it| {
         it.entries[20].state = "set_aside".into();
     }),
-    ("one refused, and gone on", Kind::Planned, |it| {
+    ("one refused, and gone on", FindingKind::Planned, |it| {
         it.entries[20].state = "refused".into();
     }),
-    ("one planned, and gone on", Kind::Planned, |it| {
+    ("one planned, and gone on", FindingKind::Planned, |it| {
         it.entries[20].state = "planned".into();
     }),
-    ("a state that is none", Kind::UnknownState, |it| {
+    ("a state that is none", FindingKind::UnknownState, |it| {
         it.entries[20].state = "lost".into();
     }),
-    ("accepted with a refusal", Kind::NotAccepted, |it| {
+    ("accepted with a refusal", FindingKind::NotAccepted, |it| {
         it.entries[20].status = Some(400);
     }),
 ];
 
 const IN_SPANS: &[Fault] = &[
-    ("another plan", Kind::Target, |it| {
+    ("another plan", FindingKind::Target, |it| {
         it.span.target.plan_id = "xl".into();
     }),
-    ("another quantity", Kind::Quantities, |it| {
+    ("another quantity", FindingKind::Quantities, |it| {
         it.span.measured_usage = measures(513);
     }),
-    ("no quantity", Kind::Quantities, |it| {
+    ("no quantity", FindingKind::Quantities, |it| {
         it.span.measured_usage.clear();
     }),
-    ("another start", Kind::Start, |it| it.span.start += 1),
-    ("another end", Kind::End, |it| {
+    ("another start", FindingKind::Start, |it| it.span.start += 1),
+    ("another end", FindingKind::End, |it| {
         it.span.end = Some(it.span.sampled_to + 1);
     }),
-    ("no end", Kind::End, |it| it.span.end = None),
-    ("not sampled to its end", Kind::State, |it| {
+    ("no end", FindingKind::End, |it| it.span.end = None),
+    ("not sampled to its end", FindingKind::State, |it| {
         it.span.sampled_to -= 1;
     }),
-    ("open with an end", Kind::State, |it| {
+    ("open with an end", FindingKind::State, |it| {
         it.span.state = "open".into();
     }),
-    ("a state that is none", Kind::State, |it| {
+    ("a state that is none", FindingKind::State, |it| {
         it.span.state = "lost".into();
     }),
-    ("more used in the proof", Kind::Proof, |it| {
+    ("more used in the proof", FindingKind::Proof, |it| {
         it.span.proof.used += 1;
     }),
-    ("less billed in the proof", Kind::Proof, |it| {
+    ("less billed in the proof", FindingKind::Proof, |it| {
         it.span.proof.billed -= 1;
     }),
     (
         "an answer is missing in the proof alone",
-        Kind::Proof,
+        FindingKind::Proof,
         |it| {
             it.span.proof.unanswered += 1;
         },
     ),
-    ("an answer is missing in a usage alone", Kind::Proof, |it| {
-        it.skip_unanswered(2);
-        it.span.proof.unanswered = 0;
-    }),
-    ("more skipped in the proof", Kind::Proof, |it| {
+    (
+        "an answer is missing in a usage alone",
+        FindingKind::Proof,
+        |it| {
+            it.skip_unanswered(2);
+            it.span.proof.unanswered = 0;
+        },
+    ),
+    ("more skipped in the proof", FindingKind::Proof, |it| {
         it.span.proof.skipped += 1;
     }),
-    ("a difference in the proof", Kind::Proof, |it| {
+    ("a difference in the proof", FindingKind::Proof, |it| {
         it.span.proof.difference += 1;
     }),
-    ("an honest difference in the proof", Kind::Proof, |it| {
-        it.span.proof.billed -= 1;
-        it.span.proof.difference += 1;
-    }),
-    ("fewer usages in the proof", Kind::Proof, |it| {
+    (
+        "an honest difference in the proof",
+        FindingKind::Proof,
+        |it| {
+            it.span.proof.billed -= 1;
+            it.span.proof.difference += 1;
+        },
+    ),
+    ("fewer usages in the proof", FindingKind::Proof, |it| {
         it.span.proof.usages -= 1;
     }),
 ];
@@ -243,7 +263,7 @@ fn usages_of_an_open_span_never_expire() {
     let mut ledger = bill(&used, HOUR, false, NOW);
     ledger.entries.drain(..10);
     let first = ledger.check(&used);
-    assert_eq!(first.first_wrong().unwrap().kind, Kind::NotAdjacent);
+    assert_eq!(first.first_wrong().unwrap().kind, FindingKind::NotAdjacent);
 }
 
 #[test]
@@ -264,7 +284,7 @@ fn a_proof_that_does_not_cover_what_has_expired_is_wrong() {
         let verdict = ledger.check(&used);
         assert_eq!(
             verdict.first_wrong().unwrap().kind,
-            Kind::Proof,
+            FindingKind::Proof,
             "{verdict:#?}"
         );
     }
@@ -283,7 +303,10 @@ fn faults_behind_a_takeover_are_found() {
     assert!(ledger.check(&used).fits());
     ledger.entries.remove(5);
     let verdict = ledger.check(&used);
-    assert_eq!(verdict.first_wrong().unwrap().kind, Kind::NotAdjacent);
+    assert_eq!(
+        verdict.first_wrong().unwrap().kind,
+        FindingKind::NotAdjacent
+    );
     assert_eq!(verdict.amounts.difference, i128::from(HOUR));
 }
 
@@ -297,7 +320,7 @@ fn a_span_that_nobody_reported_was_not_used() {
     }
     let verdict = check.finish();
     assert_eq!(verdict.findings.len(), 1, "{verdict:#?}");
-    assert_eq!(verdict.findings[0].kind, Kind::SpanWithoutEvents);
+    assert_eq!(verdict.findings[0].kind, FindingKind::SpanWithoutEvents);
     assert_eq!(verdict.amounts.used, 0);
     assert_eq!(verdict.amounts.difference, -verdict.amounts.billed);
 }
@@ -313,8 +336,8 @@ fn findings_have_a_limit() {
         let findings = verdict.findings.iter();
         findings.filter(|finding| finding.kind == kind).count()
     };
-    assert_eq!(of_kind(Kind::Duration), 20);
-    assert_eq!(of_kind(Kind::UsageQuantities), 20);
+    assert_eq!(of_kind(FindingKind::Duration), 20);
+    assert_eq!(of_kind(FindingKind::UsageQuantities), 20);
     assert_eq!(verdict.more, 2 * (ledger.entries.len() - 20));
 }
 
@@ -326,7 +349,7 @@ fn a_fault_is_found_behind_many_usages_that_were_skipped() {
     }
     ledger.span.proof.billed += 1;
     let verdict = ledger.check(&used);
-    assert_eq!(verdict.first_wrong().unwrap().kind, Kind::Proof);
+    assert_eq!(verdict.first_wrong().unwrap().kind, FindingKind::Proof);
 }
 
 proptest! {

@@ -1,11 +1,11 @@
 //! Bills that are right, however they came about.
 
 use proptest::prelude::*;
-use sampler_verify::{Granularity, Kind, Used, Verdict};
+use sampler_verify::{FindingKind, Granularity, Used, Verdict};
 
 use crate::truth::{DAY, HOUR, Ledger, NOW, bill, ledger, policy, used};
 
-fn kinds(verdict: &Verdict) -> Vec<Kind> {
+fn kinds(verdict: &Verdict) -> Vec<FindingKind> {
     verdict
         .findings
         .iter()
@@ -54,7 +54,7 @@ proptest! {
         let gone = gone.min(all);
         ledger.entries.drain(..gone);
         let verdict = ledger.check(&used);
-        prop_assert_eq!(kinds(&verdict), [Kind::Expired]);
+        prop_assert_eq!(kinds(&verdict), [FindingKind::Expired]);
         prop_assert_eq!(verdict.amounts.difference, 0);
         prop_assert_eq!(verdict.amounts.expired, gone as u64);
         prop_assert_eq!(verdict.amounts.usages, (all - gone) as u64);
@@ -75,8 +75,8 @@ proptest! {
         ledger.entries.drain(..gone);
         let verdict = ledger.check(&used);
         prop_assert!(verdict.fits(), "{verdict:#?}");
-        prop_assert!(kinds(&verdict).contains(&Kind::Expired));
-        prop_assert_eq!(kinds(&verdict).contains(&Kind::Skipped), is_left);
+        prop_assert!(kinds(&verdict).contains(&FindingKind::Expired));
+        prop_assert_eq!(kinds(&verdict).contains(&FindingKind::Skipped), is_left);
         prop_assert_eq!((verdict.amounts.skipped, verdict.amounts.difference), (sum, 0));
         prop_assert_eq!(verdict.amounts.expired, accepted as u64);
     }
@@ -87,7 +87,7 @@ fn what_is_given_up_is_neither_billed_nor_missing() {
     let (used, mut ledger) = complete(DAY);
     ledger.skip(5);
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::Skipped]);
+    assert_eq!(kinds(&verdict), [FindingKind::Skipped]);
     assert_eq!(verdict.amounts.skipped, i128::from(HOUR));
     assert_eq!(verdict.amounts.difference, 0);
     assert_eq!(verdict.amounts.usages, ledger.entries.len() as u64);
@@ -101,14 +101,20 @@ fn what_abacus_may_count_is_a_sum_of_its_own() {
     ledger.skip_unanswered(2);
     let verdict = ledger.check(&used);
     assert!(verdict.fits(), "{verdict:#?}");
-    assert_eq!(kinds(&verdict), [Kind::Skipped, Kind::Unanswered]);
+    assert_eq!(
+        kinds(&verdict),
+        [FindingKind::Skipped, FindingKind::Unanswered]
+    );
     let sums = |verdict: &Verdict| (verdict.amounts.skipped, verdict.amounts.unanswered);
     let skipped = (i128::from(2 * HOUR), i128::from(HOUR));
     assert_eq!(sums(&verdict), skipped);
     ledger.entries.drain(..5);
     let verdict = ledger.check(&used);
     assert!(verdict.fits(), "{verdict:#?}");
-    assert_eq!(kinds(&verdict), [Kind::Expired, Kind::Unanswered]);
+    assert_eq!(
+        kinds(&verdict),
+        [FindingKind::Expired, FindingKind::Unanswered]
+    );
     assert_eq!(sums(&verdict), skipped);
 }
 
@@ -121,11 +127,11 @@ fn a_span_may_be_skipped_as_a_whole() {
     ledger.skip(0);
     assert_eq!(ledger.span.proof.usages, 0);
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::Skipped]);
+    assert_eq!(kinds(&verdict), [FindingKind::Skipped]);
     assert_eq!(verdict.amounts.skipped, i128::from(HOUR / 2));
     ledger.entries.clear();
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::Expired]);
+    assert_eq!(kinds(&verdict), [FindingKind::Expired]);
     assert_eq!(verdict.amounts.skipped, i128::from(HOUR / 2));
     assert_eq!(verdict.amounts.difference, 0);
 }
@@ -140,7 +146,11 @@ fn a_skip_that_is_not_noted_yet_is_told() {
     let verdict = ledger.check(&used);
     assert_eq!(
         kinds(&verdict),
-        [Kind::Skipped, Kind::Skipped, Kind::NotNotedYet]
+        [
+            FindingKind::Skipped,
+            FindingKind::Skipped,
+            FindingKind::NotNotedYet
+        ]
     );
     assert_eq!(verdict.amounts.difference, 0);
 }
@@ -155,7 +165,7 @@ fn what_an_original_billed_is_told() {
     (ledger.span.proof.used, ledger.span.proof.billed) = (rest, rest);
     ledger.span.proof.usages = ledger.entries.len() as u64;
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::TakenOver]);
+    assert_eq!(kinds(&verdict), [FindingKind::TakenOver]);
     assert_eq!(verdict.amounts.used, i128::from(rest));
     assert_eq!(verdict.amounts.difference, 0);
 }
@@ -171,7 +181,7 @@ fn what_an_original_billed_in_between_is_told() {
     (ledger.span.proof.used, ledger.span.proof.billed) = (rest, rest);
     ledger.span.proof.usages = ledger.entries.len() as u64 - 3;
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::TakenOver]);
+    assert_eq!(kinds(&verdict), [FindingKind::TakenOver]);
     assert_eq!(verdict.amounts.used, i128::from(3 * DAY - 1_234 - 4 * HOUR));
     assert_eq!(verdict.amounts.difference, 0);
 }
@@ -184,7 +194,7 @@ fn a_span_from_before_the_ledger_is_told() {
     let proof = &mut ledger.span.proof;
     (proof.since, proof.used, proof.billed, proof.usages) = (ledger.span.sampled_to, 0, 0, 0);
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::TakenOver]);
+    assert_eq!(kinds(&verdict), [FindingKind::TakenOver]);
     assert_eq!((verdict.amounts.used, verdict.amounts.difference), (0, 0));
 }
 
@@ -195,7 +205,7 @@ fn what_comes_next_bills_nothing_yet() {
     let amounts = before.check(&used).amounts;
     for (state, status, expected) in [
         ("planned", None, vec![]),
-        ("refused", Some(400), vec![Kind::Refused]),
+        ("refused", Some(400), vec![FindingKind::Refused]),
     ] {
         let mut ledger = before.clone();
         ledger.plan(HOUR, state);
@@ -213,7 +223,10 @@ fn a_usage_may_be_one_ahead_of_its_span() {
     let mut ledger = bill(&used, HOUR, false, NOW - 2 * HOUR);
     ledger.plan(HOUR, "accepted");
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::NotNotedYet, Kind::Behind]);
+    assert_eq!(
+        kinds(&verdict),
+        [FindingKind::NotNotedYet, FindingKind::Behind]
+    );
     assert!(verdict.may_settle());
     assert_eq!(verdict.amounts.difference, 0);
 }
@@ -222,7 +235,7 @@ fn a_usage_may_be_one_ahead_of_its_span() {
 fn sampling_that_is_behind_is_told() {
     let open = used(NOW - DAY, None);
     let behind = bill(&open, HOUR, false, NOW - 2 * HOUR);
-    assert_eq!(kinds(&behind.check(&open)), [Kind::Behind]);
+    assert_eq!(kinds(&behind.check(&open)), [FindingKind::Behind]);
     assert!(!behind.check(&open).may_settle());
     let policy_of_months = sampler_verify::Policy {
         granularity: None,
@@ -235,7 +248,7 @@ fn sampling_that_is_behind_is_told() {
     let mut half = ledger(&stopped, &intervals);
     half.span.state = "stopped".into();
     let verdict = half.check_by(&stopped, &policy_of_months);
-    assert_eq!(kinds(&verdict), [Kind::Behind]);
+    assert_eq!(kinds(&verdict), [FindingKind::Behind]);
     assert_eq!(verdict.amounts.used, i128::from(HOUR));
 
     let just_now = used(NOW - DAY, Some(NOW - 1_000));
@@ -249,7 +262,10 @@ fn sampling_that_is_behind_is_told() {
 fn sampling_that_has_stopped_is_wrong() {
     let open = used(NOW - 3 * DAY, None);
     // The next usage was due an hour after the last one ended.
-    for (ago, expected) in [(3 * HOUR, Kind::Behind), (4 * HOUR, Kind::Overdue)] {
+    for (ago, expected) in [
+        (3 * HOUR, FindingKind::Behind),
+        (4 * HOUR, FindingKind::Overdue),
+    ] {
         let ledger = bill(&open, HOUR, false, NOW - ago);
         assert_eq!(kinds(&ledger.check(&open)), [expected], "{ago}");
     }
@@ -263,12 +279,18 @@ fn sampling_that_has_stopped_is_wrong() {
     // Nobody has billed the last month, although this one is three weeks old.
     let open = used(NOW - 40 * DAY, None);
     let nothing = ledger(&open, &[]);
-    assert_eq!(kinds(&nothing.check_by(&open, &of_months)), [Kind::Overdue]);
+    assert_eq!(
+        kinds(&nothing.check_by(&open, &of_months)),
+        [FindingKind::Overdue]
+    );
     let of_months = sampler_verify::Policy {
         granularity: Some(Granularity::Month),
         ..policy()
     };
-    assert_eq!(kinds(&nothing.check_by(&open, &of_months)), [Kind::Behind]);
+    assert_eq!(
+        kinds(&nothing.check_by(&open, &of_months)),
+        [FindingKind::Behind]
+    );
     // An operator who gives sampling more time has it.
     let patient = sampler_verify::Policy {
         allowance: DAY,
@@ -285,7 +307,10 @@ fn sampling_that_has_stopped_is_wrong() {
         (last - used.start, last - used.start, proof.usages - 1);
     assert_eq!(kinds(&late.check_by(&used, &patient)), []);
     let verdict = late.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::Overdue, Kind::Difference]);
+    assert_eq!(
+        kinds(&verdict),
+        [FindingKind::Overdue, FindingKind::Difference]
+    );
     assert_eq!(verdict.amounts.difference, i128::from(HOUR));
 }
 
@@ -309,7 +334,7 @@ fn a_stop_that_takes_no_effect_is_wrong() {
         let verdict = ledger.check_by(&stopped, &policy);
         assert_eq!(
             kinds(&verdict),
-            [Kind::Overdue, Kind::Difference],
+            [FindingKind::Overdue, FindingKind::Difference],
             "{granularity:?}"
         );
         assert!(
@@ -327,7 +352,11 @@ fn a_stop_that_takes_no_effect_is_wrong() {
     let verdict = ledger.check(&stopped);
     assert_eq!(
         kinds(&verdict),
-        [Kind::Suspended, Kind::Overdue, Kind::Difference]
+        [
+            FindingKind::Suspended,
+            FindingKind::Overdue,
+            FindingKind::Difference
+        ]
     );
     // A stop of this minute has time: it is taken back.
     let just_now = sampler_verify::Used {
@@ -336,7 +365,7 @@ fn a_stop_that_takes_no_effect_is_wrong() {
     };
     ledger.span.end = just_now.end;
     ledger.span.state = "stopped".into();
-    assert_eq!(kinds(&ledger.check(&just_now)), [Kind::Behind]);
+    assert_eq!(kinds(&ledger.check(&just_now)), [FindingKind::Behind]);
 }
 
 /// What a suspended span lacks is known, and its operator was told.
@@ -351,7 +380,10 @@ fn a_suspended_span_may_be_behind_for_as_long_as_it_is() {
     let proof = &mut ledger.span.proof;
     (proof.used, proof.billed, proof.usages) = (reached - used.start, reached - used.start, 10);
     let verdict = ledger.check(&used);
-    assert_eq!(kinds(&verdict), [Kind::Suspended, Kind::Behind]);
+    assert_eq!(
+        kinds(&verdict),
+        [FindingKind::Suspended, FindingKind::Behind]
+    );
     let detail = &verdict.findings[1].detail;
     assert!(detail.contains("its stop"), "{detail}");
 }
@@ -360,7 +392,7 @@ fn a_suspended_span_may_be_behind_for_as_long_as_it_is() {
 fn usages_of_the_future_are_told() {
     let used = used(NOW - HOUR, None);
     let ledger = ledger(&used, &[(NOW - HOUR, NOW), (NOW, NOW + HOUR)]);
-    assert_eq!(kinds(&ledger.check(&used)), [Kind::Ahead]);
+    assert_eq!(kinds(&ledger.check(&used)), [FindingKind::Ahead]);
 }
 
 #[test]
@@ -368,7 +400,7 @@ fn a_suspended_span_waits_for_an_operator() {
     let used = used(NOW - DAY, None);
     let mut ledger = bill(&used, HOUR, false, NOW);
     ledger.span.state = "suspended".into();
-    assert_eq!(kinds(&ledger.check(&used)), [Kind::Suspended]);
+    assert_eq!(kinds(&ledger.check(&used)), [FindingKind::Suspended]);
 }
 
 /// Quantities are compared by value, in any order.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use sampler_verify::events::{self, Columns, Format, Reading};
+use sampler_verify::events::{self, Columns, FileTimes, Format};
 use sampler_verify::{Granularity, History, Policy, Report};
 
 use crate::truth::{DAY, NOW, bill, policy};
@@ -18,7 +18,7 @@ fn the_real_trace_comes_to_what_its_rows_add_up_to() {
         eprintln!("skipped: the trace is not at {PATH}");
         return;
     };
-    let reading = Reading {
+    let reading = FileTimes {
         now: NOW,
         offset: NOW - 150 * DAY,
     };

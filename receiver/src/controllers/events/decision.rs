@@ -3,7 +3,7 @@
 //! query and the unique indexes of a command. Only after a conflict the rule itself gives the reason.
 
 use sampler_domain::{
-    EventId, Field, IntakeRules, Percent, Place, Refusal, Span, SpanId, StartEvent, StopEvent,
+    EventId, Field, IntakeRules, Percent, Refusal, Span, SpanId, StartEvent, StartPlace, StopEvent,
     Target, Timestamp,
 };
 use sampler_service::problem::Problem;
@@ -173,7 +173,7 @@ impl Receiver {
 
     /// The problem of a start that the rate of new starts does not admit now; `None` where it is admitted.
     ///
-    /// The id of a start, or without one its target, the minute and the rate decide ([`Place`]). So at a steady
+    /// The id of a start, or without one its target, the minute and the rate decide ([`StartPlace`]). So at a steady
     /// rate above 0 a client that repeats a start each minute gets in, and receivers remember nothing. The caller
     /// lets the repeat of a start pass that was kept.
     fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
@@ -181,7 +181,7 @@ impl Receiver {
         if rate == Percent::ALL {
             return None;
         }
-        let place = Place::of(event.id.as_ref(), &event.target);
+        let place = StartPlace::of(event.id.as_ref(), &event.target);
         let admitted_at = place.admitted_at(now, rate);
         if admitted_at == Some(now) {
             return None;

@@ -7,7 +7,7 @@
 //! admitted later is due at once. Which starts are admitted is decided as receivers decide it.
 
 use sampler_domain::{
-    ControllerMemory, ControllerSettings, EventId, Load, Percent, Place, Target, Timestamp,
+    ControllerMemory, ControllerSettings, EventId, Load, Percent, StartPlace, Target, Timestamp,
 };
 
 /// What is simulated, in minutes.
@@ -64,7 +64,7 @@ fn capacity(minute: usize) -> usize {
 
 /// A start that was turned away.
 struct Waiting {
-    place: Place,
+    place: StartPlace,
     started: usize,
 }
 
@@ -127,9 +127,9 @@ fn moment(minute: usize) -> Timestamp {
     Timestamp::clamped(1_773_100_800_000 + minute * 60_000)
 }
 
-fn place(id: &str) -> Place {
+fn place(id: &str) -> StartPlace {
     let target = Target::from_store(["o", "s", "c", "r", "p", "i"]);
-    Place::of(Some(&EventId::from_store(id)), &target)
+    StartPlace::of(Some(&EventId::from_store(id)), &target)
 }
 
 fn controlled() -> (Outcome, Outcome) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sampler_domain::partition::{PARTITIONS, partition_of};
 use sampler_domain::{ClosingMonth, Granularity, Interval, Next, SpanId};
-use sampler_store::{DueQuery, Page, StartOutcome, StopOutcome};
+use sampler_store::{DueQuery, ScanPage, StartOutcome, StopOutcome};
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -436,7 +436,7 @@ pub async fn pages_hold_each_span_once(store: &Shared) {
         let page = store.page_of_spans(after.as_ref(), limit).await;
         page.expect("the store answers")
     };
-    assert_eq!(page(None, 3).await, Page::default());
+    assert_eq!(page(None, 3).await, ScanPage::default());
     let mut all = Vec::new();
     for number in 0..7 {
         let name = number.to_string();

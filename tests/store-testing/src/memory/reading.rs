@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
 use sampler_store::{
     AuditPage, AuditQuery, AuditRecord, CauseQuery, Entries, Instance, InstanceProgram, KeptCause,
-    Ledger, ListedSpan, Page, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage,
+    Ledger, ListedSpan, Reading, ScanPage, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage,
     SumQuery, SuspendedCause, sort_instances,
 };
 
@@ -193,11 +193,11 @@ impl Reading for MemoryStore {
         &self,
         after: Option<&SpanId>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<ScanPage, StoreError> {
         let state = self.lock();
         let spans = state.table.page(after, limit);
         let last = spans.last().filter(|_| spans.len() == limit);
-        Ok(Page {
+        Ok(ScanPage {
             next: last.map(|span| span.id.clone()),
             spans,
             unreadable: 0,

@@ -6,7 +6,7 @@ use sampler_verify::moment::Millis;
 
 use super::{Faults, MIN_AGE, Numbers};
 use crate::feed::rules::Mark;
-use crate::feed::usage_event::{Kind, Quantities, Running, Says, UsageEvent, old_enough};
+use crate::feed::usage_event::{Quantities, Running, Says, UsageEvent, UsageKind, old_enough};
 
 const PROCESSES: u64 = 400;
 /// How far the clocks of API servers differ, in ms, and how late a row is seen after its insert.
@@ -49,7 +49,7 @@ impl Foundation {
 
     pub(super) fn running(key: &str, quantities: Quantities) -> Running {
         Running {
-            kind: Kind::Process { r#type: None },
+            kind: UsageKind::Process { r#type: None },
             guid: key.to_owned(),
             organization_id: "o".to_owned(),
             space_id: "s".to_owned(),
