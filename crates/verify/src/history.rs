@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::Target;
-use crate::events::{Event, Kind};
-use crate::finding::{Finding, Kind as FindingKind};
+use crate::events::{Event, EventKind};
+use crate::finding::{Finding, FindingKind};
 use crate::moment::{InWords, Millis};
 use crate::quantity::{self, Measure};
 
@@ -82,7 +82,7 @@ impl History {
             return;
         }
         match event.kind {
-            Kind::Start(measures) => self.used.push(Used {
+            EventKind::Start(measures) => self.used.push(Used {
                 target: event.target,
                 measures,
                 start: event.moment,
@@ -91,7 +91,7 @@ impl History {
                 end_id: None,
                 line: event.line,
             }),
-            Kind::Stop => {
+            EventKind::Stop => {
                 let open = self
                     .used
                     .last_mut()
@@ -109,7 +109,7 @@ fn is_repeat(earlier: &[Used], event: &Event) -> bool {
     let same_id = |id: &Option<String>| event.id.is_some() && *id == event.id;
     let last = earlier.last();
     match &event.kind {
-        Kind::Start(measures) => {
+        EventKind::Start(measures) => {
             let same = |used: &Used| {
                 used.start == event.moment
                     && quantity::difference(&used.measures, measures).is_none()
@@ -120,7 +120,7 @@ fn is_repeat(earlier: &[Used], event: &Event) -> bool {
             let is_last = |used: &Used| used.end.is_none() && used.start_id.is_none() && same(used);
             by_id || (event.id.is_none() && last.is_some_and(is_last))
         }
-        Kind::Stop => {
+        EventKind::Stop => {
             let same = |used: &Used| used.end == Some(event.moment);
             let by_id = earlier
                 .iter()
@@ -134,10 +134,10 @@ fn is_repeat(earlier: &[Used], event: &Event) -> bool {
 fn contradiction(earlier: &[Used], event: &Event) -> Option<Finding> {
     let (at, line) = (InWords(event.moment), event.line);
     let open = earlier.last().filter(|used| used.end.is_none());
-    let is_start = matches!(event.kind, Kind::Start(_));
+    let is_start = matches!(event.kind, EventKind::Start(_));
     let id_of = |used: &Used| match event.kind {
-        Kind::Start(_) => used.start_id.clone(),
-        Kind::Stop => used.end_id.clone(),
+        EventKind::Start(_) => used.start_id.clone(),
+        EventKind::Stop => used.end_id.clone(),
     };
     let detail = if event.id.is_some() && earlier.iter().any(|used| id_of(used) == event.id) {
         let id = event.id.as_deref().unwrap_or_default();
@@ -162,7 +162,7 @@ mod tests {
         Target::from_ids(["o", "s", "c", "r", "p", instance].map(str::to_owned))
     }
 
-    fn event(line: u64, kind: Kind, id: &str, moment: Millis) -> Event {
+    fn event(line: u64, kind: EventKind, id: &str, moment: Millis) -> Event {
         Event {
             line,
             kind,
@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    fn start(quantity: i128) -> Kind {
-        Kind::Start(vec![Measure {
+    fn start(quantity: i128) -> EventKind {
+        EventKind::Start(vec![Measure {
             measure: "m".to_owned(),
             quantity: Quantity::Integer(quantity),
         }])
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn starts_and_stops_make_usages_in_any_order_of_the_file() {
         let history = History::of(vec![
-            event(1, Kind::Stop, "b", 20),
+            event(1, EventKind::Stop, "b", 20),
             event(2, start(1), "a", 10),
             event(3, start(2), "c", 20),
-            event(4, Kind::Stop, "d", 20),
+            event(4, EventKind::Stop, "d", 20),
             event(5, start(3), "e", 30),
         ]);
         assert_eq!(
@@ -208,12 +208,12 @@ mod tests {
         let history = History::of(vec![
             event(1, start(1), "a", 10),
             event(2, start(1), "a", 10),
-            event(3, Kind::Stop, "b", 20),
-            event(4, Kind::Stop, "b", 20),
+            event(3, EventKind::Stop, "b", 20),
+            event(4, EventKind::Stop, "b", 20),
             event(5, start(1), "", 30),
             event(6, start(1), "", 30),
-            event(7, Kind::Stop, "", 40),
-            event(8, Kind::Stop, "", 40),
+            event(7, EventKind::Stop, "", 40),
+            event(8, EventKind::Stop, "", 40),
         ]);
         assert_eq!(spans(&history), [(10, Some(20)), (30, Some(40))]);
         assert_eq!((history.repeats, history.contradictions.len()), (4, 0));
@@ -222,10 +222,10 @@ mod tests {
     #[test]
     fn contradictions_are_named_with_their_lines() {
         let history = History::of(vec![
-            event(1, Kind::Stop, "x", 5),
+            event(1, EventKind::Stop, "x", 5),
             event(2, start(1), "a", 10),
             event(3, start(1), "b", 15),
-            event(4, Kind::Stop, "c", 20),
+            event(4, EventKind::Stop, "c", 20),
             event(5, start(2), "a", 30),
         ]);
         assert_eq!(spans(&history), [(10, Some(20))]);

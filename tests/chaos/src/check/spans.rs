@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sampler_verify::{Granularity, Kind, Policy, SpanCheck, Target, Used, api};
+use sampler_verify::{FindingKind, Granularity, Policy, SpanCheck, Target, Used, api};
 
 use super::answers::KnownOutcome;
 use super::{Case, Rule, Starts, Violation};
@@ -103,7 +103,7 @@ impl<'a> Spans<'a> {
             check.entry(&as_taken(entry));
         }
         // Whether an operator has skipped it is checked elsewhere.
-        let is_fault = |kind| !matches!(kind, Kind::Skipped | Kind::Unanswered);
+        let is_fault = |kind| !matches!(kind, FindingKind::Skipped | FindingKind::Unanswered);
         let findings = check.finish().findings.into_iter();
         for finding in findings.filter(|finding| is_fault(finding.kind)) {
             let detail = format!("{}: {}", finding.kind.name(), finding.detail);
