@@ -5,7 +5,7 @@ mod queries;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sampler_metrics::catalogue::ALL;
-use sampler_metrics::{Kind, Metric, Values};
+use sampler_metrics::{Metric, MetricKind, Values};
 use sampler_testkit::build::{start_event, stop_event, without};
 use sampler_testkit::uaa::{Discovery, StandInUaa};
 use sampler_testkit::{Program, now_millis, wait_until};
@@ -61,7 +61,7 @@ fn sum(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
 fn declared(name: &str) -> Option<&'static Metric> {
     let of_histogram = |metric: &Metric| {
         let rest = name.strip_prefix(metric.name);
-        matches!(metric.kind, Kind::Histogram(_))
+        matches!(metric.kind, MetricKind::Histogram(_))
             && matches!(rest, Some("_bucket" | "_sum" | "_count"))
     };
     let all = ALL.iter().copied();

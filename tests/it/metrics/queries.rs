@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use sampler_metrics::{Kind, Values};
+use sampler_metrics::{MetricKind, Values};
 use sampler_testkit::workspace_dir;
 use serde::Deserialize;
 use serde_json::Value;
@@ -116,7 +116,8 @@ fn assert_query(query: &str, legend: &str, real: &[&Sample]) {
         let metric = declared(&series.name).unwrap_or_else(|| panic!("{} in {query}", series.name));
         let is_there = real.iter().any(|sample| sample.name == series.name);
         // A gauge has no sample while it has no value, and no warning may have been logged.
-        let may_be_absent = metric.kind == Kind::Gauge || metric.name == "sampler_log_events_total";
+        let may_be_absent =
+            metric.kind == MetricKind::Gauge || metric.name == "sampler_log_events_total";
         assert!(is_there || may_be_absent, "{} in {query}", series.name);
         labels.extend(metric.labels.iter().map(|label| label.name));
         for (name, operator, value) in &series.matchers {

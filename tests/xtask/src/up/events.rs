@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use sampler_testkit::target_dir;
 use sampler_verify::Target;
-use sampler_verify::events::{self, Columns, Format, Reading};
+use sampler_verify::events::{self, Columns, FileTimes, Format};
 use sampler_verify::moment::parse_length;
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ impl Events {
         let text = fs::read_to_string(&path).with_context(|| format!("reading {shown}"))?;
         let format = Format::of_name(&shown);
         let format = format.with_context(|| format!("{shown} is no .ndjson, .json or .csv"))?;
-        let reading = Reading { now, offset: 0 };
+        let reading = FileTimes { now, offset: 0 };
         let all = events::read(text.as_bytes(), format, &Columns::default(), reading);
         let all = all.with_context(|| format!("in {shown}"))?;
         let moments = || all.iter().map(|event| event.moment);
