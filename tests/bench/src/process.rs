@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use procfs::process::Process;
 use procfs::{Current, CurrentSI, KernelStats, ProcResult, ticks_per_second};
+use sampler_testkit::Program;
+
+use crate::mongo::Server;
 
 /// The processes whose processor time is read, beside our own.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,15 @@ pub(crate) struct Spent {
     pub(crate) own: f64,
     /// By anything else on the machine.
     pub(crate) others: f64,
+}
+
+impl WatchedProcesses {
+    pub(crate) fn of(server: &Server, programs: &[&Program]) -> Self {
+        Self {
+            server: Some(server.pid),
+            programs: programs.iter().map(|program| program.pid()).collect(),
+        }
+    }
 }
 
 impl Reading {

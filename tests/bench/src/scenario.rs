@@ -1,13 +1,9 @@
 //! What is measured.
 
 pub(crate) mod against;
-pub(crate) mod batches;
+pub(crate) mod beside;
 pub(crate) mod events;
-pub(crate) mod fairness;
-pub(crate) mod ledger;
 pub(crate) mod midnight;
-pub(crate) mod receiver;
-pub(crate) mod upstreams;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
