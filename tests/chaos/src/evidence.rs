@@ -19,9 +19,7 @@ pub(crate) const HISTORY: &str = "history.ndjson";
 const COUNTED: &str = "counted.ndjson";
 /// What Abacus has set aside.
 const ASIDE: &str = "aside.ndjson";
-/// The spans in the database when all was quiet.
-const SPANS: &str = "spans.ndjson";
-/// The entries of the ledger by then.
+/// The entries of the ledger when all was quiet.
 const LEDGER: &str = "ledger.ndjson";
 /// Every post to Abacus.
 const POSTS: &str = "posts.ndjson";
@@ -80,12 +78,6 @@ pub struct Aside {
     pub reason: String,
 }
 
-impl Aside {
-    pub(crate) fn id(&self) -> &str {
-        &self.dedup_id
-    }
-}
-
 /// A post to Abacus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Post {
@@ -106,17 +98,6 @@ pub struct Trace {
     pub reason: String,
     /// `asked`, `done` or `refused`.
     pub outcome: String,
-}
-
-/// A span of the database.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Span {
-    /// The `id` of the event that started it.
-    pub start_id: String,
-    /// Whether nothing is left to do.
-    pub complete: bool,
-    /// All of it, for diagnosis.
-    pub document: Value,
 }
 
 /// An entry of the ledger.
@@ -173,8 +154,6 @@ pub struct Evidence {
     pub counted: Vec<Usage>,
     /// What does not, though Abacus took it.
     pub aside: Vec<Aside>,
-    /// The spans in the database.
-    pub spans: Vec<Span>,
     /// The entries of the ledger, those of each span in their order.
     pub ledger: Vec<Entry>,
     /// All posts to Abacus, in order.
@@ -192,7 +171,6 @@ impl Evidence {
             records: read_lines(&folder.join(HISTORY))?,
             counted: read_lines(&folder.join(COUNTED))?,
             aside: read_lines(&folder.join(ASIDE))?,
-            spans: read_lines(&folder.join(SPANS))?,
             ledger: read_lines(&folder.join(LEDGER))?,
             posts: read_lines(&folder.join(POSTS))?,
             shown: read_lines(&folder.join(SHOWN))?,
@@ -213,12 +191,7 @@ pub(crate) fn write_answers(folder: &Path, spans: &[Value], trail: &[Value]) -> 
 }
 
 /// Writes down what Abacus and the database say, beside the history.
-pub(crate) fn write(
-    folder: &Path,
-    abacus: &StandInAbacus,
-    spans: &[Document],
-    entries: &[Document],
-) -> Result<()> {
+pub(crate) fn write(folder: &Path, abacus: &StandInAbacus, entries: &[Document]) -> Result<()> {
     let counted = abacus.counted();
     let counted = counted.iter().map(|counted| {
         let usage = &*counted.usage;
@@ -248,8 +221,6 @@ pub(crate) fn write(
         counted: post.outcome == Outcome::Counted,
     });
     write_lines(&folder.join(POSTS), posts)?;
-    let spans: Result<Vec<Span>> = spans.iter().map(span).collect();
-    write_lines(&folder.join(SPANS), spans?)?;
     let entries: Result<Vec<Value>> = entries.iter().map(entry).collect();
     write_lines(&folder.join(LEDGER), entries?)
 }
@@ -276,17 +247,4 @@ fn entry(document: &Document) -> Result<Value> {
         "pending": document.contains_key("resend") || document.contains_key("ask_again"),
         "usage": usage,
     }))
-}
-
-fn span(document: &Document) -> Result<Span> {
-    let processing = document.get_document("processing").ok();
-    let complete = processing.and_then(|processing| processing.get_bool("complete").ok());
-    Ok(Span {
-        start_id: document
-            .get_str("start_dedup_id")
-            .unwrap_or_default()
-            .to_owned(),
-        complete: complete.unwrap_or_default(),
-        document: serde_json::to_value(document).context("a span as JSON")?,
-    })
 }

@@ -87,7 +87,7 @@ pub async fn run(options: Options) -> Result<Report> {
     };
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let stats = Arc::new(Stats::default());
-    let view = Arc::new(View::new(Arc::clone(&stats), options.length));
+    let view = Arc::new(View::new(Arc::clone(&stats)));
     view.say(&format!(
         "seed {}, files in {}",
         options.seed,
@@ -96,12 +96,10 @@ pub async fn run(options: Options) -> Result<Report> {
     view.say(&format!("mongod: {}", find()?));
     let run = Arc::new(Run::start(&folder, &options, stats, view).await?);
     let outcome = run.inject_and_settle(&options).await;
-    run.view.finish();
     outcome?;
-    let spans = run.observer.all().await.context("reading the spans")?;
     let entries = run.observer.entries().await;
     let entries = entries.context("reading the ledger")?;
-    evidence::write(&folder, &run.system.abacus, &spans, &entries)?;
+    evidence::write(&folder, &run.system.abacus, &entries)?;
     run.write_answers(&folder).await?;
     let run = Arc::into_inner(run).context("the run is still used")?;
     run.system.fleet.stop_all().await?;

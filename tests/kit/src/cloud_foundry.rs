@@ -8,21 +8,21 @@
 mod server;
 mod state;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use hyper::server::conn::http1;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 pub use state::{Events, World};
 
+use crate::serving::Serving;
 use crate::uaa::{Discovery, StandInUaa};
 
 /// The client that sees everything, and its secret.
 pub const CLIENT: (&str, &str) = ("usage", "usage-secret");
 /// The scope that it needs.
-pub const AUDITOR: &str = "cloud_controller.global_auditor";
+const AUDITOR: &str = "cloud_controller.global_auditor";
 
 /// What goes wrong with the next request of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,7 @@ pub enum Fault {
 pub struct StandInCloudFoundry {
     pub uaa: StandInUaa,
     shared: Arc<Shared>,
-    address: SocketAddr,
-    serving: JoinHandle<()>,
+    serving: Serving,
 }
 
 #[derive(Debug)]
@@ -78,18 +77,20 @@ impl StandInCloudFoundry {
             faults: Mutex::default(),
             asked: Mutex::default(),
         });
-        let serving = tokio::spawn(server::serve(listener, Arc::clone(&shared)));
+        let seen = Arc::clone(&shared);
+        let serving = Serving::start(listener, http1::Builder::new(), move |request| {
+            std::future::ready(server::answer(&seen, &request))
+        })?;
         Ok(Self {
             uaa,
             shared,
-            address,
             serving,
         })
     }
 
     /// Its address: what `--cf-api` takes.
     pub fn api(&self) -> String {
-        format!("http://{}", self.address)
+        self.serving.base_url()
     }
 
     /// Everything that it knows, to change it.
@@ -110,11 +111,5 @@ impl StandInCloudFoundry {
     /// The path and query of each request.
     pub fn asked(&self) -> Vec<String> {
         locked(&self.shared.asked).clone()
-    }
-}
-
-impl Drop for StandInCloudFoundry {
-    fn drop(&mut self) {
-        self.serving.abort();
     }
 }

@@ -27,9 +27,7 @@ pub enum Rule {
     /// It has no more than one, and an event that could start nothing has none.
     BilledOnce,
     RefusedNotBilled,
-    /// A usage has the measures of its start.
-    MeasuresBilled,
-    /// A usage and a span belong to a start that a client has sent.
+    /// A span belongs to a start that a client has sent.
     UsageKnown,
     /// A usage is charged to whom its start named.
     TargetKept,
@@ -65,7 +63,6 @@ impl Rule {
             rule: self,
             subject,
             detail,
-            document: None,
         }
     }
 
@@ -83,8 +80,7 @@ impl Rule {
             Self::Billed => "what was acknowledged is not billed",
             Self::BilledOnce => "a start is billed twice",
             Self::RefusedNotBilled => "what was refused is billed",
-            Self::MeasuresBilled => "a measure is billed wrongly",
-            Self::UsageKnown => "a usage or a span belongs to nothing",
+            Self::UsageKnown => "a span belongs to nothing",
             Self::TargetKept => "a usage is charged to somebody else",
             Self::BelowZero => "an hour is below zero on the bill",
             Self::PutAside => "a usage is set aside",
@@ -108,16 +104,10 @@ pub struct Violation {
     pub subject: String,
     /// In which way.
     pub detail: String,
-    /// The span's document in the database, where there is one.
-    pub document: Option<String>,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.rule.text(), self.subject, self.detail)?;
-        match &self.document {
-            Some(document) => write!(f, "\n      in the database: {document}"),
-            None => Ok(()),
-        }
+        write!(f, "{}: {}: {}", self.rule.text(), self.subject, self.detail)
     }
 }

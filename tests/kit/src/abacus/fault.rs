@@ -9,12 +9,9 @@ use serde_json::Value;
 
 /// Which requests a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub(super) enum Endpoint {
     /// Posts of usages. The body that a condition sees is the usage.
     Usage,
-    /// Posts of mappings. The body that a condition sees has `kind` (`metering`, `rating` or
-    /// `pricing`), `resource_id`, `plan_id` and `plan`.
-    Mapping,
     /// Questions for the document of a usage. There is no body.
     Document,
 }
@@ -147,13 +144,6 @@ impl Fault {
         self.endpoint = Endpoint::Document;
         self
     }
-
-    /// For posts of mappings, not of usages.
-    #[must_use]
-    pub fn on_mappings(mut self) -> Self {
-        self.endpoint = Endpoint::Mapping;
-        self
-    }
 }
 
 impl fmt::Debug for Fault {
@@ -277,14 +267,14 @@ mod tests {
     #[test]
     fn endpoints_are_apart() {
         let mut faults = Faults::default();
-        faults.add(Fault::status(429).on_mappings());
+        faults.add(Fault::status(429).on_documents());
         assert_eq!(
             faults.apply(Endpoint::Usage, &Value::Null),
             Applied::default()
         );
         assert!(
             faults
-                .apply(Endpoint::Mapping, &Value::Null)
+                .apply(Endpoint::Document, &Value::Null)
                 .failure
                 .is_some()
         );
