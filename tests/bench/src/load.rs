@@ -12,7 +12,7 @@ use futures_util::future::{JoinAll, join_all};
 use tokio::task::JoinHandle;
 use tokio::time::interval;
 
-pub(crate) use http::Connection;
+use http::Connection;
 
 use crate::event::{Event, Feed, Requests};
 use crate::histogram::Histogram;
@@ -86,11 +86,6 @@ impl Outcome {
     /// Of the program that took it.
     pub(crate) fn program_us(&self) -> f64 {
         self.each(self.spent.programs)
-    }
-
-    /// Of the load generator.
-    pub(crate) fn generator_us(&self) -> f64 {
-        self.each(self.spent.own)
     }
 
     fn each(&self, seconds: f64) -> f64 {
@@ -217,7 +212,10 @@ impl Sending {
         span: Span,
         pause: Option<Duration>,
     ) -> Self {
-        let start = |sender| tokio::spawn(drive(sender, Arc::clone(&feed), span, pause));
+        let start = |sender| {
+            let feed = Arc::clone(&feed);
+            tokio::spawn(async move { drive(sender, &feed, span, pause).await })
+        };
         Self(join_all(senders.into_iter().map(start)))
     }
 
@@ -235,7 +233,7 @@ impl Sending {
     }
 }
 
-async fn drive(mut sender: Sender, feed: Arc<Feed>, span: Span, pause: Option<Duration>) -> Record {
+async fn drive(mut sender: Sender, feed: &Feed, span: Span, pause: Option<Duration>) -> Record {
     let mut record = Record::default();
     let mut ticks = pause.map(interval);
     let batch = sender.batch.unwrap_or(1);

@@ -134,23 +134,3 @@ pub(crate) fn machine() -> String {
         memory.map_or("unknown".to_owned(), |gigabytes| gigabytes.to_string()),
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_its_own_meters() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let watch = WatchedProcesses {
-            server: None,
-            programs: vec![own],
-        };
-        let before = Reading::take(&watch).unwrap();
-        let spent = || Reading::take(&watch).unwrap().since(&before);
-        // To read meters takes time, and counts.
-        while spent().own < 0.02 {}
-        assert!(spent().programs >= 0.02 && spent().server.abs() < f64::EPSILON);
-        assert!(peak_memory_mb(own).unwrap() > 0.1);
-    }
-}

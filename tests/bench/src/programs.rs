@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sampler_testkit::program::{BIN_DIR_VARIABLE, Launch, RECEIVER, WORKER};
-use sampler_testkit::{Program, target_dir, within, workspace_dir};
-
-use crate::load::Connection;
+use sampler_testkit::{Program, target_dir, workspace_dir};
 
 /// The argument that makes our own program the server of one write per event.
 pub(crate) const ONE_WRITE: &str = "one-write";
@@ -118,16 +116,6 @@ fn path(name: &str) -> Result<PathBuf> {
 
 async fn ready(launch: Launch) -> Result<Program> {
     let program = launch.start().await?;
-    let request = format!(
-        "GET /healthz/ready HTTP/1.1\r\nhost: {}\r\n\r\n",
-        program.address()
-    );
-    within("a program that is ready", READY_LIMIT, || async {
-        let Ok(mut connection) = Connection::open(program.address()).await else {
-            return false;
-        };
-        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
-    })
-    .await?;
+    program.until_ready(READY_LIMIT).await?;
     Ok(program)
 }

@@ -161,7 +161,6 @@ fn event_table(runs: &[Run]) -> String {
             }),
             ("MongoDB µs", &|run| rounded(run.outcome.server_us())),
             ("Program µs", &|run| rounded(run.outcome.program_us())),
-            ("Load µs", &|run| rounded(run.outcome.generator_us())),
             ("Peak MB", &|run| rounded(run.memory_mb)),
         ],
     )

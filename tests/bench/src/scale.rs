@@ -57,8 +57,6 @@ pub(crate) struct Scale {
     pub(crate) name: &'static str,
     /// What is run.
     pub(crate) parts: Vec<Part>,
-    /// Whether a run is made again when others were busy.
-    pub(crate) again: bool,
     /// Numbers of connections to the receiver.
     pub(crate) connections: Vec<usize>,
     /// How long each run of events takes.
@@ -119,7 +117,6 @@ fn usual() -> Scale {
     Scale {
         name: "default",
         parts: Part::value_variants().to_vec(),
-        again: true,
         connections: vec![1, 16, 64, 256, 1024],
         timing: Timing::millis(500, 2_000),
         rounds: 3,
@@ -159,7 +156,6 @@ fn quick() -> Scale {
 fn smoke() -> Scale {
     Scale {
         name: "smoke",
-        again: false,
         connections: vec![2],
         timing: Timing::millis(100, 1_000),
         rounds: 1,

@@ -11,7 +11,6 @@ mod stand_in;
 mod state;
 mod sums;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,14 +52,5 @@ impl Default for Options {
             keep: Keep::default(),
             confirms_after: Duration::ZERO,
         }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("keep", &self.keep)
-            .field("confirms_after", &self.confirms_after)
-            .finish_non_exhaustive()
     }
 }

@@ -8,6 +8,7 @@
 mod server;
 mod state;
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
@@ -42,7 +43,6 @@ pub enum Fault {
 }
 
 /// A running stand-in. It goes when this value goes.
-#[derive(Debug)]
 pub struct StandInCloudFoundry {
     pub uaa: StandInUaa,
     shared: Arc<Shared>,
@@ -79,7 +79,8 @@ impl StandInCloudFoundry {
         });
         let seen = Arc::clone(&shared);
         let serving = Serving::start(listener, http1::Builder::new(), move |request| {
-            std::future::ready(server::answer(&seen, &request))
+            let answer = server::answer(&seen, &request);
+            std::future::ready(Ok::<_, Infallible>(answer))
         })?;
         Ok(Self {
             uaa,

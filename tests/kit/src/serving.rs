@@ -1,7 +1,6 @@
 //! Serving HTTP on a port of this machine, for stand-ins that can go away and come back.
 
 use std::error::Error;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -23,14 +22,6 @@ pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
     begin: Begin,
     task: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl fmt::Debug for Serving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Serving")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Serving {

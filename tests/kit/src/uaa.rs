@@ -21,7 +21,6 @@ use state::State;
 pub use state::{Discovery, Offer, Trouble};
 
 /// A running stand-in. It goes when this value goes.
-#[derive(Debug)]
 pub struct StandInUaa {
     shared: Arc<Shared>,
     serving: Serving,

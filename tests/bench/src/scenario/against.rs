@@ -65,8 +65,8 @@ async fn events(server: &Server, count: u64, build: Build) -> Result<Figures> {
     let stopped = stopped.context("stops")?;
     server.settle().await?;
     let of_ended = spans.index_bytes().await? / count as f64;
-    let batches = (BATCH_CONNECTIONS, Some(BATCH));
-    let batched = sent(batches, Feed::new(Kind::Start, count, count)).await;
+    let by_batches = (BATCH_CONNECTIONS, Some(BATCH));
+    let batched = sent(by_batches, Feed::new(Kind::Start, count, count)).await;
     if let Err(error) = &batched {
         eprintln!("  no batches: {error:#}");
     }

@@ -5,7 +5,6 @@ use anyhow::Result;
 use sampler_testkit::build::Kind;
 use sampler_testkit::now_millis;
 
-use super::least_disturbed;
 use crate::event::{DAY, Feed, Requests, Times};
 use crate::load::{Outcome, Sender, Timing, measure, on_own_thread};
 use crate::mongo::Server;
@@ -139,9 +138,7 @@ pub(super) async fn rounds(server: &Server, scale: &Scale, runs: &[EventRun]) ->
     let mut found = vec![Vec::new(); runs.len()];
     for _ in 0..scale.rounds {
         for (run, found) in runs.iter().zip(&mut found) {
-            let once = || run.alone(server, scale.timing);
-            let others = |run: &Run| run.outcome.others_share();
-            found.push(least_disturbed(scale.again, once, others).await?);
+            found.push(run.alone(server, scale.timing).await?);
         }
     }
     let rate = |run: &Run| run.outcome.per_second();

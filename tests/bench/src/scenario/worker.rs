@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use sampler_testkit::now_millis;
 
 use super::events::middle;
-use super::least_disturbed;
 use super::midnight::through;
 use super::workers::{Job, RunningWorkers, Sampled, Upstream};
 use crate::event::DAY;
@@ -103,11 +102,6 @@ impl Job {
 
 /// Measures while there is more to do than can be done.
 async fn rate(server: &Server, scale: &Scale, job: Job) -> Result<Sampled> {
-    let once = || rate_once(server, scale, job.clone());
-    least_disturbed(scale.again, once, |rate: &Sampled| rate.others_share).await
-}
-
-async fn rate_once(server: &Server, scale: &Scale, job: Job) -> Result<Sampled> {
     let (spans, timing) = (server.spans().await?, scale.worker_timing);
     let begin = now_millis().div_euclid(DAY) * DAY - BACKLOG_DAYS * DAY;
     load_backlog(&spans, BACKLOG_SPANS, begin, DAY).await?;

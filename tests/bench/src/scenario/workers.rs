@@ -107,8 +107,6 @@ pub(crate) struct Sampled {
     /// Processor time of the database server for each, µs.
     pub(crate) server_us: f64,
     pub(crate) worker_us: f64,
-    /// How much of the machine others had, per cent.
-    pub(crate) others_share: f64,
     /// The most memory that one worker had at a time, MB.
     pub(crate) memory_mb: f64,
 }
@@ -225,7 +223,6 @@ impl<'a> RunningWorkers<'a> {
             commands_each: each(commands as f64),
             server_us: each(spent.server * 1e6),
             worker_us: each(spent.programs * 1e6),
-            others_share: spent.share(spent.others),
             memory_mb,
         };
         eprintln!("    {sampled:?}");

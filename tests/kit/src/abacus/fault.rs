@@ -1,6 +1,5 @@
 //! Faults that the stand-in can be told to show.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -146,16 +145,6 @@ impl Fault {
     }
 }
 
-impl fmt::Debug for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fault")
-            .field("kind", &self.kind)
-            .field("endpoint", &self.endpoint)
-            .field("left", &self.left)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The faults of one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Applied {
@@ -164,7 +153,7 @@ pub(super) struct Applied {
 }
 
 /// The active faults, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Faults {
     active: Vec<Fault>,
 }
@@ -262,21 +251,5 @@ mod tests {
         assert_eq!(applied.failure, Some(FaultKind::Hang));
         faults.end("freeze");
         assert!(faults.is_empty());
-    }
-
-    #[test]
-    fn endpoints_are_apart() {
-        let mut faults = Faults::default();
-        faults.add(Fault::status(429).on_documents());
-        assert_eq!(
-            faults.apply(Endpoint::Usage, &Value::Null),
-            Applied::default()
-        );
-        assert!(
-            faults
-                .apply(Endpoint::Document, &Value::Null)
-                .failure
-                .is_some()
-        );
     }
 }

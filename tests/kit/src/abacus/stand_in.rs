@@ -1,7 +1,6 @@
 //! The stand-in as a test sees it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +11,7 @@ use tokio::net::TcpListener;
 use super::fault::Fault;
 use super::schema::Usage;
 use super::server::answer;
-use super::state::{Counted, Post, State, Tokens};
+use super::state::{Counted, Post, State};
 use super::sums::{Amounts, add_amounts};
 use super::{Clock, Options};
 use crate::now_millis;
@@ -56,7 +55,6 @@ impl Dates {
 }
 
 /// A running stand-in. It goes when this value goes.
-#[derive(Debug)]
 pub struct StandInAbacus {
     shared: Arc<Shared>,
     serving: Serving,
@@ -68,14 +66,6 @@ pub(super) struct Shared {
     pub(super) address: SocketAddr,
     dates: Mutex<Dates>,
     state: Mutex<State>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("state", &self.state)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Shared {
@@ -159,7 +149,7 @@ impl StandInAbacus {
 
     /// From now on tokens must pass this check.
     pub fn check_tokens(&self, check: impl Fn(&str) -> bool + Send + Sync + 'static) {
-        self.shared.state().tokens = Tokens(Some(Box::new(check)));
+        self.shared.state().token_check = Some(Box::new(check));
     }
 
     /// Every post of a usage, in the order they came.

@@ -1,7 +1,6 @@
 //! What the stand-in knows: what it was sent, what it counts and what it has set aside.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -88,22 +87,12 @@ impl Reply {
 }
 
 /// Decides whether a token is good.
-type TokenCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
+pub(super) type TokenCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Which tokens are good, where it takes more than a look.
-#[derive(Default)]
-pub(super) struct Tokens(pub(super) Option<TokenCheck>);
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tokens").finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) options: Options,
-    pub(super) tokens: Tokens,
+    /// Which tokens are good, where not all are.
+    pub(super) token_check: Option<TokenCheck>,
     pub(super) faults: Faults,
     posts: Vec<Post>,
     documents: Vec<Document>,
@@ -129,7 +118,7 @@ impl State {
     pub(super) fn new(options: Options) -> Self {
         Self {
             options,
-            tokens: Tokens::default(),
+            token_check: None,
             faults: Faults::default(),
             posts: Vec::new(),
             documents: Vec::new(),
@@ -170,7 +159,7 @@ impl State {
     /// Whether the header holds a token that is wanted, if one is.
     pub(super) fn is_authorized(&self, authorization: Option<&str>) -> bool {
         let token = authorization.and_then(|header| header.strip_prefix("Bearer "));
-        let check = self.tokens.0.as_ref();
+        let check = self.token_check.as_ref();
         check.is_none_or(|check| token.is_some_and(check))
     }
 

@@ -1,7 +1,6 @@
 //! The stand-in as an HTTP server.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -92,11 +91,8 @@ impl Answer {
     }
 }
 
-pub(super) fn answer(
-    shared: &Shared,
-    request: &Request<Incoming>,
-) -> Result<Response<Reply>, Infallible> {
-    Ok(response(answer_of(shared, request)))
+pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Reply> {
+    response(answer_of(shared, request))
 }
 
 fn response(answer: Answer) -> Response<Reply> {

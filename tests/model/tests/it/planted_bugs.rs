@@ -3,13 +3,13 @@
 
 use sampler_model::{
     AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS, Mutant,
-    ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, SUSPENDED_BY_REFUSAL, Scenario, WINDOWS, WITHIN_END,
-    find_violations,
+    ONE_OPEN_SPAN, Protocol, SAME_BYTES, SAMPLED_COUNTS, SUSPENDED_BY_REFUSAL, Scenario, WINDOWS,
+    WITHIN_END, find_violations,
 };
 
 /// The model must find a way to break each of these.
 fn assert_breaks(scenario: Scenario, properties: &[&'static str]) {
-    let explored = find_violations(scenario, properties);
+    let explored = find_violations(Protocol::new(scenario), properties);
     for property in properties {
         let Some(actions) = explored.found.get(property) else {
             panic!("{} states, and it holds: {property}", explored.states);
