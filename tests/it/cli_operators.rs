@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use sampler_testkit::abacus::Fault;
+use sampler_testkit::build::without;
 use sampler_testkit::{now_millis, wait_until};
 use serde_json::{Value, json};
 
@@ -290,19 +291,25 @@ async fn an_operator_says_how_many_starts_are_let_in() {
     let starts = json!({ "rate": 0, "resources": { "redis": 50 } });
     assert_eq!(set_now["starts"], starts);
     assert_eq!(cli.json(0, &["control"]).await["starts"], starts);
-    let start = event("start", "new", now_millis());
+    let start = without(event("start", "new", now_millis()), "type");
     wait_until(
         "starts are turned away",
         Duration::from_secs(20),
         async || {
             let mut start = start.clone();
             start["resource_instance_id"] = json!(now_millis().to_string());
-            start.as_object_mut().unwrap().shift_remove("type");
             let answer = world.post(&receiver, "/v1/events/start", &start).await;
             answer.status().as_u16() == 503
         },
     )
     .await;
+
+    // Also at a receiver that starts, from its first answer on.
+    let restarted = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &restarted).await;
+    let start = without(event("start", "another", now_millis()), "type");
+    let answer = world.post(&restarted, "/v1/events/start", &start).await;
+    assert_eq!(answer.status().as_u16(), 503);
 
     let all = ["--rate", "100", "--resource", "redis", "--paused", "true"];
     let text = cli.run(0, &[&set[..], &all].concat()).await;
@@ -385,7 +392,7 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     let at = now_millis() - HOUR;
     let mut new = event("start", "new", began);
     for field in ["type", "id", "timestamp", "resource_id"] {
-        new.as_object_mut().unwrap().shift_remove(field);
+        new = without(new, field);
     }
     let head = json!({ "resource_id": "postgres", "at": at });
     let file = write(&path("snapshot.ndjson"), &[head, new]);
