@@ -74,10 +74,7 @@ impl World {
     }
 
     async fn get(&self, path: &str) -> Value {
-        let url = format!("{}{path}", self.receiver.base_url());
-        let answer = self.landscape.http.get(url).send().await.unwrap();
-        assert_eq!(answer.status().as_u16(), 200, "{path}");
-        answer.json().await.unwrap()
+        self.landscape.json(&self.receiver, path).await
     }
 
     /// Each usage counts once, its repeats say the same, and together they are what was used.

@@ -9,9 +9,7 @@ use crate::landscape::{Landscape, PATIENCE, until_ready};
 const PARTITIONS: i64 = 64;
 
 async fn instances(world: &Landscape, receiver: &Program) -> Vec<Value> {
-    let url = format!("{}/v1/instances", receiver.base_url());
-    let answer = world.http.get(url).send().await.unwrap();
-    let list: Value = answer.json().await.unwrap();
+    let list = world.json(receiver, "/v1/instances").await;
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
