@@ -2,19 +2,21 @@
 
 use sampler_testkit::program::{RECEIVER, WORKER, binary};
 use tokio::process::Command;
+use tokio::time::timeout;
 
-use crate::landscape::Landscape;
+use crate::landscape::{Landscape, PATIENCE};
 
-/// How a program ends with these settings alone, and all that it prints.
+/// How a program ends with these settings alone, and all that it prints. It must end by itself.
 pub(crate) async fn run(
     program: &str,
     arguments: &[&str],
     environment: &[(&str, &str)],
 ) -> (Option<i32>, String) {
     let mut command = Command::new(binary(program).await.unwrap());
-    command.args(arguments).env_clear();
+    command.args(arguments).env_clear().kill_on_drop(true);
     command.envs(environment.iter().copied());
-    let ended = command.output().await.unwrap();
+    let ended = timeout(PATIENCE, command.output()).await;
+    let ended = ended.expect("it ends").unwrap();
     let printed = [ended.stdout, ended.stderr].concat();
     (ended.status.code(), String::from_utf8(printed).unwrap())
 }
