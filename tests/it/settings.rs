@@ -120,11 +120,11 @@ async fn faults_3_and_14_wrong_settings_are_named_at_once_and_exit_64() {
         ("DB_URI", "mongodb://user:hush@localhost/"),
         ("SAMPLER_CONCURENCY", "3"),
     ];
-    let mistaken = mistakes.map(|(name, _)| name);
+    let wrong_names = mistakes.map(|(name, _)| name);
     let (retention, slack) = ("SAMPLER_RETENTION", "SAMPLER_SLACK_PAST_INTERVAL");
     let kept_for = |slack_millis| [collector, (retention, "1465h"), (slack, slack_millis)];
     for (program, settings, named) in [
-        (WORKER, &mistakes[..], &mistaken[..]),
+        (WORKER, &mistakes[..], &wrong_names[..]),
         (WORKER, &mistakes, &["COLLECTOR_URL"]),
         (WORKER, &kept_for("5270400001"), &["billed twice"]),
         // A program with `SECURED=true` is never open, in no state.
