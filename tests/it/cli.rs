@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
+use sampler_testkit::build::without;
 use sampler_testkit::program::{CLI, binary};
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
@@ -29,9 +30,19 @@ impl Cli {
         self.both(code, arguments).await.0
     }
 
-    /// What it complains of, if it ends like that.
-    pub(crate) async fn complaint(&self, code: i32, arguments: &[&str]) -> String {
-        self.both(code, arguments).await.1
+    /// Prints these parts, and succeeds.
+    pub(crate) async fn says(&self, arguments: &[&str], parts: &[&str]) -> String {
+        let text = self.run(0, arguments).await;
+        for part in parts {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        text
+    }
+
+    /// Ends like that, and complains of this.
+    pub(crate) async fn complains(&self, code: i32, arguments: &[&str], of: &str) {
+        let (_, complaint) = self.both(code, arguments).await;
+        assert!(complaint.contains(of), "{arguments:?}: {complaint}");
     }
 
     /// What it prints to its output and its errors, if it ends like that.
@@ -74,6 +85,11 @@ pub(crate) fn write(path: &Path, events: &[Value]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// The arguments of a line.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
 fn counts(report: &Value) -> [u64; 3] {
     ["accepted", "replayed", "refused"].map(|name| report[name].as_u64().unwrap())
 }
@@ -102,9 +118,7 @@ async fn a_file_is_sent_looked_at_and_verified() {
     let good = write(&folder.path().join("good.ndjson"), &events);
     // Neither the wrong event nor an event without an id is in the way of others.
     events.insert(5, event("stop", "nobody", ended));
-    let mut nameless = event("start", "nameless", began);
-    nameless.as_object_mut().unwrap().shift_remove("id");
-    events.push(nameless);
+    events.push(without(event("start", "nameless", began), "id"));
     let all = write(&folder.path().join("all.ndjson"), &events);
 
     let sent = cli
@@ -121,28 +135,18 @@ async fn a_file_is_sent_looked_at_and_verified() {
     }
     world.until_complete(40).await;
 
-    let query = [
-        "spans",
-        "--resource-id",
-        "postgres",
-        "--state",
-        "complete",
-        "--limit",
-        "7",
-    ];
+    let query = words("spans --resource-id postgres --state complete --limit 7");
     let spans = cli.json(0, &query).await;
     let spans = spans["items"].as_array().unwrap();
     assert_eq!(spans.len(), 7);
     let id = spans[0]["id"].as_str().unwrap();
-    let text = cli.run(0, &["span", id]).await;
-    for part in [
+    let parts = [
         "\nforwards   ===",
         "\nstop  ",
         "difference 0 ms",
         "  accepted  ",
-    ] {
-        assert!(text.contains(part), "{part:?} in {text}");
-    }
+    ];
+    cli.says(&["span", id], &parts).await;
     let verified = ["verify", &good, "--granularity", "hour", "--strict"];
     let one = ["--resource-instance-id", "db-7"];
     let report = cli.json(0, &[&verified[..], &one[..]].concat()).await;
@@ -171,9 +175,8 @@ async fn cloud_events_of_a_list_are_taken() {
     let timestamp = now_millis() - HOUR;
     let time = bson::DateTime::from_millis(timestamp);
     let mut data = event("start", "db", timestamp);
-    let fields = data.as_object_mut().unwrap();
     for name in ["type", "id", "timestamp"] {
-        fields.shift_remove(name);
+        data = without(data, name);
     }
     let list = json!([{
         "specversion": "1.0", "id": "1", "source": "/broker", "type": "com.example.start",
@@ -199,50 +202,26 @@ async fn one_instance_is_metered_by_hand() {
     until_ready(&world.http, &receiver).await;
     let cli = Cli::of(&receiver).await;
 
-    let plans = [
-        "--metering-plan",
-        "m",
-        "--rating-plan",
-        "r",
-        "--pricing-plan",
-        "p",
-    ];
-    let mapping = [
-        &["mapping", "--resource-id", "postgres", "--plan-id", "large"][..],
-        &plans,
-    ]
-    .concat();
+    let mapping = words(
+        "mapping --resource-id postgres --plan-id large \
+         --metering-plan m --rating-plan r --pricing-plan p",
+    );
     let text = cli.run(0, &mapping).await;
     assert_eq!(text, "The plan large of postgres is mapped.\n");
     cli.run(1, &mapping).await;
     wait_until("the receiver reports that it is up", PATIENCE, async || {
-        let url = format!("{}/v1/instances", receiver.base_url());
-        let answer = world.http.get(url).send().await.unwrap();
-        let answer: Value = answer.json().await.unwrap();
+        let answer = world.json(&receiver, "/v1/instances").await;
         answer["items"][0]["state"] == "up"
     })
     .await;
-    let text = cli.run(0, &["instances"]).await;
-    assert!(text.contains("receiver") && text.contains(" up "), "{text}");
+    cli.says(&["instances"], &["receiver", " up "]).await;
 
-    let ids = [
-        "--organization-id",
-        "o",
-        "--space-id",
-        "s",
-        "--consumer-id",
-        "c",
-    ];
-    let plan = [
-        "--resource-id",
-        "postgres",
-        "--plan-id",
-        "large",
-        "--measure",
-        "memory=512",
-    ];
+    let target = words(
+        "--organization-id o --space-id s --consumer-id c \
+         --resource-id postgres --plan-id large --measure memory=512",
+    );
     let began = (now_millis() - 5 * HOUR).to_string();
-    let start = [&["start", "orders-db"][..], &ids, &plan, &["--at", &began]].concat();
+    let start = [&["start", "orders-db"][..], &target, &["--at", &began]].concat();
     let text = cli.run(0, &[&start[..], &["--dry-run"]].concat()).await;
     assert!(text.starts_with("201\n"), "{text}");
     assert!(text.contains("memory 512, duration 3600000"), "{text}");
@@ -254,26 +233,18 @@ async fn one_instance_is_metered_by_hand() {
     );
     assert_eq!(started["span"], repeated["span"]);
     let id = started["span"].as_str().unwrap();
-    let text = cli.run(0, &["span", "orders-db"]).await;
-    assert!(text.contains(id), "{text}");
+    cli.says(&["span", "orders-db"], &[id]).await;
 
-    cli.run(
-        0,
-        &["update", "orders-db", "--plan-id", "larger", "--at", "-3h"],
-    )
-    .await;
-    let complaint = cli.complaint(2, &["span", "orders-db"]).await;
-    assert!(
-        complaint.contains("an instance with 2 spans"),
-        "{complaint}"
-    );
-    assert!(complaint.contains(id), "{complaint}");
+    let update = words("update orders-db --plan-id larger --at -3h");
+    cli.run(0, &update).await;
+    for part in ["an instance with 2 spans", id] {
+        cli.complains(2, &["span", "orders-db"], part).await;
+    }
     cli.run(0, &["stop", "orders-db", "--at", "-2h"]).await;
-    let complaint = cli.complaint(2, &["stop", "orders-db"]).await;
-    assert!(complaint.contains("has no open span"), "{complaint}");
-    let spans = cli
-        .json(0, &["spans", "--organization-id", "o", "--from", "-1d"])
-        .await;
+    let stop = ["stop", "orders-db"];
+    cli.complains(2, &stop, "has no open span").await;
+    let query = words("spans --organization-id o --from -1d");
+    let spans = cli.json(0, &query).await;
     let plans = [0, 1].map(|at| spans["items"][at]["target"]["plan_id"].clone());
     assert_eq!(plans, [json!("larger"), json!("large")], "{spans:#}");
     assert_eq!(
@@ -281,8 +252,7 @@ async fn one_instance_is_metered_by_hand() {
         spans["items"][1]["measured_usage"]
     );
     // The answer names the options.
-    let complaint = cli.complaint(2, &["spans"]).await;
-    assert!(complaint.contains("--organization-id"), "{complaint}");
-    let refused = cli.complaint(1, &["stop", id, "--at", "now"]).await;
-    assert!(refused.contains("is answered 422"), "{refused}");
+    cli.complains(2, &["spans"], "--organization-id").await;
+    let stop = ["stop", id, "--at", "now"];
+    cli.complains(1, &stop, "is answered 422").await;
 }

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use sampler_testkit::abacus::Fault;
+use sampler_testkit::build::without;
 use sampler_testkit::{now_millis, wait_until};
 use serde_json::{Value, json};
 
-use crate::cli::{Cli, event, write};
+use crate::cli::{Cli, event, words, write};
 use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
 
 async fn span_of(cli: &Cli, instance: &str) -> String {
@@ -62,67 +63,32 @@ async fn an_operator_ends_what_abacus_refuses() {
     world.age_suspensions().await;
     let causes = cli.json(0, &["suspended"]).await;
     let cause = causes["items"][0]["cause"].as_str().unwrap();
-    let table = cli.run(0, &["suspended"]).await;
-    for part in [
-        "cause",
-        "set aside",
-        "probe at",
-        cause,
-        " 400 ",
-        " postgres ",
-        " 3 ",
-    ] {
-        assert!(table.contains(part), "{part:?} in {table}");
-    }
+    let head = ["cause", "set aside", "probe at"];
+    let row = [cause, " 400 ", " postgres ", " 3 "];
+    cli.says(&["suspended"], &[&head[..], &row].concat()).await;
     let of_cause = cli.json(0, &["spans", "--cause", cause]).await;
     assert_eq!(of_cause["items"].as_array().unwrap().len(), 3);
-    let backlog = cli.run(0, &["backlog"]).await;
-    for part in ["spans due", "to sample", "suspended", "usages/s"] {
-        assert!(backlog.contains(part), "{part:?} in {backlog}");
-    }
+    let parts = ["spans due", "to sample", "suspended", "usages/s"];
+    cli.says(&["backlog"], &parts).await;
     let backlog = cli.json(0, &["backlog"]).await;
     assert!(backlog["due"].is_u64(), "{backlog:#}");
 
     // An act without a reason is none, and one on what is not there says so.
     let (one, two) = (span_of(&cli, "one").await, span_of(&cli, "two").await);
-    for (code, arguments, part) in [
-        (2, &["resume", "--span", &one][..], "--reason"),
-        (2, &["resume", "--reason", "because"], "--cause"),
-        (
-            2,
-            &["resume", "--span", &one, "--reason", ""],
-            "[#/reason: ",
-        ),
-        (
-            2,
-            &[
-                "resume",
-                "--cause",
-                "00000000-0000-5000-8000-000000000000",
-                "--reason",
-                "because",
-            ],
-            "cause",
-        ),
-        (
-            2,
-            &["resume", "--span", "nobody", "--reason", "because"],
-            "there is no span with the id nobody",
-        ),
-        (
-            3,
-            &[
-                "skip",
-                &one,
-                "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c",
-                "--reason",
-                "because",
-            ],
-            "/skip is answered 409 Conflict: ",
-        ),
+    let (nobody, no_cause) = (
+        "there is no span with the id nobody",
+        "resume --cause 00000000-0000-5000-8000-000000000000 --reason because",
+    );
+    let not_planned = format!("skip {one} ad1f2853-43e0-5cbf-b4f7-39fd0d67600c --reason because");
+    for (code, line, part) in [
+        (2, &*format!("resume --span {one}"), "--reason"),
+        (2, "resume --reason because", "--cause"),
+        (2, &format!("resume --span {one} --reason "), "[#/reason: "),
+        (2, no_cause, "cause"),
+        (2, "resume --span nobody --reason because", nobody),
+        (3, &not_planned, "/skip is answered 409 Conflict: "),
     ] {
-        let complaint = cli.complaint(code, arguments).await;
-        assert!(complaint.contains(part), "{arguments:?}: {complaint}");
+        cli.complains(code, &words(line), part).await;
     }
 
     // One usage is given up; the span goes on, and is complete.
@@ -136,10 +102,8 @@ async fn an_operator_ends_what_abacus_refuses() {
         state(&cli, &one).await == "complete"
     })
     .await;
-    let text = cli.run(0, &["span", &one]).await;
-    for part in ["  skipped", "skipped 0:30:00.000", "difference 0 ms"] {
-        assert!(text.contains(part), "{part:?} in {text}");
-    }
+    let parts = ["  skipped", "skipped 0:30:00.000", "difference 0 ms"];
+    cli.says(&["span", &one], &parts).await;
 
     // Another one is tried again, and refused again.
     let resume = ["resume", "--span", &two, "--reason", "The plan is mapped."];
@@ -165,9 +129,8 @@ async fn an_operator_ends_what_abacus_refuses() {
         (&json!(0), &json!(HOUR / 2)),
         "{verified:#}"
     );
-    let complaint = cli.complaint(3, &resume).await;
     let expected = format!("/v1/spans/{two}/resume is answered 409 Conflict: ");
-    assert!(complaint.contains(&expected), "{complaint}");
+    cli.complains(3, &resume, &expected).await;
 
     let trail = cli.json(0, &["audit", "--span", &one]).await;
     let acts = trail["items"].as_array().unwrap();
@@ -177,10 +140,8 @@ async fn an_operator_ends_what_abacus_refuses() {
         (&done[0]["act"], &done[0]["reason"]),
         (&json!("span.skip"), &json!(reason))
     );
-    let table = cli.run(0, &["audit", "--limit", "50"]).await;
-    for part in ["span.skip", "span.resume", reason, "The plan is mapped."] {
-        assert!(table.contains(part), "{part:?} in {table}");
-    }
+    let parts = ["span.skip", "span.resume", reason, "The plan is mapped."];
+    cli.says(&["audit", "--limit", "50"], &parts).await;
     assert_eq!(world.billed("one"), 0);
     assert_eq!(world.billed("two"), i128::from(HOUR / 2));
     drop(worker);
@@ -233,9 +194,8 @@ async fn what_abacus_may_count_although_it_is_skipped_is_told() {
     assert_eq!(shown["span"]["proof"]["unanswered"], HOUR / 2, "{shown:#}");
     assert_eq!(shown["usages"][0]["state"], "skipped", "{shown:#}");
     assert_eq!(shown["usages"][0]["unanswered"], true, "{shown:#}");
-    let text = cli.run(0, &["span", &span]).await;
     let doubt = "(the upstream may count 0:30:00.000 of it: a post had no answer)";
-    assert!(text.contains(doubt), "{text}");
+    cli.says(&["span", &span], &[doubt]).await;
 
     // The verifier reads both sums, compares them, and tells what is in doubt.
     let verified = cli.json(0, &["verify", &file]).await;
@@ -278,11 +238,8 @@ async fn an_operator_says_how_many_starts_are_let_in() {
     let receiver = world.receiver().start().await.unwrap();
     until_ready(&world.http, &receiver).await;
     let cli = Cli::of(&receiver).await;
-    let shown = cli.run(0, &["control"]).await;
-    assert!(
-        shown.contains("starts admitted") && shown.contains("100 %"),
-        "{shown}"
-    );
+    let parts = ["starts admitted", "100 %"];
+    cli.says(&["control"], &parts).await;
 
     let set = ["control", "set", "--reason", "A drain."];
     let drained = ["--rate", "0", "--resource", "redis=50"];
@@ -290,23 +247,29 @@ async fn an_operator_says_how_many_starts_are_let_in() {
     let starts = json!({ "rate": 0, "resources": { "redis": 50 } });
     assert_eq!(set_now["starts"], starts);
     assert_eq!(cli.json(0, &["control"]).await["starts"], starts);
-    let start = event("start", "new", now_millis());
+    let start = without(event("start", "new", now_millis()), "type");
     wait_until(
         "starts are turned away",
         Duration::from_secs(20),
         async || {
             let mut start = start.clone();
             start["resource_instance_id"] = json!(now_millis().to_string());
-            start.as_object_mut().unwrap().shift_remove("type");
             let answer = world.post(&receiver, "/v1/events/start", &start).await;
             answer.status().as_u16() == 503
         },
     )
     .await;
 
+    // Also at a receiver that starts, from its first answer on.
+    let restarted = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &restarted).await;
+    let start = without(event("start", "another", now_millis()), "type");
+    let answer = world.post(&restarted, "/v1/events/start", &start).await;
+    assert_eq!(answer.status().as_u16(), 503);
+
     let all = ["--rate", "100", "--resource", "redis", "--paused", "true"];
-    let text = cli.run(0, &[&set[..], &all].concat()).await;
-    assert!(text.contains("100 %") && text.contains("paused"), "{text}");
+    let all = [&set[..], &all].concat();
+    let text = cli.says(&all, &["100 %", "paused"]).await;
     assert!(!text.contains("redis"), "{text}");
     for wrong in [
         &["--rate", "101"][..],
@@ -316,10 +279,10 @@ async fn an_operator_says_how_many_starts_are_let_in() {
         &["--kp", "-1"],
         &[],
     ] {
-        cli.complaint(2, &[&set[..], wrong].concat()).await;
+        cli.complains(2, &[&set[..], wrong].concat(), "").await;
     }
-    let complaint = cli.complaint(2, &["control", "set", "--rate", "1"]).await;
-    assert!(complaint.contains("--reason"), "{complaint}");
+    let no_reason = ["control", "set", "--rate", "1"];
+    cli.complains(2, &no_reason, "--reason").await;
     let trail = cli.run(0, &["audit"]).await;
     assert_eq!(trail.matches("A drain.").count(), 2, "{trail}");
 }
@@ -340,16 +303,14 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
         event("start", "gone", began),
     ];
     let file = write(&path("good.ndjson"), &good);
-    let text = cli.run(0, &["events", "dry-run", &file, "--usages"]).await;
-    for part in ["line 1: 201", "line 2: 201", "usage", "duration"] {
-        assert!(text.contains(part), "{part:?} in {text}");
-    }
+    let parts = ["line 1: 201", "line 2: 201", "usage", "duration"];
+    let dry_run = ["events", "dry-run", &file, "--usages"];
+    cli.says(&dry_run, &parts).await;
     // The hour that "one" ran counts once, although its start and its stop foresee it; "gone" runs on until
     // the full hour.
     let until = began / HOUR * HOUR + 4 * HOUR;
     let until = ["--until".to_owned(), until.to_string()];
     let short = ["events", "dry-run", &file, &until[0], &until[1]];
-    let text = cli.run(0, &short).await;
     let gone = 4 * HOUR - began % HOUR;
     let (all, seconds) = (HOUR + gone, |ms: i64| ms / 1_000);
     let length = format!(
@@ -359,14 +320,10 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
         seconds(all) % 60,
         all % 1_000
     );
-    assert!(
-        text.starts_with("3 events: 3 would be kept (0 replayed), 0 refused; "),
-        "{text}"
-    );
-    assert!(
-        text.contains(&format!(" usages of {length} together.")),
-        "{length} in {text}"
-    );
+    let length = format!(" usages of {length} together.");
+    let text = cli.says(&short, &[&length]).await;
+    let events = "3 events: 3 would be kept (0 replayed), 0 refused; ";
+    assert!(text.starts_with(events), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     let foreseen = cli.json(0, &["events", "dry-run", &file]).await;
     assert_ne!(foreseen["items"][1]["usages"], json!([]), "{foreseen:#}");
@@ -374,8 +331,8 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     let wrong = write(&path("wrong.ndjson"), &wrong);
     let text = cli.run(1, &["events", "dry-run", &wrong]).await;
     assert!(text.contains("line 2: 422 no-open-span"), "{text}");
-    cli.complaint(2, &["events", "dry-run", "nothing.ndjson"])
-        .await;
+    let nothing = ["events", "dry-run", "nothing.ndjson"];
+    cli.complains(2, &nothing, "").await;
     assert_eq!(
         cli.json(0, &["spans", "--resource-id", "postgres"]).await["items"],
         json!([])
@@ -385,7 +342,7 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     let at = now_millis() - HOUR;
     let mut new = event("start", "new", began);
     for field in ["type", "id", "timestamp", "resource_id"] {
-        new.as_object_mut().unwrap().shift_remove(field);
+        new = without(new, field);
     }
     let head = json!({ "resource_id": "postgres", "at": at });
     let file = write(&path("snapshot.ndjson"), &[head, new]);
@@ -400,17 +357,10 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     }
     let apply = ["snapshot", "apply", &file];
     let few = [&apply[..], &["--most", "1"]].concat();
-    let complaint = cli.complaint(1, &few).await;
-    assert!(
-        complaint.contains("nothing is sent: 2 events"),
-        "{complaint}"
-    );
+    cli.complains(1, &few, "nothing is sent: 2 events").await;
     assert_eq!(cli.json(1, &diff).await["checked"], 1);
-    let text = cli.run(0, &apply).await;
-    assert!(
-        text.contains("2 events: 2 accepted, 0 replayed, 0 refused."),
-        "{text}"
-    );
+    let events = "2 events: 2 accepted, 0 replayed, 0 refused.";
+    cli.says(&apply, &[events]).await;
     let text = cli.run(0, &diff).await;
     assert!(
         text.starts_with("Nothing differs: 1 instance at "),
@@ -419,11 +369,11 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
     let again = cli.json(0, &apply).await;
     assert_eq!(again["report"]["events"], 0, "{again:#}");
     let broken = write(&path("broken.ndjson"), &[json!({ "at": at })]);
-    let complaint = cli.complaint(2, &["snapshot", "diff", &broken]).await;
-    assert!(complaint.contains("resource_id"), "{complaint}");
+    let broken = ["snapshot", "diff", &broken];
+    cli.complains(2, &broken, "resource_id").await;
     let text = folder.path().join("snapshot.txt");
     std::fs::write(&text, "").unwrap();
     let arguments = ["snapshot", "diff", text.to_str().unwrap()];
-    let complaint = cli.complaint(2, &arguments).await;
-    assert!(complaint.contains("a .json or .ndjson file"), "{complaint}");
+    let part = "a .json or .ndjson file";
+    cli.complains(2, &arguments, part).await;
 }

@@ -3,30 +3,13 @@
 use sampler_testkit::abacus::Dates;
 use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::{Program, now_millis, wait_until};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::landscape::{HOUR, Landscape, MINUTE, PATIENCE, until_ready};
 
-async fn text(world: &Landscape, program: &Program, path: &str) -> String {
-    let url = format!("{}{path}", program.base_url());
-    world
-        .http
-        .get(url)
-        .send()
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap()
-}
-
-async fn health(world: &Landscape, program: &Program) -> Value {
-    serde_json::from_str(&text(world, program, "/healthcheck").await).unwrap()
-}
-
 /// The value of a metric, if it is there.
 async fn metric(world: &Landscape, program: &Program, name: &str) -> Option<f64> {
-    let metrics = text(world, program, "/metrics").await;
+    let metrics = world.read(program, "/metrics").await;
     let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
     metrics.lines().find_map(value)
 }
@@ -46,9 +29,10 @@ async fn what_is_not_over_by_abacus_clock_waits_and_health_and_a_metric_say_why(
     }
     world.abacus.date_answers(Dates::Off(-HOUR));
     let worker = world.worker().start().await.unwrap();
+    until_ready(&world.http, &worker).await;
     let told = json!({"healthy": true, "warnings": ["clock"]});
     wait_until("it is told", PATIENCE, async || {
-        health(&world, &worker).await == told
+        world.json(&worker, "/healthcheck").await == told
     })
     .await;
     let offset = metric(&world, &worker, "sampler_clock_offset_seconds").await;
@@ -64,9 +48,12 @@ async fn what_is_not_over_by_abacus_clock_waits_and_health_and_a_metric_say_why(
     let worker = world.worker().start().await.unwrap();
     world.until_complete(1).await;
     assert_eq!(world.billed("instance-1"), i128::from(20 * MINUTE));
-    assert_eq!(health(&world, &worker).await, json!({"healthy": true}));
+    assert_eq!(
+        world.json(&worker, "/healthcheck").await,
+        json!({"healthy": true})
+    );
     for program in [&receiver, &worker] {
-        let metrics = text(&world, program, "/metrics").await;
+        let metrics = world.read(program, "/metrics").await;
         assert!(metrics.contains("sampler_build_info{"), "{metrics}");
         assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     }

@@ -1,17 +1,18 @@
 //! Usages as CloudEvents, into an upstream that recognises a repeat for a while, forgets, and answers finds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bson::doc;
 use sampler_testkit::abacus::{Options, StandInAbacus};
 use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::meter::{MeterFault, MeterOptions, Posted, Sought, StandInMeter};
-use sampler_testkit::program::Launch;
+use sampler_testkit::program::{Launch, WORKER};
 use sampler_testkit::{Program, TestDatabase, now_millis, sdks, wait_until};
 use serde_json::Value;
 
 use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
+use crate::settings::run;
 
 /// How long one post may take, in the settings of these tests.
 const POST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -73,18 +74,7 @@ impl World {
     }
 
     async fn get(&self, path: &str) -> Value {
-        let url = format!("{}{path}", self.receiver.base_url());
-        let answer = self.landscape.http.get(url).send().await.unwrap();
-        assert_eq!(answer.status().as_u16(), 200, "{path}");
-        answer.json().await.unwrap()
-    }
-
-    async fn span_of(&self, instance: &str) -> Value {
-        let list = self
-            .get(&format!("/v1/spans?resource_instance_id={instance}"))
-            .await;
-        let id = list["items"][0]["id"].as_str().unwrap().to_owned();
-        self.get(&format!("/v1/spans/{id}")).await
+        self.landscape.json(&self.receiver, path).await
     }
 
     /// Each usage counts once, its repeats say the same, and together they are what was used.
@@ -173,110 +163,56 @@ async fn assert_sdks_agree(posts: &[Posted]) {
 }
 
 /// The usage counts, its answer is lost, and the worker is killed. Another one posts it again, as long as the
-/// upstream recognises it, or for ever. Then no address for finds is needed.
+/// upstream recognises it, or for ever: then no address for finds is needed. Once it has forgotten, the usage is
+/// found.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_counted_before_a_kill_and_is_remembered_is_posted_again() {
-    for (label, horizon, find_url) in [
-        ("ce_again", "1h", None),
-        ("ce_forever", "forever", Some("")),
+async fn what_counted_before_a_kill_counts_once() {
+    let no_finds = [
+        ("SAMPLER_UPSTREAM_HORIZON", "forever"),
+        ("SAMPLER_UPSTREAM_FIND_URL", ""),
+    ];
+    for (label, horizon, settings, is_forgotten) in [
+        ("ce_again", seconds(3_600), &[][..], false),
+        ("ce_forever", seconds(3_600), &no_finds, false),
+        ("ce_found", seconds(4), &[], true),
     ] {
-        let world = World::new(label, seconds(3_600), seconds(1)).await;
-        let find_url = find_url.map_or_else(|| world.meter.find_url(), str::to_owned);
+        let world = World::new(label, horizon, seconds(1)).await;
         let worker = || {
-            let worker = world.worker().env("SAMPLER_UPSTREAM_HORIZON", horizon);
-            worker.env("SAMPLER_UPSTREAM_FIND_URL", find_url.as_str())
+            let set = |launch: Launch, (name, value): &(&str, &str)| launch.env(name, *value);
+            settings.iter().fold(world.worker(), set).start()
         };
         world.meter.post_fault(MeterFault::LosesAnswer);
         world.use_two_hours(1).await;
-        let first = worker().start().await.unwrap();
+        let first = worker().await.unwrap();
         wait_until("it is posted", PATIENCE, async || {
             !world.meter.posts().is_empty()
         })
         .await;
         first.kill().unwrap();
+        let posted = world.meter.posts().remove(0);
         world.meter.post_fault(MeterFault::None);
-        let _worker = worker().start().await.unwrap();
+        if is_forgotten {
+            wait_until("it is forgotten", PATIENCE, async || {
+                posted.at.elapsed() > horizon
+            })
+            .await;
+        }
+        let _worker = worker().await.unwrap();
         world.landscape.until_complete(1).await;
         world.assert_exact("instance-1");
-        let posts = world.meter.posts();
-        let of_first = posts.iter().filter(|post| post.id == posts[0].id);
-        assert!(of_first.count() >= 2, "it is posted again");
-        assert_eq!(world.meter.finds().len(), 0, "and nothing is asked");
-    }
-}
-
-/// The usage counts, its answer is lost, and the worker is killed. Another one comes when the upstream has
-/// forgotten.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_counted_before_a_kill_and_was_forgotten_is_found() {
-    let world = World::new("ce_found", seconds(4), seconds(1)).await;
-    world.meter.post_fault(MeterFault::LosesAnswer);
-    world.use_two_hours(1).await;
-    let worker = world.worker().start().await.unwrap();
-    wait_until("it is posted", PATIENCE, async || {
-        !world.meter.posts().is_empty()
-    })
-    .await;
-    worker.kill().unwrap();
-    let first = world.meter.posts()[0].at;
-    world.meter.post_fault(MeterFault::None);
-    wait_until("it is forgotten", PATIENCE, async || {
-        first.elapsed() > world.horizon
-    })
-    .await;
-    let _worker = world.worker().start().await.unwrap();
-    world.landscape.until_complete(1).await;
-    world.assert_exact("instance-1");
-    assert!(world.meter.finds().iter().any(|find| find.found == Some(1)));
-    let id = world.meter.posts()[0].id.clone();
-    let usages = world.landscape.usages().await;
-    let entry = usages.find_one(doc! { "_id": id }).await.unwrap().unwrap();
-    assert_eq!(entry.get_i32("status").unwrap(), 200, "that of the find");
-    assert!(!entry.contains_key("location"));
-}
-
-/// With a horizon no longer than the margin the first post is asked for, too, and a kill at any moment
-/// leaves each usage counted once.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_upstream_that_remembers_nothing_counts_once() {
-    let world = World::new("ce_nothing", Duration::ZERO, Duration::from_millis(500)).await;
-    for target in 1..4 {
-        world.use_two_hours(target).await;
-    }
-    for round in 0..6 {
-        let fault = match round {
-            1 | 4 => MeterFault::LosesAnswer,
-            2 | 5 => MeterFault::Status(503),
-            _ => MeterFault::None,
-        };
-        world.meter.post_fault(fault);
-        let posts = world.meter.posts().len();
-        let worker = world.worker().start().await.unwrap();
-        let began = Instant::now();
-        wait_until("it does something", PATIENCE, async || {
-            let is_done = complete(&world).await == 3;
-            is_done || world.meter.posts().len() > posts || began.elapsed() > seconds(5)
-        })
-        .await;
-        worker.kill().unwrap();
-    }
-    world.meter.post_fault(MeterFault::None);
-    let _worker = world.worker().start().await.unwrap();
-    world.landscape.until_complete(3).await;
-    for instance in ["instance-1", "instance-2", "instance-3"] {
-        world.assert_exact(instance);
-    }
-    // Each post follows a find of its own, the first one too.
-    let (posts, finds) = (world.meter.posts(), world.meter.finds());
-    for (index, post) in posts.iter().enumerate() {
-        let earlier = posts[..index].iter().rfind(|it| it.id == post.id);
-        let is_after = |at: Instant| earlier.is_none_or(|earlier| at > earlier.at);
-        let is_its = |find: &&Sought| find.query.contains(&post.id) && find.found == Some(0);
-        let mut finds = finds.iter().filter(is_its);
-        assert!(
-            finds.any(|find| is_after(find.at) && find.at < post.at),
-            "post {index} was not asked for"
-        );
+        if is_forgotten {
+            assert!(world.meter.finds().iter().any(|find| find.found == 1));
+            let usages = world.landscape.usages().await;
+            let entry = usages.find_one(doc! { "_id": posted.id }).await;
+            let entry = entry.unwrap().unwrap();
+            assert_eq!(entry.get_i32("status").unwrap(), 200, "that of the find");
+            assert!(!entry.contains_key("location"));
+        } else {
+            let posts = world.meter.posts();
+            let of_first = posts.iter().filter(|post| post.id == posted.id);
+            assert!(of_first.count() >= 2, "it is posted again");
+            assert_eq!(world.meter.finds().len(), 0, "and nothing is asked");
+        }
     }
 }
 
@@ -305,59 +241,6 @@ async fn finds_after_a_long_outage_are_limited() {
     }
     let at_once = world.meter.finds_at_once();
     assert!((1..=2).contains(&at_once), "{at_once}");
-}
-
-async fn complete(world: &World) -> u64 {
-    let complete = doc! { "processing.complete": true };
-    let spans = world.landscape.spans().await;
-    spans.count_documents(complete).await.unwrap()
-}
-
-/// However finds fail or hang, nothing is guessed, and what needs none is posted.
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_clear_answer_nothing_is_posted_and_others_go_on() {
-    let world = World::new("ce_unclear", seconds(2), seconds(1)).await;
-    world.meter.post_fault(MeterFault::LosesAnswer);
-    world.meter.find_fault(MeterFault::Page);
-    world.use_two_hours(1).await;
-    let _worker = world.worker().start().await.unwrap();
-    wait_until("it is asked for", PATIENCE, async || {
-        world.meter.finds().len() > 2
-    })
-    .await;
-    let posts = world.meter.posts().len();
-    for fault in [
-        MeterFault::Page,
-        MeterFault::Status(404),
-        MeterFault::Status(500),
-        MeterFault::Hangs,
-    ] {
-        world.meter.find_fault(fault);
-        let finds = world.meter.finds().len();
-        wait_until("it is asked again", PATIENCE, async || {
-            world.meter.finds().len() > finds + 1
-        })
-        .await;
-    }
-    assert_eq!(world.meter.posts().len(), posts, "nothing is posted");
-    let span = world.span_of("instance-1").await;
-    assert_eq!(span["state"], "stopped", "{span}");
-    let delivery = &span["delivery"];
-    assert!(delivery["attempts"].as_u64().unwrap() > 4, "{span}");
-    let error = delivery["last_error"]["error"].as_str().unwrap();
-    assert!(error.contains("find"), "{error}");
-    assert!(span["suspended"].is_null(), "{span}");
-    // Another usage needs no find.
-    world.meter.post_fault(MeterFault::None);
-    world.use_two_hours(2).await;
-    wait_until("the other one is posted", PATIENCE, async || {
-        world.meter.sum("instance-2") == 2 * HOUR
-    })
-    .await;
-    world.meter.find_fault(MeterFault::None);
-    world.landscape.until_complete(2).await;
-    world.assert_exact("instance-1");
-    world.assert_exact("instance-2");
 }
 
 /// A login page with 200 accepts nothing, and what is accepted and never there is set aside, owed, and sent
@@ -418,12 +301,14 @@ async fn what_is_accepted_and_not_there_is_set_aside_and_owed() {
     for post in world.meter.posts().iter().filter(|post| post.counts) {
         let of_it = |find: &&Sought| find.query.contains(&post.id) && find.at < post.at;
         let last = finds.iter().rfind(of_it).unwrap();
-        assert_eq!(last.found, Some(0));
+        assert_eq!(last.found, 0);
     }
     assert_eq!(world.get(&owed_query).await["items"], serde_json::json!([]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// Those that count once are taken: where a repeat is recognised for ever, where what may have been forgotten is
+/// looked up, and with Abacus, whatever is set for the other upstream.
+#[tokio::test]
 async fn settings_that_would_count_twice_or_show_a_token_are_refused_by_name() {
     let (url, horizon, find, token) = (
         "SAMPLER_UPSTREAM_URL",
@@ -432,6 +317,12 @@ async fn settings_that_would_count_twice_or_show_a_token_are_refused_by_name() {
         "SAMPLER_UPSTREAM_TOKEN",
     );
     let fit = (url, "http://localhost:1/events?x=y");
+    let abacus = [
+        ("COLLECTOR_URL", "http://localhost:1"),
+        ("SAMPLER_UPSTREAM", "abacus"),
+        (horizon, "1d"),
+        fit,
+    ];
     for (settings, named) in [
         (&[] as &[(&str, &str)], &[url, horizon] as &[&str]),
         (&[fit], &[horizon]),
@@ -482,37 +373,19 @@ async fn settings_that_would_count_twice_or_show_a_token_are_refused_by_name() {
             ],
             &[find],
         ),
+        (&[fit, (horizon, "forever")], &[]),
+        (&[fit, (horizon, "0s"), (find, "http://x/{id}")], &[]),
+        (&abacus, &[]),
     ] {
         let mut environment = vec![("SAMPLER_UPSTREAM", "cloudevents")];
         environment.extend(settings);
-        let ended = crate::settings::run("sampler-worker", &[], &environment).await;
-        let text = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(64), "{settings:?}: {text}");
+        let (code, text) = run(WORKER, &["--check-config"], &environment).await;
+        let is_taken = named.is_empty();
+        let expected = if is_taken { 0 } else { 64 };
+        assert_eq!(code, Some(expected), "{settings:?}: {text}");
         for name in named {
             assert!(text.contains(name), "{name}: {text}");
         }
-        assert!(!text.contains("COLLECTOR_URL"), "{text}");
-    }
-}
-
-/// Nothing can count twice where a repeat is recognised for ever, nor where what may have been forgotten is
-/// looked up, nor with Abacus, whatever is set for the other upstream.
-#[tokio::test(flavor = "multi_thread")]
-async fn settings_that_count_once_are_taken() {
-    let fit = [
-        ("SAMPLER_UPSTREAM", "cloudevents"),
-        ("SAMPLER_UPSTREAM_URL", "http://localhost:1/events?x=y"),
-    ];
-    let (horizon, find) = ("SAMPLER_UPSTREAM_HORIZON", "SAMPLER_UPSTREAM_FIND_URL");
-    let abacus = ("COLLECTOR_URL", "http://localhost:1");
-    for settings in [
-        vec![fit[0], fit[1], (horizon, "forever")],
-        vec![fit[0], fit[1], (horizon, "0s"), (find, "http://x/{id}")],
-        vec![abacus, (horizon, "1d")],
-        vec![abacus, ("SAMPLER_UPSTREAM", "abacus"), fit[1]],
-    ] {
-        let ended = crate::settings::run("sampler-worker", &["--check-config"], &settings).await;
-        let text = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(0), "{settings:?}: {text}");
+        assert!(is_taken || !text.contains("COLLECTOR_URL"), "{text}");
     }
 }

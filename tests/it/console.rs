@@ -13,7 +13,7 @@ use sampler_testkit::program::Launch;
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 
-use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
+use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, status, until_ready};
 
 const ORGANIZATION: &str = "org";
 const CLIENT: &str = "sampler-console";
@@ -32,16 +32,7 @@ async fn start(world: &Landscape, receiver: &Program, event: &Value) -> String {
 }
 
 async fn sampled_to(world: &Landscape, receiver: &Program, span: &str) -> Value {
-    let url = format!("{}/v1/spans/{span}", receiver.base_url());
-    let span: Value = world
-        .http
-        .get(url)
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let span = world.json(receiver, &format!("/v1/spans/{span}")).await;
     span["sampled_to"].clone()
 }
 
@@ -71,9 +62,7 @@ async fn pages_show_what_the_api_answers_to_everybody() {
     world.until_complete(1).await;
     // What an instance reports while it begins changes between two reads.
     wait_until("all instances are up", PATIENCE, async || {
-        let url = format!("{}/v1/instances", receiver.base_url());
-        let answer = world.http.get(url).send().await.unwrap();
-        let list: Value = answer.json().await.unwrap();
+        let list = world.json(&receiver, "/v1/instances").await;
         let mut all = list["items"].as_array().unwrap().iter();
         all.all(|it| it["state"] == "up")
     })
@@ -117,9 +106,8 @@ async fn spans_are_resumed_and_usages_skipped_in_a_browser() {
         let event = with(start_event(number, begin), "plan_id", plan);
         spans.push(start(&world, &receiver, &event).await);
     }
-    let suspended = format!("{}/v1/backlog", receiver.base_url());
     wait_until("all are suspended", PATIENCE, async || {
-        let backlog: Value = read(&world, &suspended).await;
+        let backlog = world.json(&receiver, "/v1/backlog").await;
         backlog["suspended"] == 5
     })
     .await;
@@ -131,17 +119,13 @@ async fn spans_are_resumed_and_usages_skipped_in_a_browser() {
     world.abacus.clear_faults();
     visit("resume", &known).await.unwrap();
     visit("resend", &known).await.unwrap();
-    let span = format!("{}/v1/spans/{}", receiver.base_url(), spans[0]);
+    let span = format!("/v1/spans/{}", spans[0]);
     // By hours, up to the last boundary: at least half an hour less than a day.
     wait_until("it is billed", PATIENCE, async || {
-        read(&world, &span).await["proof"]["billed"].as_i64() >= Some(DAY - HOUR / 2)
+        let span = world.json(&receiver, &span).await;
+        span["proof"]["billed"].as_i64() >= Some(DAY - HOUR / 2)
     })
     .await;
-}
-
-async fn read(world: &Landscape, url: &str) -> Value {
-    let answer = world.http.get(url).send().await.unwrap();
-    answer.json().await.unwrap()
 }
 
 /// A receiver at which people sign in.
@@ -385,8 +369,8 @@ async fn a_session_ends_with_its_token_and_the_console_can_be_off() {
     until_ready(&world.http, &receiver).await;
     let mut alice = Visitor::new();
     let page = format!("{}/console", receiver.base_url());
-    let (_, status, _) = alice.sign_in(&page, "alice").await;
-    assert_eq!(status, 200);
+    let (_, answered, _) = alice.sign_in(&page, "alice").await;
+    assert_eq!(answered, 200);
     // Whatever the browser keeps: the cookie says itself when it ends.
     let kept = alice.cookies.clone();
     wait_until("the session has ended", PATIENCE, async || {
@@ -406,13 +390,7 @@ async fn a_session_ends_with_its_token_and_the_console_can_be_off() {
     let without_key = without_key.start().await.unwrap();
     for receiver in [&off, &without_key] {
         until_ready(&world.http, receiver).await;
-        let page = world
-            .http
-            .get(format!("{}/console", receiver.base_url()))
-            .send()
-            .await
-            .unwrap();
-        assert_eq!(page.status().as_u16(), 404);
+        assert_eq!(status(&world.http, receiver, "/console").await, 404);
     }
     wait_until("it says why", PATIENCE, async || {
         let lines = without_key.lines();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta};
+use sampler_testkit::build::without;
 use sampler_testkit::{Program, now_millis, workspace_dir};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -171,8 +172,7 @@ async fn follow(label: &str, page: &str) -> usize {
 
 /// The files that the pages mention.
 fn write_files(folder: &Path) {
-    let mut start = event("start", "dry", now_millis() - 3 * HOUR);
-    start.as_object_mut().unwrap().shift_remove("type");
+    let start = without(event("start", "dry", now_millis() - 3 * HOUR), "type");
     std::fs::write(folder.join("start.json"), start.to_string()).unwrap();
     // The instance whose plan docs/brokers.md changes.
     let mut start = event(

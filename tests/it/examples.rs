@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::process::Output;
 
+use sampler_testkit::build::without;
 use sampler_testkit::{Program, now_millis, workspace_dir};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::cli::event;
+use crate::examples_amiss::sends_again;
 use crate::landscape::{HOUR, Landscape, until_ready};
 
 /// Whether the machine has a program; says that a test is skipped if not.
@@ -34,7 +36,7 @@ async fn run(receiver: &Program, command: &[&str]) -> (Option<i32>, String) {
     (status.code(), text.concat())
 }
 
-/// Sends its events; sends them again; is told what is refused, and where nothing listens.
+/// Sends its events; sends them again; is told what is refused. Sends them again, too, where an answer is amiss.
 async fn works(label: &str, command: &[&str]) {
     let world = Landscape::new(label).await;
     let receiver = world.receiver().start().await.unwrap();
@@ -61,11 +63,12 @@ async fn works(label: &str, command: &[&str]) {
     other["space_id"] = json!("space-1");
     other["consumer_id"] = json!("service:db-2");
     other["plan_id"] = json!("large");
-    other.as_object_mut().unwrap().shift_remove("type");
+    let other = without(other, "type");
     world.take(&receiver, "/v1/events/start", &other).await;
     let (code, text) = run(&receiver, &[command, &["db-2"]].concat()).await;
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("0: 409 /problems/open-span"), "{text}");
+    sends_again(command).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,8 +139,7 @@ async fn a_broker_reconciles_nightly() {
     until_ready(&world.http, &receiver).await;
     let began = now_millis() - 5 * HOUR;
     for name in ["same", "gone", "plan"] {
-        let mut start = event("start", name, began);
-        start.as_object_mut().unwrap().shift_remove("type");
+        let start = without(event("start", name, began), "type");
         world.take(&receiver, "/v1/events/start", &start).await;
     }
     let instance = |name: &str, plan: &str| {

@@ -7,8 +7,6 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-use crate::examples::has;
-
 const KEPT: &str = r#"{"accepted":2,"replayed":0,"refused":0,"failed":0,"results":[
     {"index":0,"status":201,"replayed":false,"span":"s"},{"index":1,"status":201,"replayed":false}]}"#;
 const PAGE: &str = "<html><h1>Bad Gateway</h1></html>";
@@ -40,7 +38,7 @@ async fn take(connection: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Sends the same batch again until an answer says what became of each event.
-async fn sends_again(command: &[&str]) {
+pub(crate) async fn sends_again(command: &[&str]) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let answers = [
@@ -68,25 +66,4 @@ async fn sends_again(command: &[&str]) {
     assert_eq!(text.trim_end(), "0: 201 s\n1: 201", "{text}");
     let bodies = serving.await.unwrap();
     assert!(bodies.iter().all(|body| *body == bodies[0]));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_example_in_shell_sends_again() {
-    if has("curl", "--version").await && has("jq", "--version").await {
-        sends_again(&["examples/send.sh"]).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_example_in_python_sends_again() {
-    if has("python3", "--version").await {
-        sends_again(&["python3", "examples/send.py"]).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_example_in_go_sends_again() {
-    if has("go", "version").await {
-        sends_again(&["go", "run", "examples/send.go"]).await;
-    }
 }

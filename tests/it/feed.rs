@@ -133,18 +133,8 @@ impl Foundation {
 
     /// The spans of an instance, oldest first: resource, plan, measures, start, end.
     async fn spans(&self, instance: &str) -> Vec<Value> {
-        let base = self.receiver.base_url();
-        let url = format!("{base}/v1/spans?resource_instance_id={instance}&limit=100");
-        let found: Value = self
-            .world
-            .http
-            .get(url)
-            .send()
-            .await
-            .unwrap()
-            .json()
-            .await
-            .unwrap();
+        let path = format!("/v1/spans?resource_instance_id={instance}&limit=100");
+        let found = self.world.json(&self.receiver, &path).await;
         let mut spans = found["items"].as_array().unwrap().clone();
         spans.sort_by_key(|span| {
             (

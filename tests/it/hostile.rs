@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::doc;
 use reqwest::{Client, StatusCode};
-use sampler_testkit::build::{start_event, stop_event, with};
+use sampler_testkit::build::{start_event, stop_event, with, without};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::program::Launch;
 use sampler_testkit::uaa::StandInUaa;
@@ -194,7 +194,7 @@ async fn a_snapshot_whose_answer_is_not_taken_keeps_others_waiting_for_a_moment_
         let event = with(event, "resource_instance_id", format!("instance {number}"));
         let mut event = with(event, "resource_id", "evilres");
         for name in ["id", "timestamp"] {
-            event.as_object_mut().unwrap().remove(name);
+            event = without(event, name);
         }
         event
     };

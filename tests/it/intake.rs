@@ -3,31 +3,14 @@
 use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::Client;
+use sampler_testkit::build::without;
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::program::Launch;
 use sampler_testkit::{Program, now_millis};
 use serde_json::{Value, json};
 
+use crate::cli::event;
 use crate::landscape::{HOUR, client, until_ready};
-
-/// The fields of an event of this kind.
-fn event(kind: &str, instance: &str, timestamp: i64) -> Value {
-    let mut event = json!({
-        "type": kind, "id": format!("{kind}-{instance}"), "timestamp": timestamp,
-        "organization_id": "o", "space_id": "s", "consumer_id": "c",
-        "resource_id": "postgres", "plan_id": "small", "resource_instance_id": instance,
-    });
-    if kind != "stop" {
-        event["measured_usage"] = json!([{ "measure": "memory", "quantity": 512 }]);
-    }
-    event
-}
-
-/// As it is sent by itself.
-fn alone(mut event: Value) -> Value {
-    event.as_object_mut().unwrap().shift_remove("type");
-    event
-}
 
 fn lines(values: &[Value]) -> String {
     values.iter().map(|value| format!("{value}\n")).collect()
@@ -84,7 +67,7 @@ async fn dry_runs_and_snapshots_need_no_right_to_write() {
     let receiver = receiver.unwrap();
     until_ready(&client(), &receiver).await;
     let began = now_millis() - 5 * HOUR;
-    let kept = alone(event("start", "kept", began));
+    let kept = without(event("start", "kept", began), "type");
     let (status, _) = post_json(&receiver, "/v1/events/start", &kept).await;
     assert_eq!(status, 201);
 
@@ -97,7 +80,8 @@ async fn dry_runs_and_snapshots_need_no_right_to_write() {
 
     let mut larger = event("update", "kept", began + HOUR);
     larger["plan_id"] = json!("large");
-    larger["previous"] = json!({ "plan_id": "small" });
+    larger["measured_usage"] = json!([{ "measure": "memory", "quantity": 512 }]);
+    larger["previous"] = json!({ "plan_id": "p" });
     for (path, body) in [
         ("start", event("start", "new", began)),
         ("start", event("start", "kept", began)),
@@ -105,7 +89,7 @@ async fn dry_runs_and_snapshots_need_no_right_to_write() {
         ("update", larger.clone()),
     ] {
         let path = format!("/v1/events/{path}?dry_run=true");
-        let (status, would) = post_json(&receiver, &path, &alone(body)).await;
+        let (status, would) = post_json(&receiver, &path, &without(body, "type")).await;
         assert_eq!((status, &would["would"]), (200, &json!(201)), "{would:#}");
         assert_ne!(would["usages"], json!([]), "{path}");
     }
@@ -136,7 +120,7 @@ async fn dry_runs_and_snapshots_need_no_right_to_write() {
 
     assert_eq!(contents(&witness).await, before);
     // What is no dry run is not kept, and says so.
-    let new = alone(event("start", "new", began));
+    let new = without(event("start", "new", began), "type");
     let (status, problem) = post_json(&receiver, "/v1/events/start", &new).await;
     assert_eq!(status, 500, "{problem:#}");
     assert_eq!(contents(&witness).await, before);

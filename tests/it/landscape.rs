@@ -81,6 +81,18 @@ impl Landscape {
         assert_eq!(status, 201, "{path}: {}", response.text().await.unwrap());
     }
 
+    /// What a program answers to a read, which must succeed.
+    pub(crate) async fn read(&self, program: &Program, path: &str) -> String {
+        let url = format!("{}{path}", program.base_url());
+        let answer = self.http.get(url).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), 200, "{path}");
+        answer.text().await.unwrap()
+    }
+
+    pub(crate) async fn json(&self, program: &Program, path: &str) -> Value {
+        serde_json::from_str(&self.read(program, path).await).unwrap()
+    }
+
     /// Has what is suspended be so for ten minutes. A skip is carried out five minutes after its span
     /// was suspended.
     pub(crate) async fn age_suspensions(&self) {

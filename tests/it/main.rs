@@ -9,14 +9,11 @@
     reason = "metrics are counts that are sent as floats"
 )]
 
-mod auditor;
 mod cli;
 mod cli_operators;
 mod clocks;
 mod cloudevents;
-mod confirm;
 mod console;
-mod control;
 mod documented;
 mod examples;
 mod examples_amiss;
@@ -26,8 +23,6 @@ mod instances;
 mod intake;
 mod landscape;
 mod lifecycle;
-mod log_floods;
-mod main_job;
 mod memory;
 mod metrics;
 mod oidc;

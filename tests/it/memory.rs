@@ -81,55 +81,74 @@ fn of_many_values(target: u64) -> String {
     event.to_string()
 }
 
-/// Half a megabyte in one text.
+/// The status that a body is answered with; nothing where the server has closed.
+async fn send(address: &str, path: &str, body: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = head_of(path, body.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // A body that is turned away need not be read.
+    let _ = stream.write_all(body.as_bytes()).await;
+    status(&mut stream).await
+}
+
+/// An event of half a megabyte in one text.
+fn of_a_long_text(target: u64) -> Value {
+    let mut event = start_event(target, now_millis());
+    event["measured_usage"] = json!([{ "measure": "m", "quantity": "x".repeat(490_000) }]);
+    event
+}
+
 async fn long_texts(program: &Program, targets: Range<u64>) {
     let mut answers = JoinSet::new();
     for target in targets {
-        let mut event = start_event(target, now_millis());
-        event["measured_usage"] = json!([{ "measure": "m", "quantity": "x".repeat(490_000) }]);
-        let (body, mut stream) = (event.to_string(), connect(program).await);
-        answers.spawn(async move {
-            stream.write_all(head(body.len()).as_bytes()).await.unwrap();
-            // A body that is turned away need not be read.
-            let _ = stream.write_all(body.as_bytes()).await;
-            status(&mut stream).await
-        });
+        let (body, address) = (
+            of_a_long_text(target).to_string(),
+            program.address().to_owned(),
+        );
+        answers.spawn(async move { send(&address, "/v1/events/start", &body).await });
     }
     while let Some(answer) = answers.join_next().await {
         assert!(matches!(answer.unwrap(), Some(201 | 429 | 503) | None));
     }
 }
 
-/// Clients that send events of half a megabyte, one after the other.
-async fn never_without_long_texts(program: &Program, clients: u64) {
+/// Clients that send their bodies one after the other, and read only the head of each answer. Says
+/// how many were taken, with the first of the statuses that are allowed.
+async fn keep_sending(
+    program: &Program,
+    clients: u64,
+    (path, allowed): (&'static str, &'static [u16]),
+    body: impl Fn(u64, u64) -> String + Copy + Send + 'static,
+) -> usize {
     let until = Instant::now() + Duration::from_secs(8);
     let mut sending = JoinSet::new();
     for client in 0..clients {
         let address = program.address().to_owned();
         sending.spawn(async move {
+            let mut taken = 0;
             for number in 0.. {
                 if Instant::now() > until {
-                    return;
+                    break;
                 }
-                let mut event = start_event(10_000 + 1_000 * client + number, now_millis());
-                let text = "x".repeat(490_000);
-                event["measured_usage"] = json!([{ "measure": "m", "quantity": text }]);
-                event["resource_id"] = json!(format!("resource {client}"));
-                let body = event.to_string();
-                let mut stream = TcpStream::connect(&address).await.unwrap();
-                stream.write_all(head(body.len()).as_bytes()).await.unwrap();
-                // A body that is turned away need not be read.
-                let _ = stream.write_all(body.as_bytes()).await;
-                assert!(matches!(
-                    status(&mut stream).await,
-                    Some(201 | 429 | 503) | None
-                ));
+                let status = send(&address, path, &body(client, number)).await;
+                assert!(status.is_none_or(|it| allowed.contains(&it)), "{status:?}");
+                taken += usize::from(status == Some(allowed[0]));
             }
+            taken
         });
     }
-    while let Some(sent) = sending.join_next().await {
-        sent.unwrap();
-    }
+    sending.join_all().await.into_iter().sum()
+}
+
+/// Clients that send events of half a megabyte.
+async fn never_without_long_texts(program: &Program, clients: u64) {
+    let way = ("/v1/events/start", &[201, 429, 503][..]);
+    keep_sending(program, clients, way, |client, number| {
+        let mut event = of_a_long_text(10_000 + 1_000 * client + number);
+        event["resource_id"] = json!(format!("resource {client}"));
+        event.to_string()
+    })
+    .await;
 }
 
 /// What the batches of a client are made of.
@@ -173,39 +192,14 @@ impl Batches {
     }
 }
 
-/// Clients that send batches, one after the other, and read only the head of each answer.
-async fn never_without_batches(program: &Program, clients: u64) -> u64 {
-    let until = Instant::now() + Duration::from_secs(8);
-    let mut sending = JoinSet::new();
-    for (client, batches) in (0..clients).zip(Batches::ALL.into_iter().cycle()) {
-        let address = program.address().to_owned();
-        sending.spawn(async move {
-            let mut taken = 0;
-            for number in 0.. {
-                if Instant::now() > until {
-                    break;
-                }
-                let body = batches.body(client, number);
-                let head = head_of("/v1/events", body.len());
-                let mut stream = TcpStream::connect(&address).await.unwrap();
-                stream.write_all(head.as_bytes()).await.unwrap();
-                // A body that is turned away need not be read.
-                let _ = stream.write_all(body.as_bytes()).await;
-                let status = status(&mut stream).await;
-                assert!(
-                    matches!(status, Some(200 | 408 | 429 | 503) | None),
-                    "{status:?}"
-                );
-                taken += u64::from(status == Some(200));
-            }
-            taken
-        });
-    }
-    let mut taken = 0;
-    while let Some(sent) = sending.join_next().await {
-        taken += sent.unwrap();
-    }
-    taken
+/// Clients that send batches.
+async fn never_without_batches(program: &Program, clients: u64) -> usize {
+    let way = ("/v1/events", &[200, 408, 429, 503][..]);
+    keep_sending(program, clients, way, |client, number| {
+        let batches = Batches::ALL[usize::try_from(client % 3).unwrap()];
+        batches.body(client, number)
+    })
+    .await
 }
 
 async fn many_values(program: &Program, targets: Range<u64>) {

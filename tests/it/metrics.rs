@@ -7,11 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use sampler_metrics::catalogue::ALL;
 use sampler_metrics::{Metric, MetricKind, Values};
 use sampler_testkit::build::{start_event, stop_event, without};
-use sampler_testkit::uaa::{Discovery, StandInUaa};
-use sampler_testkit::{Program, now_millis, wait_until};
+use sampler_testkit::{Program, now_millis};
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, status, until_ready};
-use crate::secured::secured;
+use crate::landscape::{HOUR, Landscape, until_ready};
 
 /// A line of an answer: a name, labels and a value.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ fn declared(name: &str) -> Option<&'static Metric> {
 }
 
 /// A port that is free now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -138,7 +136,8 @@ async fn running_programs_tell_what_is_declared_and_what_dashboards_ask_for() {
     let receiver = world.receiver().env("SAMPLER_METRICS_PORT", port.as_str());
     let receiver = receiver.start().await.unwrap();
     until_ready(&world.http, &receiver).await;
-    let worker = world.worker().start().await.unwrap();
+    let worker = world.worker().env("SAMPLER_AUDIT_RATE", "100");
+    let worker = worker.start().await.unwrap();
     make_events(&world, &receiver).await;
     world.until_complete(1).await;
     attack(&world, &receiver).await;
@@ -197,51 +196,21 @@ async fn running_programs_tell_what_is_declared_and_what_dashboards_ask_for() {
     assert_eq!(elsewhere.unwrap().status(), 404);
     let real: Vec<_> = of_receiver.iter().chain(&of_worker).collect();
     queries::assert_answerable(&real);
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_may_read_or_the_credentials_of_the_health_check_open_them() {
-    let world = Landscape::new("metrics_secured").await;
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    uaa.add_client(
-        "sampler",
-        "hush-hush-client",
-        &["abacus.usage.sampler.write"],
+    // A span that somebody changes by hand is counted, then named.
+    let violations =
+        |samples: &[Sample]| sum(samples, "sampler_conservation_violations_total", &[]) as u64;
+    assert_eq!(violations(&of_worker), 0);
+    let spans = world.spans().await;
+    let more = bson::doc! { "$inc": { "processing.totals.billed": 1_i64 } };
+    let broken = spans.find_one_and_update(bson::doc! {}, more).await;
+    let id = broken.unwrap().unwrap().get_object_id("_id").unwrap();
+    let message = "a span, its totals and its entries in the ledger do not agree";
+    let line = worker.until_logged(message, 1).await.remove(0);
+    assert_eq!(
+        (&line["code"], &line["span.id"]),
+        (&"audit.difference".into(), &id.to_hex().into())
     );
-    uaa.add_client("monitor", "hush-hush-health", &["abacus.system.read"]);
-    let token = |scope: &str| uaa.token(&[scope]);
-    let (read, one, stranger) = (
-        token("abacus.sampler.read"),
-        token("abacus.sampler.postgres.read"),
-        token("abacus.usage.write"),
-    );
-    for launch in [world.receiver(), world.worker()] {
-        let port = free_port().to_string();
-        let launch = secured(launch, &uaa).env("SAMPLER_METRICS_PORT", port.as_str());
-        let program = launch.start().await.unwrap();
-        let url = format!("{}/metrics", program.base_url());
-        let get = |token: &str| {
-            let request = world.http.get(&url).bearer_auth(token);
-            async move { request.send().await.unwrap().status().as_u16() }
-        };
-        wait_until("the token is taken", PATIENCE, async || {
-            get(&read).await == 200
-        })
-        .await;
-        assert_eq!(get(&one).await, 403);
-        assert_eq!(get(&stranger).await, 403);
-        assert_eq!(get(&format!("{read}x")).await, 401);
-        assert_eq!(status(&world.http, &program, "/metrics").await, 401);
-        let as_monitor = world
-            .http
-            .get(&url)
-            .basic_auth("monitor", Some("hush-hush-health"));
-        wait_until("the credentials are taken", PATIENCE, async || {
-            let sent = as_monitor.try_clone().unwrap().send().await;
-            sent.unwrap().status() == 200
-        })
-        .await;
-        let apart = metrics(&world, &format!("http://127.0.0.1:{port}")).await;
-        assert!(sum(&apart, "sampler_build_info", &[]) > 0.0);
-    }
+    let of_worker = metrics(&world, &worker.base_url()).await;
+    assert_eq!(violations(&of_worker), 1);
 }

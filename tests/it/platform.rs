@@ -270,4 +270,6 @@ async fn a_rolling_update_under_load_fails_no_request_and_bills_each_ms_once() {
     let billed = abacus.duration_sum_by(|usage| usage.target()[5].to_owned());
     assert_eq!(billed, *load.durations.lock().unwrap());
     assert!(abacus.put_aside().is_empty());
+    let entries = world.assert_ledger().await;
+    assert_eq!(entries as u64, abacus.counted_count());
 }

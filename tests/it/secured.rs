@@ -9,6 +9,7 @@ use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 
 use crate::landscape::{DAY, Landscape, PATIENCE, status, until_ready};
+use crate::metrics::free_port;
 
 const WRITE: &str = "abacus.sampler.write";
 const SECRET: &str = "hush-hush-client";
@@ -39,6 +40,14 @@ fn post(world: &Landscape, receiver: &Program, path: &str, event: &Value) -> Req
 
 async fn sent(request: RequestBuilder) -> u16 {
     request.send().await.unwrap().status().as_u16()
+}
+
+/// Waits until a request is answered so: the token server is asked about keys and credentials.
+async fn until_answered(request: RequestBuilder, status: u16) {
+    wait_until("it is answered so", PATIENCE, async || {
+        sent(request.try_clone().unwrap()).await == status
+    })
+    .await;
 }
 
 /// Starts and stops a target with a token.
@@ -139,43 +148,45 @@ async fn a_receiver_that_takes_tokens_for_any_audience_warns_of_it() {
     assert_eq!(warned(named).await, 0);
 }
 
+/// On a port of their own, metrics are for whoever reaches it.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_health_check_is_for_those_with_credentials_and_the_other_two_say_nothing_else() {
+async fn health_and_metrics_are_for_those_with_credentials_and_the_other_two_say_nothing_else() {
     let (world, uaa) = (Landscape::new("health_secured").await, uaa().await);
-    let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
-    let worker = secured(world.worker(), &uaa).start().await.unwrap();
-    for program in [&receiver, &worker] {
-        until_ready(&world.http, program).await;
-        let url = format!("{}/healthcheck", program.base_url());
-        let refused = world.http.get(&url).send().await.unwrap();
+    let token = |scope: &str| uaa.token(&[scope]);
+    let read = token("abacus.sampler.read");
+    for launch in [world.receiver(), world.worker()] {
+        let port = free_port().to_string();
+        let launch = secured(launch, &uaa).env("SAMPLER_METRICS_PORT", port.as_str());
+        let program = launch.start().await.unwrap();
+        until_ready(&world.http, &program).await;
+        let get = |path: &str| world.http.get(format!("{}{path}", program.base_url()));
+        let refused = get("/healthcheck").send().await.unwrap();
         assert_eq!(refused.status(), 401);
         assert_eq!(refused.headers()["www-authenticate"], "Basic realm=\"cf\"");
-        let as_monitor = async |secret: &str| {
-            let request = world.http.get(&url).basic_auth("monitor", Some(secret));
-            request.send().await.unwrap().status().as_u16()
-        };
-        wait_until("a no", PATIENCE, async || as_monitor("guess").await == 401).await;
-        wait_until("a yes", PATIENCE, async || {
-            as_monitor(HEALTH_SECRET).await == 200
-        })
-        .await;
+        let as_monitor = |path, secret| get(path).basic_auth("monitor", Some(secret));
+        until_answered(as_monitor("/healthcheck", "guess"), 401).await;
         // What is measured is for the same.
-        let metrics = format!("{}/metrics", program.base_url());
-        assert_eq!(status(&world.http, program, "/metrics").await, 401);
-        let as_monitor = world.http.get(&metrics);
-        let as_monitor = as_monitor.basic_auth("monitor", Some(HEALTH_SECRET));
-        wait_until("a yes", PATIENCE, async || {
-            sent(as_monitor.try_clone().unwrap()).await == 200
-        })
-        .await;
-        let wrong_scope = world.http.get(&url).basic_auth("sampler", Some(SECRET));
+        for path in ["/healthcheck", "/metrics"] {
+            until_answered(as_monitor(path, HEALTH_SECRET), 200).await;
+        }
+        let wrong_scope = get("/healthcheck").basic_auth("sampler", Some(SECRET));
         assert_ne!(sent(wrong_scope).await, 200);
-        assert_eq!(status(&world.http, program, "/healthz/live").await, 200);
+        assert_eq!(sent(get("/healthz/live")).await, 200);
+
+        assert_eq!(sent(get("/metrics")).await, 401);
+        until_answered(get("/metrics").bearer_auth(&read), 200).await;
+        for (token, status) in [
+            (token("abacus.sampler.postgres.read"), 403),
+            (token("abacus.usage.write"), 403),
+            (format!("{read}x"), 401),
+        ] {
+            assert_eq!(sent(get("/metrics").bearer_auth(token)).await, status);
+        }
+        let apart = world.http.get(format!("http://127.0.0.1:{port}/metrics"));
+        let apart = apart.send().await.unwrap().text().await.unwrap();
+        assert!(apart.contains("sampler_build_info{"), "{apart}");
+        assert_discreet(&[&program], &[HEALTH_SECRET.to_owned(), SECRET.to_owned()]);
     }
-    assert_discreet(
-        &[&receiver, &worker],
-        &[HEALTH_SECRET.to_owned(), SECRET.to_owned()],
-    );
 }
 
 /// What the driver says of a refusal may hold what it was given.

@@ -381,9 +381,7 @@ async fn odd_spans(world: &Landscape) {
 /// Lists of each kind, and each span that is on them; and sums.
 async fn read_all(world: &Landscape, receiver: &Program) {
     for path in ["/v1/suspended", "/v1/audit"] {
-        let url = format!("{}{path}", receiver.base_url());
-        let list = world.http.get(url).send().await.unwrap();
-        assert_eq!(list.status().as_u16(), 200, "{path}");
+        world.read(receiver, path).await;
     }
     for narrowing in [
         "organization_id=o",
@@ -391,25 +389,18 @@ async fn read_all(world: &Landscape, receiver: &Program) {
         "resource_instance_id=instance-1",
     ] {
         let path = format!("/v1/usages?{narrowing}&group_by=resource_instance_id");
-        let url = format!("{}{path}", receiver.base_url());
-        let sums = world.http.get(url).send().await.unwrap();
-        assert_eq!(sums.status().as_u16(), 200, "{path}");
+        world.read(receiver, &path).await;
     }
     for path in [
         "/v1/spans?organization_id=o&state=open",
         "/v1/spans?resource_id=r&limit=1",
         "/v1/spans?resource_instance_id=instance-1",
     ] {
-        let url = format!("{}{path}", receiver.base_url());
-        let list = world.http.get(url).send().await.unwrap();
-        assert_eq!(list.status().as_u16(), 200, "{path}");
-        let list: Value = list.json().await.unwrap();
+        let list = world.json(receiver, path).await;
         for span in list["items"].as_array().unwrap() {
             let id = span["id"].as_str().unwrap();
             for path in [format!("/v1/spans/{id}"), format!("/v1/spans/{id}/usages")] {
-                let url = format!("{}{path}", receiver.base_url());
-                let one = world.http.get(url).send().await.unwrap();
-                assert_eq!(one.status().as_u16(), 200, "{path}");
+                world.read(receiver, &path).await;
             }
         }
     }

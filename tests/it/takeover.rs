@@ -81,51 +81,6 @@ fn count(round: &Value, field: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shadow_agrees_with_a_healthy_original_and_touches_nothing() {
-    let world = Landscape::new("shadow").await;
-    let original = Original::install(&world).await;
-    let start = now_millis() - 5 * HOUR - 7;
-    for target in 0..12 {
-        original.start(target, start).await;
-    }
-    let shadow = shadow(&world, "hour").await;
-    // It looks while the original works, forwards and, after late stops, back.
-    for _ in 0..6 {
-        original.poll().await;
-    }
-    for target in 0..4 {
-        original.stop(target, start + HOUR + MINUTE).await;
-    }
-    original.poll_until_done().await;
-    let before = sight(&world).await;
-    let posts = world.abacus.post_count();
-    let round = until_looked(&shadow, |round| {
-        count(round, "same") >= 12 && count(round, "due") == 0
-    });
-    let round = round.await;
-    assert_eq!(count(&round, "spans"), 12, "{round}");
-    let silent = [
-        "differences",
-        "ends_before_start",
-        "no_length",
-        "ahead_of_time",
-        "unreadable",
-    ];
-    for round in rounds(&shadow) {
-        assert!(
-            silent.iter().all(|field| count(&round, field) == 0),
-            "{round}"
-        );
-    }
-    shadow.sigterm().unwrap();
-    assert_eq!(shadow.wait_exit(PATIENCE).await.unwrap(), 0);
-    assert_eq!(sight(&world).await, before);
-    assert_eq!(before.collections, ["spans"]);
-    assert!(!before.indexes.contains(&"search_due".to_owned()));
-    assert_eq!(world.abacus.post_count(), posts);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_shadow_knows_the_faults_of_an_original_by_name_and_tells_of_the_rest() {
     let world = Landscape::new("shadow_faults").await;
     let original = Original::install(&world).await;
@@ -183,13 +138,31 @@ async fn a_landscape_moves_to_us_and_back_again_and_every_bill_is_right() {
     for target in 0..30 {
         original.start(target, start).await;
     }
+    let looking = shadow(&world, "hour").await;
+    // It looks while the original works, and touches nothing.
     for _ in 0..5 {
         original.poll().await;
     }
-    let looking = shadow(&world, "hour").await;
-    let round = until_looked(&looking, |round| count(round, "same") > 0).await;
-    assert_eq!(count(&round, "differences"), 0, "{round}");
-    drop(looking);
+    let (before, posts) = (sight(&world).await, world.abacus.post_count());
+    let round = until_looked(&looking, |round| count(round, "same") == 30).await;
+    assert_eq!(count(&round, "spans"), 30, "{round}");
+    for round in rounds(&looking) {
+        for field in [
+            "differences",
+            "ends_before_start",
+            "no_length",
+            "ahead_of_time",
+            "unreadable",
+        ] {
+            assert_eq!(count(&round, field), 0, "{field}: {round}");
+        }
+    }
+    looking.sigterm().unwrap();
+    assert_eq!(looking.wait_exit(PATIENCE).await.unwrap(), 0);
+    assert_eq!(sight(&world).await, before);
+    assert_eq!(before.collections, ["spans"]);
+    assert!(!before.indexes.contains(&"search_due".to_owned()));
+    assert_eq!(world.abacus.post_count(), posts);
 
     // Both receivers write, the original's worker samples what both have written.
     let receiver = world.receiver().start().await.unwrap();

@@ -1,7 +1,6 @@
 //! A certified `OpenID` provider (the npm package `oidc-provider`, in the version that
 //! `tests/oidc/package-lock.json` pins) as a child process. It needs Node.js 18 or newer with npm.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -25,15 +24,10 @@ const REDIRECT: &str = "http://127.0.0.1/console/callback";
 /// A client of the provider: its id, its secret, and its scopes with spaces in between.
 pub type OidcClient<'a> = (&'a str, &'a str, &'a str);
 
-/// What a provider is told.
-type Environment = [(&'static str, String); 3];
-
 /// A running provider. It goes when this value goes.
 #[derive(Debug)]
 pub struct OidcProvider {
     program: Program,
-    folder: PathBuf,
-    environment: Environment,
     http: Client,
 }
 
@@ -60,18 +54,17 @@ impl OidcProvider {
     }
 
     async fn with(clients: &Value, people: &Value, seconds: u32) -> Result<Self> {
-        let environment = [
-            ("CLIENTS", clients.to_string()),
-            ("PEOPLE", people.to_string()),
-            ("TOKEN_SECONDS", seconds.to_string()),
-        ];
         let installing = || npm::install("tests/oidc", &FILES, "oidc");
         let folder = tokio::task::spawn_blocking(installing).await??;
-        let program = launch(&folder, &environment, "0").await?;
+        let launch = Launch::new("oidc-provider")
+            .path("node")
+            .arg(folder.join("server.mjs"))
+            .env("PORT", "0")
+            .env("CLIENTS", clients.to_string())
+            .env("PEOPLE", people.to_string())
+            .env("TOKEN_SECONDS", seconds.to_string());
         Ok(Self {
-            program,
-            folder,
-            environment,
+            program: launch.start().await?,
             http: Client::builder().timeout(TIMEOUT).build()?,
         })
     }
@@ -107,22 +100,6 @@ impl OidcProvider {
         Ok(())
     }
 
-    /// Kills it.
-    pub fn go_away(&self) -> Result<()> {
-        self.program.kill()
-    }
-
-    /// Starts it again at the same address, with a new key alone.
-    pub async fn come_back(&mut self) -> Result<()> {
-        let (_, port) = self
-            .program
-            .address()
-            .rsplit_once(':')
-            .context("its port")?;
-        self.program = launch(&self.folder, &self.environment, port).await?;
-        Ok(())
-    }
-
     /// What decides as another service would, by a library of its own and the keys of now: whether
     /// a token is one of this provider, meant for `audience`, and with that scope.
     pub async fn check(
@@ -155,14 +132,4 @@ fn claims(token: &str, keys: &JwkSet, rules: &Validation) -> Option<Value> {
 
 fn percent(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
-}
-
-async fn launch(folder: &Path, environment: &Environment, port: &str) -> Result<Program> {
-    let launch = Launch::new("oidc-provider")
-        .path("node")
-        .arg(folder.join("server.mjs"))
-        .env("PORT", port);
-    let told = environment.iter();
-    let launch = told.fold(launch, |launch, (name, value)| launch.env(name, value));
-    launch.start().await
 }

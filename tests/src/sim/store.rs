@@ -329,6 +329,31 @@ impl SimStore {
     }
 }
 
+/// A port, of which these calls are passed on as they are: what they borrow comes first.
+macro_rules! pass_on {
+    ($port:ident {
+        $($name:ident($(&$borrowed:ident: $of:ty),* $(; $($given:ident: $kind:ty),*)?) -> $answer:ty;)*
+    } $($rest:tt)*) => {
+        #[async_trait]
+        impl $port for SimStore {
+            $(async fn $name(
+                &self,
+                $($borrowed: &$of,)*
+                $($($given: $kind,)*)?
+            ) -> Result<$answer, StoreError> {
+                $(let $borrowed = $borrowed.to_owned();)*
+                let call = self.call(stringify!($name), move |world| async move {
+                    world.store.$name($(&$borrowed,)* $($($given,)*)?).await
+                });
+                call.await
+            })*
+
+            $($rest)*
+        }
+    };
+}
+pub(crate) use pass_on;
+
 #[async_trait]
 impl Events for SimStore {
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {

@@ -4,6 +4,7 @@
 #![allow(
     missing_docs,
     clippy::missing_errors_doc,
+    clippy::unwrap_used,
     reason = "only tests call it; the name of a case says what it shows"
 )]
 

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
-    Change, Changed, EventId, Failure, Id, Interval, Key, Measure, Measures, Next, Planned,
-    Quantity, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
+    Acceptance, Change, Changed, EntryState, EventId, Failure, Id, Interval, Key, Measure,
+    Measures, Next, Planned, Quantity, Question, Resend, Span, SpanId, StartEvent, StopEvent,
+    Target, Timestamp,
 };
 use sampler_store::{
     Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating,
@@ -180,7 +181,13 @@ pub async fn start(
     millis: i64,
 ) -> StartOutcome {
     let new = new_span(start_event(event_id, instance, millis));
-    store.start(new).await.expect("the store answers")
+    store.start(new).await.unwrap()
+}
+
+/// Starts a target, which must open its span.
+pub async fn must_start(store: &dyn Store, event_id: Option<&str>, instance: &str, millis: i64) {
+    let started = start(store, event_id, instance, millis).await;
+    assert_eq!(started, StartOutcome::Opened);
 }
 
 /// A stop `millis` after [`NOW`].
@@ -207,15 +214,18 @@ pub async fn stop(
     millis: i64,
 ) -> StopOutcome {
     let new = new_stop(event_id, instance, millis);
-    store.stop(new).await.expect("the store answers")
+    store.stop(new).await.unwrap()
+}
+
+/// Stops a target, which must end its open span.
+pub async fn must_stop(store: &dyn Store, event_id: Option<&str>, instance: &str, millis: i64) {
+    let stopped = stop(store, event_id, instance, millis).await;
+    assert_eq!(stopped, StopOutcome::Ended);
 }
 
 /// Starts a target and reads its span back.
 pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: i64) -> Span {
-    assert_eq!(
-        start(store, Some(event_id), instance, millis).await,
-        StartOutcome::Opened
-    );
+    must_start(store, Some(event_id), instance, millis).await;
     kept(store, event_id).await
 }
 
@@ -223,8 +233,7 @@ pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: 
 pub async fn kept(store: &dyn Store, event_id: &str) -> Span {
     let mut after = None;
     loop {
-        let page = store.page_of_spans(after.as_ref(), 1_000).await;
-        let page = page.expect("the store answers");
+        let page = store.page_of_spans(after.as_ref(), 1_000).await.unwrap();
         let mut spans = page.spans.into_iter();
         let wanted = id(event_id);
         if let Some(span) = spans.find(|span| span.start_id.as_ref() == Some(&wanted)) {
@@ -263,7 +272,7 @@ pub async fn due_ids(store: &dyn Store, query: DueQuery) -> Vec<String> {
 
 /// The start ids of the spans on the next page, if there is one.
 pub async fn next_page(pages: &mut DuePages) -> Option<Vec<String>> {
-    let spans = pages.next().await?.expect("the store answers");
+    let spans = pages.next().await?.unwrap();
     let id = |span: Span| span.start_id.map_or_else(String::new, String::from);
     Some(spans.into_iter().map(id).collect())
 }
@@ -278,6 +287,40 @@ pub fn plan_to(span: &Span, millis: i64) -> Planned {
         },
         at(0),
     )
+}
+
+/// The span once it was planned up to `millis` after [`NOW`], which must be done.
+pub async fn must_plan(store: &dyn Store, span: &Span, millis: i64) -> Span {
+    done(store.plan(span, plan_to(span, millis), at(0), at(0)).await)
+}
+
+/// Abacus accepted the usage `millis` after [`NOW`].
+pub fn acceptance(millis: i64, location: Option<&str>) -> Acceptance {
+    Acceptance {
+        at: at(millis),
+        status: Some(202),
+        location: location.map(str::to_owned),
+    }
+}
+
+/// A usage is to be asked for, from and until so many ms after [`NOW`].
+pub fn question(from: i64, until: i64) -> Question {
+    Question {
+        at: at(from),
+        until: at(until),
+        is_missing: false,
+    }
+}
+
+/// The mark of an act by which a usage in this state is sent again, `millis` after [`NOW`].
+pub fn resend(act: u128, from: EntryState, millis: i64) -> Resend {
+    Resend {
+        act: Uuid::from_u128(act),
+        from,
+        at: at(millis),
+        due_at: at(millis),
+        acceptance: None,
+    }
 }
 
 /// Abacus could not take the usage, for no fault of the usage.
@@ -317,14 +360,12 @@ pub fn last_refusal(error: &str, millis: i64) -> Failure {
 /// # Panics
 /// Where the change was lost.
 pub fn done(changed: Result<Option<Span>, StoreError>) -> Span {
-    changed
-        .expect("the store answers")
-        .expect("the change was made")
+    changed.unwrap().expect("the change was made")
 }
 
 /// Whether a change was lost.
 pub fn lost(changed: Result<Option<Span>, StoreError>) -> bool {
-    changed.expect("the store answers").is_none()
+    changed.unwrap().is_none()
 }
 
 /// What the clean-up finds of a span.

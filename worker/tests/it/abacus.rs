@@ -155,6 +155,18 @@ impl Abacus {
     }
 }
 
+/// Abacus refuses a usage.
+pub(crate) fn refusal(error: &str) -> Answer {
+    let error = error.to_owned();
+    Answer::Refused { error }
+}
+
+/// It could not take a usage, for no fault of the usage.
+pub(crate) fn try_again(error: &str) -> Answer {
+    let error = error.to_owned();
+    Answer::TryAgain { after: None, error }
+}
+
 pub(crate) fn duration(usage: &Usage) -> i64 {
     let measure = usage.measured_usage.last().unwrap();
     assert_eq!(measure.measure.as_str(), "duration");

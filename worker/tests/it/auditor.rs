@@ -86,7 +86,7 @@ fn remove(world: &World, entry: &Entry) {
 #[tokio::test(start_paused = true)]
 async fn what_is_broken_by_hand_is_named_within_a_minute() {
     type Break = fn(&World, SpanId);
-    let breaks: [(&str, Break); 7] = [
+    let breaks: [(&str, Break); 8] = [
         ("totals", |world, id| {
             let mut totals = world.kept("open 3").span.processing.totals;
             totals.billed += 1;
@@ -102,6 +102,10 @@ async fn what_is_broken_by_hand_is_named_within_a_minute() {
         }),
         ("an entry", |world, _| {
             remove(world, &entries_of(world, "open 3")[4]);
+        }),
+        ("an entry of a complete span", |world, _| {
+            assert!(world.is_complete("done 3"));
+            remove(world, &entries_of(world, "done 3")[4]);
         }),
         ("the last entry", |world, _| {
             remove(world, entries_of(world, "open 3").last().unwrap());
@@ -129,19 +133,6 @@ async fn what_is_broken_by_hand_is_named_within_a_minute() {
         assert_eq!(worker.found(), 1, "it is told once an hour");
         worker.stop().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_entry_that_is_gone_from_a_complete_span_is_named() {
-    let world = healthy().await;
-    let worker = Auditing::run(&world, "w");
-    world.pass(MINUTE).await;
-    assert!(world.is_complete("done 3"));
-    assert_eq!(worker.found(), 0);
-    remove(&world, &entries_of(&world, "done 3")[4]);
-    world.pass(MINUTE).await;
-    assert_eq!(worker.found(), 1);
-    worker.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

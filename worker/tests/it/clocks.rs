@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use sampler_domain::Timestamp;
-use sampler_upstream::Answer;
 use sampler_worker::ReportProgress;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with};
@@ -16,23 +14,6 @@ const SECOND: i64 = 1_000;
 async fn until_just_after(world: &World, moment: Timestamp) {
     let wait = moment.since(world.abacus.now()) + 2 * SECOND;
     world.pass(wait).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn single_answers_that_are_dated_a_day_back_do_not_stop_sampling() {
-    let world = World::new();
-    world.start("i", -HOUR).await;
-    let mut dates = 0;
-    world.abacus.date(move |now| {
-        dates += 1;
-        Some(if dates % 3 == 0 { now.plus(-DAY) } else { now })
-    });
-    let worker = world.run("w");
-    for hour in 1..=10 {
-        until_just_after(&world, NOON.plus(hour * HOUR)).await;
-        assert_eq!(world.abacus.sum("i"), (hour + 1) * HOUR);
-    }
-    worker.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,34 +51,13 @@ async fn a_step_of_the_clock_neither_hurries_nor_delays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_clock_that_is_ahead_a_retry_comes_within_its_limit() {
-    let world = World::new();
-    world.clock.step(30 * MINUTE);
-    world.start("i", -HOUR).await;
-    world.abacus.answer_first([Answer::TryAgain {
-        after: None,
-        error: "connection lost".into(),
-    }]);
-    let worker = world.run("w");
-    world
-        .until("it is through", || world.abacus.sum("i") == HOUR)
-        .await;
-    let posts = world.abacus.posts.lock().unwrap().clone();
-    let waited = posts[1].0 - posts[0].0;
-    assert!(waited <= Duration::from_secs(3), "{waited:?}");
-    worker.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn with_a_clock_that_is_63_days_ahead_the_ids_of_events_stay() {
     let world = World::new();
     world.clock.step(63 * DAY);
     world.start("i", -2 * HOUR).await;
     world.stop("i", -HOUR).await;
     let worker = world.run("w");
-    world
-        .until("it is complete", || world.is_complete("i"))
-        .await;
+    world.until_complete("i").await;
     world.pass(HOUR).await;
     assert_eq!(world.store.all().len(), 1);
     worker.stop().await;
@@ -186,7 +146,7 @@ async fn a_clock_at_the_end_of_all_time_has_a_usage_posted() {
     world.abacus.date(|_| None);
     world.clock.step(Timestamp::MAX.since(NOON));
     let worker = world.run("w");
-    world.until("complete", || world.is_complete("i")).await;
+    world.until_complete("i").await;
     assert_eq!(world.abacus.sum("i"), HOUR);
     worker.stop().await;
 }
@@ -221,21 +181,6 @@ async fn waiting_for_an_abacus_that_is_away_is_no_standstill_and_ends_with_it() 
     world.abacus.is_away.store(false, Ordering::Relaxed);
     world.pass(4 * SECOND).await;
     assert_eq!(world.abacus.sum("i"), HOUR);
-    worker.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_outage_of_abacus_leaves_nothing_behind() {
-    let world = World::new();
-    world.start("i", -HOUR).await;
-    let worker = world.run("w");
-    world.pass(MINUTE).await;
-    world.abacus.is_away.store(true, Ordering::Relaxed);
-    world.pass(2 * HOUR).await;
-    assert_eq!(world.abacus.sum("i"), HOUR);
-    world.abacus.is_away.store(false, Ordering::Relaxed);
-    world.pass(MINUTE + 5 * SECOND).await;
-    assert_eq!(world.abacus.sum("i"), 3 * HOUR);
     worker.stop().await;
 }
 

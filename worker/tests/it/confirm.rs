@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use sampler_domain::{Acceptance, Change, Changed, Entry, EntryState, Interval, Planned, Question};
 use sampler_settings::worker::ConfirmSettings;
-use sampler_store::{Confirmation, KeptCause, Ledger, Unconfirmed, Work};
-use sampler_store_testing::memory::StoredEntry;
+use sampler_store::{Confirmation, Ledger, Unconfirmed, Work};
 use sampler_upstream::LookupAnswer;
 use sampler_worker::Options;
 use tokio::time::Instant;
@@ -43,21 +42,9 @@ fn failed(after: Option<u64>) -> LookupAnswer {
     }
 }
 
-fn all(world: &World) -> Vec<StoredEntry> {
-    world.store.with(|table| table.entries().cloned().collect())
-}
-
-fn entries(world: &World) -> Vec<Entry> {
-    all(world).into_iter().map(|kept| kept.entry).collect()
-}
-
 fn count(world: &World, state: EntryState) -> usize {
-    let entries = entries(world);
+    let entries = world.entries();
     entries.iter().filter(|entry| entry.state == state).count()
-}
-
-fn causes(world: &World) -> Vec<KeptCause> {
-    world.store.with(|table| table.causes().cloned().collect())
 }
 
 /// How often each usage was asked for.
@@ -98,7 +85,7 @@ async fn a_usage_is_asked_for_until_abacus_knows_it() {
     is_known.store(true, Ordering::Relaxed);
     let done = || count(&world, EntryState::Counted) == 3;
     world.until("all count", done).await;
-    for entry in entries(&world) {
+    for entry in world.entries() {
         assert_eq!(entry.question, None);
         assert_eq!(entry.as_of(before), Some(EntryState::Accepted));
         let counted_at = entry.counted_at.unwrap();
@@ -109,7 +96,7 @@ async fn a_usage_is_asked_for_until_abacus_knows_it() {
     world.pass(30 * MINUTE).await;
     assert_eq!(world.abacus.asked_count(), asked, "nothing is asked again");
     worker.stop().await;
-    assert_eq!(causes(&world), []);
+    assert_eq!(world.causes(), []);
     world.assert_ledger();
 }
 
@@ -136,14 +123,14 @@ async fn a_usage_that_was_put_aside_is_kept_with_its_cause() {
     world.until("two count", done).await;
     world.pass(61 * MINUTE).await;
     assert_eq!(count(&world, EntryState::SetAside), 2);
-    for entry in entries(&world) {
+    for entry in world.entries() {
         if entry.state == EntryState::SetAside {
             assert_eq!(entry.error.as_deref(), Some("the month is closed"));
             assert!(entry.set_aside_at > entry.accepted_at);
             assert!(!entry.is_billed());
         }
     }
-    let causes = causes(&world);
+    let causes = world.causes();
     assert_eq!(causes.len(), 1, "it stays, though no span is suspended");
     assert_eq!(causes[0].cause.error, "the month is closed");
     assert_eq!(causes[0].cause.status, None);
@@ -174,14 +161,14 @@ async fn a_usage_that_is_not_known_in_time_stays_accepted() {
     }
     let worker = run(&world, "w");
     world.pass(HOUR + 50 * MINUTE).await;
-    assert!(entries(&world).iter().all(|entry| entry.question.is_some()));
-    assert!(all(&world).iter().all(|kept| kept.expires_at.is_none()));
+    assert!(world.entries().iter().all(|entry| entry.question.is_some()));
+    assert!(world.stored().iter().all(|kept| kept.expires_at.is_none()));
     world.pass(15 * MINUTE).await;
     let asked = world.abacus.asked_count();
     world.pass(HOUR).await;
     assert_eq!(world.abacus.asked_count(), asked);
     worker.stop().await;
-    for kept in all(&world) {
+    for kept in world.stored() {
         let entry = kept.entry;
         assert_eq!((entry.state, entry.question), (EntryState::Accepted, None));
         let lifetime = kept.lifetime;
@@ -211,12 +198,12 @@ async fn while_abacus_is_away_nothing_is_given_up_and_little_is_asked() {
     let worker = run(&world, "w");
     world.pass(3 * HOUR).await;
     assert_eq!(count(&world, EntryState::SetAside), 0);
-    let all = entries(&world);
+    let all = world.entries();
     assert!(all.iter().all(|entry| entry.question.is_some()));
     let rate = world.abacus.asked_count() / (3 * 60);
     assert!(rate <= 100, "{rate} questions in a minute");
     is_back.store(true, Ordering::Relaxed);
-    let done = || count(&world, EntryState::Counted) == entries(&world).len();
+    let done = || count(&world, EntryState::Counted) == world.entries().len();
     world.until("all count", done).await;
     worker.stop().await;
     world.assert_ledger();
@@ -247,29 +234,10 @@ async fn retry_after_is_respected_for_questions_alone() {
         world
             .until("posts go on", || world.abacus.sum("new") == HOUR)
             .await;
-        let done = || count(&world, EntryState::Counted) == entries(&world).len();
+        let done = || count(&world, EntryState::Counted) == world.entries().len();
         world.until("all count", done).await;
         worker.stop().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_starts_goes_on_where_another_one_died() {
-    let world = World::new();
-    world.abacus.know(|_| LookupAnswer::NotFound);
-    for number in 0..5 {
-        world.start(&format!("{number}"), -2 * HOUR).await;
-        world.stop(&format!("{number}"), -HOUR).await;
-    }
-    let worker = run(&world, "first");
-    world.pass(5 * MINUTE).await;
-    worker.kill();
-    world.abacus.know(|_| LookupAnswer::Counts);
-    world.pass(MINUTE).await;
-    let worker = run(&world, "second");
-    let done = || count(&world, EntryState::Counted) == 5;
-    world.until("all count", done).await;
-    worker.stop().await;
 }
 
 /// The upstream has lost a usage, and its worker died before the span noted that it was accepted. The time
@@ -347,9 +315,7 @@ async fn what_was_posted_once_more_is_looked_up_until_that_post_has_settled() {
         }
     });
     let worker = run(&world, "w");
-    world
-        .until("the span is complete", || world.is_complete("i"))
-        .await;
+    world.until_complete("i").await;
     assert_eq!(count(&world, EntryState::SetAside), 0);
     let done = || count(&world, EntryState::Counted) == 2;
     world.until("all count", done).await;
@@ -370,7 +336,7 @@ async fn what_was_lost_when_a_worker_died_is_set_aside_and_can_be_sent_again() {
     let is_billed = || count(&world, EntryState::Accepted) == 1;
     world.until("it is accepted", is_billed).await;
     worker.stop().await;
-    let entry = entries(&world).remove(0);
+    let entry = world.entries().remove(0);
     let read = Unconfirmed::of(&entry).unwrap();
     let lost = Confirmation::Missing {
         at: world.clock_now(),
@@ -384,38 +350,6 @@ async fn what_was_lost_when_a_worker_died_is_set_aside_and_can_be_sent_again() {
     assert_eq!(world.abacus.asked_count(), asked);
     assert!(world.kept("i").span.knows_uncounted(entry.interval));
     worker.stop().await;
-    world.assert_ledger();
-}
-
-/// Two workers with the same partitions: each thinks that it is the only one.
-#[tokio::test(start_paused = true)]
-async fn two_workers_at_once_do_no_harm() {
-    let world = World::new();
-    *world.abacus.latency.lock().unwrap() = Duration::from_millis(300);
-    world.abacus.know(|usage| match usage.as_bytes()[0] % 2 {
-        0 => aside("no plan"),
-        _ => LookupAnswer::Counts,
-    });
-    for number in 0..20 {
-        world.start(&format!("{number}"), -HOUR).await;
-        world.stop(&format!("{number}"), 0).await;
-    }
-    let (one, other) = (run(&world, "same"), run(&world, "same"));
-    let done = || count(&world, EntryState::Accepted) == 0 && entries(&world).len() == 20;
-    world.until("all are settled", done).await;
-    one.stop().await;
-    other.stop().await;
-    assert!(world.abacus.asked_count() > 20, "some were asked for twice");
-    let noted: Vec<_> = all(&world);
-    for kept in noted {
-        assert_eq!(kept.entry.set_aside_at.is_some(), kept.cause.is_some());
-        assert_ne!(
-            kept.entry.set_aside_at.is_some(),
-            kept.entry.counted_at.is_some()
-        );
-        assert!(kept.expires_at.is_some(), "{kept:?}");
-    }
-    assert_eq!(causes(&world).len(), 1);
     world.assert_ledger();
 }
 
@@ -443,7 +377,7 @@ async fn the_month_that_closes_comes_first() {
     }
     let worker = run_with(world.parts(), options);
     world
-        .until("all are posted", || entries(&world).len() == 30 * 10)
+        .until("all are posted", || world.entries().len() == 30 * 10)
         .await;
     world.pass(5 * MINUTE).await;
     world.abacus.asked.lock().unwrap().clear();
@@ -452,7 +386,8 @@ async fn the_month_that_closes_comes_first() {
     let done = || count(&world, EntryState::Counted) == 300;
     world.until("all count", done).await;
     worker.stop().await;
-    let closing: BTreeSet<String> = entries(&world)
+    let closing: BTreeSet<String> = world
+        .entries()
         .into_iter()
         .filter(|entry| entry.interval.start >= NOON.plus(-30 * DAY))
         .map(|entry| entry.usage_guid)
@@ -495,7 +430,7 @@ async fn no_entry_expires_before_it_is_confirmed() {
     let done = || count(&world, EntryState::Counted) == 1;
     world.until("it counts", done).await;
     worker.stop().await;
-    let kept = all(&world).remove(0);
+    let kept = world.stored().remove(0);
     let counted_at = kept.entry.counted_at.unwrap();
     assert_eq!(kept.expires_at, Some(counted_at.plus(HOUR)));
 }
@@ -518,7 +453,7 @@ async fn nothing_is_asked_where_it_is_off_or_there_is_no_location() {
     world.pass(HOUR).await;
     worker.stop().await;
     assert_eq!(world.abacus.asked_count(), 0);
-    assert!(entries(&world).iter().all(|entry| entry.question.is_none()));
+    assert!(world.entries().iter().all(|entry| entry.question.is_none()));
 }
 
 /// Otherwise the entries that were to be confirmed would never expire.
@@ -532,17 +467,17 @@ async fn what_was_to_be_confirmed_is_released_once_it_is_off() {
     }
     let worker = run(&world, "w");
     world
-        .until("all are posted", || entries(&world).len() == 150)
+        .until("all are posted", || world.entries().len() == 150)
         .await;
     worker.stop().await;
     let asked = world.abacus.asked_count();
     let worker = world.run("off");
     world.pass(HOUR).await;
-    assert!(entries(&world).iter().all(|entry| entry.question.is_some()));
+    assert!(world.entries().iter().all(|entry| entry.question.is_some()));
     world.pass(HOUR + 15 * MINUTE).await;
     worker.stop().await;
     assert_eq!(world.abacus.asked_count(), asked);
-    for kept in all(&world) {
+    for kept in world.stored() {
         assert_eq!(kept.entry.question, None);
         assert!(kept.expires_at.is_some());
     }

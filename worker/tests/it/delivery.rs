@@ -7,21 +7,9 @@ use std::time::Duration;
 use sampler_upstream::Answer;
 use sampler_worker::Parts;
 
+use crate::abacus::{refusal, try_again};
 use crate::clocks::ReportCount;
 use crate::world::{HOUR, MINUTE, World, options, run_with};
-
-fn refused() -> Answer {
-    Answer::Refused {
-        error: "Abacus answered 400: no mapping".into(),
-    }
-}
-
-fn try_again() -> Answer {
-    Answer::TryAgain {
-        after: None,
-        error: "connection lost".into(),
-    }
-}
 
 /// Fault 1 of the original: one usage that Abacus refuses stopped all billing for ever.
 #[tokio::test(start_paused = true)]
@@ -31,9 +19,10 @@ async fn fault_1_a_refused_usage_blocks_nobody_and_is_never_dropped() {
     for number in 0..30 {
         world.start(&format!("{number}"), -HOUR).await;
     }
-    world
-        .abacus
-        .answer(|usage| (usage.target.resource_instance_id.as_str() == "bad").then(refused));
+    world.abacus.answer(|usage| {
+        (usage.target.resource_instance_id.as_str() == "bad")
+            .then(|| refusal("Abacus answered 400: no mapping"))
+    });
     let worker = world.run("w");
     world.pass(MINUTE).await;
     for number in 0..30 {
@@ -56,32 +45,16 @@ async fn fault_1_a_refused_usage_blocks_nobody_and_is_never_dropped() {
     worker.stop().await;
 }
 
-/// Fault 9 of the original: 451 counted as done.
-#[tokio::test(start_paused = true)]
-async fn fault_9_a_usage_refused_for_the_licence_is_kept() {
-    let world = World::new();
-    world.start("i", -HOUR).await;
-    world.stop("i", 0).await;
-    world.abacus.answer_first([refused(), refused(), refused()]);
-    let worker = world.run("w");
-    world
-        .until("it is complete", || world.is_complete("i"))
-        .await;
-    assert_eq!(world.abacus.sum("i"), HOUR);
-    assert_eq!(world.abacus.post_count(), 4);
-    worker.stop().await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_failing_span_waits_longer_each_time_with_the_same_bytes() {
     let world = World::new();
     world.start("i", -HOUR).await;
     world.stop("i", 0).await;
-    world.abacus.answer_first(vec![try_again(); 8]);
-    let worker = world.run("w");
     world
-        .until("it is complete", || world.is_complete("i"))
-        .await;
+        .abacus
+        .answer_first(vec![try_again("connection lost"); 8]);
+    let worker = world.run("w");
+    world.until_complete("i").await;
     let posts = world.abacus.posts.lock().unwrap().clone();
     assert_eq!(posts.len(), 9);
     assert!(posts.iter().all(|(_, body)| *body == posts[0].1));
@@ -154,27 +127,6 @@ async fn a_503_may_say_how_long_to_wait_up_to_the_limit_of_retries() {
     // The limit is what fits into the slack of a month: an hour would not.
     let waited = wait_after_503(Duration::from_hours(1)).await.as_secs();
     assert!((60..=61).contains(&waited), "{waited} s");
-}
-
-/// Fault 11 of the original: posts were sequential.
-#[tokio::test(start_paused = true)]
-async fn fault_11_posts_run_side_by_side_but_only_so_many() {
-    let world = World::new();
-    for number in 0..40 {
-        world.start(&format!("{number}"), -HOUR).await;
-    }
-    *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
-    let worker = world.run("w");
-    world
-        .until("all are through", || world.abacus.post_count() == 40)
-        .await;
-    assert!(
-        world.began.elapsed() <= Duration::from_secs(13),
-        "{:?}",
-        world.began.elapsed()
-    );
-    assert_eq!(*world.abacus.most_in_flight.lock().unwrap(), 4);
-    worker.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,14 +6,9 @@ use std::time::Duration;
 use sampler_domain::{Entry, EntryState, Interval, Planned, Span, SpanId, StartEvent, Totals};
 use sampler_store::StoreError;
 use sampler_store_testing::faulty::{Fault, FaultyStore};
-use sampler_store_testing::memory::StoredEntry;
-use sampler_upstream::Answer;
 
+use crate::abacus::refusal;
 use crate::world::{HOUR, MINUTE, NOON, World, options, run_with, target};
-
-fn all(world: &World) -> Vec<StoredEntry> {
-    world.store.with(|table| table.entries().cloned().collect())
-}
 
 /// What Abacus refuses is on the span; its entry tells of that once it is accepted.
 #[tokio::test(start_paused = true)]
@@ -21,15 +16,11 @@ async fn a_refused_usage_has_no_document_before_it_is_accepted() {
     let world = World::new();
     world.start("i", -HOUR).await;
     *world.abacus.latency.lock().unwrap() = Duration::from_millis(50);
-    world.abacus.answer(|_| {
-        Some(Answer::Refused {
-            error: "no mapping".into(),
-        })
-    });
+    world.abacus.answer(|_| Some(refusal("no mapping")));
     let worker = world.run("w");
     world.pass(10_000).await;
     let span = world.kept("i").span;
-    assert_eq!(all(&world), []);
+    assert_eq!(world.stored(), []);
     let shown = Entry::of_planned(&span).unwrap();
     assert_eq!(shown.state, EntryState::Refused);
     assert_eq!(shown.error.as_deref(), Some("no mapping"));
@@ -39,7 +30,7 @@ async fn a_refused_usage_has_no_document_before_it_is_accepted() {
         .until("it is through", || world.abacus.sum("i") == HOUR)
         .await;
     worker.stop().await;
-    let entries = all(&world);
+    let entries = world.stored();
     let entry = &entries[0].entry;
     assert_eq!(entry.refused_at, Some(refused_at));
     assert!(entry.attempts > 3, "{entry:?}");
@@ -61,18 +52,16 @@ async fn entries_expire_by_granularity_once_their_span_is_complete() {
     world.start("ended", -3 * HOUR).await;
     world.stop("ended", -HOUR).await;
     let worker = world.run("w");
-    world
-        .until("it is complete", || world.is_complete("ended"))
-        .await;
+    world.until_complete("ended").await;
     world.pass(MINUTE).await;
     worker.stop().await;
     let lifetime = i64::try_from(Duration::from_hours(93 * 24).as_millis()).unwrap();
-    for kept in all(&world) {
+    for kept in world.stored() {
         let expires_at = kept.entry.accepted_at.unwrap().plus(lifetime);
         let is_open = kept.entry.target == target("open");
         assert_eq!(kept.expires_at, (!is_open).then_some(expires_at));
     }
-    assert_eq!(all(&world).len(), 5);
+    assert_eq!(world.stored().len(), 5);
 }
 
 /// The worker died, or failed, between completing a span and letting its entries expire.
@@ -91,16 +80,14 @@ async fn the_clean_up_lets_entries_expire_before_their_span_is_gone() {
     let mut options = options("w");
     options.settings.cleanup.retention = Duration::from_hours(2);
     let worker = run_with(parts, options);
-    world
-        .until("it is complete", || world.is_complete("i"))
-        .await;
-    assert!(all(&world).iter().all(|kept| kept.expires_at.is_none()));
+    world.until_complete("i").await;
+    assert!(world.stored().iter().all(|kept| kept.expires_at.is_none()));
     world
         .until("it is removed", || world.store.all().is_empty())
         .await;
     worker.stop().await;
-    assert_eq!(all(&world).len(), 2);
-    assert!(all(&world).iter().all(|kept| kept.expires_at.is_some()));
+    assert_eq!(world.stored().len(), 2);
+    assert!(world.stored().iter().all(|kept| kept.expires_at.is_some()));
 }
 
 /// The guid of the original's plan is its entry's id, and totals begin at what it had sampled.
@@ -136,7 +123,8 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         .await;
     worker.stop().await;
     assert!(
-        all(&world)
+        world
+            .stored()
             .iter()
             .any(|kept| kept.entry.usage_guid == "theirs")
     );

@@ -8,20 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, partitions_of};
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, Id, Measure, Measures, Quantity, Resend, Timestamp, Usage,
+    Change, Changed, Entry, EntryState, Id, Interval, Measure, Measures, Planned, Quantity, Span,
+    SpanId, StartEvent, Timestamp, Usage,
 };
-use sampler_store::{EntryKey, Ledger, Work};
-use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
+use sampler_store::Work;
 use sampler_upstream::{Answer, AnswerDate, LookupResult, Posted, Promises, Sought, Upstream};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;
-use uuid::Uuid;
 
+use crate::abacus::{refusal, try_again};
 use crate::skip::{skip, suspended};
-use crate::world::{DAY, HOUR, MINUTE, World, options, run_with, target};
-
-mod crashes;
+use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
 /// A span with a usage that was given up, and the entry of that.
 async fn skipped(world: &World) -> Entry {
@@ -29,28 +27,10 @@ async fn skipped(world: &World) -> Entry {
     let guid = span.processing.planned.clone().unwrap().usage_guid;
     assert_eq!(skip(world, &span).await, Changed::Made);
     let worker = world.run("w");
-    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
-    world.until("it is skipped", is_noted).await;
+    world.until_skipped("a").await;
     worker.stop().await;
     world.abacus.answer(|_| None);
-    entry(world, &guid)
-}
-
-fn entry(world: &World, guid: &str) -> Entry {
-    let kept = world.store.with(|table| table.entry(guid).cloned());
-    kept.unwrap().entry
-}
-
-async fn resend(world: &World, entry: &Entry, act: u128) -> bool {
-    let resend = Resend {
-        act: Uuid::from_u128(act),
-        from: entry.state,
-        at: world.clock_now(),
-        due_at: entry.planned_at,
-        acceptance: None,
-    };
-    let marked = world.store.mark_resend(&EntryKey::of(entry), &resend).await;
-    marked.unwrap()
+    world.entry(&guid)
 }
 
 /// The law, when nothing is under way.
@@ -59,17 +39,8 @@ fn assert_right(world: &World) {
     let totals = &span.processing.totals;
     assert_eq!(totals.billed, world.abacus.sum("a"), "{span:?}");
     assert_eq!(span.difference(), 0);
-    let entries = world.store.with(|table| {
-        table
-            .entries_of(&span.id, None)
-            .into_iter()
-            .cloned()
-            .collect()
-    });
-    let entries: Vec<Entry> = entries;
-    let noted = entries
-        .iter()
-        .filter(|entry| entry.version < span.processing.version);
+    let is_noted = |entry: &Entry| entry.span == span.id && entry.version < span.processing.version;
+    let noted = world.entries().into_iter().filter(is_noted);
     let (mut billed, mut skipped, mut usages) = (0, 0, 0);
     for entry in noted {
         assert_eq!(entry.resend, None);
@@ -87,16 +58,6 @@ fn assert_right(world: &World) {
     );
 }
 
-async fn until_settled(world: &World) {
-    let is_settled = || {
-        let due = world
-            .store
-            .with(|table| table.due_resends(Timestamp::MAX, 9));
-        due.is_empty()
-    };
-    world.until("it is settled", is_settled).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_usage_that_was_given_up_is_sent_again_with_the_same_bytes() {
     let world = World::new();
@@ -108,27 +69,26 @@ async fn a_usage_that_was_given_up_is_sent_again_with_the_same_bytes() {
         of_it.collect::<Vec<String>>()
     };
     let refused = bodies().len();
-    assert!(resend(&world, &entry, 7).await);
-    assert!(!resend(&world, &entry, 8).await, "once is enough");
+    assert!(world.send_again(&entry, 7, None).await);
+    assert!(!world.send_again(&entry, 8, None).await, "once is enough");
     let worker = world.run("w");
-    until_settled(&world).await;
+    world.until_settled().await;
     worker.stop().await;
     let mut bodies = bodies();
     assert_eq!(bodies.len(), refused + 1);
     bodies.dedup();
     assert_eq!(bodies.len(), 1, "the same bytes");
-    let after = self::entry(&world, &entry.usage_guid);
+    let after = world.entry(&entry.usage_guid);
     assert_eq!(after.state, EntryState::Accepted);
     assert_eq!((after.error, after.skipped_at), (None, entry.skipped_at));
     assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
     assert_right(&world);
-    assert!(!resend(&world, &entry, 9).await, "Abacus has it");
+    assert!(!world.send_again(&entry, 9, None).await, "Abacus has it");
 }
 
 /// What is rebuilt from the ledger is what was planned for the span, whatever was measured.
-#[tokio::test(start_paused = true)]
-async fn a_usage_of_the_ledger_is_that_of_the_span() {
-    let world = World::new();
+#[test]
+fn a_usage_of_the_ledger_is_that_of_the_span() {
     let quantities = [
         json!(512),
         json!(-0.0),
@@ -143,19 +103,21 @@ async fn a_usage_of_the_ledger_is_that_of_the_span() {
     };
     let measures: Vec<Measure> = (0..).zip(quantities).map(measure).collect();
     let measures = Measures::from_store(measures);
-    world.start_with("a", -2 * HOUR, measures).await;
-    world.abacus.answer(|_| {
-        Some(Answer::TryAgain {
-            after: None,
-            error: "Abacus answered 503".into(),
-        })
-    });
-    let worker = world.run("w");
-    let planned = || world.kept("a").span.processing.planned.clone();
-    world.until("it is planned", || planned().is_some()).await;
-    worker.kill();
-    let span = world.kept("a").span;
-    let usage = Usage::new(&span, &planned().unwrap());
+    let event = StartEvent {
+        id: None,
+        timestamp: NOON.plus(-2 * HOUR),
+        target: target("a"),
+        measures,
+    };
+    let span = Span::open(SpanId::new(NOON, 1), event);
+    let interval = Interval {
+        start: span.start,
+        end: NOON.plus(-HOUR),
+    };
+    let planned = Planned::new(&span, interval, NOON);
+    let usage = Usage::new(&span, &planned);
+    let due_at = NOON;
+    let span = span.after(&Change::Plan { planned, due_at });
     let entry = Entry::of_planned(&span).unwrap();
     let bytes = |usage: &Usage| serde_json::to_string(usage).unwrap();
     assert_eq!(bytes(&Usage::of_entry(&entry)), bytes(&usage));
@@ -169,19 +131,17 @@ async fn a_complete_span_is_corrected_and_one_that_is_gone_is_not_needed() {
         let entry = skipped(&world).await;
         world.stop("a", 30 * MINUTE).await;
         let worker = world.run("w");
-        world
-            .until("it is complete", || world.is_complete("a"))
-            .await;
+        world.until_complete("a").await;
         worker.stop().await;
         if is_gone {
             let id = world.kept("a").span.id;
             world.store.with(|table| table.remove(&[id]));
         }
-        assert!(resend(&world, &entry, 7).await);
+        assert!(world.send_again(&entry, 7, None).await);
         let worker = world.run("w");
-        until_settled(&world).await;
+        world.until_settled().await;
         worker.stop().await;
-        let after = self::entry(&world, &entry.usage_guid);
+        let after = world.entry(&entry.usage_guid);
         assert_eq!((after.state, after.resend), (EntryState::Accepted, None));
         let expires_at = world
             .store
@@ -194,152 +154,36 @@ async fn a_complete_span_is_corrected_and_one_that_is_gone_is_not_needed() {
     }
 }
 
-/// A usage that was set aside counts in the totals all the while.
-#[tokio::test(start_paused = true)]
-async fn a_usage_that_was_put_aside_is_sent_again() {
-    let world = World::new();
-    world.start("a", -HOUR).await;
-    let worker = world.run("w");
-    let is_billed = || world.kept("a").span.processing.totals.usages == 1;
-    world.until("it is billed", is_billed).await;
-    worker.stop().await;
-    let span = world.kept("a").span;
-    let entry = world.store.with(|table| {
-        let entry = table.entries_of(&span.id, None)[0].clone();
-        let aside = Entry {
-            state: EntryState::SetAside,
-            set_aside_at: Some(entry.accepted_at.unwrap().plus(1)),
-            error: Some("no such plan".to_owned()),
-            ..entry
-        };
-        table.replace_entry(aside.clone());
-        aside
-    });
-    let posts = world.abacus.post_count();
-    assert!(resend(&world, &entry, 7).await);
-    let worker = world.run("w");
-    until_settled(&world).await;
-    worker.stop().await;
-    assert_eq!(world.abacus.post_count(), posts + 1);
-    let after = self::entry(&world, &entry.usage_guid);
-    assert_eq!((after.state, after.error), (EntryState::Accepted, None));
-    assert_eq!(after.accepted_at, entry.accepted_at);
-    assert!(after.resent_at > entry.set_aside_at);
-    assert_eq!(world.kept("a").span, span);
-    assert_right(&world);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_refusal_ends_a_resend_and_a_failure_does_not() {
     let world = World::new();
     let entry = skipped(&world).await;
     world.abacus.answer_first([
-        Answer::TryAgain {
-            after: None,
-            error: "Abacus answered 503".into(),
-        },
-        Answer::Refused {
-            error: "Abacus answered 422".into(),
-        },
+        try_again("Abacus answered 503"),
+        refusal("Abacus answered 422"),
     ]);
     let posts = world.abacus.post_count();
-    assert!(resend(&world, &entry, 7).await);
+    assert!(world.send_again(&entry, 7, None).await);
     let worker = world.run("w");
     world
         .until("it has failed", || world.abacus.post_count() > posts)
         .await;
     world.pass(MINUTE / 2).await;
     assert_eq!(world.abacus.post_count(), posts + 1, "it waits");
-    until_settled(&world).await;
+    world.until_settled().await;
     assert_eq!(world.abacus.post_count(), posts + 2);
-    let after = self::entry(&world, &entry.usage_guid);
+    let after = world.entry(&entry.usage_guid);
     assert_eq!(after.state, EntryState::Skipped);
     assert_eq!(after.error.as_deref(), Some("Abacus answered 422"));
     world.pass(10 * MINUTE).await;
     assert_eq!(world.abacus.posts_of(&entry.usage_guid, posts), 2);
-    assert!(resend(&world, &entry, 8).await, "it can be asked for again");
-    until_settled(&world).await;
+    assert!(
+        world.send_again(&entry, 8, None).await,
+        "it can be asked for again"
+    );
+    world.until_settled().await;
     worker.stop().await;
     assert_right(&world);
-}
-
-/// One more usage of the span that is given up: what it has planned next.
-async fn another_skipped(world: &World) -> Entry {
-    let before = world.kept("a").span.processing.totals.skipped;
-    world.abacus.answer(|_| {
-        Some(Answer::Refused {
-            error: "Abacus answered 400: it is malformed".into(),
-        })
-    });
-    let worker = world.run("w");
-    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
-    worker.stop().await;
-    let span = world.kept("a").span;
-    let guid = span.processing.planned.clone().unwrap().usage_guid;
-    assert_eq!(skip(world, &span).await, Changed::Made);
-    world.abacus.answer(|_| None);
-    let worker = world.run("w");
-    let is_noted = || world.kept("a").span.processing.totals.skipped > before;
-    world.until("it is skipped", is_noted).await;
-    worker.stop().await;
-    entry(world, &guid)
-}
-
-/// A worker that sleeps between what it has read and the correction counts nothing twice: the other one
-/// has done everything, and has corrected another usage after that.
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_sleeps_counts_no_resend_twice() {
-    let world = World::new();
-    let first = skipped(&world).await;
-    let second = another_skipped(&world).await;
-    assert!(resend(&world, &first, 7).await);
-    let sleeper = Sleeper::default();
-    let parts = Parts {
-        work: FaultyStore::new(world.store.clone(), sleeper.clone()),
-        ..world.parts()
-    };
-    let sleeping = run_with(parts, options("a sleeper"));
-    let is_asleep = || sleeper.is_asleep.load(Ordering::Relaxed);
-    world.until("it sleeps", is_asleep).await;
-    let worker = world.run("w");
-    let key = EntryKey::of(&first);
-    // The other one may not own the first partition.
-    world
-        .store
-        .with(|table| table.postpone_resend(&key, Uuid::from_u128(7), first.planned_at));
-    let other = run_with(world.parts(), options("another"));
-    sampler_store::Work::leave(&*world.store, "a sleeper")
-        .await
-        .unwrap();
-    world.pass(HOUR / 2).await;
-    assert!(resend(&world, &second, 8).await);
-    world.pass(HOUR / 2).await;
-    sleeper.woken.notify_waiters();
-    world.pass(MINUTE).await;
-    sleeping.stop().await;
-    worker.stop().await;
-    other.stop().await;
-    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
-    assert_right(&world);
-}
-
-/// Makes the first correction of totals wait.
-#[derive(Clone, Default)]
-struct Sleeper {
-    is_asleep: Arc<AtomicBool>,
-    woken: Arc<Notify>,
-}
-
-#[async_trait]
-impl Faults for Sleeper {
-    async fn fault(&self, method: &'static str, arguments: String) -> Option<Fault> {
-        let is_correction = method == "change" && arguments.contains("Resent");
-        if is_correction && !self.is_asleep.swap(true, Ordering::Relaxed) {
-            self.woken.notified().await;
-        }
-        None
-    }
 }
 
 /// A collector whose caller falls asleep when it is about to post a usage for the first time.
@@ -393,9 +237,9 @@ async fn a_usage_that_is_posted_after_it_was_given_up_is_accepted() {
     assert_eq!(entry.state, EntryState::Skipped);
     let sum = world.abacus.sum("a");
     asleep.woken.notify_waiters();
-    let is_accepted = || self::entry(&world, &entry.usage_guid).state == EntryState::Accepted;
+    let is_accepted = || world.entry(&entry.usage_guid).state == EntryState::Accepted;
     world.until("the ledger says so", is_accepted).await;
-    until_settled(&world).await;
+    world.until_settled().await;
     sleeping.stop().await;
     assert!(world.abacus.sum("a") >= sum + entry.interval.duration());
     assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
@@ -413,21 +257,17 @@ fn successor_of(other: &str) -> String {
 async fn skipped_while_one_sleeps(world: &World) -> Entry {
     let guid = world.kept("a").span.processing.planned.unwrap().usage_guid;
     let refused = guid.clone();
-    world.abacus.answer(move |usage| {
-        (usage.dedup_id == refused).then(|| Answer::Refused {
-            error: "Abacus answered 400".into(),
-        })
-    });
+    world
+        .abacus
+        .answer(move |usage| (usage.dedup_id == refused).then(|| refusal("Abacus answered 400")));
     let worker = world.run(&successor_of("a sleeper"));
-    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
+    world.until_suspended("a").await;
     let span = world.kept("a").span;
     assert_eq!(skip(world, &span).await, Changed::Made);
-    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
-    world.until("it is skipped", is_noted).await;
+    world.until_skipped("a").await;
     worker.stop().await;
     world.abacus.answer(|_| None);
-    entry(world, &guid)
+    world.entry(&guid)
 }
 
 /// Nothing is given up while a post of it may be on its way, and nothing is posted by what was read long
@@ -442,13 +282,12 @@ async fn a_usage_is_given_up_once_no_post_of_it_is_on_its_way() {
     // A stop makes the span due before that.
     world.stop("a", -HOUR).await;
     let worker = world.run("w");
-    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
-    world.until("it is skipped", is_noted).await;
+    world.until_skipped("a").await;
     worker.stop().await;
     let waited = world.clock_now().since(suspended_at);
     assert!(waited >= sampler_domain::SKIP_DELAY, "{waited} ms");
     // All the while the ledger says that it is refused, also when it is asked later.
-    let entry = entry(&world, &guid);
+    let entry = world.entry(&guid);
     let not_before = suspended_at.plus(sampler_domain::SKIP_DELAY);
     assert_eq!(entry.as_of(not_before.plus(-1)), Some(EntryState::Refused));
     assert_eq!(entry.as_of(world.clock_now()), Some(EntryState::Skipped));
@@ -474,13 +313,12 @@ async fn nothing_is_posted_by_what_was_read_long_ago() {
     let changed = world.store.change(&span, &failed, world.clock_now()).await;
     assert_eq!(changed.unwrap(), Changed::Made);
     assert_eq!(skip(&world, &world.kept("a").span).await, Changed::Made);
-    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
-    world.until("it is skipped", is_noted).await;
+    world.until_skipped("a").await;
     world.pass(HOUR / 2).await;
     worker.stop().await;
     let posts = world.abacus.posts_of(&planned.usage_guid, 0);
     assert_eq!(posts, 1, "what was given up is not posted");
-    let entry = entry(&world, &planned.usage_guid);
+    let entry = world.entry(&planned.usage_guid);
     assert_eq!(entry.state, EntryState::Skipped);
     assert_right(&world);
 }

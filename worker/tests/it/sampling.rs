@@ -1,13 +1,11 @@
 //! What is billed in the end: end minus start.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_domain::{Interval, Planned, Span, SpanId, StartEvent};
 use sampler_store::Events;
-use sampler_upstream::Answer;
 
-use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
+use crate::abacus::try_again;
+use crate::world::{DAY, HOUR, MINUTE, World, options, run_with};
 
 #[tokio::test(start_paused = true)]
 async fn a_backlog_is_worked_off_without_waiting_for_the_next_poll() {
@@ -35,9 +33,7 @@ async fn an_open_span_is_billed_window_by_window_as_time_goes_on() {
     assert_eq!(world.abacus.durations("i").len(), 4);
     assert_eq!(world.abacus.sum("i"), 90 * MINUTE + 2 * HOUR);
     world.stop("i", 2 * HOUR + 30).await;
-    world
-        .until("it is complete", || world.is_complete("i"))
-        .await;
+    world.until_complete("i").await;
     assert_eq!(world.abacus.sum("i"), 90 * MINUTE + 2 * HOUR + 30);
     worker.stop().await;
 }
@@ -50,9 +46,7 @@ async fn a_late_stop_is_taken_back_at_once() {
     world.pass(5 * HOUR + MINUTE).await;
     assert_eq!(world.abacus.sum("i"), 90 * MINUTE + 5 * HOUR);
     world.stop("i", -61 * MINUTE).await;
-    world
-        .until("it is complete", || world.is_complete("i"))
-        .await;
+    world.until_complete("i").await;
     assert!(world.began.elapsed().as_secs() < 5 * 3_600 + 63);
     assert_eq!(world.abacus.sum("i"), 29 * MINUTE);
     let negative = world
@@ -62,75 +56,6 @@ async fn a_late_stop_is_taken_back_at_once() {
         .filter(|ms| **ms < 0)
         .count();
     assert_eq!(negative, 7);
-    worker.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stop_dated_ahead_is_billed_when_its_time_has_come() {
-    let world = World::new();
-    world.start("i", 0).await;
-    world.stop("i", 90 * MINUTE).await;
-    let worker = world.run("w");
-    world.pass(89 * MINUTE).await;
-    assert_eq!(world.abacus.sum("i"), HOUR);
-    world.pass(2 * MINUTE).await;
-    assert_eq!(world.abacus.sum("i"), 90 * MINUTE);
-    assert!(world.is_complete("i"));
-    worker.stop().await;
-}
-
-/// The original leaves plans of its own behind: of no length, across boundaries, with its own ids.
-#[tokio::test(start_paused = true)]
-async fn what_an_original_planned_is_executed_as_it_stands() {
-    let world = World::new();
-    let original = |instance: &str, end: i64| {
-        let event = StartEvent {
-            id: None,
-            timestamp: NOON.plus(-5 * HOUR),
-            target: target(instance),
-            measures: sampler_domain::Measures::default(),
-        };
-        let mut span = Span::open(SpanId::Text(instance.to_owned()), event);
-        let interval = Interval {
-            start: span.start,
-            end: NOON.plus(end),
-        };
-        span.processing.planned = Some(Planned {
-            interval,
-            usage_guid: format!("guid of {instance}"),
-            planned_at: span.start,
-            posts_end_by: None,
-            withheld: None,
-        });
-        world.store.insert_original(span);
-    };
-    original("empty", -5 * HOUR);
-    original("long", -2 * HOUR - MINUTE);
-    let worker = world.run("w");
-    world
-        .until("both are taken in", || {
-            world.abacus.sum("empty") == 5 * HOUR && world.abacus.sum("long") == 5 * HOUR
-        })
-        .await;
-    let posts = world.abacus.posts.lock().unwrap().clone();
-    assert_eq!(
-        posts
-            .iter()
-            .filter(|(_, body)| body.contains("guid of empty"))
-            .count(),
-        0
-    );
-    assert_eq!(
-        posts
-            .iter()
-            .filter(|(_, body)| body.contains("guid of long"))
-            .count(),
-        1
-    );
-    assert_eq!(
-        world.abacus.durations("long")[..].iter().max(),
-        Some(&(3 * HOUR - MINUTE))
-    );
     worker.stop().await;
 }
 
@@ -196,26 +121,6 @@ async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
     worker.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_change_of_granularity_moves_nothing_that_was_billed() {
-    let world = World::new();
-    world.start("i", -90 * MINUTE).await;
-    let worker = world.run("w");
-    world.pass(MINUTE).await;
-    worker.stop().await;
-    assert_eq!(world.abacus.sum("i"), 90 * MINUTE);
-    let mut by_minute = options("w");
-    by_minute.settings.sampling.dimension = Some(sampler_domain::Granularity::Minute);
-    let worker = run_with(world.parts(), by_minute);
-    world.stop("i", 10 * MINUTE + 1).await;
-    world
-        .until("it is complete", || world.is_complete("i"))
-        .await;
-    assert_eq!(world.abacus.sum("i"), 100 * MINUTE + 1);
-    assert!(Arc::strong_count(&world.abacus) > 1);
-    worker.stop().await;
-}
-
 /// A search goes on where it was, but not for ever: what failed is found again before a backlog that
 /// is less urgent has come to its end.
 #[tokio::test(start_paused = true)]
@@ -233,10 +138,7 @@ async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {
     world.abacus.answer(move |usage| {
         let fails = !failed && usage.target.resource_instance_id.as_str() == "february";
         failed |= fails;
-        fails.then(|| Answer::TryAgain {
-            after: None,
-            error: "full".into(),
-        })
+        fails.then(|| try_again("full"))
     });
     let worker = run_with(world.parts(), options);
     let posts_of = |instance: &str| {

@@ -1,33 +1,22 @@
 //! What an operator gives up is not posted any more, and counts as sampled.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use sampler_domain::{Change, Changed, EntryState, SKIP_DELAY, Skip, Span};
 use sampler_store::Work;
-use sampler_upstream::Answer;
 use uuid::Uuid;
 
+use crate::abacus::refusal;
 use crate::world::{HOUR, World};
 
 /// A span of which Abacus refuses one usage for good: it is suspended.
 pub(crate) async fn suspended(world: &World) -> Span {
     world.start("a", -2 * HOUR).await;
-    let first = Arc::new(AtomicBool::new(true));
-    let refused = Arc::new(std::sync::Mutex::new(None));
+    let mut refused = None;
     world.abacus.answer(move |usage| {
-        let is_first = first.swap(false, Ordering::Relaxed);
-        let mut refused = refused.lock().unwrap();
-        if is_first {
-            *refused = Some(usage.dedup_id.clone());
-        }
-        (*refused == Some(usage.dedup_id.clone())).then(|| Answer::Refused {
-            error: "Abacus answered 400: it is malformed".into(),
-        })
+        let refused = refused.get_or_insert_with(|| usage.dedup_id.clone());
+        (*refused == usage.dedup_id).then(|| refusal("Abacus answered 400: it is malformed"))
     });
     let worker = world.run("w");
-    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
+    world.until_suspended("a").await;
     worker.stop().await;
     world.kept("a").span
 }
@@ -60,14 +49,9 @@ async fn what_is_given_up_is_not_posted_and_the_span_goes_on() {
     let worker = world.run("w");
     world.stop("a", 30 * HOUR).await;
     world.pass(31 * HOUR).await;
-    world
-        .until("it is complete", || world.is_complete("a"))
-        .await;
+    world.until_complete("a").await;
     worker.stop().await;
-    let entry = world
-        .store
-        .with(|table| table.entry(&planned.usage_guid).cloned());
-    let entry = entry.unwrap().entry;
+    let entry = world.entry(&planned.usage_guid);
     assert_eq!(entry.state, EntryState::Skipped);
     assert_eq!(entry.interval, planned.interval);
     assert_eq!(
@@ -92,11 +76,7 @@ async fn what_is_given_up_is_not_posted_and_the_span_goes_on() {
 async fn what_abacus_has_accepted_is_not_skipped() {
     let world = World::new();
     let span = suspended(&world).await;
-    let acceptance = sampler_domain::Acceptance {
-        at: world.clock_now(),
-        status: Some(202),
-        location: None,
-    };
+    let acceptance = world.acceptance();
     let entry = sampler_domain::Entry::of_accepted(&span, acceptance).unwrap();
     sampler_store::Ledger::write_entry(&*world.store, entry, HOUR)
         .await
@@ -129,7 +109,6 @@ async fn a_failure_of_before_does_not_put_away_what_is_to_be_skipped() {
     let changed = world.store.change(&span, &late, world.clock_now()).await;
     assert_eq!(changed.unwrap(), Changed::Rejected);
     let worker = world.run("w");
-    let is_skipped = || world.kept("a").span.processing.totals.skipped != 0;
-    world.until("it is skipped", is_skipped).await;
+    world.until_skipped("a").await;
     worker.stop().await;
 }

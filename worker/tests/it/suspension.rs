@@ -2,7 +2,6 @@
 
 mod crowds;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,23 +9,12 @@ use std::time::Duration;
 use sampler_domain::{
     Change, Failure, Interval, Planned, SUSPENDED_DUE_AT, Span, SpanId, StartEvent,
 };
-use sampler_store::{Arrival, KeptCause, NewSpan};
+use sampler_store::{Arrival, NewSpan};
+use sampler_store_testing::memory::StoredSpan;
 use sampler_upstream::Answer;
 
+use crate::abacus::{refusal, try_again};
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, target};
-
-fn refused() -> Answer {
-    Answer::Refused {
-        error: "Abacus answered 404: no mapping".into(),
-    }
-}
-
-fn try_again() -> Answer {
-    Answer::TryAgain {
-        after: None,
-        error: "Abacus answered 503".into(),
-    }
-}
 
 /// Abacus refuses all usages of instances whose names begin so, until that is over.
 fn refuse(world: &World, prefix: &'static str) -> Arc<AtomicBool> {
@@ -38,22 +26,15 @@ fn refuse(world: &World, prefix: &'static str) -> Arc<AtomicBool> {
             .resource_instance_id
             .as_str()
             .starts_with(prefix);
-        (is_meant && !over.load(Ordering::Relaxed)).then(refused)
+        (is_meant && !over.load(Ordering::Relaxed))
+            .then(|| refusal("Abacus answered 404: no mapping"))
     });
     is_over
 }
 
 fn suspended(world: &World) -> usize {
-    let all = world.store.all();
-    let of = |kept: &&_| {
-        let kept: &sampler_store_testing::memory::StoredSpan = kept;
-        kept.span.processing.suspended.is_some()
-    };
-    all.iter().filter(of).count()
-}
-
-fn causes(world: &World) -> Vec<KeptCause> {
-    world.store.with(|table| table.causes().cloned().collect())
+    let of = |kept: &&StoredSpan| kept.span.processing.suspended.is_some();
+    world.store.all().iter().filter(of).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +49,7 @@ async fn a_span_is_suspended_after_three_refusals_and_goes_on_when_one_is_accept
         .until("all are suspended", || suspended(&world) == 5)
         .await;
     assert_eq!(world.abacus.post_count(), 15);
-    let causes = causes(&world);
+    let causes = world.causes();
     assert_eq!(causes.len(), 1);
     assert_eq!(causes[0].cause.error, "Abacus answered 404: no mapping");
     // Of five there is one post in ten minutes.
@@ -85,34 +66,6 @@ async fn a_span_is_suspended_after_three_refusals_and_goes_on_when_one_is_accept
     worker.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_waits_or_is_away_is_never_suspended() {
-    let world = World::new();
-    for number in 0..4 {
-        world.start(&format!("{number}"), -HOUR).await;
-    }
-    let mut turn = 0;
-    world.abacus.answer(move |_| {
-        turn += 1;
-        Some(match turn % 5 {
-            0 => Answer::Wait {
-                after: Duration::from_secs(1),
-            },
-            _ => try_again(),
-        })
-    });
-    let worker = world.run("w");
-    world.pass(3 * HOUR).await;
-    assert_eq!(suspended(&world), 0);
-    assert_eq!(causes(&world), []);
-    for kept in world.store.all() {
-        let processing = &kept.span.processing;
-        assert!(processing.attempts > 100, "{}", processing.attempts);
-        assert_eq!(processing.refusals, 0);
-    }
-    worker.stop().await;
-}
-
 /// A probe that finds nobody there neither ends nor renews the suspension. While Abacus is away, one
 /// more span is tried in each interval.
 #[tokio::test(start_paused = true)]
@@ -126,10 +79,11 @@ async fn a_probe_that_finds_nobody_there_gives_way_after_an_interval() {
     world
         .until("all are suspended", || suspended(&world) == 20)
         .await;
-    world.abacus.answer(|_| Some(try_again()));
+    world
+        .abacus
+        .answer(|_| Some(try_again("Abacus answered 503")));
     world.pass(2 * HOUR).await;
-    let probing =
-        |kept: &&sampler_store_testing::memory::StoredSpan| kept.span.processing.probe.is_some();
+    let probing = |kept: &&StoredSpan| kept.span.processing.probe.is_some();
     let count = world.store.all().iter().filter(probing).count();
     assert!((11..=12).contains(&count), "{count} probes");
     assert_eq!(suspended(&world), 20 - count);
@@ -155,7 +109,8 @@ async fn a_probe_that_never_gets_an_answer_blocks_no_other() {
     world.abacus.answer(move |usage| {
         let instance = usage.target.resource_instance_id.clone();
         let mut first = first.lock().unwrap();
-        (*first.get_or_insert_with(|| instance.clone()) == instance).then(try_again)
+        (*first.get_or_insert_with(|| instance.clone()) == instance)
+            .then(|| try_again("Abacus answered 503"))
     });
     world.pass(25 * MINUTE).await;
     assert_eq!(suspended(&world), 0);
@@ -182,7 +137,7 @@ async fn causes_are_told_apart_by_error_and_plan_and_go_on_alone() {
     world
         .until("all are suspended", || suspended(&world) == 6)
         .await;
-    assert_eq!(causes(&world).len(), 2);
+    assert_eq!(world.causes().len(), 2);
     refuse(&world, "licence");
     world.pass(30 * MINUTE).await;
     assert_eq!(suspended(&world), 3);
@@ -207,9 +162,7 @@ async fn a_stop_of_a_suspended_span_is_kept_and_waits() {
     assert_eq!(world.abacus.post_count(), before);
     assert_eq!(world.kept("bad").due_at, Some(SUSPENDED_DUE_AT));
     over.store(true, Ordering::Relaxed);
-    world
-        .until("it is complete", || world.is_complete("bad"))
-        .await;
+    world.until_complete("bad").await;
     assert_eq!(world.abacus.sum("bad"), HOUR - MINUTE);
     worker.stop().await;
 }
@@ -250,7 +203,7 @@ async fn workers_that_die_lose_no_success_of_a_probe() {
 async fn spans_without_a_cause_are_found() {
     let world = World::new();
     suspend_many(&world, 3, false);
-    assert_eq!(causes(&world), []);
+    assert_eq!(world.causes(), []);
     let worker = world.run("w");
     world
         .until("all are through", || suspended(&world) == 0)
@@ -271,14 +224,13 @@ async fn a_cause_goes_once_it_has_no_spans() {
     world
         .until("it is through", || world.abacus.sum("bad") >= HOUR)
         .await;
-    assert_eq!(causes(&world).len(), 1);
+    assert_eq!(world.causes().len(), 1);
     world
-        .until("the cause has gone", || causes(&world).is_empty())
+        .until("the cause has gone", || world.causes().is_empty())
         .await;
     worker.stop().await;
 }
 
-/// Spans that go on have their turn behind those whose usages belong to the month that closes.
 /// Puts spans in that were suspended a day ago, each an hour long; their causes are kept if
 /// they are `registered`.
 fn suspend_many(world: &World, count: i64, registered: bool) {
@@ -330,33 +282,4 @@ fn suspend_many(world: &World, count: i64, registered: bool) {
             table.put(new);
         });
     }
-}
-
-#[test]
-fn causes_of_one_plan_are_one() {
-    let span = |instance: &str| {
-        let event = StartEvent {
-            id: None,
-            timestamp: NOON,
-            target: target(instance),
-            measures: sampler_domain::Measures::default(),
-        };
-        Span::open(SpanId::new(NOON, 1), event)
-    };
-    let failure = |error: &str| Failure {
-        at: NOON,
-        retry_at: NOON,
-        error: error.to_owned(),
-        status: Some(404),
-        blames_usage: true,
-        is_post: true,
-        unanswered: false,
-        suspends: true,
-    };
-    let id = |instance: &str, error: &str| failure(error).cause(&span(instance)).unwrap().id();
-    let mut ids = BTreeMap::new();
-    for (instance, error) in [("a", "x"), ("b", "x"), ("a", "y"), ("b", "y")] {
-        *ids.entry(id(instance, error)).or_insert(0) += 1;
-    }
-    assert_eq!(ids.into_values().collect::<Vec<_>>(), [2, 2]);
 }

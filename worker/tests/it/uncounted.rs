@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_domain::{Acceptance, Changed, Entry, EntryState, Granularity, Resend, Timestamp};
+use sampler_domain::{Changed, Entry, EntryState, Granularity, Timestamp};
 use sampler_store::{EntryKey, Ledger, Work};
-use sampler_upstream::{Answer, LookupAnswer};
+use sampler_upstream::LookupAnswer;
 use uuid::Uuid;
 
-use crate::abacus::duration;
+use crate::abacus::{duration, refusal};
 use crate::confirm::confirming;
 use crate::skip::skip;
-use crate::world::{HOUR, MINUTE, NOON, Running, World, options, run_with};
+use crate::world::{HOUR, MINUTE, NOON, Running, World, run_with};
 
 /// The usages that Abacus refuses or sets aside: those whose window begins so late after noon.
 type Windows = Arc<Mutex<BTreeSet<i64>>>;
@@ -29,9 +29,7 @@ fn refuse(world: &World, windows: &Windows) {
     let windows = Arc::clone(windows);
     world.abacus.answer(move |usage| {
         let is_refused = windows.lock().unwrap().contains(&window_of(usage.end));
-        (is_refused && duration(usage) > 0).then(|| Answer::Refused {
-            error: "Abacus answered 400: it is malformed".into(),
-        })
+        (is_refused && duration(usage) > 0).then(|| refusal("Abacus answered 400: it is malformed"))
     });
 }
 
@@ -43,24 +41,15 @@ fn windows(all: impl IntoIterator<Item = i64>) -> Windows {
 fn counting(world: &World) -> BTreeMap<i64, i64> {
     let counted = world.abacus.counted.lock().unwrap().clone();
     let mut windows = BTreeMap::new();
+    let is_aside = |entry: &Entry| entry.state == EntryState::SetAside;
+    let aside = world.entries().into_iter().filter(is_aside);
+    let aside: BTreeSet<String> = aside.map(|entry| entry.usage_guid).collect();
     for usage in counted.values() {
-        let entry = entry(world, &usage.dedup_id);
-        if entry.is_none_or(|entry| entry.state != EntryState::SetAside) {
+        if !aside.contains(&usage.dedup_id) {
             *windows.entry(window_of(usage.end)).or_default() += duration(usage);
         }
     }
     windows
-}
-
-fn entry(world: &World, guid: &str) -> Option<Entry> {
-    let kept = world.store.with(|table| table.entry(guid).cloned());
-    kept.map(|kept| kept.entry)
-}
-
-fn entries(world: &World) -> Vec<Entry> {
-    world
-        .store
-        .with(|table| table.entries().map(|kept| kept.entry.clone()).collect())
 }
 
 /// A span that began four hours before noon, of which the usage of the second hour was skipped.
@@ -73,13 +62,12 @@ async fn skipped(world: &World) -> Entry {
     world.until("it is sampled on", is_sampled).await;
     worker.stop().await;
     let skipped = |entry: &Entry| entry.state == EntryState::Skipped;
-    entries(world).into_iter().find(skipped).unwrap()
+    world.entries().into_iter().find(skipped).unwrap()
 }
 
 async fn suspend_and_skip(world: &World) {
     let worker = world.run("w");
-    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
+    world.until_suspended("a").await;
     worker.stop().await;
     let span = world.kept("a").span;
     assert_eq!(skip(world, &span).await, Changed::Made);
@@ -87,9 +75,7 @@ async fn suspend_and_skip(world: &World) {
 
 async fn complete(world: &World) {
     let worker = world.run("w");
-    world
-        .until("it is complete", || world.is_complete("a"))
-        .await;
+    world.until_complete("a").await;
     worker.stop().await;
 }
 
@@ -106,26 +92,7 @@ fn assert_proof(world: &World, used: i64, skipped: i64) {
 }
 
 async fn send_again(world: &World, entry: &Entry) {
-    let resend = Resend {
-        act: Uuid::from_u128(7),
-        from: entry.state,
-        at: world.clock_now(),
-        due_at: entry.planned_at,
-        acceptance: None,
-    };
-    let key = EntryKey::of(entry);
-    assert!(world.store.mark_resend(&key, &resend).await.unwrap());
-}
-
-async fn until_settled(world: &World) {
-    let marked = || {
-        world
-            .store
-            .with(|table| table.due_resends(Timestamp::MAX, 9))
-    };
-    world
-        .until("nothing is marked", || marked().is_empty())
-        .await;
+    assert!(world.send_again(entry, 7, None).await);
 }
 
 /// The durations of a window in the order in which they were posted.
@@ -154,7 +121,8 @@ async fn a_stop_before_within_and_behind_a_skipped_usage_takes_back_what_counts(
         world.stop("a", end).await;
         complete(&world).await;
         assert_proof(&world, used, left);
-        let withheld: Vec<Entry> = entries(&world)
+        let withheld: Vec<Entry> = world
+            .entries()
             .into_iter()
             .filter(|it| it.withheld)
             .collect();
@@ -167,7 +135,7 @@ async fn a_stop_before_within_and_behind_a_skipped_usage_takes_back_what_counts(
         send_again(&world, &skipped).await;
         world.abacus.answer(|_| None);
         let worker = world.run("w");
-        until_settled(&world).await;
+        world.until_settled().await;
         worker.stop().await;
         assert_proof(&world, used, 0);
         let after = posted(&world, -3 * HOUR);
@@ -179,78 +147,7 @@ async fn a_stop_before_within_and_behind_a_skipped_usage_takes_back_what_counts(
             .chain((left < HOUR).then_some(left - HOUR))
             .collect();
         assert_eq!(sent, expected);
-        assert!(entries(&world).iter().all(|it| !it.withheld));
-        world.assert_ledger();
-    }
-}
-
-/// The planned hour is skipped as a whole, and the stop lies within it.
-#[tokio::test(start_paused = true)]
-async fn a_stop_while_the_span_is_suspended_leaves_as_much_skipped_as_was_used() {
-    let world = World::new();
-    refuse(&world, &windows([-2 * HOUR]));
-    world.start("a", -2 * HOUR).await;
-    let worker = world.run("w");
-    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
-    world.stop("a", -3 * HOUR / 2).await;
-    worker.stop().await;
-    let span = world.kept("a").span;
-    assert_eq!(skip(&world, &span).await, Changed::Made);
-    complete(&world).await;
-    assert_proof(&world, HOUR / 2, HOUR / 2);
-}
-
-/// Abacus sets aside what lies in these windows, and counts all else.
-fn set_aside(world: &World, windows: &Windows) {
-    let (windows, counted) = (Arc::clone(windows), world.abacus.usage_windows());
-    world.abacus.know(move |guid| {
-        let window = counted(guid).map(window_of);
-        if window.is_some_and(|it| windows.lock().unwrap().contains(&it)) {
-            return LookupAnswer::SetAside {
-                error: "the month is closed".to_owned(),
-            };
-        }
-        LookupAnswer::Counts
-    });
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_set_aside_is_not_taken_back_and_is_followed_by_that_when_it_is_sent_again() {
-    for (end, used, left) in [
-        (-7 * HOUR / 2, HOUR / 2, 0),
-        (-5 * HOUR / 2, 3 * HOUR / 2, HOUR / 2),
-    ] {
-        let world = World::new();
-        let aside = windows([-3 * HOUR]);
-        set_aside(&world, &aside);
-        world.start("a", -4 * HOUR).await;
-        let worker = run_with(world.parts(), confirming("w"));
-        let is_known = || !world.kept("a").span.processing.uncounted.is_empty();
-        world.until("the span knows it", is_known).await;
-        let is_set_aside = |entry: &Entry| entry.state == EntryState::SetAside;
-        let noted = || entries(&world).iter().any(is_set_aside);
-        world.until("the ledger knows it", noted).await;
-        aside.lock().unwrap().clear();
-        world.stop("a", end).await;
-        world
-            .until("it is complete", || world.is_complete("a"))
-            .await;
-        let (sum, counting) = (counting(&world).values().sum::<i64>(), counting(&world));
-        assert_eq!(sum, used - left);
-        assert!(counting.values().all(|it| *it >= 0), "{counting:?}");
-        let totals = world.kept("a").span.processing.totals;
-        assert_eq!((totals.billed, totals.skipped), (used, 0));
-        let entry = entries(&world)
-            .into_iter()
-            .find(|it| is_set_aside(it) && !it.withheld);
-        send_again(&world, &entry.unwrap()).await;
-        until_settled(&world).await;
-        worker.stop().await;
-        assert_eq!(world.abacus.sum("a"), used);
-        assert!(!entries(&world).iter().any(is_set_aside));
-        assert_eq!(world.kept("a").span.processing.totals.billed, used);
-        assert_eq!(world.kept("a").span.processing.uncounted, []);
+        assert!(world.entries().iter().all(|it| !it.withheld));
         world.assert_ledger();
     }
 }
@@ -269,24 +166,19 @@ async fn taken_back_and_set_aside(world: &World) -> (Running, Entry) {
         LookupAnswer::NotFound
     });
     world.abacus.answer(|usage| {
-        (duration(usage) < 0).then(|| Answer::Refused {
-            error: "Abacus answered 400: it is malformed".into(),
-        })
+        (duration(usage) < 0).then(|| refusal("Abacus answered 400: it is malformed"))
     });
     world.start("a", -2 * HOUR).await;
     let worker = run_with(world.parts(), confirming("w"));
     let is_sampled = || world.kept("a").span.sampled_to() == NOON;
     world.until("it is sampled", is_sampled).await;
     world.stop("a", -HOUR / 2).await;
-    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
+    world.until_suspended("a").await;
     let span = world.kept("a").span;
     assert_eq!(skip(world, &span).await, Changed::Made);
-    world
-        .until("it is complete", || world.is_complete("a"))
-        .await;
+    world.until_complete("a").await;
     aside.lock().unwrap().insert(-HOUR);
-    let of = |state: EntryState| entries(world).into_iter().find(|it| it.state == state);
+    let of = |state: EntryState| world.entries().into_iter().find(|it| it.state == state);
     world
         .until("the ledger knows it", || of(EntryState::SetAside).is_some())
         .await;
@@ -309,9 +201,9 @@ async fn what_takes_back_a_usage_that_does_not_count_waits_for_it() {
     let before = counting(&world);
     assert!(before.values().all(|it| *it >= 0), "{before:?}");
     let is_aside = |it: &Entry| it.state == EntryState::SetAside;
-    let aside = entries(&world).into_iter().find(is_aside);
+    let aside = world.entries().into_iter().find(is_aside);
     send_again(&world, &aside.unwrap()).await;
-    until_settled(&world).await;
+    world.until_settled().await;
     worker.stop().await;
     assert_eq!(counting(&world)[&-HOUR], HOUR / 2);
 }
@@ -321,72 +213,12 @@ async fn what_takes_back_a_usage_that_does_not_count_waits_for_it() {
 async fn what_abacus_has_accepted_waits_for_nothing() {
     let world = World::new();
     let (worker, back) = taken_back_and_set_aside(&world).await;
-    let resend = Resend {
-        act: Uuid::from_u128(8),
-        from: back.state,
-        at: world.clock_now(),
-        due_at: back.planned_at,
-        acceptance: Some(Acceptance {
-            at: world.clock_now(),
-            status: Some(202),
-            location: None,
-        }),
-    };
-    let key = EntryKey::of(&back);
-    assert!(world.store.mark_resend(&key, &resend).await.unwrap());
-    let is_accepted = || entry(&world, &back.usage_guid).unwrap().is_billed();
+    let accepted = Some(world.acceptance());
+    assert!(world.send_again(&back, 8, accepted).await);
+    let is_accepted = || world.entry(&back.usage_guid).is_billed();
     world.until("the ledger says so", is_accepted).await;
     worker.stop().await;
     assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
-}
-
-/// The usage is sent again while the piece that takes it back is planned, and withheld by then.
-#[tokio::test(start_paused = true)]
-async fn what_is_planned_to_be_withheld_follows_once_it_is_noted() {
-    let world = World::new();
-    let skipped = skipped(&world).await;
-    world.stop("a", -5 * HOUR / 2).await;
-    let span = world.kept("a").span;
-    // A worker that dies after each plan, until the withheld piece is planned.
-    let mut driver =
-        sampler_domain::Driver::new(span, sampler_domain::Contract::Forever, Timestamp::MIN);
-    let policy = options("w").settings.sampling.policy();
-    while !driver.span().plans_to_withhold(skipped.interval) {
-        match driver.action(world.clock_now(), &policy) {
-            sampler_domain::Action::Change(change) => {
-                let changed = world
-                    .store
-                    .change(driver.span(), &change, world.clock_now())
-                    .await;
-                assert_eq!(changed.unwrap(), Changed::Made);
-                driver.on_change_made(&change);
-            }
-            sampler_domain::Action::Post { planned, .. } => {
-                let usage = sampler_domain::Usage::new(driver.span(), &planned);
-                sampler_upstream::Upstream::post(&*world.abacus, &usage, world.clock_now()).await;
-                driver.on_accepted(Acceptance {
-                    at: world.clock_now(),
-                    status: None,
-                    location: None,
-                });
-            }
-            sampler_domain::Action::WriteEntry(entry) => {
-                let kept = world.store.write_entry(*entry, HOUR).await;
-                driver.on_entry_written(kept.unwrap());
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    world.abacus.answer(|_| None);
-    send_again(&world, &skipped).await;
-    let worker = world.run("w");
-    until_settled(&world).await;
-    world
-        .until("it is complete", || world.is_complete("a"))
-        .await;
-    until_settled(&world).await;
-    worker.stop().await;
-    assert_proof(&world, 3 * HOUR / 2, 0);
 }
 
 /// Resends that take their time hold up no operator's resume, and no probe.
@@ -395,14 +227,12 @@ async fn a_cause_is_resumed_while_usages_are_sent_again() {
     let world = World::new();
     let skipped = skipped(&world).await;
     world.abacus.answer(|usage| {
-        (usage.target.resource_instance_id.as_str() == "b").then(|| Answer::Refused {
-            error: "Abacus answered 400: it is malformed".into(),
-        })
+        (usage.target.resource_instance_id.as_str() == "b")
+            .then(|| refusal("Abacus answered 400: it is malformed"))
     });
     world.start("b", -HOUR).await;
     let worker = world.run("w");
-    let is_suspended = || world.kept("b").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
+    world.until_suspended("b").await;
     *world.abacus.latency.lock().unwrap() = Duration::from_secs(10);
     world.abacus.answer(|_| None);
     for number in 0..100 {
@@ -418,15 +248,12 @@ async fn a_cause_is_resumed_while_usages_are_sent_again() {
             .unwrap();
         send_again(&world, &another).await;
     }
-    let causes = world.store.with(|table| {
-        let causes = table.causes().map(|kept| kept.id);
-        causes.collect::<Vec<_>>()
-    });
-    for cause in causes {
-        world.store.with(|table| table.resume_by_operator(cause));
+    for cause in world.causes() {
+        world.store.with(|table| table.resume_by_operator(cause.id));
     }
     let before = world.clock_now();
-    world.until("it is resumed", || !is_suspended()).await;
+    let is_resumed = || world.kept("b").span.processing.suspended.is_none();
+    world.until("it is resumed", is_resumed).await;
     assert!(world.clock_now().since(before) < MINUTE);
     worker.stop().await;
 }
@@ -448,18 +275,16 @@ async fn what_was_withheld_of_one_usage_is_not_forgotten_for_another() {
     let is_second = |entry: &Entry| {
         entry.state == EntryState::Skipped && !entry.withheld && entry.interval.start == NOON
     };
-    let second = entries(&world).into_iter().find(is_second).unwrap();
+    let second = world.entries().into_iter().find(is_second).unwrap();
     world.abacus.answer(|_| None);
     send_again(&world, &first).await;
-    let marked = entry(&world, &first.usage_guid).unwrap();
+    let marked = world.entry(&first.usage_guid);
     let usage = sampler_domain::Usage::of_entry(&marked);
     sampler_upstream::Upstream::post(&*world.abacus, &usage, world.clock_now()).await;
-    let acceptance = Acceptance {
-        at: world.clock_now(),
-        status: Some(202),
-        location: None,
-    };
-    let accepted = world.store.accept_resent(&marked, &acceptance).await;
+    let accepted = world
+        .store
+        .accept_resent(&marked, &world.acceptance())
+        .await;
     assert!(accepted.unwrap());
     let change = sampler_domain::Change::Resent {
         resent: sampler_domain::Resent {
@@ -475,21 +300,10 @@ async fn what_was_withheld_of_one_usage_is_not_forgotten_for_another() {
     let (key, later) = (EntryKey::of(&first), world.clock_now().plus(10 * MINUTE));
     let act = Uuid::from_u128(7);
     world.store.postpone_resend(&key, act, later).await.unwrap();
-    let resend = Resend {
-        act: Uuid::from_u128(8),
-        from: EntryState::Skipped,
-        at: world.clock_now(),
-        due_at: second.planned_at,
-        acceptance: None,
-    };
-    let marked = world
-        .store
-        .mark_resend(&EntryKey::of(&second), &resend)
-        .await;
-    assert!(marked.unwrap());
+    assert!(world.send_again(&second, 8, None).await);
     let worker = world.run("w");
-    until_settled(&world).await;
+    world.until_settled().await;
     worker.stop().await;
     assert_proof(&world, 3 * HOUR / 2, 0);
-    assert!(entries(&world).iter().all(|it| !it.withheld));
+    assert!(world.entries().iter().all(|it| !it.withheld));
 }

@@ -5,20 +5,24 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use sampler_domain::{
-    Granularity, Id, Measures, Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
+    Acceptance, Entry, Granularity, Id, Measures, Resend, Span, SpanId, StartEvent, StopEvent,
+    Target, Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
     AuditSettings, CleanupSettings, DeliverySettings, ProcessingSettings,
 };
 use sampler_settings::{SamplingSettings, WorkerSettings};
-use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
-use sampler_store_testing::memory::{MemoryStore, StoredSpan};
+use sampler_store::{
+    Arrival, EntryKey, Events, KeptCause, Ledger, NewSpan, NewStop, StartOutcome, StopOutcome,
+};
+use sampler_store_testing::memory::{MemoryStore, StoredEntry, StoredSpan};
 use sampler_testkit::rng::SharedRng;
 use sampler_worker::{IgnoreProgress, Options, Parts, Periods, UpstreamTime, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::abacus::{Abacus, duration};
 
@@ -216,13 +220,57 @@ impl World {
         self.kept(instance).span.processing.complete
     }
 
+    /// The entries of the ledger, as they are kept.
+    pub(crate) fn stored(&self) -> Vec<StoredEntry> {
+        self.store.with(|table| table.entries().cloned().collect())
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.stored().into_iter().map(|kept| kept.entry).collect()
+    }
+
+    pub(crate) fn entry(&self, guid: &str) -> Entry {
+        let of = |entry: &Entry| entry.usage_guid == guid;
+        self.entries().into_iter().find(of).unwrap()
+    }
+
+    /// Abacus has a usage as of now.
+    pub(crate) fn acceptance(&self) -> Acceptance {
+        Acceptance {
+            at: self.clock_now(),
+            status: Some(202),
+            location: None,
+        }
+    }
+
+    /// Has a usage sent again by this act, or noted, where it is known that Abacus has it. Says whether it was
+    /// marked for that.
+    pub(crate) async fn send_again(
+        &self,
+        entry: &Entry,
+        act: u128,
+        acceptance: Option<Acceptance>,
+    ) -> bool {
+        let resend = Resend {
+            act: Uuid::from_u128(act),
+            from: entry.state,
+            at: self.clock_now(),
+            due_at: entry.planned_at,
+            acceptance,
+        };
+        let key = EntryKey::of(entry);
+        self.store.mark_resend(&key, &resend).await.unwrap()
+    }
+
+    pub(crate) fn causes(&self) -> Vec<KeptCause> {
+        self.store.with(|table| table.causes().cloned().collect())
+    }
+
     /// Entries, totals, how far spans are sampled, and what counts agree, entry by entry. Spans that
     /// were removed are left out.
     pub(crate) fn assert_ledger(&self) {
         let counted = self.abacus.counted.lock().unwrap().clone();
-        let entries: Vec<_> = self
-            .store
-            .with(|table| table.entries().map(|kept| kept.entry.clone()).collect());
+        let entries = self.entries();
         assert_eq!(entries.len(), counted.len());
         for entry in &entries {
             let key = (
@@ -259,6 +307,32 @@ impl World {
         }
     }
 
+    pub(crate) async fn until_complete(&self, instance: &str) {
+        let is_complete = || self.is_complete(instance);
+        self.until("it is complete", is_complete).await;
+    }
+
+    pub(crate) async fn until_suspended(&self, instance: &str) {
+        let is_suspended = || self.kept(instance).span.processing.suspended.is_some();
+        self.until("it is suspended", is_suspended).await;
+    }
+
+    /// Waits until a usage that was given up is noted.
+    pub(crate) async fn until_skipped(&self, instance: &str) {
+        let is_skipped = || self.kept(instance).span.processing.totals.skipped != 0;
+        self.until("it is skipped", is_skipped).await;
+    }
+
+    /// Waits until nothing is to be sent again.
+    pub(crate) async fn until_settled(&self) {
+        let marked = || {
+            self.store
+                .with(|table| table.due_resends(Timestamp::MAX, 9))
+        };
+        self.until("nothing is marked", || marked().is_empty())
+            .await;
+    }
+
     /// Lets virtual time pass.
     pub(crate) async fn pass(&self, millis: i64) {
         tokio::time::sleep(Duration::from_millis(millis.unsigned_abs())).await;
@@ -271,7 +345,7 @@ pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> 
         timestamp: NOON.plus(millis),
         target: target(instance),
     };
-    let correlation_id = uuid::Uuid::from_u128(7);
+    let correlation_id = Uuid::from_u128(7);
     store
         .stop(NewStop {
             event,

@@ -95,16 +95,16 @@ fn cookie(shown: &Shown) -> String {
 #[tokio::test]
 async fn a_form_needs_the_secret_of_its_session() {
     let console = one().console();
-    let shown = console.get("/console").await;
+    let shown = console.get("/console/control").await;
     let set = shown.header("set-cookie");
     for attribute in ["HttpOnly", "SameSite=Lax", "Path=/console"] {
         assert!(set.contains(attribute), "{set}");
     }
     assert!(!set.contains("Secure"), "a loopback has no TLS: {set}");
-    let sign_out = async |cookie: Option<&str>, form: &str| {
+    let sign_out = async |headers: &[(&str, &str)], form: &str| {
         let mut request = Request::post("/console/sign-out").header("host", "127.0.0.1:7070");
-        if let Some(cookie) = cookie {
-            request = request.header("cookie", cookie);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         console
             .send(request.body(Body::from(form.to_owned())).unwrap())
@@ -112,11 +112,23 @@ async fn a_form_needs_the_secret_of_its_session() {
             .status
     };
     let own = cookie(&shown);
-    assert_eq!(sign_out(None, "csrf=x").await, 403);
+    let own = ("cookie", own.as_str());
+    assert_eq!(sign_out(&[], "csrf=x").await, 403);
     for form in ["", "csrf=", "csrf=x", "other=1"] {
-        assert_eq!(sign_out(Some(&own), form).await, 403, "{form}");
+        assert_eq!(sign_out(&[own], form).await, 403, "{form}");
     }
-    assert_eq!(sign_out(Some("sampler_console=forged"), "csrf=").await, 403);
+    let forged = ("cookie", "sampler_console=forged");
+    assert_eq!(sign_out(&[forged], "csrf=").await, 403);
+    // Also where the secret is right, if the page that sends it is another site's.
+    let csrf = shown.text.split("name=\"csrf\" value=\"").nth(1).unwrap();
+    let form = format!("csrf={}", csrf.split('"').next().unwrap());
+    for (headers, status) in [
+        (&[own, ("sec-fetch-site", "cross-site")][..], 403),
+        (&[own, ("origin", "http://127.0.0.1:1")], 403),
+        (&[own], 303),
+    ] {
+        assert_eq!(sign_out(headers, &form).await, status, "{headers:?}");
+    }
     // Elsewhere than on a loopback, the cookie is for TLS alone.
     let request = Request::get("/console").header("host", "sampler.example");
     let shown = console.send(request.body(Body::empty()).unwrap()).await;

@@ -7,15 +7,8 @@ use sampler_store::{BacklogQuery, Operating};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
-use crate::explain::{HOUR, IDLE, NEXT_YEAR, examined};
-
-/// Keys and documents that were examined since this was asked last.
-async fn cost(spans: &Collection<Document>) -> (i64, i64) {
-    let commands = examined(spans).await.into_iter();
-    commands.fold((0, 0), |(keys, documents), command| {
-        (keys + command.0, documents + command.1)
-    })
-}
+use crate::explain::{HOUR, IDLE, NEXT_YEAR};
+use crate::profile::{cost, examined};
 
 /// Idle spans cost nothing. When they fall due, all at once, those of one partition are read, and the
 /// others are estimated from them.
@@ -31,7 +24,7 @@ pub(crate) async fn a_count_reads_a_part_of_what_is_due(
     examined(spans).await;
     let idle = store.count_backlog(&at_the_time(at(0))).await.unwrap();
     assert_eq!(idle.due, 0);
-    let (keys, documents) = cost(spans).await;
+    let (keys, documents) = cost(&examined(spans).await);
     assert!(
         keys <= 300 && documents == 0,
         "{keys} keys, {documents} documents"
@@ -41,7 +34,7 @@ pub(crate) async fn a_count_reads_a_part_of_what_is_due(
     let next_year = at_the_time(at(NEXT_YEAR));
     let counted = store.count_backlog(&next_year).await.unwrap();
     println!("counted in {} ms", began.elapsed().as_millis());
-    let (keys, documents) = cost(spans).await;
+    let (keys, documents) = cost(&examined(spans).await);
     // Of one partition, which holds some 11,700.
     assert!(
         keys <= 20_000 && documents <= 20_000,

@@ -2,17 +2,17 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::{Acceptance, Entry, EntryState, Question, Resend, Span};
+use sampler_domain::{Entry, EntryState, Span};
 use sampler_store::{
     Causes, Confirmation, EntryKey, Ledger, Reading, Unconfirmed, UnconfirmedQuery,
 };
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
-    Changing, NOW, at, done, everything, finished, plan_to, started,
+    NOW, acceptance, at, everything, finished, must_plan, question, resend, started,
 };
 
-use crate::explain::examined;
-use crate::support::store_and_spans;
+use crate::profile::{assert_cost, examined};
+use crate::support::{database_of, document, store_and_spans, usages_beside};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -20,35 +20,17 @@ const DAY: i64 = 24 * HOUR;
 /// So long that no test sees anything expire.
 const LIFETIME: i64 = 4_000 * DAY;
 
-fn usages_beside(spans: &Collection<Document>) -> Collection<Document> {
-    let database = spans.client().database(&spans.namespace().db);
-    database.collection("spans_usages")
-}
-
 /// A span with an accepted usage that is to be asked for.
 async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
     let span = started(store, name, name, -DAY).await;
-    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let acceptance = Acceptance {
-        at: at(7),
-        status: Some(202),
-        location: Some("https://abacus/usage/1".to_owned()),
-    };
+    let span = must_plan(store, &span, -HOUR).await;
+    let acceptance = acceptance(7, Some("https://abacus/usage/1"));
     let entry = Entry {
-        question: Some(Question {
-            at: at(0),
-            until: at(DAY),
-            is_missing: false,
-        }),
+        question: Some(question(0, DAY)),
         ..Entry::of_accepted(&span, acceptance).unwrap()
     };
     store.write_entry(entry.clone(), LIFETIME).await.unwrap();
     (span, entry)
-}
-
-async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
-    let filter = doc! { "_id": &entry.usage_guid };
-    usages.find_one(filter).await.unwrap().unwrap()
 }
 
 async fn note(store: &MongoStore, entry: &Entry, confirmation: Confirmation) {
@@ -102,13 +84,7 @@ async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
         cause: "7d0e4b52-93c1-5f0a-8a6b-1f2c60d59e37".parse().unwrap(),
     };
     note(&store, &entry, aside).await;
-    let resend = Resend {
-        act: uuid::Uuid::from_u128(7),
-        from: EntryState::SetAside,
-        at: at(10),
-        due_at: at(10),
-        acceptance: None,
-    };
+    let resend = resend(7, EntryState::SetAside, 10);
     let key = EntryKey::of(&entry);
     assert!(store.mark_resend(&key, &resend).await.unwrap());
     let mut due = store.due_resends(at(10), 10).await.unwrap();
@@ -116,11 +92,7 @@ async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
         question: entry.question,
         ..due.remove(0)
     };
-    let acceptance = Acceptance {
-        at: at(11),
-        status: Some(202),
-        location: Some("$again".to_owned()),
-    };
+    let acceptance = acceptance(11, Some("$again"));
     assert!(store.accept_resent(&read, &acceptance).await.unwrap());
     store.end_resend(&key, resend.act, None).await.unwrap();
     let again = document(&usages, &entry).await;
@@ -189,7 +161,7 @@ async fn copy(usages: &Collection<Document>, entry: &Document, range: [i32; 2], 
         doc! { "$replaceWith": { "$mergeObjects": [{ "$literal": entry.clone() }, members] } },
         doc! { "$merge": { "into": usages.name(), "whenMatched": "fail" } },
     ];
-    let database = usages.client().database(&usages.namespace().db);
+    let database = database_of(usages);
     database.aggregate(pipeline).await.unwrap();
 }
 
@@ -221,8 +193,7 @@ async fn a_search_for_what_is_to_be_confirmed_reads_what_it_finds() {
     )
     .await;
     copy(&usages, &one, [140_000, 140_070], ask(month, NOW - 2)).await;
-    let database = usages.client().database(&usages.namespace().db);
-    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    examined(&usages).await;
     let this_month = UnconfirmedQuery {
         month: Some(sampler_domain::Timestamp::clamped(month)),
         ..query(0)
@@ -231,10 +202,10 @@ async fn a_search_for_what_is_to_be_confirmed_reads_what_it_finds() {
     assert_eq!(store.unconfirmed(&query(0)).await.unwrap().len(), 100);
     let commands = examined(&usages).await;
     assert_eq!(commands.len(), 2);
-    for (keys, documents, returned) in commands {
+    for command in commands {
         // One more key for each of the 64 partitions, where its range ends.
-        assert!(keys <= returned + 2 * 64, "{keys} keys for {returned}");
-        assert!(documents <= returned + 64, "{documents} for {returned}");
+        let returned = command.returned;
+        assert_cost(&[command], returned + 2 * 64, returned + 64);
     }
 }
 
@@ -261,16 +232,12 @@ async fn what_was_put_aside_is_counted_by_its_index() {
     copy(&usages, &one, [0, 2_000], Document::new()).await;
     let others = doc! { "state": "accepted", "cause": "$$REMOVE" };
     copy(&usages, &one, [2_000, 20_000], others).await;
-    let database = usages.client().database(&usages.namespace().db);
-    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    examined(&usages).await;
     let shown = store.cause(cause.id()).await.unwrap().unwrap();
     assert_eq!((shown.spans, shown.set_aside), (0, 2_001));
     let due = store.due_causes(at(DAY), 10).await.unwrap();
     assert!(!store.remove_cause(&due[0]).await.unwrap());
-    for (keys, documents, _) in examined(&usages).await {
-        assert!(keys <= 2_002, "{keys} keys");
-        assert_eq!(documents, 0);
-    }
+    assert_cost(&examined(&usages).await, 2_002, 0);
     let all = doc! { "$set": { "state": "accepted" }, "$unset": { "cause": Bson::Null } };
     usages.update_many(Document::new(), all).await.unwrap();
     assert!(store.remove_cause(&due[0]).await.unwrap());

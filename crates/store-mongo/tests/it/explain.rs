@@ -1,13 +1,19 @@
 //! What the server looks at: as much as is due, however much is idle or finished.
 
+use std::slice;
+
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{ClosingMonth, Granularity, Refusal, Target, Timestamp};
 use sampler_store::{DueQuery, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::MongoStore;
-use sampler_store_testing::support::{at, everything, next_page, start, stop, target};
+use sampler_store_testing::support::{
+    at, everything, must_start, must_stop, next_page, start, stop, target,
+};
 
-use crate::support::{placed, placement, store_and_spans};
+use crate::original::policy;
+use crate::profile::{Command, assert_cost, examined};
+use crate::support::{database_of, placed, placement, store_and_spans};
 
 /// Spans that are idle and spans that are finished, three to one.
 const SPANS: i32 = 1_000_000;
@@ -65,38 +71,11 @@ async fn fill(store: &MongoStore, spans: &Collection<Document>) {
         } },
         doc! { "$out": "spans" },
     ];
-    let database = spans.client().database(&spans.namespace().db);
+    let database = database_of(spans);
     // Indexes of a whole collection are built faster than one key after the other.
     spans.drop_indexes().await.unwrap();
     database.aggregate(pipeline).await.unwrap();
     store.migrate().await.unwrap();
-}
-
-/// Keys and documents that the server's profiler saw examined and returned by the commands on
-/// the collection since it was last asked.
-pub(crate) async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
-    let database = spans.client().database(&spans.namespace().db);
-    database.run_command(doc! { "profile": 0 }).await.unwrap();
-    let profile = database.collection::<Document>("system.profile");
-    let filter = doc! { "ns": spans.namespace().to_string() };
-    let mut cursor = profile.find(filter).sort(doc! { "ts": 1 }).await.unwrap();
-    let mut seen = Vec::new();
-    while cursor.advance().await.unwrap() {
-        let entry = cursor.deserialize_current().unwrap();
-        let number = |name: &str| match entry.get(name) {
-            Some(Bson::Int32(number)) => i64::from(*number),
-            Some(Bson::Int64(number)) => *number,
-            _ => 0,
-        };
-        seen.push((
-            number("keysExamined"),
-            number("docsExamined"),
-            number("nreturned"),
-        ));
-    }
-    profile.drop().await.unwrap();
-    database.run_command(doc! { "profile": 2 }).await.unwrap();
-    seen
 }
 
 /// Spans that are due and have failed, but belong to no month that closes.
@@ -125,16 +104,12 @@ async fn have_some_fail(spans: &Collection<Document>) {
 /// how much that was. So many keys may tell that a span is another month's.
 async fn look_at_what_they_return(spans: &Collection<Document>, others: i64) -> i64 {
     let commands = examined(spans).await;
-    for (keys, documents, returned) in &commands {
+    for command in &commands {
         // One more key for each of the 64 partitions, where its range ends.
-        let most = returned + 2 * 64 + others;
-        assert!(*keys <= most, "{keys} keys for {returned}");
-        assert!(
-            *documents <= returned + 64,
-            "{documents} documents for {returned}"
-        );
+        let (keys, documents) = (command.returned + 2 * 64 + others, command.returned + 64);
+        assert_cost(slice::from_ref(command), keys, documents);
     }
-    commands.iter().map(|command| command.2).sum()
+    commands.iter().map(|command| command.returned).sum()
 }
 
 /// Fault 10 of the original, among others: every stop scanned the collection twice.
@@ -146,10 +121,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
     crate::backlog::a_count_reads_a_part_of_what_is_due(&store, &spans).await;
     for number in 0..200 {
         let name = format!("due-{number}");
-        assert_eq!(
-            start(&store, Some(&name), &name, number - 1_000).await,
-            StartOutcome::Opened
-        );
+        must_start(&store, Some(&name), &name, number - 1_000).await;
     }
     have_some_fail(&spans).await;
     examined(&spans).await;
@@ -184,23 +156,13 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         assert_eq!(found, 200 + FAILED);
         assert_eq!(look_at_what_they_return(&spans, others).await, 0);
     }
-    crate::lists::pages_cost_what_they_show(&store, &spans).await;
-    examined(&spans).await;
     // Nothing else that the two programs ask for looks at more than it returns, either.
     store.adopt(&policy(), at(0), 100).await.unwrap();
     store.completed_before(at(-1), 100).await.unwrap();
-    for (keys, documents, _) in examined(&spans).await {
-        // One key for each partition, where its range ends, and one behind the last.
-        assert!(
-            keys <= 65 && documents <= 4,
-            "{keys} keys, {documents} documents"
-        );
-    }
-    assert_eq!(
-        stop(&store, Some("stop"), "due-7", 5).await,
-        StopOutcome::Ended
-    );
-    assert_eq!(start(&store, None, "due-7", 5).await, StartOutcome::Opened);
+    // One key for each partition, where its range ends, and one behind the last.
+    assert_cost(&examined(&spans).await, 65, 4);
+    must_stop(&store, Some("stop"), "due-7", 5).await;
+    must_start(&store, None, "due-7", 5).await;
     assert_eq!(
         start(&store, None, "due-7", 5).await,
         StartOutcome::Refused(Refusal::AlreadyOpen)
@@ -211,12 +173,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
     );
     let operations = examined(&spans).await;
     assert!(operations.len() >= 6, "{operations:?}");
-    for (keys, documents, _) in operations {
-        assert!(
-            keys <= 8 && documents <= 4,
-            "{keys} keys, {documents} documents"
-        );
-    }
+    assert_cost(&operations, 8, 4);
 }
 
 /// Spans of one resource that name the instance of another's.
@@ -243,14 +200,8 @@ fn of_another(space: &str, number: i32, end: i64) -> Document {
 async fn look_at_what_the_victim_costs(store: &MongoStore, spans: &Collection<Document>) {
     examined(spans).await;
     // Alone, and in one command with others.
-    assert_eq!(
-        start(store, Some("a"), "victim", 0).await,
-        StartOutcome::Opened
-    );
-    assert_eq!(
-        stop(store, Some("b"), "victim", 5).await,
-        StopOutcome::Ended
-    );
+    must_start(store, Some("a"), "victim", 0).await;
+    must_stop(store, Some("b"), "victim", 5).await;
     let together = tokio::join!(
         start(store, Some("c"), "victim", 5),
         start(store, Some("c"), "another", 5),
@@ -268,31 +219,22 @@ async fn look_at_what_the_victim_costs(store: &MongoStore, spans: &Collection<Do
     );
     let operations = examined(spans).await;
     assert!(operations.len() >= 8, "{operations:?}");
-    for (keys, documents, _) in operations {
-        assert!(
-            keys <= 12 && documents <= 4,
-            "{keys} keys, {documents} documents"
-        );
+    assert_cost(&operations, 12, 4);
+}
+
+/// An index that began with the instance had them all read for each start. They need not end later than the
+/// start: a search that named the instance alone had to step over each of their targets.
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_and_targets_of_others_that_name_the_same_instance_cost_a_start_nothing() {
+    let spans_of_one = |number| of_another("space", number, 1_000_000 + i64::from(number));
+    let targets = |number: i32| of_another(&number.to_string(), number, -1_000);
+    let all: [fn(i32) -> Document; 2] = [spans_of_one, targets];
+    for of_others in all {
+        let (store, spans) = store_and_spans("same_instance").await;
+        let others = (0..OF_OTHERS).map(of_others);
+        spans.insert_many(others).await.unwrap();
+        look_at_what_the_victim_costs(&store, &spans).await;
     }
-}
-
-/// With an index that began with the instance, they were all read for each start.
-#[tokio::test(flavor = "multi_thread")]
-async fn spans_of_others_that_name_the_same_instance_cost_a_start_nothing() {
-    let (store, spans) = store_and_spans("same_instance").await;
-    let ended = |number: i32| of_another("space", number, 1_000_000 + i64::from(number));
-    spans.insert_many((0..OF_OTHERS).map(ended)).await.unwrap();
-    look_at_what_the_victim_costs(&store, &spans).await;
-}
-
-/// They need not end later than the start: a search that named the instance alone had to step over
-/// each of their targets.
-#[tokio::test(flavor = "multi_thread")]
-async fn targets_of_others_that_name_the_same_instance_cost_a_start_nothing() {
-    let (store, spans) = store_and_spans("same_instance_targets").await;
-    let ended = |number: i32| of_another(&number.to_string(), number, -1_000);
-    spans.insert_many((0..OF_OTHERS).map(ended)).await.unwrap();
-    look_at_what_the_victim_costs(&store, &spans).await;
 }
 
 /// What it needs to know of a span is in its index.
@@ -300,8 +242,8 @@ async fn targets_of_others_that_name_the_same_instance_cost_a_start_nothing() {
 async fn the_search_before_starts_reads_the_index_alone() {
     let (store, spans) = store_and_spans("covered").await;
     for name in ["a", "b", "c"] {
-        assert_eq!(start(&store, None, name, 0).await, StartOutcome::Opened);
-        assert_eq!(stop(&store, None, name, 10).await, StopOutcome::Ended);
+        must_start(&store, None, name, 0).await;
+        must_stop(&store, None, name, 10).await;
     }
     examined(&spans).await;
     let overlaps = || StartOutcome::Refused(Refusal::Overlaps { until: at(10) });
@@ -312,14 +254,6 @@ async fn the_search_before_starts_reads_the_index_alone() {
     );
     assert_eq!(together, (overlaps(), overlaps(), overlaps()));
     let operations = examined(&spans).await;
-    let is_covered = |(_, documents, returned): &(i64, i64, i64)| *returned > 0 && *documents == 0;
+    let is_covered = |command: &Command| command.returned > 0 && command.documents == 0;
     assert!(operations.iter().any(is_covered), "{operations:?}");
-}
-
-fn policy() -> sampler_domain::Policy {
-    let granularities = sampler_domain::Granularities::all(Granularity::Day);
-    sampler_domain::Policy {
-        granularities,
-        stop_grace: 0,
-    }
 }

@@ -9,11 +9,13 @@ use sampler_domain::{Change, Changed, Next};
 use sampler_store::{Events, Operating, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_store_testing::support as contract;
-use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store_testing::support::{Changing, LookingUp, must_start};
 use sampler_store_testing::support::{at, done, kept, last_refusal, plan_to, start, stop};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::wait_until;
 use uuid::Uuid;
+
+use crate::support::{database_of, options_of};
 
 /// What makes a command fail: it is not done, or it is done and nobody is told.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +34,8 @@ const FAILURES: [Failure; 3] = [Failure::Cut, Failure::NotPrimary, Failure::Unco
 
 async fn connected(set: &ReplicaSet, app_name: &str) -> MongoStore {
     let store = MongoStore::connect(MongoOptions {
-        uri: set.uri_of("faults"),
-        database: "faults".into(),
-        collection: "spans".into(),
-        pool_size: 64,
-        server_selection_timeout: Duration::from_secs(10),
-        operation_timeout: Duration::from_secs(20),
         app_name: app_name.into(),
-        shards: None,
+        ..options_of(set.uri_of("faults"), "faults")
     });
     store.await.unwrap()
 }
@@ -266,7 +262,7 @@ async fn a_statement_that_is_refused_harms_no_other() {
     }
     let others = doc! { "target.resource_instance_id": { "$ne": instance(7) } };
     let rule = doc! { "$or": [others, { "end": Bson::Null }] };
-    let database = world.spans.client().database(&world.spans.namespace().db);
+    let database = database_of(&world.spans);
     let command = doc! { "collMod": "spans", "validator": rule };
     database.run_command(command).await.unwrap();
     let answers = join_all((0..WRITES).map(async |number| {
@@ -310,8 +306,5 @@ async fn what_is_of_the_moment_is_no_refusal() {
         );
         world.all_failed(failing).await;
     }
-    assert_eq!(
-        start(&world.store, Some("a"), "a", 0).await,
-        StartOutcome::Opened
-    );
+    must_start(&world.store, Some("a"), "a", 0).await;
 }

@@ -6,10 +6,12 @@ use bson::{Bson, doc};
 use sampler_domain::Refusal;
 use sampler_store::{Events, IdKind, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::Retired;
-use sampler_store_testing::support::{LookingUp, at, id, kept, start, stop, target};
+use sampler_store_testing::support::{
+    LookingUp, at, id, kept, must_start, must_stop, start, stop, target,
+};
 
 use crate::original::{original, policy, stopped_by_original};
-use crate::support::{beside, beside_original, index_names};
+use crate::support::{beside, beside_original, database_of, index_names};
 
 /// Its unique indexes allow each id once, so nothing else can be answered; but the answer tells
 /// nothing of the other target.
@@ -17,9 +19,9 @@ use crate::support::{beside, beside_original, index_names};
 async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_told_of_it() {
     let (store, spans) = beside_original("ids_beside").await;
     spans.insert_one(original("theirs", -5.0)).await.unwrap();
-    assert_eq!(start(&store, Some("a"), "i", 0).await, StartOutcome::Opened);
-    assert_eq!(start(&store, None, "j", 0).await, StartOutcome::Opened);
-    assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Ended);
+    must_start(&store, Some("a"), "i", 0).await;
+    must_start(&store, None, "j", 0).await;
+    must_stop(&store, Some("z"), "i", 1).await;
     for taken in ["a", "theirs"] {
         let alone = start(&store, Some(taken), "k", 0).await;
         assert_eq!(alone, StartOutcome::Refused(Refusal::IdTakenElsewhere));
@@ -54,7 +56,7 @@ async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_to
         assert_eq!(found.unwrap(), is_taken, "{kind:?} {name} of {instance}");
     }
     assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Repeated);
-    assert_eq!(stop(&store, Some("y"), "j", 1).await, StopOutcome::Ended);
+    must_stop(&store, Some("y"), "j", 1).await;
     // What was not kept is not found on the target that asked.
     assert_eq!(
         store.started_by(&target("k"), &id("a")).await.unwrap(),
@@ -78,18 +80,9 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
         .update_one(filter, stopped_by_original("complete", -8.0))
         .await
         .unwrap();
-    assert_eq!(
-        start(&store, Some("attack"), "i", 0).await,
-        StartOutcome::Opened
-    );
-    assert_eq!(
-        stop(&store, Some("attack"), "i", 1).await,
-        StopOutcome::Ended
-    );
-    assert_eq!(
-        start(&store, Some("a"), "victim", 0).await,
-        StartOutcome::Opened
-    );
+    must_start(&store, Some("attack"), "i", 0).await;
+    must_stop(&store, Some("attack"), "i", 1).await;
+    must_start(&store, Some("a"), "victim", 0).await;
     let blocked = stop(&store, Some("attack"), "victim", 5).await;
     assert_eq!(blocked, StopOutcome::Refused(Refusal::IdTakenElsewhere));
 
@@ -119,14 +112,8 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
     let (other, attack) = (target("k"), id("attack"));
     let is_taken = store.is_id_taken_elsewhere(IdKind::Start, &other, &attack);
     assert!(!is_taken.await.unwrap());
-    assert_eq!(
-        stop(&store, Some("attack"), "victim", 5).await,
-        StopOutcome::Ended
-    );
-    assert_eq!(
-        start(&store, Some("attack"), "k", 0).await,
-        StartOutcome::Opened
-    );
+    must_stop(&store, Some("attack"), "victim", 5).await;
+    must_start(&store, Some("attack"), "k", 0).await;
     // What the original has kept is recognised as before, also what it had completed.
     assert_eq!(
         store
@@ -144,7 +131,7 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
         start(&store, Some("b"), "theirs", 0).await,
         StartOutcome::Refused(Refusal::AlreadyOpen)
     );
-    assert_eq!(stop(&store, None, "theirs", 0).await, StopOutcome::Ended);
+    must_stop(&store, None, "theirs", 0).await;
     assert_eq!(kept(&store, "a").await.end, Some(at(5)));
 }
 
@@ -167,8 +154,8 @@ async fn the_indexes_of_an_original_can_be_made_again() {
         store.retire_original_indexes().await.unwrap(),
         Retired::Done
     );
-    assert_eq!(start(&store, Some("a"), "i", 0).await, StartOutcome::Opened);
-    assert_eq!(start(&store, Some("a"), "j", 0).await, StartOutcome::Opened);
+    must_start(&store, Some("a"), "i", 0).await;
+    must_start(&store, Some("a"), "j", 0).await;
     // The check of docs/migration.md.
     let check = vec![
         doc! { "$match": { "start_dedup_id": { "$exists": true } } },
@@ -204,7 +191,7 @@ async fn the_indexes_of_an_original_can_be_made_again() {
     ] {
         let mut index = doc! { "name": name, "key": { field: 1 } };
         index.extend(unique_sparse.clone());
-        let database = spans.client().database(&spans.namespace().db);
+        let database = database_of(&spans);
         let command = doc! { "createIndexes": "spans", "indexes": [index] };
         database.run_command(command).await.unwrap();
     }
@@ -221,10 +208,7 @@ async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
     let (worker, spans) = beside_original("ids_unnoticed").await;
     let uuid = "1f9b525c-6a15-4e73-b9ba-72963436334f";
     let binary: Bson = bson::Uuid::parse_str(uuid).unwrap().into();
-    assert_eq!(
-        start(&worker, Some("a"), "i", 0).await,
-        StartOutcome::Opened
-    );
+    must_start(&worker, Some("a"), "i", 0).await;
     let by_a = doc! { "start_dedup_id": "a" };
     let to_binary = doc! { "$set": { "start_dedup_id": &binary } };
     spans.update_one(by_a, to_binary).await.unwrap();
@@ -245,14 +229,8 @@ async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
         start(&receiver, Some(uuid), "i", 0).await,
         StartOutcome::Repeated { .. }
     ));
-    assert_eq!(
-        start(&receiver, Some(uuid), "j", 0).await,
-        StartOutcome::Opened
-    );
-    assert_eq!(
-        stop(&receiver, Some(uuid), "j", 1).await,
-        StopOutcome::Ended
-    );
+    must_start(&receiver, Some(uuid), "j", 0).await;
+    must_stop(&receiver, Some(uuid), "j", 1).await;
     assert_eq!(
         stop(&receiver, Some(uuid), "j", 1).await,
         StopOutcome::Repeated

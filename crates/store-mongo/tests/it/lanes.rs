@@ -11,6 +11,8 @@ use sampler_store_testing::support::{new_span, start, start_event};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use tokio::task::JoinSet;
 
+use crate::support::options_of;
+
 /// How many events come in a batch: more than all commands of single events hold.
 const BATCH: usize = 300;
 
@@ -30,14 +32,9 @@ impl World {
     async fn new() -> Self {
         let set = ReplicaSet::start(Options::single()).await.unwrap();
         let options = MongoOptions {
-            uri: set.uri(),
-            database: "lanes".into(),
-            collection: "spans".into(),
-            pool_size: 64,
-            server_selection_timeout: Duration::from_secs(10),
             operation_timeout: Duration::from_mins(1),
             app_name: "lanes".into(),
-            shards: None,
+            ..options_of(set.uri(), "lanes")
         };
         let store = Arc::new(MongoStore::connect(options).await.unwrap());
         store.migrate().await.unwrap();

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use mongodb::{Client, Collection};
-use sampler_store::{Events, StartOutcome, StopOutcome, StoreError};
+use sampler_store::{Events, StartOutcome, StoreError};
 use sampler_store_mongo::{MongoOptions, MongoStore};
-use sampler_store_testing::support::{at, kept, new_span, new_stop, start, start_event, stop};
+use sampler_store_testing::support::{at, kept, must_stop, new_span, new_stop, start, start_event};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::wait_until;
 
 use crate::proxy::Proxy;
+use crate::support::options_of;
 
 /// The instance that all events are of.
 const INSTANCE: &str = "instance";
@@ -37,14 +38,9 @@ impl World {
         let proxy = Proxy::start(set.ports()[0]).await;
         let connect = async |uri: String, app_name: &str, operation_timeout| {
             let options = MongoOptions {
-                uri,
-                database: "late".into(),
-                collection: "spans".into(),
-                pool_size: 64,
-                server_selection_timeout: Duration::from_secs(10),
                 operation_timeout,
                 app_name: app_name.into(),
-                shards: None,
+                ..options_of(uri, "late")
             };
             MongoStore::connect(options).await.unwrap()
         };
@@ -121,7 +117,7 @@ async fn a_start_that_may_come_late_is_not_refused() {
     let store = &world.store;
     start(store, Some("a"), INSTANCE, 0).await;
     let answer = world.start_b().await;
-    assert_eq!(stop(store, None, INSTANCE, 500).await, StopOutcome::Ended);
+    must_stop(store, None, INSTANCE, 500).await;
     wait_until("the start is kept", SOON, async || world.has("b").await).await;
     assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
 }
@@ -149,7 +145,7 @@ async fn what_was_held_for_too_long_is_never_carried_out() {
     let store = &world.store;
     start(store, Some("a"), INSTANCE, 0).await;
     let answer = world.start_b().await;
-    assert_eq!(stop(store, None, INSTANCE, 500).await, StopOutcome::Ended);
+    must_stop(store, None, INSTANCE, 500).await;
     wait_until("the server is done with it", SOON, async || {
         !world.is_at_work().await
     })

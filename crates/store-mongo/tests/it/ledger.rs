@@ -1,42 +1,29 @@
 //! The ledger in MongoDB: beside an original, with documents that nobody can read, and what of it
 //! expires when.
 
-use bson::{Bson, Document, doc};
-use mongodb::Collection;
-use sampler_domain::{Acceptance, Entry, EntryState, Next, Span, SpanId, Totals};
+use bson::{Bson, doc};
+use sampler_domain::{Entry, EntryState, Next, Span, SpanId, Totals};
 use sampler_store::Ledger;
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::Changing;
-use sampler_store_testing::support::{NOW, at, done, failure, finished, kept, plan_to, started};
+use sampler_store_testing::support::{
+    NOW, acceptance, at, done, failure, finished, kept, must_plan, plan_to, started,
+};
 
 use crate::original::NOW_DOUBLE;
-use crate::support::{beside_original, store_and_spans};
+use crate::support::{beside_original, document, store_and_spans, usages_beside};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
-fn usages_beside(spans: &Collection<Document>) -> Collection<Document> {
-    let database = spans.client().database(&spans.namespace().db);
-    database.collection("spans_usages")
-}
-
 async fn planned(store: &MongoStore, name: &str) -> Span {
     let span = started(store, name, name, -DAY).await;
-    done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await)
+    must_plan(store, &span, -HOUR).await
 }
 
 fn entry(span: &Span) -> Entry {
-    let acceptance = Acceptance {
-        at: at(7),
-        status: Some(202),
-        location: None,
-    };
+    let acceptance = acceptance(7, None);
     Entry::of_accepted(span, acceptance).unwrap()
-}
-
-async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
-    let filter = doc! { "_id": &entry.usage_guid };
-    usages.find_one(filter).await.unwrap().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,61 +232,4 @@ async fn a_refusal_counts_no_more_once_an_original_has_executed() {
     let failed = done(store.failed(&now, failure("away", at(HOUR))).await);
     assert_eq!(failed.processing.refused_at, None);
     assert_eq!(kept(&store, "a").await, failed);
-}
-
-/// Ten thousand entries of one span beside a hundred thousand of others: a page reads what it shows.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_entries_reads_what_it_shows() {
-    let (store, spans) = store_and_spans("ledger_explain").await;
-    let usages = usages_beside(&spans);
-    let span = planned(&store, "a").await;
-    let entry = entry(&span);
-    store.write_entry(entry.clone(), DAY).await.unwrap();
-    let document = document(&usages, &entry).await;
-    let copies = |count: i32, span: Bson| {
-        vec![
-            doc! { "$documents": [{ "_": 0 }] },
-            doc! { "$project": { "number": { "$range": [0, count] } } },
-            doc! { "$unwind": "$number" },
-            doc! { "$replaceWith": { "$mergeObjects": [
-                { "$literal": document.clone() },
-                {
-                    "_id": { "$concat": [{ "$toString": "$number" }, { "$literal": span.to_string() }] },
-                    "span": span,
-                    "version": { "$add": [{ "$toLong": "$number" }, 100] },
-                },
-            ] } },
-            doc! { "$merge": { "into": "spans_usages", "whenMatched": "fail" } },
-        ]
-    };
-    let database = spans.client().database(&spans.namespace().db);
-    let own = document.get("span").unwrap().clone();
-    for (count, span) in [(10_000, own), (100_000, bson::oid::ObjectId::new().into())] {
-        database.aggregate(copies(count, span)).await.unwrap();
-    }
-    database.run_command(doc! { "profile": 2 }).await.unwrap();
-    let (mut seen, mut after) = (0, None);
-    loop {
-        let page = store
-            .entries(&span.id, &span.target, after, 1_000)
-            .await
-            .unwrap();
-        seen += page.entries.len();
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!(seen, 10_001);
-    database.run_command(doc! { "profile": 0 }).await.unwrap();
-    let profile = database.collection::<Document>("system.profile");
-    let filter = doc! { "ns": usages.namespace().to_string() };
-    let mut commands = profile.find(filter).await.unwrap();
-    while commands.advance().await.unwrap() {
-        let command = commands.deserialize_current().unwrap();
-        for examined in ["keysExamined", "docsExamined"] {
-            let count = command.get_i32(examined).unwrap_or(0);
-            assert!(count <= 1_001, "{count} {examined}");
-        }
-    }
 }

@@ -1,57 +1,17 @@
-//! What a page of a list costs: what it shows, or a window of the index at the most.
-
-use std::time::Instant;
+//! What a page of a list shows, and what it tells of spans that are not for its client.
 
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
-use mongodb::Collection;
 use sampler_domain::{Id, SpanState};
-use sampler_store::{Reading, SpanPage, SpanPosition, SpanQuery, TargetFilter};
+use sampler_store::{Reading, SpanQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
-use crate::explain::examined;
+use crate::profile::{assert_cost, examined};
 use crate::support::{beside_original, store_and_spans};
 
 /// Spans that are compared for one page.
 const WINDOW: i64 = 10_000;
-
-/// Documents that are read behind the end of a window, in case the first is no span.
-const PASSED_OVER: i64 = 11;
-
-/// What the server's profiler saw of one command.
-struct Cost {
-    plan: String,
-    keys: i64,
-    documents: i64,
-    sorts: bool,
-}
-
-/// The commands on the collection since the last call.
-async fn costs(spans: &Collection<Document>) -> Vec<Cost> {
-    let database = spans.client().database(&spans.namespace().db);
-    database.run_command(doc! { "profile": 0 }).await.unwrap();
-    let profile = database.collection::<Document>("system.profile");
-    let filter = doc! { "ns": spans.namespace().to_string() };
-    let mut cursor = profile.find(filter).sort(doc! { "ts": 1 }).await.unwrap();
-    let mut costs = Vec::new();
-    while cursor.advance().await.unwrap() {
-        let entry = cursor.deserialize_current().unwrap();
-        let number = |name: &str| {
-            let number = entry.get_i32(name).map(i64::from);
-            number.or_else(|_| entry.get_i64(name)).unwrap_or(0)
-        };
-        costs.push(Cost {
-            plan: entry.get_str("planSummary").unwrap_or_default().to_owned(),
-            keys: number("keysExamined"),
-            documents: number("docsExamined"),
-            sorts: entry.get_bool("hasSortStage").unwrap_or(false),
-        });
-    }
-    profile.drop().await.unwrap();
-    database.run_command(doc! { "profile": 2 }).await.unwrap();
-    costs
-}
 
 fn query(name: &str, value: &str, change: impl FnOnce(&mut SpanQuery)) -> SpanQuery {
     let mut target = TargetFilter::default();
@@ -63,107 +23,6 @@ fn query(name: &str, value: &str, change: impl FnOnce(&mut SpanQuery)) -> SpanQu
     };
     change(&mut query);
     query
-}
-
-/// Two pages of each kind of list, of a million spans that are all of one organization and resource:
-/// none reads more than what it shows, or a window of the index where little matches.
-pub(crate) async fn pages_cost_what_they_show(store: &MongoStore, spans: &Collection<Document>) {
-    let nobody = |query: &mut SpanQuery| {
-        query.target.set("plan_id", Id::from_store("nobody"));
-    };
-    let lists = [
-        (
-            "plain",
-            query("organization_id", "organization", |_| {}),
-            100,
-        ),
-        ("resource", query("resource_id", "resource", |_| {}), 100),
-        (
-            "to",
-            query("resource_id", "resource", |query| query.to = Some(at(500))),
-            100,
-        ),
-        (
-            "open",
-            query("organization_id", "organization", |query| {
-                query.state = Some(SpanState::Open);
-            }),
-            100,
-        ),
-        (
-            "from",
-            query("resource_id", "resource", |query| {
-                query.from = Some(at(-500));
-            }),
-            100,
-        ),
-        (
-            "nobody",
-            query("organization_id", "organization", nobody),
-            0,
-        ),
-        (
-            "both",
-            query("organization_id", "organization", |query| {
-                query.target.set("resource_id", Id::from_store("resource"));
-            }),
-            100,
-        ),
-        (
-            "instance",
-            query("resource_instance_id", "1000007", |_| {}),
-            1,
-        ),
-    ];
-    costs(spans).await;
-    for (name, mut query, shown) in lists {
-        let mut before: Option<SpanPosition> = None;
-        for _ in 0..2 {
-            let began = Instant::now();
-            let SpanPage { spans: page, next } = store.spans(&query).await.unwrap();
-            println!("{name}: {:?}", began.elapsed());
-            assert_eq!(page.len(), shown, "{name}");
-            look_at(name, &costs(spans).await);
-            if name == "instance" {
-                assert_eq!(next, None);
-                break;
-            }
-            // It goes on for as long as there may be more, though nothing matched.
-            assert!(next.is_some(), "{name}");
-            assert!(before.is_none() || next < before, "{name}");
-            before.clone_from(&next);
-            query.after = next;
-        }
-    }
-    let found = store.span("1000077", None).await.unwrap();
-    assert_eq!(
-        found.map(|record| record.span.id.to_string()),
-        Some("1000077".to_owned())
-    );
-    let [cost] = &costs(spans).await[..] else {
-        panic!("one command");
-    };
-    assert!(cost.keys <= 3 && cost.documents <= 1, "{} keys", cost.keys);
-}
-
-fn look_at(name: &str, costs: &[Cost]) {
-    assert!(!costs.is_empty() && costs.len() <= 2, "{name}");
-    for cost in costs {
-        let what = format!(
-            "{name}: {}, {} keys, {} documents",
-            cost.plan, cost.keys, cost.documents
-        );
-        assert!(cost.plan.starts_with("IXSCAN"), "{what}");
-        // Only what an instance has is sorted.
-        let (keys, documents, sorts) = match name {
-            "instance" => (4, 2, true),
-            "plain" | "resource" | "to" => (102, 101, false),
-            "nobody" => (WINDOW + PASSED_OVER, WINDOW + PASSED_OVER, false),
-            _ => (WINDOW + PASSED_OVER, 404, false),
-        };
-        assert!(cost.keys <= keys && cost.documents <= documents, "{what}");
-        assert_eq!(cost.sorts, sorts, "{what}");
-    }
 }
 
 /// The ids of all pages of a list, and how many pages there are.
@@ -318,12 +177,7 @@ async fn nothing_is_told_of_spans_of_other_resources() {
         // Nothing of the others is even looked at, so time tells nothing either.
         let commands = examined(&spans).await;
         assert!(!commands.is_empty());
-        for (keys, documents, _) in commands {
-            assert!(
-                keys <= 4 && documents <= 3,
-                "{keys} keys, {documents} documents"
-            );
-        }
+        assert_cost(&commands, 4, 3);
     }
     let all = query("organization_id", "o", |query| query.limit = 1_000);
     let (expected, _) = ids(&store, all.clone()).await;

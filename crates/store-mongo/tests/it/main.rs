@@ -17,6 +17,7 @@ mod mixed;
 mod original;
 mod outage;
 mod primary;
+mod profile;
 mod proxy;
 mod rounds;
 mod scale;

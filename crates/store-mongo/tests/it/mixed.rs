@@ -4,14 +4,14 @@ use bson::{Bson, Document, doc};
 use sampler_domain::Next;
 use sampler_domain::{ClosingMonth, Refusal};
 use sampler_store::{DueQuery, Events, StartOutcome, StopOutcome, Work};
-use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store_testing::support::{Changing, LookingUp, must_start, must_stop};
 use sampler_store_testing::support::{
     at, done, due, due_ids, everything, failure, id, kept, new_span, plan_to, start, start_event,
     stop, target,
 };
 
 use crate::original::{HOUR, NOW_DOUBLE, original, policy, stopped_by_original};
-use crate::support::beside_original;
+use crate::support::{beside_original, database_of};
 
 /// A failure of ours, then an execution by an original, which knows nothing of failures.
 #[tokio::test(flavor = "multi_thread")]
@@ -19,10 +19,7 @@ async fn a_failure_counts_no_more_once_an_original_has_executed() {
     let (store, spans) = beside_original("stale_failure").await;
     let by_name = |name: &str| doc! { "start_dedup_id": name };
     for name in ["executed", "waiting", "older"] {
-        assert_eq!(
-            start(&store, Some(name), name, -5 * 3_600_000).await,
-            StartOutcome::Opened
-        );
+        must_start(&store, Some(name), name, -5 * 3_600_000).await;
         let span = kept(&store, name).await;
         let plan = plan_to(&span, -4 * 3_600_000);
         let mut span = done(store.plan(&span, plan, at(0), at(0)).await);
@@ -79,10 +76,7 @@ async fn a_failure_that_an_original_has_made_good_is_not_urgent() {
     let closing = ClosingMonth::at(at(0), 40 * 24 * 3_600_000, 0).unwrap();
     for (name, due_at) in [("failed", -10), ("made-good", -20), ("other", -15)] {
         let began = closing.end.since(at(0)) - 3_600_000;
-        assert_eq!(
-            start(&store, Some(name), name, began).await,
-            StartOutcome::Opened
-        );
+        must_start(&store, Some(name), name, began).await;
         let span = kept(&store, name).await;
         let failure = failure("full", at(due_at));
         if name == "other" {
@@ -160,10 +154,7 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
     assert!(matches!(second.unwrap(), StartOutcome::Repeated { .. }));
 
     // A repeated stop must not end the next span, which begins where the repeated one ended.
-    assert_eq!(
-        start(&store, None, "i", -5 * 3_600_000).await,
-        StartOutcome::Opened
-    );
+    must_start(&store, None, "i", -5 * 3_600_000).await;
     assert_eq!(
         stop(&store, Some(UUID), "i", -5 * 3_600_000).await,
         StopOutcome::Repeated
@@ -185,14 +176,14 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         .await
         .unwrap();
     store.observe_original().await.unwrap();
-    assert_eq!(stop(&store, Some(UUID), "i", 0).await, StopOutcome::Ended);
+    must_stop(&store, Some(UUID), "i", 0).await;
 }
 
 /// A slack counts for a week after it was announced last, by the server's clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slack_that_was_announced_long_ago_is_removed() {
     let (store, spans) = beside_original("slacks").await;
-    let database = spans.client().database(&spans.namespace().db);
+    let database = database_of(&spans);
     let receivers = database.collection::<Document>("spans_receivers");
     for past in [5, 9] {
         store.announce_slack(past).await.unwrap();

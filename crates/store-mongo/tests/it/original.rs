@@ -3,10 +3,10 @@
 use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_domain::Next;
 use sampler_domain::{Granularities, Granularity, Interval, Policy, Refusal, Span};
-use sampler_store::{Adopted, Events, Reading, StartOutcome, StopOutcome, Work};
-use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store::{Adopted, Events, Reading, StartOutcome, Work};
+use sampler_store_testing::support::{Changing, LookingUp, must_start, must_stop};
 use sampler_store_testing::support::{
-    NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop, target,
+    NOW, at, done, due, id, kept, lost, new_span, start, start_event, target,
 };
 
 use crate::support::beside_original;
@@ -141,10 +141,7 @@ async fn spans_are_taken_in_in_every_state() {
 async fn stops_that_an_original_receiver_writes_are_noticed() {
     let (store, spans) = beside_original("stops").await;
     for (name, hours) in [("ours", -5), ("future", -5), ("failing", -5)] {
-        assert_eq!(
-            start(&store, Some(name), name, hours * 3_600_000).await,
-            StartOutcome::Opened
-        );
+        must_start(&store, Some(name), name, hours * 3_600_000).await;
         let span = kept(&store, name).await;
         done(store.postpone(&span, at(24 * 3_600_000)).await);
     }
@@ -211,10 +208,7 @@ async fn events_of_both_receivers_meet_in_one_collection() {
         StartOutcome::Refused(Refusal::AlreadyOpen)
     );
     // A stop of ours, before the span was taken in, is not undone by taking it in.
-    assert_eq!(
-        stop(&store, Some("z"), "a", -3 * 3_600_000).await,
-        StopOutcome::Ended
-    );
+    must_stop(&store, Some("z"), "a", -3 * 3_600_000).await;
     let adopted = store.adopt(&policy(), at(0), 100).await.unwrap();
     assert_eq!(
         adopted,
@@ -283,7 +277,7 @@ async fn our_documents_are_those_of_the_paper() {
             "00000000-0000-0000-0000-000000000000"
         );
     }
-    assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Ended);
+    must_stop(&store, Some("z"), "i", 1).await;
     let filter = doc! { "start_dedup_id": "i" };
     let ended = spans.find_one(filter).await.unwrap().unwrap();
     let target = ended.get_document("target").unwrap();

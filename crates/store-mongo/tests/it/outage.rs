@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use sampler_store::StoreError;
 use sampler_store_mongo::{MongoOptions, MongoStore};
 
+use crate::support::options_of;
+
 #[tokio::test]
 async fn a_database_that_is_away_is_told_within_the_time_limit() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")
@@ -12,14 +14,9 @@ async fn a_database_that_is_away_is_told_within_the_time_limit() {
         .local_addr()
         .unwrap();
     let store = MongoStore::connect(MongoOptions {
-        uri: format!("mongodb://{nobody}/?replicaSet=rs0"),
-        database: "sampler".into(),
-        collection: "spans".into(),
-        pool_size: 4,
         server_selection_timeout: Duration::from_millis(300),
         operation_timeout: Duration::from_millis(500),
-        app_name: "sampler-test".into(),
-        shards: None,
+        ..options_of(format!("mongodb://{nobody}/?replicaSet=rs0"), "sampler")
     })
     .await
     .unwrap();
@@ -31,16 +28,7 @@ async fn a_database_that_is_away_is_told_within_the_time_limit() {
 
 #[tokio::test]
 async fn a_connection_string_that_is_no_good_is_refused_without_its_password() {
-    let options = MongoOptions {
-        uri: "mongodb://user:hush@host:notaport/db".into(),
-        database: "sampler".into(),
-        collection: "spans".into(),
-        pool_size: 4,
-        server_selection_timeout: Duration::from_millis(300),
-        operation_timeout: Duration::from_millis(500),
-        app_name: "sampler-test".into(),
-        shards: None,
-    };
+    let options = options_of("mongodb://user:hush@host:notaport/db", "sampler");
     let error = MongoStore::connect(options).await.unwrap_err().to_string();
     assert!(
         !error.contains("hush") && !error.contains("notaport"),

@@ -1,29 +1,21 @@
 //! A connection string that would have us ask a secondary.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use sampler_domain::Refusal;
 use sampler_store::{Events, StartOutcome, StopOutcome, Work};
-use sampler_store_mongo::{MongoOptions, MongoStore};
-use sampler_store_testing::support::{new_span, new_stop, start, start_event, stop};
+use sampler_store_mongo::MongoStore;
+use sampler_store_testing::support::{must_stop, new_span, new_stop, start, start_event};
 use sampler_testkit::mongod::{Options, ReplicaSet};
+
+use crate::support::options_of;
 
 /// How many targets are told of.
 const TARGETS: usize = 60;
 
 async fn store(set: &ReplicaSet) -> MongoStore {
     let weak = "readPreference=secondaryPreferred&w=1&journal=false&readConcernLevel=local";
-    let options = MongoOptions {
-        uri: format!("{}&{weak}", set.uri_of("primary")),
-        database: "primary".into(),
-        collection: "spans".into(),
-        pool_size: 64,
-        server_selection_timeout: Duration::from_secs(10),
-        operation_timeout: Duration::from_secs(20),
-        app_name: "sampler-test".into(),
-        shards: None,
-    };
+    let uri = format!("{}&{weak}", set.uri_of("primary"));
+    let options = options_of(uri, "primary");
     MongoStore::connect(options).await.unwrap()
 }
 
@@ -50,7 +42,7 @@ async fn only_the_primary_is_asked_whatever_the_connection_string_says() {
     // A start inside the span that has just ended, before a secondary knows of the end.
     let inside = join_all((0..TARGETS).map(async |number| {
         let name = format!("instance-{number}");
-        assert_eq!(stop(&store, None, &name, 1_000).await, StopOutcome::Ended);
+        must_stop(&store, None, &name, 1_000).await;
         start(&store, None, &name, 500).await
     }));
     for answer in inside.await {

@@ -1,49 +1,26 @@
 //! Earlier times that a usage was set aside, in documents: what is no round is in nobody's way, and a
 //! list and the sums agree about it.
 
-use bson::{Bson, Document, bson, doc};
-use mongodb::Collection;
-use sampler_domain::{
-    Acceptance, Entry, EntryState, Id, Question, Resend, Timestamp, WindowLength,
-};
+use bson::{Bson, bson, doc};
+use sampler_domain::{Entry, EntryState, Id, Timestamp, WindowLength};
 use sampler_store::{Confirmation, EntryKey, Ledger, Reading, SumQuery, TargetFilter, Unconfirmed};
 use sampler_store_mongo::MongoStore;
-use sampler_store_testing::support::{Changing, NOW, at, done, plan_to, started};
+use sampler_store_testing::support::{NOW, acceptance, at, must_plan, question, resend, started};
 
-use crate::support::store_and_spans;
+use crate::support::{document, store_and_spans, usages_beside};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
-fn usages_beside(spans: &Collection<Document>) -> Collection<Document> {
-    let database = spans.client().database(&spans.namespace().db);
-    database.collection("spans_usages")
-}
-
-async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
-    let filter = doc! { "_id": &entry.usage_guid };
-    usages.find_one(filter).await.unwrap().unwrap()
-}
-
-fn acceptance(millis: i64) -> Acceptance {
-    Acceptance {
-        at: at(millis),
-        status: Some(202),
-        location: Some("https://abacus/usage/1".to_owned()),
-    }
-}
+const LOCATION: Option<&str> = Some("https://abacus/usage/1");
 
 /// Accepted at 10, and to be asked for.
 async fn accepted(store: &MongoStore) -> Entry {
     let span = started(store, "a", "a", -DAY).await;
-    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let span = must_plan(store, &span, -HOUR).await;
     let entry = Entry {
-        question: Some(Question {
-            at: at(DAY),
-            until: at(2 * DAY),
-            is_missing: false,
-        }),
-        ..Entry::of_accepted(&span, acceptance(10)).unwrap()
+        question: Some(question(DAY, 2 * DAY)),
+        ..Entry::of_accepted(&span, acceptance(10, LOCATION)).unwrap()
     };
     store.write_entry(entry.clone(), 4_000 * DAY).await.unwrap();
     entry
@@ -60,20 +37,16 @@ async fn set_aside(store: &MongoStore, entry: &Entry, millis: i64) {
 }
 
 async fn send_again(store: &MongoStore, entry: &Entry, millis: i64) {
-    let resend = Resend {
-        act: uuid::Uuid::from_u128(7),
-        from: EntryState::SetAside,
-        at: at(millis),
-        due_at: at(millis),
-        acceptance: None,
-    };
+    let resend = resend(7, EntryState::SetAside, millis);
     let key = EntryKey::of(entry);
     assert!(store.mark_resend(&key, &resend).await.unwrap());
     let read = Entry {
         question: entry.question,
         ..store.usage(&entry.usage_guid).await.unwrap().unwrap()
     };
-    let accepted = store.accept_resent(&read, &acceptance(millis)).await;
+    let accepted = store
+        .accept_resent(&read, &acceptance(millis, LOCATION))
+        .await;
     assert!(accepted.unwrap());
     store.end_resend(&key, resend.act, None).await.unwrap();
 }

@@ -8,11 +8,11 @@ use sampler_store::{
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
-use crate::support::store_and_spans;
+use crate::support::{database_of, store_and_spans};
 
 async fn store_and(label: &str, collection: &str) -> (MongoStore, Collection<Document>) {
     let (store, spans) = store_and_spans(label).await;
-    let database = spans.client().database(&spans.namespace().db);
+    let database = database_of(&spans);
     (store, database.collection(collection))
 }
 

@@ -11,7 +11,8 @@ use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 use sampler_testkit::{TestDatabase, wait_until};
 
-use crate::support::{options, store_and_spans};
+use crate::profile::{Command, cost, examined};
+use crate::support::{database_of, options, store_and_spans, usages_beside};
 
 const HOUR: i64 = 3_600_000;
 
@@ -52,7 +53,7 @@ async fn fill(spans: &Collection<Document>, hours: std::ops::Range<i32>, each: i
         // There are none yet, so they are inserted many at a time.
         doc! { "$merge": { "into": "spans_usages", "whenMatched": "fail" } },
     ];
-    let database = spans.client().database(&spans.namespace().db);
+    let database = database_of(spans);
     database.aggregate(pipeline).await.unwrap();
 }
 
@@ -96,36 +97,14 @@ async fn store_with_sum_indexes(name: &str, fields: &[&str]) -> (MongoStore, Col
     (store, spans)
 }
 
-/// Keys and documents that the commands since the last call examined, each with its plan.
-pub(crate) async fn examined(spans: &Collection<Document>) -> Vec<(String, i64, i64)> {
-    let database = spans.client().database(&spans.namespace().db);
-    database.run_command(doc! { "profile": 0 }).await.unwrap();
-    let profile = database.collection::<Document>("system.profile");
-    let ns = format!("{}.spans_usages", spans.namespace().db);
-    let mut cursor = profile.find(doc! { "ns": ns }).await.unwrap();
-    let mut seen = Vec::new();
-    while cursor.advance().await.unwrap() {
-        let entry = cursor.deserialize_current().unwrap();
-        let number = |name: &str| match entry.get(name) {
-            Some(Bson::Int32(number)) => i64::from(*number),
-            Some(Bson::Int64(number)) => *number,
-            _ => 0,
-        };
-        let plan = entry.get_str("planSummary").unwrap_or_default().to_owned();
-        seen.push((plan, number("keysExamined"), number("docsExamined")));
-    }
-    profile.drop().await.unwrap();
-    database.run_command(doc! { "profile": 2 }).await.unwrap();
-    seen
-}
-
 /// Each kind of sums reads the usages that it is of, from an index, and nothing is scanned.
 #[tokio::test(flavor = "multi_thread")]
 async fn sums_read_the_usages_that_they_are_of() {
     let fields = ["organization_id", "resource_id", "resource_instance_id"];
     let (store, spans) = store_with_sum_indexes("sums_explain", &fields).await;
     fill(&spans, 0..HOURS, EACH).await;
-    examined(&spans).await;
+    let usages = usages_beside(&spans);
+    examined(&usages).await;
     let (hours, each) = (i64::from(HOURS), i64::from(EACH));
     let by_instance = |mut query: SumQuery| {
         query.group_by = vec!["resource_instance_id"];
@@ -175,17 +154,12 @@ async fn sums_read_the_usages_that_they_are_of() {
             expected.unsigned_abs(),
             "{label}"
         );
-        let commands = examined(&spans).await;
-        let (mut keys, mut documents) = (0, 0);
-        for (plan, some_keys, some_documents) in &commands {
-            assert!(
-                plan.is_empty()
-                    || plan.starts_with(&format!("IXSCAN {{ {field}: 1, timestamp: 1 }}")),
-                "{label}: {plan}"
-            );
-            keys += some_keys;
-            documents += some_documents;
+        let commands = examined(&usages).await;
+        let index = format!("IXSCAN {{ {field}: 1, timestamp: 1 }}");
+        for Command { plan, .. } in &commands {
+            assert!(plan.is_empty() || plan.starts_with(&index), "{plan}");
         }
+        let (keys, documents) = cost(&commands);
         // One key more for each command, where its range ends.
         let most = expected + i64::try_from(commands.len()).unwrap();
         assert!(
@@ -194,14 +168,14 @@ async fn sums_read_the_usages_that_they_are_of() {
         );
         assert!(keys >= expected, "{label}: {keys} keys");
     }
-    sums_for_some_resources_read_usages_of_these_alone(&store, &spans).await;
+    sums_for_some_resources_read_usages_of_these_alone(&store, &usages).await;
 }
 
 /// A client with scopes of resources has nothing read of others: the time that this takes would tell of
 /// them.
 async fn sums_for_some_resources_read_usages_of_these_alone(
     store: &MongoStore,
-    spans: &Collection<Document>,
+    usages: &Collection<Document>,
 ) {
     let (hours, each) = (i64::from(HOURS), i64::from(EACH));
     // All of this organization is of another resource, or of this one; or there is no such resource.
@@ -214,9 +188,8 @@ async fn sums_for_some_resources_read_usages_of_these_alone(
         query.resources = Some(vec![Id::from_store(resource)]);
         let counted = counted(store, &query).await;
         assert_eq!(counted, summed.unsigned_abs(), "{resource}");
-        let commands = examined(spans).await;
-        let keys: i64 = commands.iter().map(|command| command.1).sum();
-        let documents: i64 = commands.iter().map(|command| command.2).sum();
+        let commands = examined(usages).await;
+        let (keys, documents) = cost(&commands);
         let most = read + i64::try_from(commands.len()).unwrap();
         assert!(
             keys <= most && documents <= read,
@@ -227,8 +200,7 @@ async fn sums_for_some_resources_read_usages_of_these_alone(
 
 /// The names of the indexes for sums that are there.
 async fn sum_indexes(spans: &Collection<Document>) -> Vec<String> {
-    let database = spans.client().database(&spans.namespace().db);
-    let usages = database.collection::<Document>("spans_usages");
+    let usages = usages_beside(&spans);
     let names = usages.list_index_names().await.unwrap();
     names
         .into_iter()
@@ -255,8 +227,7 @@ async fn the_first_sum_by_a_field_makes_its_index() {
         assert_eq!(sum_indexes(&spans).await, made);
     }
     // An operator may remove one: the next sum makes it again.
-    let database = spans.client().database(&spans.namespace().db);
-    let usages = database.collection::<Document>("spans_usages");
+    let usages = usages_beside(&spans);
     usages.drop_index("sum_organization").await.unwrap();
     let query = query("organization_id", "o-3", WindowLength::All, 24);
     let both = tokio::join!(counted(&store, &query), counted(&store, &query));
@@ -285,8 +256,7 @@ async fn a_search_for_ids_makes_the_index_of_instances_alone() {
 async fn an_index_for_sums_is_made_without_the_request() {
     let (store, spans) = store_and_spans("sums_index_late").await;
     fill(&spans, 0..1, 1_000).await;
-    let database = spans.client().database(&spans.namespace().db);
-    let usages = database.collection::<Document>("spans_usages");
+    let usages = usages_beside(&spans);
     // No index can be made while a transaction has written to the collection.
     let mut session = spans.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
@@ -351,10 +321,7 @@ async fn a_window_that_takes_too_long_is_refused_and_those_before_it_are_shown()
 async fn groups_without_end_are_refused() {
     let (store, spans) = store_with_sum_indexes("sums_groups", &["resource_id"]).await;
     fill(&spans, 0..1, 40_000).await;
-    let usages: Collection<Document> = spans
-        .client()
-        .database(&spans.namespace().db)
-        .collection("spans_usages");
+    let usages = usages_beside(&spans);
     let long = doc! { "$concat": ["$_id", "x".repeat(7_000)] };
     let change = vec![doc! { "$set": { "target.space_id": long } }];
     usages.update_many(doc! {}, change).await.unwrap();
@@ -373,10 +340,7 @@ async fn groups_without_end_are_refused() {
 async fn odd_documents_do_not_spoil_sums() {
     let (store, spans) = store_and_spans("sums_odd").await;
     fill(&spans, 0..1, 1_000).await;
-    let usages: Collection<Document> = spans
-        .client()
-        .database(&spans.namespace().db)
-        .collection("spans_usages");
+    let usages = usages_beside(&spans);
     let good = usages
         .find_one(doc! { "target.resource_id": "r-1" })
         .await

@@ -5,15 +5,20 @@ use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
-use mongodb::Collection;
-use sampler_domain::{Key, Target};
+use mongodb::{Collection, Database};
+use sampler_domain::{Entry, Key, Target};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::TestDatabase;
 
 pub(crate) fn options(database: &TestDatabase) -> MongoOptions {
+    options_of(database.uri(), database.name())
+}
+
+/// How a database of this name is reached on a server.
+pub(crate) fn options_of(uri: impl Into<String>, database: &str) -> MongoOptions {
     MongoOptions {
-        uri: database.uri().to_owned(),
-        database: database.name().to_owned(),
+        uri: uri.into(),
+        database: database.to_owned(),
         collection: "spans".to_owned(),
         pool_size: 64,
         server_selection_timeout: Duration::from_secs(10),
@@ -43,6 +48,22 @@ pub(crate) async fn beside_original(label: &str) -> (MongoStore, Collection<Docu
     let spans = database.database().await.collection("spans");
     std::mem::forget(database);
     (store, spans)
+}
+
+/// The database that a collection is in.
+pub(crate) fn database_of(collection: &Collection<Document>) -> Database {
+    collection.client().database(&collection.namespace().db)
+}
+
+/// The ledger beside the spans.
+pub(crate) fn usages_beside(spans: &Collection<Document>) -> Collection<Document> {
+    database_of(spans).collection("spans_usages")
+}
+
+/// The document of an entry.
+pub(crate) async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
+    let filter = doc! { "_id": &entry.usage_guid };
+    usages.find_one(filter).await.unwrap().unwrap()
 }
 
 /// Another program on the collection of a store.

@@ -1,16 +1,16 @@
 //! Suspended spans in MongoDB: what it costs to find them, and what an original leaves behind.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::{Collection, Database};
+use mongodb::Collection;
 use sampler_domain::{Cause, CauseId, Failure, Span};
-use sampler_store::{CauseQuery, Causes, Probe, Reading, Resumption, StopOutcome};
+use sampler_store::{CauseQuery, Causes, Probe, Reading, Resumption};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
-    Changing, at, done, due, kept, last_refusal, plan_to, start_event, started, stop,
+    Changing, at, done, due, kept, last_refusal, must_stop, plan_to, start_event, started,
 };
 
-use crate::explain::examined;
-use crate::support::store_and_spans;
+use crate::profile::{assert_cost, cost, examined};
+use crate::support::{database_of, store_and_spans};
 use crate::unreadable::{BROKEN, broken};
 
 const HOUR: i64 = 3_600_000;
@@ -82,10 +82,6 @@ async fn fill(spans: &Collection<Document>, first: i32, count: i32, cause: Cause
     database_of(spans).aggregate(documents).await.unwrap();
 }
 
-fn database_of(spans: &Collection<Document>) -> Database {
-    spans.client().database(&spans.namespace().db)
-}
-
 async fn two_causes(label: &str) -> (MongoStore, Collection<Document>, [CauseId; 2]) {
     let (store, spans) = store_and_spans(label).await;
     let causes = [cause("no mapping"), cause("no licence")];
@@ -111,22 +107,13 @@ async fn probes_and_batches_read_as_much_as_they_change() {
         store.probe(ids[1], resumption(), HOUR).await.unwrap(),
         Probe::Begun
     );
-    for (keys, documents, _) in examined(&spans).await {
-        assert!(
-            keys <= 2 && documents <= 2,
-            "{keys} keys, {documents} documents"
-        );
-    }
+    assert_cost(&examined(&spans).await, 2, 2);
     let resumed = store.resume_batch(ids[0], at(HOUR), resumption(), 1_000);
     assert_eq!(resumed.await.unwrap(), 1_000);
-    let (mut keys_of_all, mut documents_of_all) = (0, 0);
-    for (keys, documents, _) in examined(&spans).await {
-        keys_of_all += keys;
-        documents_of_all += documents;
-    }
     // Each is found by the one index, and changed by the other.
-    assert!(keys_of_all <= 2_100, "{keys_of_all} keys");
-    assert!(documents_of_all <= 2_100, "{documents_of_all} documents");
+    let (keys, documents) = cost(&examined(&spans).await);
+    assert!(keys <= 2_100, "{keys} keys");
+    assert!(documents <= 2_100, "{documents} documents");
     let left = doc! { "processing.suspended.cause": ids[0].to_string() };
     let left = spans.count_documents(left).await.unwrap();
     assert_eq!(left, u64::try_from(MANY).unwrap() - 1_001);
@@ -216,7 +203,7 @@ async fn an_open_span_that_others_went_on_with_is_found_again() {
     for (name, millis) in [("open", 1), ("stopped", 2), ("ours", 3), ("done", 4)] {
         suspended(&store, name, "no mapping", millis).await;
     }
-    assert_eq!(stop(&store, None, "stopped", -1).await, StopOutcome::Ended);
+    must_stop(&store, None, "stopped", -1).await;
     let others = ["open", "stopped", "done"];
     let update = doc! {
         "$set": { "processing.planned_interval": Bson::Null },
@@ -235,13 +222,8 @@ async fn an_open_span_that_others_went_on_with_is_found_again() {
     };
     examined(&spans).await;
     assert_eq!(end_stale().await, 2);
-    for (keys, documents, _) in examined(&spans).await {
-        // The index leads to all four, and one statement to each of the two.
-        assert!(
-            keys <= 4 && documents <= 4,
-            "{keys} keys, {documents} documents"
-        );
-    }
+    // The index leads to all four, and one statement to each of the two.
+    assert_cost(&examined(&spans).await, 4, 4);
     // The stop came first: its span has waited longer.
     assert_eq!(due(&store, 4).await, ["stopped"]);
     assert_eq!(due(&store, 5).await, ["stopped", "open"]);

@@ -1,60 +1,27 @@
 //! Documents that are no spans stand in nobody's way: each test puts them in front of good ones.
 
 use bson::raw::{RawArrayBuf, RawDocumentBuf};
-use bson::{Bson, Document, doc, oid::ObjectId, rawdoc};
+use bson::{Bson, Document, doc, rawdoc};
 use futures_util::future::join_all;
 use mongodb::Collection;
-use sampler_domain::{Granularities, Granularity, Policy, Refusal, SpanId};
+use sampler_domain::{Refusal, SpanId};
 use sampler_store::{DueQuery, Events, Reading, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::MongoStore;
-use sampler_store_testing::support::{Changing, LookingUp};
+use sampler_store_testing::support::{Changing, LookingUp, must_plan, must_start, must_stop};
 use sampler_store_testing::support::{
-    NOW, at, done, due, everything, id, kept, lost, new_stop, next_page, plan_to, start, started,
-    stop, target,
+    NOW, at, due, everything, id, kept, lost, new_stop, next_page, start, started, target,
 };
 
-use crate::support::{beside_original, placed};
+use crate::original::{original, policy};
+use crate::support::{beside_original, database_of, placed};
 
 const HOUR: i64 = 3_600_000;
-const OPEN: &str = "00000000-0000-0000-0000-000000000000";
-
 /// A text that becomes bytes that are not UTF-8.
 pub(crate) const BROKEN: &str = "BROKEN";
 
-fn policy() -> Policy {
-    Policy {
-        granularities: Granularities::all(Granularity::Hour),
-        stop_grace: 0,
-    }
-}
-
-/// An open span as an original's receiver inserts it, an hour ago.
-fn original(name: &str) -> Document {
-    let start = NOW - HOUR;
-    doc! {
-        "_id": ObjectId::new(),
-        "target": {
-            "organization_id": "organization", "space_id": "space", "consumer_id": "consumer",
-            "resource_id": "resource", "plan_id": "plan", "resource_instance_id": name,
-            "correlation_id": OPEN,
-        },
-        "measured_usage": [{ "measure": "memory", "quantity": 512 }],
-        "start": start,
-        "start_dedup_id": name,
-        "end": Bson::Null,
-        "processing": {
-            "complete": false,
-            "last_interval": { "start": start, "end": start },
-            "planned_interval": Bson::Null,
-            "last_change_at": start,
-            "version": 1,
-        },
-    }
-}
-
 /// The same, as it is once it was taken in: due `millis` after now.
 fn taken_in(name: &str, millis: i64) -> Document {
-    let mut span = original(name);
+    let mut span = original(name, -1.0);
     set(&mut span, "processing.due_at", NOW + millis);
     for (path, value) in placed(&target(name)) {
         set(&mut span, &path, value);
@@ -131,7 +98,7 @@ async fn put(spans: &Collection<Document>, documents: impl IntoIterator<Item = R
         .into_iter()
         .for_each(|document| list.push(document));
     let command = rawdoc! { "insert": spans.name(), "documents": list, "ordered": false };
-    let database = spans.client().database(&spans.namespace().db);
+    let database = database_of(spans);
     let answer = database.run_raw_command(command).await.unwrap();
     assert!(!answer.contains_key("writeErrors"), "{answer}");
 }
@@ -184,14 +151,19 @@ async fn a_search_goes_on_behind_them_and_sets_them_aside() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_original_started_behind_them_is_taken_in() {
     let (store, spans) = beside_original("unreadable_adopt").await;
-    put(&spans, of_each_kind(original)).await;
+    put(&spans, of_each_kind(|name| original(name, -1.0))).await;
     let listed = |number| {
-        broken(&with_listed_processing(original(&format!(
-            "listed-{number}"
-        ))))
+        broken(&with_listed_processing(original(
+            &format!("listed-{number}"),
+            -1.0,
+        )))
     };
     put(&spans, (0..5).map(listed)).await;
-    put(&spans, ["a", "b", "c"].map(|name| good(&original(name)))).await;
+    put(
+        &spans,
+        ["a", "b", "c"].map(|name| good(&original(name, -1.0))),
+    )
+    .await;
     let mut adopted = Vec::new();
     for _ in 0..5 {
         adopted.push(store.adopt(&policy(), at(0), 2).await.unwrap().starts);
@@ -252,7 +224,7 @@ async fn stops_of_an_original_behind_them_are_noticed_and_they_stay_as_they_are(
 async fn the_clean_up_removes_what_is_behind_them() {
     let (store, spans) = beside_original("unreadable_clean_up").await;
     let complete = |name: &str, millis: i64| {
-        let mut span = original(name);
+        let mut span = original(name, -1.0);
         set(&mut span, "target.correlation_id", name);
         set(&mut span, "processing.complete", true);
         set(&mut span, "processing.last_interval.end", NOW + millis);
@@ -315,10 +287,7 @@ async fn events_that_do_not_concern_them_have_their_answers() {
             let span = with_broken_usage(taken_in(&name(number), 0));
             put(&spans, [broken(&span)]).await;
         } else {
-            assert_eq!(
-                start(&store, Some(&name(number)), &name(number), 0).await,
-                StartOutcome::Opened
-            );
+            must_start(&store, Some(&name(number)), &name(number), 0).await;
         }
     }
     let starts = (0..EVENTS).map(|number| {
@@ -353,10 +322,7 @@ async fn events_that_do_not_concern_them_have_their_answers() {
             .is_err()
     );
     // It can still be ended: nothing of it need be read for that.
-    assert_eq!(
-        stop(&store, Some("end"), &name(7), 1).await,
-        StopOutcome::Ended
-    );
+    must_stop(&store, Some("end"), &name(7), 1).await;
     assert!(
         store
             .stopped_by(&target(&name(7)), &id("end"))
@@ -375,7 +341,7 @@ async fn changes_of_other_spans_are_made_or_lost_as_ever() {
         read.push(started(&store, &name, &name, -HOUR).await);
     }
     for span in &read {
-        done(store.plan(span, plan_to(span, 0), at(0), at(0)).await);
+        must_plan(&store, span, 0).await;
     }
     let broken_one = doc! { "start_dedup_id": "7" };
     let mut document = spans.find_one(broken_one.clone()).await.unwrap().unwrap();
@@ -397,7 +363,7 @@ async fn changes_of_other_spans_are_made_or_lost_as_ever() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_is_refused_inside_a_previous_span_that_cannot_be_read() {
     let (store, spans) = beside_original("unreadable_previous").await;
-    let mut ended = with_broken_usage(original("i"));
+    let mut ended = with_broken_usage(original("i", -1.0));
     set(&mut ended, "end", NOW + HOUR);
     set(&mut ended, "target.correlation_id", "ended");
     put(&spans, [broken(&ended)]).await;

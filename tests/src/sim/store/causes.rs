@@ -8,47 +8,18 @@ use sampler_store::{Causes, KeptCause, Probe, Resumption, StoreError};
 
 use super::super::mutant::Mutant;
 use super::super::world::World;
-use super::SimStore;
+use super::{SimStore, pass_on};
 
-#[async_trait]
-impl Causes for SimStore {
-    async fn register(
-        &self,
-        cause: &Cause,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let cause = cause.clone();
-        self.call("register", |world| async move {
-            world.store.register(&cause, now, probe_at).await
-        })
-        .await
-    }
-
-    async fn register_missing(
-        &self,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<u64, StoreError> {
-        self.call("register_missing", |world| async move {
-            world.store.register_missing(now, probe_at).await
-        })
-        .await
-    }
-
-    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
-        self.call("due_causes", |world| async move {
-            world.store.due_causes(now, limit).await
-        })
-        .await
-    }
-
-    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
-        let cause = cause.clone();
-        self.call("claim_probe", |world| async move {
-            world.store.claim_probe(&cause, next).await
-        })
-        .await
+pass_on! {
+    Causes {
+        register(&cause: Cause; now: Timestamp, probe_at: Timestamp) -> ();
+        register_missing(; now: Timestamp, probe_at: Timestamp) -> u64;
+        due_causes(; now: Timestamp, limit: usize) -> Vec<KeptCause>;
+        claim_probe(&cause: KeptCause; next: Timestamp) -> bool;
+        end_stale_suspensions(; now: Timestamp, limit: usize) -> u64;
+        set_resuming(&cause: KeptCause; until: Timestamp) -> ();
+        end_resuming(&cause: KeptCause) -> ();
+        remove_cause(&cause: KeptCause) -> bool;
     }
 
     async fn probe(
@@ -70,13 +41,6 @@ impl Causes for SimStore {
             world.check_probes(cause, before);
             world.operate_on_cause(cause);
             Ok(begun)
-        })
-        .await
-    }
-
-    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        self.call("end_stale_suspensions", move |world| async move {
-            world.store.end_stale_suspensions(now, limit).await
         })
         .await
     }
@@ -107,30 +71,6 @@ impl Causes for SimStore {
                     .store
                     .with(|table| table.resume_batch(cause, until, resumption, limit))
             }))
-        })
-        .await
-    }
-
-    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
-        let cause = cause.clone();
-        self.call("set_resuming", move |world| async move {
-            world.store.set_resuming(&cause, until).await
-        })
-        .await
-    }
-
-    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
-        let cause = cause.clone();
-        self.call("end_resuming", |world| async move {
-            world.store.end_resuming(&cause).await
-        })
-        .await
-    }
-
-    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
-        let cause = cause.clone();
-        self.call("remove_cause", |world| async move {
-            world.store.remove_cause(&cause).await
         })
         .await
     }

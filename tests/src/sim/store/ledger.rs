@@ -13,10 +13,18 @@ use uuid::Uuid;
 use super::super::mutant::Mutant;
 use super::super::server::EntryInsert;
 use super::super::world::{World, pause};
-use super::SimStore;
+use super::{SimStore, pass_on};
 
-#[async_trait]
-impl Ledger for SimStore {
+pass_on! {
+    Ledger {
+        withheld_of(&entry: Entry) -> Vec<Entry>;
+        due_resends(; now: Timestamp, limit: usize) -> Vec<Entry>;
+        postpone_resend(&entry: EntryKey; act: Uuid, due_at: Timestamp) -> ();
+        claim_resend(&entry: EntryKey, &read: Resend; due_at: Timestamp) -> bool;
+        has_resend(&entry: EntryKey; act: Uuid) -> bool;
+        unconfirmed(&query: UnconfirmedQuery) -> Vec<Unconfirmed>;
+    }
+
     async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let (state, guid) = (entry.state, entry.usage_guid.clone());
         let again = entry.clone();
@@ -77,14 +85,6 @@ impl Ledger for SimStore {
         marked
     }
 
-    async fn withheld_of(&self, entry: &Entry) -> Result<Vec<Entry>, StoreError> {
-        let entry = entry.clone();
-        self.call("withheld_of", |world| async move {
-            world.store.withheld_of(&entry).await
-        })
-        .await
-    }
-
     async fn takes_back_uncounted(&self, entry: &Entry) -> Result<bool, StoreError> {
         let entry = entry.clone();
         self.call("takes_back_uncounted", |world| async move {
@@ -93,39 +93,6 @@ impl Ledger for SimStore {
                 world.truth.facts().believe(&entry.usage_guid);
             }
             Ok(waits)
-        })
-        .await
-    }
-
-    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.call("due_resends", |world| async move {
-            world.store.due_resends(now, limit).await
-        })
-        .await
-    }
-
-    async fn postpone_resend(
-        &self,
-        entry: &EntryKey,
-        act: Uuid,
-        due_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let entry = entry.clone();
-        self.call("postpone_resend", move |world| async move {
-            world.store.postpone_resend(&entry, act, due_at).await
-        })
-        .await
-    }
-
-    async fn claim_resend(
-        &self,
-        entry: &EntryKey,
-        read: &Resend,
-        due_at: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let (entry, read) = (entry.clone(), read.clone());
-        self.call("claim_resend", move |world| async move {
-            world.store.claim_resend(&entry, &read, due_at).await
         })
         .await
     }
@@ -148,14 +115,6 @@ impl Ledger for SimStore {
         accepted
     }
 
-    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
-        let entry = entry.clone();
-        self.call("has_resend", move |world| async move {
-            world.store.has_resend(&entry, act).await
-        })
-        .await
-    }
-
     async fn end_resend(
         &self,
         entry: &EntryKey,
@@ -165,14 +124,6 @@ impl Ledger for SimStore {
         let (entry, refusal) = (entry.clone(), refusal.cloned());
         self.call("end_resend", move |world| async move {
             world.store.end_resend(&entry, act, refusal.as_ref()).await
-        })
-        .await
-    }
-
-    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
-        let query = query.clone();
-        self.call("unconfirmed", |world| async move {
-            world.store.unconfirmed(&query).await
         })
         .await
     }

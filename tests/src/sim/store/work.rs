@@ -10,10 +10,16 @@ use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError,
 
 use super::super::mutant::Mutant;
 use super::super::server::Changing;
-use super::{DuePage, SimStore};
+use super::{DuePage, SimStore, pass_on};
 
-#[async_trait]
-impl Work for SimStore {
+pass_on! {
+    Work {
+        adopt(&policy: Policy; now: Timestamp, limit: usize) -> Adopted;
+        largest_slack() -> Option<i64>;
+        heartbeat(&worker: str) -> Vec<String>;
+        leave(&worker: str) -> ();
+    }
+
     fn due(&self, query: DueQuery) -> DuePages {
         let now = query.now;
         let search = (self.clone(), self.connection.world.store.due(query));
@@ -94,19 +100,6 @@ impl Work for SimStore {
         self.connection.world.store.spans_of(partition, from, page)
     }
 
-    async fn adopt(
-        &self,
-        policy: &Policy,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Adopted, StoreError> {
-        let policy = policy.clone();
-        self.call("adopt", |world| async move {
-            world.store.adopt(&policy, now, limit).await
-        })
-        .await
-    }
-
     async fn completed_before(
         &self,
         cutoff: Timestamp,
@@ -137,30 +130,5 @@ impl Work for SimStore {
             Ok(removed)
         };
         self.connection.call("remove", what, work).await
-    }
-
-    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
-        let world = Arc::clone(&self.connection.world);
-        let work = async move { world.store.largest_slack().await };
-        self.connection
-            .call("largest_slack", String::new, work)
-            .await
-    }
-
-    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        let worker = worker.to_owned();
-        self.call("heartbeat", |world| async move {
-            world.store.heartbeat(&worker).await
-        })
-        .await
-    }
-
-    async fn leave(&self, worker: &str) -> Result<(), StoreError> {
-        let worker = worker.to_owned();
-        self.call(
-            "leave",
-            |world| async move { world.store.leave(&worker).await },
-        )
-        .await
     }
 }

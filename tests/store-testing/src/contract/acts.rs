@@ -48,8 +48,10 @@ pub async fn an_act_that_was_done_is_told_as_done_whatever_came_since(store: &Sh
         };
         let ask = async |act| {
             let change = change(act);
-            let changed = store.change_by_operator(act, &read, &change, at(3));
-            changed.await.expect("the store answers")
+            store
+                .change_by_operator(act, &read, &change, at(3))
+                .await
+                .unwrap()
         };
         assert_eq!(ask(act).await, Changed::Made, "{name}");
         let done_once = kept(store, name).await;
@@ -68,8 +70,13 @@ pub async fn an_act_that_was_done_is_told_as_done_whatever_came_since(store: &Sh
         // Another operator acts on that.
         let third = Uuid::from_u64_pair(3, name.len() as u64);
         let resume = resume(&since);
-        let changed = store.change_by_operator(third, &since, &resume, at(10));
-        assert_eq!(changed.await.expect("the store answers"), Changed::Made);
+        assert_eq!(
+            store
+                .change_by_operator(third, &since, &resume, at(10))
+                .await
+                .unwrap(),
+            Changed::Made
+        );
         assert_eq!(ask(act).await, Changed::Made, "{name}");
         assert_eq!(ask(another).await, Changed::Rejected, "{name}");
     }

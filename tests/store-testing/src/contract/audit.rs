@@ -30,14 +30,11 @@ fn query() -> AuditQuery {
 }
 
 async fn keep(store: &dyn Store, record: &AuditRecord) {
-    store
-        .record_action(record)
-        .await
-        .expect("the store answers");
+    store.record_action(record).await.unwrap();
 }
 
 async fn listed(store: &dyn Store, query: &AuditQuery) -> (Vec<u128>, Option<AuditPosition>) {
-    let page = store.audit(query).await.expect("the store answers");
+    let page = store.audit(query).await.unwrap();
     let numbers = page.records.iter().map(|record| record.id.as_u128());
     (numbers.collect(), page.next)
 }
@@ -48,22 +45,23 @@ pub async fn an_act_is_kept_as_it_was_asked_for_and_how_it_ended(store: &Shared)
     keep(store, &kept).await;
     let mut anybody = record(2, None, None, 1);
     keep(store, &anybody).await;
-    let all = store.audit(&query()).await.expect("the store answers");
+    let all = store.audit(&query()).await.unwrap();
     assert_eq!(all.records, [anybody.clone(), kept.clone()]);
     // A record that is written again after a lost answer changes nothing.
-    let settled = store.record_outcome(kept.id, ActOutcome::Done).await;
-    settled.expect("the store answers");
+    store
+        .record_outcome(kept.id, ActOutcome::Done)
+        .await
+        .unwrap();
     keep(store, &kept).await;
-    let unknown = store
+    store
         .record_outcome(Uuid::from_u128(9), ActOutcome::Refused)
-        .await;
-    unknown.expect("the store answers");
+        .await
+        .unwrap();
     for outcome in ActOutcome::ALL {
-        let settled = store.record_outcome(anybody.id, outcome).await;
-        settled.expect("the store answers");
+        store.record_outcome(anybody.id, outcome).await.unwrap();
         anybody.outcome = outcome;
         kept.outcome = ActOutcome::Done;
-        let all = store.audit(&query()).await.expect("the store answers");
+        let all = store.audit(&query()).await.unwrap();
         assert_eq!(all.records, [anybody.clone(), kept.clone()]);
         assert_eq!(all.next, None);
     }

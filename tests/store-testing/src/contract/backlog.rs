@@ -2,10 +2,11 @@
 
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{ClosingMonth, Granularities, Granularity, Span, Timestamp};
-use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published, StopOutcome};
+use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published};
 
 use crate::support::{
-    Changing, Shared, Store, at, done, failure, last_refusal, plan_to, started, stop, target,
+    Changing, Shared, Store, at, done, failure, last_refusal, must_plan, must_stop, plan_to,
+    started, target,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -20,13 +21,13 @@ fn query(millis: i64) -> BacklogQuery {
 }
 
 async fn count(store: &dyn Store, query: &BacklogQuery) -> Backlog {
-    store.count_backlog(query).await.expect("the store answers")
+    store.count_backlog(query).await.unwrap()
 }
 
 /// A span that started an hour ago, with its first interval planned.
 async fn planned(store: &dyn Store, name: &str) -> Span {
     let span = started(store, name, name, -HOUR).await;
-    done(store.plan(&span, plan_to(&span, 0), at(0), at(0)).await)
+    must_plan(store, &span, 0).await
 }
 
 pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &Shared) {
@@ -47,13 +48,13 @@ pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &S
     assert_eq!(count(store, &query(0)).await, one);
     // A stop beyond which too much was sampled: sampling goes back.
     let back = started(store, "back", "back", -3 * HOUR).await;
-    let back = done(store.plan(&back, plan_to(&back, 0), at(0), at(0)).await);
+    let back = must_plan(store, &back, 0).await;
     done(
         store
             .executed(&back, sampler_domain::Next::Wait, at(0), at(HOUR))
             .await,
     );
-    assert_eq!(stop(store, None, "back", -HOUR).await, StopOutcome::Ended);
+    must_stop(store, None, "back", -HOUR).await;
     // Its usage is tried again later; until then it still waits.
     let failed = planned(store, "failed").await;
     done(store.failed(&failed, failure("away", at(HOUR))).await);
@@ -147,7 +148,7 @@ pub async fn a_closing_month_has_left_what_is_not_sampled_of_it(store: &Shared) 
     let failed = done(store.plan(&failed, plan, at(-HOUR), at(-HOUR)).await);
     done(store.failed(&failed, failure("away", at(HOUR))).await);
     assert_eq!(left(0).await, (2, 4));
-    let open = done(store.plan(&open, plan_to(&open, -HOUR), at(0), at(0)).await);
+    let open = must_plan(store, &open, -HOUR).await;
     let next = sampler_domain::Next::Wait;
     done(store.executed(&open, next, at(0), at(HOUR)).await);
     assert_eq!(left(0).await, (1, 1));
@@ -171,11 +172,8 @@ pub async fn what_was_counted_is_told_to_all(store: &Shared) {
         cost: 13,
     };
     for backlog in [backlog, Backlog::default()] {
-        store
-            .publish_backlog(&backlog)
-            .await
-            .expect("the store answers");
-        let published = store.published_backlog().await.expect("the store answers");
+        store.publish_backlog(&backlog).await.unwrap();
+        let published = store.published_backlog().await.unwrap();
         let Published { value, age } = published.expect("it was published");
         assert_eq!(value, backlog);
         assert!((0..60_000).contains(&age), "{age}");
@@ -186,19 +184,18 @@ pub async fn the_rates_of_live_workers_add_up(store: &Shared) {
     let store = &**store;
     let rate = async || count(store, &query(0)).await.rate.to_string();
     let report = async |worker, rate| {
-        let reported = store.report_rate(worker, rate).await;
-        reported.expect("the store answers");
+        store.report_rate(worker, rate).await.unwrap();
     };
     report("a", 1.5).await;
     assert_eq!(rate().await, "0", "nobody knows that worker");
     for worker in ["a", "b"] {
-        store.heartbeat(worker).await.expect("the store answers");
+        store.heartbeat(worker).await.unwrap();
     }
     report("a", 1.5).await;
     report("b", 2.0).await;
     assert_eq!(rate().await, "3.5");
-    store.heartbeat("a").await.expect("the store answers");
+    store.heartbeat("a").await.unwrap();
     assert_eq!(rate().await, "3.5", "a heartbeat keeps it");
-    store.leave("b").await.expect("the store answers");
+    store.leave("b").await.unwrap();
     assert_eq!(rate().await, "1.5");
 }

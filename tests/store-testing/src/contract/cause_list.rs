@@ -4,7 +4,8 @@ use sampler_domain::{Cause, Next};
 use sampler_store::{CauseQuery, SuspendedCause};
 
 use crate::support::{
-    Changing, Shared, Store, at, done, id, kept, last_refusal, new_span, plan_to, start_event, stop,
+    Changing, Shared, Store, at, done, id, kept, last_refusal, must_plan, new_span, start_event,
+    stop,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -13,15 +14,16 @@ const HOUR: i64 = 3_600_000;
 async fn suspend(store: &dyn Store, name: &str, resource: &str, error: &str, millis: i64) {
     let mut event = start_event(Some(name), name, -HOUR);
     event.target.resource_id = id(resource);
-    let started = store.start(new_span(event)).await;
-    started.expect("the store answers");
+    store.start(new_span(event)).await.unwrap();
     let span = kept(store, name).await;
-    let span = done(store.plan(&span, plan_to(&span, 0), at(0), at(0)).await);
+    let span = must_plan(store, &span, 0).await;
     let span = done(store.failed(&span, last_refusal(error, millis)).await);
     let last_error = span.processing.last_error.as_ref();
     let cause = Cause::of(&span.target, last_error.expect("it was refused"));
-    let registered = store.register(&cause, at(millis), at(millis + HOUR)).await;
-    registered.expect("the store answers");
+    store
+        .register(&cause, at(millis), at(millis + HOUR))
+        .await
+        .unwrap();
 }
 
 /// Completes a span.
@@ -46,7 +48,7 @@ async fn listed(
         of_each,
         limit,
     };
-    store.causes(&query).await.expect("the store answers")
+    store.causes(&query).await.unwrap()
 }
 
 /// All causes.

@@ -3,11 +3,11 @@
 use std::slice;
 
 use sampler_domain::{Cause, CauseId, Change, Changed, SUSPENDED_DUE_AT, Span, Timestamp};
-use sampler_store::{KeptCause, Probe, Resumption, StopOutcome};
+use sampler_store::{KeptCause, Probe, Resumption};
 
 use crate::support::{
-    Changing, Shared, Store, at, done, due, failure, kept, last_refusal, plan_to, refusal, started,
-    stop,
+    Changing, Shared, Store, at, done, due, failure, kept, last_refusal, must_plan, must_stop,
+    plan_to, refusal, started,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -37,31 +37,33 @@ async fn suspend(store: &dyn Store, span: &Span, millis: i64) -> (Span, CauseId)
 async fn register(store: &dyn Store, span: &Span, millis: i64) -> Cause {
     let error = span.processing.last_error.as_ref();
     let cause = Cause::of(&span.target, error.expect("it was refused"));
-    let registered = store.register(&cause, at(millis), at(millis + HOUR)).await;
-    registered.expect("the store answers");
+    store
+        .register(&cause, at(millis), at(millis + HOUR))
+        .await
+        .unwrap();
     cause
 }
 
 async fn due_causes(store: &dyn Store, millis: i64) -> Vec<KeptCause> {
-    let due = store.due_causes(at(millis), 10).await;
-    due.expect("the store answers")
+    store.due_causes(at(millis), 10).await.unwrap()
 }
 
 /// Has one tried; a probe lasts an hour.
 async fn probe(store: &dyn Store, cause: CauseId, millis: i64) -> Probe {
-    let probe = store.probe(cause, resumption(millis), HOUR).await;
-    probe.expect("the store answers")
+    store.probe(cause, resumption(millis), HOUR).await.unwrap()
 }
 
 async fn resume(store: &dyn Store, cause: CauseId, until: Timestamp, limit: usize) -> u64 {
-    let resumed = store.resume_batch(cause, until, resumption(HOUR), limit);
-    resumed.await.expect("the store answers")
+    store
+        .resume_batch(cause, until, resumption(HOUR), limit)
+        .await
+        .unwrap()
 }
 
 pub async fn a_suspended_span_is_never_due(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -HOUR).await;
-    let span = done(store.plan(&span, plan_to(&span, 0), at(0), at(0)).await);
+    let span = must_plan(store, &span, 0).await;
     let span = done(store.failed(&span, refusal("no mapping", 1, at(1))).await);
     let span = done(store.failed(&span, failure("away", at(2))).await);
     assert_eq!(span.processing.refusals, 1);
@@ -87,7 +89,7 @@ pub async fn an_execution_ends_a_suspension(store: &Shared) {
 pub async fn a_stop_of_a_suspended_span_resumes_nothing(store: &Shared) {
     let store = &**store;
     let (_, cause) = suspended(store, "a", 0).await;
-    assert_eq!(stop(store, None, "a", HOUR).await, StopOutcome::Ended);
+    must_stop(store, None, "a", HOUR).await;
     assert_eq!(due(store, HOUR).await, ["a"]);
     let span = kept(store, "a").await;
     let suspension = span.processing.suspended.expect("it still is");
@@ -100,8 +102,10 @@ pub async fn a_stop_of_a_suspended_span_resumes_nothing(store: &Shared) {
     assert_eq!(due(store, CENTURY).await, [""; 0]);
     // A worker that read it before it was resumed does not put it away after that.
     assert_eq!(resume(store, cause, at(0), 10).await, 1);
-    let late = store.change(&span, &keep, at(0)).await;
-    assert_eq!(late.expect("the store answers"), Changed::Rejected);
+    assert_eq!(
+        store.change(&span, &keep, at(0)).await.unwrap(),
+        Changed::Rejected
+    );
     assert_eq!(due(store, HOUR).await, ["a"]);
 }
 
@@ -162,8 +166,8 @@ pub async fn a_cause_is_kept_once_and_probed_in_its_time(store: &Shared) {
     let due = due_causes(store, HOUR).await;
     assert_eq!(due, [expected]);
     let claim = || store.claim_probe(&due[0], at(2 * HOUR));
-    assert!(claim().await.expect("the store answers"));
-    assert!(!claim().await.expect("the store answers"), "only one does");
+    assert!(claim().await.unwrap());
+    assert!(!claim().await.unwrap(), "only one does");
     assert_eq!(due_causes(store, 2 * HOUR - 1).await, []);
 }
 
@@ -173,17 +177,15 @@ pub async fn a_cause_goes_when_nothing_is_suspended_under_it(store: &Shared) {
     register(store, &span, 0).await;
     let cause = due_causes(store, HOUR).await.remove(0);
     let remove = || store.remove_cause(&cause);
-    assert!(!remove().await.expect("the store answers"));
+    assert!(!remove().await.unwrap());
     assert_eq!(resume(store, id, at(0), 10).await, 1);
     register(store, &span, 5).await;
-    assert!(!remove().await.expect("the store answers"), "touched since");
+    assert!(!remove().await.unwrap(), "touched since");
     let cause = due_causes(store, HOUR).await.remove(0);
-    let removed = store.remove_cause(&cause).await;
-    assert!(removed.expect("the store answers"));
+    assert!(store.remove_cause(&cause).await.unwrap());
     assert_eq!(due_causes(store, HOUR).await, []);
     assert_eq!(probe(store, id, HOUR).await, Probe::NoSpan);
-    let known = store.begin_resuming(id, at(0)).await;
-    assert!(!known.expect("the store answers"));
+    assert!(!store.begin_resuming(id, at(0)).await.unwrap());
 }
 
 pub async fn a_cause_that_is_missing_is_found_by_its_spans(store: &Shared) {
@@ -191,8 +193,8 @@ pub async fn a_cause_that_is_missing_is_found_by_its_spans(store: &Shared) {
     let (span, id) = suspended(store, "a", 0).await;
     suspended(store, "b", 0).await;
     let register = || store.register_missing(at(7), at(HOUR));
-    assert_eq!(register().await.expect("the store answers"), 1);
-    assert_eq!(register().await.expect("the store answers"), 0);
+    assert_eq!(register().await.unwrap(), 1);
+    assert_eq!(register().await.unwrap(), 0);
     let found = due_causes(store, HOUR).await;
     let error = span.processing.last_error.expect("it was refused");
     assert_eq!(found[0].cause, Cause::of(&span.target, &error));
@@ -211,15 +213,12 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
         .expect("it is suspended")
         .cause;
     register(store, &spans[0], 0).await;
-    let resumed = store.begin_resuming(id, at(3)).await;
-    assert!(resumed.expect("the store answers"));
-    let resumed = store.begin_resuming(id, at(9)).await;
-    assert!(resumed.expect("the store answers"));
+    assert!(store.begin_resuming(id, at(3)).await.unwrap());
+    assert!(store.begin_resuming(id, at(9)).await.unwrap());
     // The second one has read something else.
     let ahead = due_causes(store, 0).await.remove(0);
     for until in [3, 5] {
-        let set = store.set_resuming(&ahead, at(until)).await;
-        set.expect("the store answers");
+        store.set_resuming(&ahead, at(until)).await.unwrap();
     }
     let cause = due_causes(store, 0).await.remove(0);
     assert_eq!(cause.resuming, Some(at(3)));
@@ -237,8 +236,7 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
     let third = kept(store, "3").await;
     assert_eq!(third, spans[3].resumed(2, false));
     assert_eq!(third.processing.attempts, 1, "it counts as put off");
-    let ended = store.end_resuming(&cause).await;
-    ended.expect("the store answers");
+    store.end_resuming(&cause).await.unwrap();
     assert_eq!(due_causes(store, 0).await, []);
 }
 
@@ -249,27 +247,21 @@ pub async fn each_resume_of_an_operator_is_one_of_its_own(store: &Shared) {
     let (span, id) = suspended(store, "a", 0).await;
     register(store, &span, 0).await;
     let resume_all = async || {
-        let known = store.resume_by_operator(id).await;
-        assert!(known.expect("the store answers"));
+        assert!(store.resume_by_operator(id).await.unwrap());
         due_causes(store, 0).await.remove(0)
     };
     let first = resume_all().await;
-    let set = store.set_resuming(&first, at(1)).await;
-    set.expect("the store answers");
+    store.set_resuming(&first, at(1)).await.unwrap();
     let begun = due_causes(store, 0).await.remove(0);
     assert_eq!(begun.resuming, Some(at(1)));
-    store.end_resuming(&begun).await.expect("the store answers");
+    store.end_resuming(&begun).await.unwrap();
     assert_eq!(due_causes(store, 0).await, []);
 
     let second = resume_all().await;
     assert_eq!(second.resuming, first.resuming);
-    let set = store.set_resuming(&first, at(1)).await;
-    set.expect("the store answers");
-    store.end_resuming(&first).await.expect("the store answers");
+    store.set_resuming(&first, at(1)).await.unwrap();
+    store.end_resuming(&first).await.unwrap();
     assert_eq!(due_causes(store, 0).await, slice::from_ref(&second));
-    store
-        .end_resuming(&second)
-        .await
-        .expect("the store answers");
+    store.end_resuming(&second).await.unwrap();
     assert_eq!(due_causes(store, 0).await, []);
 }

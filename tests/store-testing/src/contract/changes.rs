@@ -3,11 +3,10 @@
 use sampler_domain::{
     Change, Changed, Failure, Interval, Next, Resent, Skip, Span, Suspension, UncountedReason,
 };
-use sampler_store::StopOutcome;
 use uuid::Uuid;
 
 use crate::support::{
-    Shared, Store, at, failure, kept, last_refusal, plan_to, refusal, started, stop,
+    Shared, Store, at, failure, kept, last_refusal, must_stop, plan_to, refusal, started,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -54,7 +53,7 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
     for (kind, millis, age) in course {
         let now = states.last().expect("it was started").clone();
         if kind % 8 == 7 && now.end.is_none() {
-            assert_eq!(stop(store, None, name, millis).await, StopOutcome::Ended);
+            must_stop(store, None, name, millis).await;
             states.push(kept(store, name).await);
             continue;
         }
@@ -66,8 +65,11 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
         } else {
             Changed::Rejected
         };
-        let changed = store.change(&read, &change, at(0)).await;
-        assert_eq!(changed.expect("the store answers"), expected, "{change:?}");
+        assert_eq!(
+            store.change(&read, &change, at(0)).await.unwrap(),
+            expected,
+            "{change:?}"
+        );
         let kept = kept(store, name).await;
         assert_eq!(Some(&kept), states.last(), "{change:?}");
     }

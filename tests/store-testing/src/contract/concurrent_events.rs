@@ -6,7 +6,7 @@ use sampler_domain::Refusal;
 use sampler_store::{StartOutcome, StopOutcome};
 use tokio::task::JoinSet;
 
-use crate::support::{Shared, at, kept, start, stop};
+use crate::support::{Shared, at, kept, must_start, must_stop, start, stop};
 
 const MINUTE: i64 = 60_000;
 
@@ -59,7 +59,7 @@ pub async fn of_64_repeats_of_one_start_one_opens(store: &Shared) {
 }
 
 pub async fn of_64_stops_of_one_span_one_wins(store: &Shared) {
-    assert_eq!(start(&**store, None, "i", 0).await, StartOutcome::Opened);
+    must_start(&**store, None, "i", 0).await;
     let answers = at_once(|number| {
         let (store, event_id) = (store.clone(), format!("stop-{}", number % 4));
         let millis = i64::try_from(number % 4).expect("below 4");
@@ -82,10 +82,7 @@ pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
             let store = &*store;
             let mut answers = vec![start(store, None, &instance, 0).await];
             for update in 1..4 {
-                assert_eq!(
-                    stop(store, None, &instance, update).await,
-                    StopOutcome::Ended
-                );
+                must_stop(store, None, &instance, update).await;
                 answers.push(start(store, None, &instance, update).await);
             }
             answers
@@ -97,18 +94,9 @@ pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
 
 /// An event that shares a command with others gets the answer that it would get alone.
 pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
-    assert_eq!(
-        start(&**store, Some("kept"), "open", 0).await,
-        StartOutcome::Opened
-    );
-    assert_eq!(
-        start(&**store, Some("past"), "past", 0).await,
-        StartOutcome::Opened
-    );
-    assert_eq!(
-        stop(&**store, None, "past", MINUTE).await,
-        StopOutcome::Ended
-    );
+    must_start(&**store, Some("kept"), "open", 0).await;
+    must_start(&**store, Some("past"), "past", 0).await;
+    must_stop(&**store, None, "past", MINUTE).await;
     let answers = at_once(|number| {
         let store = store.clone();
         async move {
@@ -150,16 +138,10 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
 pub async fn of_64_stops_each_has_its_own_answer(store: &Shared) {
     for number in 0..64 {
         let instance = format!("instance-{number}");
-        assert_eq!(
-            start(&**store, None, &instance, 0).await,
-            StartOutcome::Opened
-        );
+        must_start(&**store, None, &instance, 0).await;
     }
-    assert_eq!(start(&**store, None, "past", 0).await, StartOutcome::Opened);
-    assert_eq!(
-        stop(&**store, Some("kept"), "past", MINUTE).await,
-        StopOutcome::Ended
-    );
+    must_start(&**store, None, "past", 0).await;
+    must_stop(&**store, Some("kept"), "past", MINUTE).await;
     let answers = at_once(|number| {
         let store = store.clone();
         async move {

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use sampler_domain::partition::partition_of;
-use sampler_domain::{
-    Acceptance, Cause, CauseId, Entry, EntryState, Interval, Question, Resend, Timestamp,
-};
+use sampler_domain::{Cause, CauseId, Entry, EntryState, Interval, Question, Resend, Timestamp};
 use sampler_store::{Confirmation, EntryKey, Unconfirmed, UnconfirmedQuery};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::cause_list::all_causes;
-use crate::support::{Changing, Shared, Store, at, done, everything, plan_to, started};
+use crate::support::{
+    Shared, Store, acceptance, at, everything, must_plan, question, resend, started,
+};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -20,23 +20,15 @@ const DAY: i64 = 24 * HOUR;
 /// after it, and for a day.
 async fn accepted(store: &dyn Store, name: &str, from: i64, ask_at: i64) -> Entry {
     let span = started(store, name, name, -DAY).await;
-    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let acceptance = Acceptance {
-        at: at(7),
-        status: Some(202),
-        location: Some(format!("https://abacus/usage/{name}")),
-    };
+    let span = must_plan(store, &span, -HOUR).await;
+    let acceptance = acceptance(7, Some(&format!("https://abacus/usage/{name}")));
     let interval = Interval {
         start: at(from),
         end: at(from + HOUR),
     };
     let entry = Entry {
         interval,
-        question: Some(Question {
-            at: at(ask_at),
-            until: at(DAY),
-            is_missing: false,
-        }),
+        question: Some(question(ask_at, DAY)),
         ..Entry::of_accepted(&span, acceptance).expect("it is planned")
     };
     let kept = store.write_entry(entry.clone(), DAY).await;
@@ -54,8 +46,7 @@ fn query(now: i64) -> UnconfirmedQuery {
 }
 
 async fn unconfirmed(store: &dyn Store, query: UnconfirmedQuery) -> Vec<Unconfirmed> {
-    let found = store.unconfirmed(&query).await;
-    found.expect("the store answers")
+    store.unconfirmed(&query).await.unwrap()
 }
 
 /// The instances of the usages that are to be asked for, in their order.
@@ -68,13 +59,12 @@ async fn instances(store: &dyn Store, query: UnconfirmedQuery) -> Vec<String> {
 /// What came of asking for the usage of an entry, as it was written. Says whether it was noted.
 async fn confirm(store: &dyn Store, read: &Entry, confirmation: Confirmation) -> bool {
     let read = Unconfirmed::of(read).expect("it is to be asked for");
-    let noted = store.confirm(&[(read, confirmation)]).await;
-    noted.expect("the store answers") == 1
+    store.confirm(&[(read, confirmation)]).await.unwrap() == 1
 }
 
 async fn kept(store: &dyn Store, entry: &Entry) -> Entry {
     let entries = store.entries(&entry.span, &entry.target, None, 10).await;
-    let mut entries = entries.expect("the store answers").entries;
+    let mut entries = entries.unwrap().entries;
     entries.pop().expect("it is there")
 }
 
@@ -148,8 +138,7 @@ pub async fn a_usage_that_was_put_aside_keeps_why(store: &Shared) {
     let store = &**store;
     let entry = accepted(store, "a", -2 * HOUR, 0).await;
     let cause = aside(&entry, "$error");
-    let registered = store.register(&cause, at(1), at(HOUR)).await;
-    registered.expect("the store answers");
+    store.register(&cause, at(1), at(HOUR)).await.unwrap();
     let noted = set_aside(at(9), "$error", cause.id());
     assert!(confirm(store, &entry, noted.clone()).await);
     assert!(!confirm(store, &entry, noted).await);
@@ -163,10 +152,8 @@ pub async fn a_usage_that_was_put_aside_keeps_why(store: &Shared) {
     assert_eq!(kept(store, &expected).await, expected);
     assert!(!expected.is_billed());
     // The cause stays as long as there is such a usage, and is shown.
-    let due = store.due_causes(at(DAY), 10).await;
-    let due = due.expect("the store answers");
-    let removed = store.remove_cause(&due[0]).await;
-    assert!(!removed.expect("the store answers"));
+    let due = store.due_causes(at(DAY), 10).await.unwrap();
+    assert!(!store.remove_cause(&due[0]).await.unwrap());
     let shown = all_causes(store).await;
     assert_eq!(shown.len(), 1);
     assert_eq!((shown[0].spans, shown[0].set_aside), (0, 1));
@@ -184,11 +171,7 @@ pub async fn a_usage_that_is_not_known_yet_is_asked_for_again(store: &Shared) {
     );
     assert_eq!(instances(store, query(4)).await, [""; 0]);
     let read = kept(store, &entry).await;
-    let ask = Question {
-        at: at(5),
-        until: at(DAY),
-        is_missing: false,
-    };
+    let ask = question(5, DAY);
     assert_eq!(read.question, Some(ask));
     assert_eq!(unconfirmed(store, query(5)).await[0].ask, ask);
     assert!(confirm(store, &read, Confirmation::GivenUp).await);
@@ -274,11 +257,7 @@ pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &
     let entry = accepted(store, "a", -2 * HOUR, 5).await;
     let again = |ask_at, until| Entry {
         accepted_at: Some(at(8)),
-        question: Some(Question {
-            at: at(ask_at),
-            until: at(until),
-            is_missing: false,
-        }),
+        question: Some(question(ask_at, until)),
         ..entry.clone()
     };
     for (ask_at, until, expected) in [
@@ -288,11 +267,7 @@ pub async fn a_usage_that_is_written_again_is_asked_for_as_late_as_that(store: &
     ] {
         let written = store.write_entry(again(ask_at, until), DAY).await;
         assert_eq!(written.ok(), Some(EntryState::Accepted));
-        let ask = Question {
-            at: at(expected.0),
-            until: at(expected.1),
-            is_missing: false,
-        };
+        let ask = question(expected.0, expected.1);
         let expected = Entry {
             question: Some(ask),
             ..entry.clone()
@@ -313,12 +288,8 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
 ) {
     let store = &**store;
     let span = started(store, "a", "a", -DAY).await;
-    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let acceptance = Acceptance {
-        at: at(11),
-        status: Some(202),
-        location: Some("https://abacus/usage/a".to_owned()),
-    };
+    let span = must_plan(store, &span, -HOUR).await;
+    let acceptance = acceptance(11, Some("https://abacus/usage/a"));
     let accepted = Entry::of_accepted(&span, acceptance.clone()).expect("it is planned");
     let skipped = Entry {
         state: EntryState::Skipped,
@@ -341,11 +312,7 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
     let key = EntryKey::of(&skipped);
     assert_eq!(store.mark_resend(&key, &resend).await.ok(), Some(true));
     let read = Entry {
-        question: Some(Question {
-            at: at(20),
-            until: at(DAY),
-            is_missing: false,
-        }),
+        question: Some(question(20, DAY)),
         ..kept(store, &skipped).await
     };
     let noted = store.accept_resent(&read, &acceptance).await;
@@ -354,8 +321,7 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
     let marked = kept(store, &skipped).await;
     let aside = || set_aside(at(21), "no plan", aside(&marked, "no plan").id());
     assert!(!confirm(store, &marked, aside()).await, "it is marked");
-    let unmarked = store.end_resend(&key, act, None).await;
-    unmarked.expect("the store answers");
+    store.end_resend(&key, act, None).await.unwrap();
     assert_eq!(instances(store, query(20)).await, ["a"]);
     assert!(confirm(store, &marked, aside()).await);
 }
@@ -364,33 +330,18 @@ pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
     let store = &**store;
     let entry = accepted(store, "a", -2 * HOUR, 0).await;
     let cause = aside(&entry, "no plan");
-    let registered = store.register(&cause, at(1), at(HOUR)).await;
-    registered.expect("the store answers");
+    store.register(&cause, at(1), at(HOUR)).await.unwrap();
     let noted = set_aside(at(9), "no plan", cause.id());
     assert!(confirm(store, &entry, noted).await);
-    let resend = Resend {
-        act: Uuid::from_u128(7),
-        from: EntryState::SetAside,
-        at: at(10),
-        due_at: at(10),
-        acceptance: None,
-    };
+    let resend = resend(7, EntryState::SetAside, 10);
     let marked = store.mark_resend(&EntryKey::of(&entry), &resend).await;
     assert_eq!(marked.ok(), Some(true));
-    let ask = Question {
-        at: at(20),
-        until: at(DAY),
-        is_missing: false,
-    };
+    let ask = question(20, DAY);
     let read = Entry {
         question: Some(ask),
         ..kept(store, &entry).await
     };
-    let acceptance = Acceptance {
-        at: at(11),
-        status: Some(202),
-        location: Some("https://abacus/usage/again".to_owned()),
-    };
+    let acceptance = acceptance(11, Some("https://abacus/usage/again"));
     assert_eq!(
         store.accept_resent(&read, &acceptance).await.ok(),
         Some(true)
@@ -398,8 +349,7 @@ pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
     let found = unconfirmed(store, query(20)).await;
     assert_eq!(found, [], "the span does not know yet that it counts");
     let key = EntryKey::of(&entry);
-    let ended = store.end_resend(&key, resend.act, None);
-    ended.await.expect("the store answers");
+    store.end_resend(&key, resend.act, None).await.unwrap();
     let found = unconfirmed(store, query(20)).await;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].location, "https://abacus/usage/again");

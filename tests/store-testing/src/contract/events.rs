@@ -5,8 +5,8 @@ use sampler_store::{NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOu
 use uuid::Uuid;
 
 use crate::support::{
-    LookingUp, Shared, Store, at, id, kept, new_span, new_stop, start, start_event, started, stop,
-    target,
+    LookingUp, Shared, Store, at, id, kept, must_start, must_stop, new_span, new_stop, start,
+    start_event, started, stop, target,
 };
 
 const MINUTE: i64 = 60_000;
@@ -15,19 +15,13 @@ pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
     let event = start_event(Some("a"), "i", -MINUTE);
     let new = new_span(event.clone());
     let expected = new.span.clone();
-    assert_eq!(
-        store.start(new).await.expect("the store answers"),
-        StartOutcome::Opened
-    );
+    assert_eq!(store.start(new).await.unwrap(), StartOutcome::Opened);
     let span = kept(&**store, "a").await;
     assert_eq!(span, expected);
     assert_eq!(span.measures, event.measures);
     assert_eq!(span.processing.last, Interval::at(event.timestamp));
     assert_eq!(
-        store
-            .read(&span.id, &span.target)
-            .await
-            .expect("the store answers"),
+        store.read(&span.id, &span.target).await.unwrap(),
         Some(expected)
     );
 }
@@ -38,26 +32,23 @@ pub async fn a_span_keeps_which_clients_and_updates_reported_it(store: &Shared) 
     let mut new = new_span(start_event(Some("a"), "i", 0));
     new.span.start_client.clone_from(&clients[0]);
     new.span.start_update = updates[0];
-    let started = store.start(new.clone()).await;
-    assert_eq!(started.expect("the store answers"), StartOutcome::Opened);
+    assert_eq!(
+        store.start(new.clone()).await.unwrap(),
+        StartOutcome::Opened
+    );
     let mut stop = new_stop(Some("z"), "i", MINUTE);
     stop.client.clone_from(&clients[1]);
     stop.update = updates[1];
-    let stopped = store.stop(stop.clone()).await;
-    assert_eq!(stopped.expect("the store answers"), StopOutcome::Ended);
+    assert_eq!(store.stop(stop.clone()).await.unwrap(), StopOutcome::Ended);
     // Repeats by somebody else change nothing.
     new.span.start_client.clone_from(&clients[1]);
     new.span.start_update = updates[1];
     new.span.id = new_span(start_event(None, "i", 0)).span.id;
     let repeated = store.start(new).await;
-    assert!(matches!(
-        repeated.expect("the store answers"),
-        StartOutcome::Repeated { .. }
-    ));
+    assert!(matches!(repeated.unwrap(), StartOutcome::Repeated { .. }));
     (stop.client, stop.update) = (None, None);
     stop.correlation_id = new_stop(None, "i", 0).correlation_id;
-    let repeated = store.stop(stop).await;
-    assert_eq!(repeated.expect("the store answers"), StopOutcome::Repeated);
+    assert_eq!(store.stop(stop).await.unwrap(), StopOutcome::Repeated);
     let span = kept(&**store, "a").await;
     assert_eq!([span.start_client, span.stop_client], clients);
     assert_eq!([span.start_update, span.stop_update], updates);
@@ -75,30 +66,25 @@ pub async fn spans_that_have_not_ended_are_the_open_one_and_the_next_to_end(stor
         let by = SpansBy::NotEndedBy(at(moment));
         let found = store
             .find_spans(&target(instance), &by, ReadConcern::Majority)
-            .await;
-        let found = found.expect("the store answers").into_iter();
+            .await
+            .unwrap()
+            .into_iter();
         let mut ids: Vec<_> = found.filter_map(|span| span.start_id).collect();
         ids.sort();
         ids
     };
     assert_eq!(ids("i", 0).await, []);
     for (name, from, to) in [("a", 0, 10), ("b", 20, 30), ("c", 40, 50)] {
-        assert_eq!(
-            start(store, Some(name), "i", from).await,
-            StartOutcome::Opened
-        );
-        assert_eq!(stop(store, Some(name), "i", to).await, StopOutcome::Ended);
+        must_start(store, Some(name), "i", from).await;
+        must_stop(store, Some(name), "i", to).await;
     }
-    assert_eq!(
-        start(store, Some("other"), "j", 0).await,
-        StartOutcome::Opened
-    );
+    must_start(store, Some("other"), "j", 0).await;
     assert_eq!(ids("i", 0).await, [id("a")]);
     assert_eq!(ids("i", 9).await, [id("a")]);
     // A span that ends at the moment has ended.
     assert_eq!(ids("i", 10).await, [id("b")]);
     assert_eq!(ids("i", 50).await, []);
-    assert_eq!(start(store, Some("d"), "i", 60).await, StartOutcome::Opened);
+    must_start(store, Some("d"), "i", 60).await;
     assert_eq!(ids("i", 30).await, [id("c"), id("d")]);
     assert_eq!(ids("i", 100).await, [id("d")]);
     assert_eq!(ids("j", 100).await, [id("other")]);
@@ -111,22 +97,16 @@ pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
     let span = kept(store, "a").await.id;
     let repeated = StartOutcome::Repeated { span };
     assert_eq!(again().await, repeated);
-    assert_eq!(
-        stop(store, Some("z"), "i", MINUTE).await,
-        StopOutcome::Ended
-    );
+    must_stop(store, Some("z"), "i", MINUTE).await;
     assert_eq!(again().await, repeated);
-    assert_eq!(
-        start(store, Some("b"), "i", 2 * MINUTE).await,
-        StartOutcome::Opened
-    );
+    must_start(store, Some("b"), "i", 2 * MINUTE).await;
     assert_eq!(again().await, repeated);
     assert_eq!(kept(store, "b").await.end, None);
 }
 
 pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
+    must_start(store, None, "i", 0).await;
     assert_eq!(
         start(store, Some("a"), "i", 0).await,
         StartOutcome::Refused(Refusal::AlreadyOpen)
@@ -139,12 +119,9 @@ pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
         start(store, None, "i", MINUTE).await,
         StartOutcome::Refused(Refusal::AlreadyOpen)
     );
-    assert_eq!(start(store, None, "another", 0).await, StartOutcome::Opened);
+    must_start(store, None, "another", 0).await;
     assert_eq!(
-        store
-            .started_by(&target("i"), &id("a"))
-            .await
-            .expect("the store answers"),
+        store.started_by(&target("i"), &id("a")).await.unwrap(),
         None
     );
 }
@@ -152,11 +129,8 @@ pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
 /// Fault 4 of the original: the same `id` on another target answered 201, and was lost.
 pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
-    assert_eq!(
-        start(store, Some("a"), "j", MINUTE).await,
-        StartOutcome::Opened
-    );
+    must_start(store, Some("a"), "i", 0).await;
+    must_start(store, Some("a"), "j", MINUTE).await;
     // Each of the six fields tells targets apart.
     for field in 0..6 {
         let mut new = new_span(start_event(Some("a"), "i", 2 * MINUTE));
@@ -195,10 +169,7 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
         };
         assert_eq!(stopped(again).await, StopOutcome::Repeated, "{field}");
     }
-    assert_eq!(
-        stop(store, Some("a"), "i", MINUTE).await,
-        StopOutcome::Ended
-    );
+    must_stop(store, Some("a"), "i", MINUTE).await;
     assert!(matches!(
         start(store, Some("a"), "i", 0).await,
         StartOutcome::Repeated { .. }
@@ -208,29 +179,34 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
         StartOutcome::Repeated { .. }
     ));
     for (instance, millis) in [("i", 0), ("j", MINUTE)] {
-        let found = store.started_by(&target(instance), &id("a")).await;
-        let found = found.expect("the store answers").expect("it was kept");
+        let found = store
+            .started_by(&target(instance), &id("a"))
+            .await
+            .unwrap()
+            .expect("it was kept");
         assert_eq!(found.start, at(millis));
     }
-    let found = store.stopped_by(&target("j"), &id("a")).await;
-    assert_eq!(found.expect("the store answers"), None);
+    assert_eq!(
+        store.stopped_by(&target("j"), &id("a")).await.unwrap(),
+        None
+    );
 }
 
 /// What is refused on a target is refused because of that target's own events.
 pub async fn fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    must_start(store, Some("a"), "i", 0).await;
     let taken = |fields: &[Field]| StartOutcome::Refused(Refusal::IdTaken(fields.to_vec()));
     let timestamp = Field::Timestamp;
     assert_eq!(start(store, Some("a"), "i", 1).await, taken(&[timestamp]));
     let mut other = new_span(start_event(Some("a"), "i", 0));
     other.span.measures = Measures::default();
-    let answer = store.start(other).await.expect("the store answers");
+    let answer = store.start(other).await.unwrap();
     assert_eq!(answer, taken(&[Field::MeasuredUsage]));
-    assert_eq!(stop(store, None, "i", MINUTE).await, StopOutcome::Ended);
+    must_stop(store, None, "i", MINUTE).await;
     let mut other = new_span(start_event(Some("a"), "i", MINUTE));
     other.span.measures = Measures::default();
-    let answer = store.start(other).await.expect("the store answers");
+    let answer = store.start(other).await.unwrap();
     assert_eq!(answer, taken(&[timestamp, Field::MeasuredUsage]));
     assert_eq!(
         stop(store, None, "i", MINUTE).await,
@@ -243,28 +219,19 @@ pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared
     let store = &**store;
     let hour = 60 * MINUTE;
     for number in 0..3 {
-        assert_eq!(
-            start(store, None, "i", number * hour).await,
-            StartOutcome::Opened
-        );
-        assert_eq!(
-            stop(store, None, "i", (number + 1) * hour).await,
-            StopOutcome::Ended
-        );
+        must_start(store, None, "i", number * hour).await;
+        must_stop(store, None, "i", (number + 1) * hour).await;
     }
     let until = at(3 * hour);
     assert_eq!(
         start(store, Some("a"), "i", 3 * hour - 1).await,
         StartOutcome::Refused(Refusal::Overlaps { until })
     );
-    assert_eq!(
-        start(store, Some("a"), "j", 3 * hour - 1).await,
-        StartOutcome::Opened
-    );
+    must_start(store, Some("a"), "j", 3 * hour - 1).await;
     let mut overlapping = new_span(start_event(Some("b"), "i", 3 * hour - 1));
     overlapping.may_overlap = true;
     assert_eq!(
-        store.start(overlapping).await.expect("the store answers"),
+        store.start(overlapping).await.unwrap(),
         StartOutcome::Opened
     );
     assert_eq!(
@@ -276,14 +243,14 @@ pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared
 /// An instance that changes its plan is another target.
 pub async fn a_span_of_another_plan_of_the_instance_is_no_previous_one(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
-    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, StopOutcome::Ended);
+    must_start(store, None, "i", 0).await;
+    must_stop(store, None, "i", 2 * MINUTE).await;
     let with_plan = |plan: &str, millis| {
         let mut event = start_event(None, "i", millis);
         event.target.plan_id = id(plan);
         new_span(event)
     };
-    let started = async |new| store.start(new).await.expect("the store answers");
+    let started = async |new| store.start(new).await.unwrap();
     assert_eq!(started(with_plan("b", MINUTE)).await, StartOutcome::Opened);
     assert_eq!(
         started(with_plan("b", MINUTE)).await,
@@ -296,15 +263,9 @@ pub async fn a_span_of_another_plan_of_the_instance_is_no_previous_one(store: &S
 
 pub async fn an_update_is_a_stop_and_a_start_at_one_moment(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
-    assert_eq!(
-        stop(store, Some("b"), "i", MINUTE).await,
-        StopOutcome::Ended
-    );
-    assert_eq!(
-        start(store, Some("b"), "i", MINUTE).await,
-        StartOutcome::Opened
-    );
+    must_start(store, Some("a"), "i", 0).await;
+    must_stop(store, Some("b"), "i", MINUTE).await;
+    must_start(store, Some("b"), "i", MINUTE).await;
     assert_eq!(
         stop(store, Some("b"), "i", MINUTE).await,
         StopOutcome::Repeated
@@ -315,22 +276,16 @@ pub async fn an_update_is_a_stop_and_a_start_at_one_moment(store: &Shared) {
 
 pub async fn a_stop_ends_the_open_span_alone(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
-    assert_eq!(start(store, Some("b"), "j", 0).await, StartOutcome::Opened);
-    assert_eq!(
-        stop(store, Some("z"), "i", MINUTE).await,
-        StopOutcome::Ended
-    );
+    must_start(store, Some("a"), "i", 0).await;
+    must_start(store, Some("b"), "j", 0).await;
+    must_stop(store, Some("z"), "i", MINUTE).await;
     let span = kept(store, "a").await;
     assert_eq!(
         (span.end, span.end_id.clone()),
         (Some(at(MINUTE)), Some(id("z")))
     );
     assert_eq!(
-        store
-            .stopped_by(&target("i"), &id("z"))
-            .await
-            .expect("the store answers"),
+        store.stopped_by(&target("i"), &id("z")).await.unwrap(),
         Some(span.clone())
     );
     assert_eq!(
@@ -343,59 +298,44 @@ pub async fn a_stop_ends_the_open_span_alone(store: &Shared) {
 pub async fn a_repeated_stop_is_recognised_at_any_later_time(store: &Shared) {
     let store = &**store;
     let again = || stop(store, Some("z"), "i", MINUTE);
-    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
+    must_start(store, None, "i", 0).await;
     assert_eq!(again().await, StopOutcome::Ended);
     assert_eq!(again().await, StopOutcome::Repeated);
     // The next span starts where the stop is dated, so the stop could end it by its fields.
-    assert_eq!(
-        start(store, Some("b"), "i", MINUTE).await,
-        StartOutcome::Opened
-    );
+    must_start(store, Some("b"), "i", MINUTE).await;
     assert_eq!(again().await, StopOutcome::Repeated);
     assert_eq!(kept(store, "b").await.end, None);
-    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, StopOutcome::Ended);
+    must_stop(store, None, "i", 2 * MINUTE).await;
     assert_eq!(again().await, StopOutcome::Repeated);
 }
 
 /// Fault 4 of the original: an old stop's `id` answered 201 and left the new span running.
 pub async fn fault_4_a_stop_id_seen_before_never_ends_another_span(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
-    assert_eq!(
-        stop(store, Some("z"), "i", MINUTE).await,
-        StopOutcome::Ended
-    );
-    assert_eq!(
-        start(store, Some("b"), "i", MINUTE).await,
-        StartOutcome::Opened
-    );
-    assert_eq!(
-        start(store, Some("c"), "j", MINUTE).await,
-        StartOutcome::Opened
-    );
+    must_start(store, None, "i", 0).await;
+    must_stop(store, Some("z"), "i", MINUTE).await;
+    must_start(store, Some("b"), "i", MINUTE).await;
+    must_start(store, Some("c"), "j", MINUTE).await;
     let taken = |fields: &[Field]| StopOutcome::Refused(Refusal::IdTaken(fields.to_vec()));
     let answer = stop(store, Some("z"), "i", 2 * MINUTE).await;
     assert_eq!(answer, taken(&[Field::Timestamp]));
     assert_eq!(kept(store, "b").await.end, None);
     // On another target it is another event.
-    assert_eq!(
-        stop(store, Some("z"), "j", MINUTE).await,
-        StopOutcome::Ended
-    );
+    must_stop(store, Some("z"), "j", MINUTE).await;
     assert_eq!(kept(store, "c").await.end, Some(at(MINUTE)));
 }
 
 /// Fault 5 of the original: this was checked before the update, not in it.
 pub async fn fault_5_a_stop_before_its_start_is_refused_in_the_update_itself(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    must_start(store, Some("a"), "i", 0).await;
     let answer = stop(store, Some("y"), "i", -1).await;
     assert_eq!(
         answer,
         StopOutcome::Refused(Refusal::BeforeStart { start: at(0) })
     );
     assert_eq!(kept(store, "a").await.end, None);
-    assert_eq!(stop(store, Some("z"), "i", 0).await, StopOutcome::Ended);
+    must_stop(store, Some("z"), "i", 0).await;
     assert_eq!(kept(store, "a").await.end, Some(at(0)));
 }
 
@@ -409,8 +349,8 @@ pub async fn a_stop_without_an_open_span_is_refused(store: &Shared) {
         stop(store, Some("z"), "i", 0).await,
         StopOutcome::Refused(Refusal::NotOpen)
     );
-    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
-    assert_eq!(stop(store, None, "i", 1).await, StopOutcome::Ended);
+    must_start(store, None, "i", 0).await;
+    must_stop(store, None, "i", 1).await;
     assert_eq!(
         stop(store, None, "i", 1).await,
         StopOutcome::Refused(Refusal::NotOpen)
@@ -426,26 +366,16 @@ pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
     let new = new_span(start_event(None, "twice", 0));
     let (id, target) = (new.span.id.clone(), new.span.target.clone());
     assert_eq!(
-        store.start(new.clone()).await.expect("the store answers"),
+        store.start(new.clone()).await.unwrap(),
         StartOutcome::Opened
     );
     assert_eq!(
-        store.start(new.clone()).await.expect("the store answers"),
+        store.start(new.clone()).await.unwrap(),
         StartOutcome::Opened
     );
-    assert_eq!(
-        stop(&**store, None, "twice", 5_000).await,
-        StopOutcome::Ended
-    );
-    assert_eq!(
-        store.start(new).await.expect("the store answers"),
-        StartOutcome::Opened
-    );
-    let span = store
-        .read(&id, &target)
-        .await
-        .expect("the store answers")
-        .expect("it is kept");
+    must_stop(&**store, None, "twice", 5_000).await;
+    assert_eq!(store.start(new).await.unwrap(), StartOutcome::Opened);
+    let span = store.read(&id, &target).await.unwrap().expect("it is kept");
     assert_eq!(span.end, Some(at(5_000)));
     assert_eq!(
         stop(&**store, None, "twice", 9_000).await,
@@ -457,23 +387,17 @@ pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
 pub async fn a_stop_that_is_carried_out_twice_ends_one_span(store: &Shared) {
     started(&**store, "first", "twice", 0).await;
     let new = new_stop(None, "twice", 5_000);
-    assert_eq!(
-        store.stop(new.clone()).await.expect("the store answers"),
-        StopOutcome::Ended
-    );
+    assert_eq!(store.stop(new.clone()).await.unwrap(), StopOutcome::Ended);
     started(&**store, "second", "twice", 5_000).await;
-    assert_eq!(
-        store.stop(new).await.expect("the store answers"),
-        StopOutcome::Ended
-    );
+    assert_eq!(store.stop(new).await.unwrap(), StopOutcome::Ended);
     assert_eq!(kept(&**store, "first").await.end, Some(at(5_000)));
     assert_eq!(kept(&**store, "second").await.end, None);
 }
 
 pub async fn start_and_stop_may_share_an_id(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
-    assert_eq!(stop(store, Some("a"), "i", 1).await, StopOutcome::Ended);
+    must_start(store, Some("a"), "i", 0).await;
+    must_stop(store, Some("a"), "i", 1).await;
     assert!(matches!(
         start(store, Some("a"), "i", 0).await,
         StartOutcome::Repeated { .. }

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use sampler_domain::{
-    Acceptance, Entry, EntryState, Interval, LastError, Next, Planned, Span, SpanId, Totals,
-};
-use sampler_store::{Entries, StopOutcome};
+use sampler_domain::{Entry, EntryState, Interval, LastError, Next, Planned, Span, SpanId, Totals};
+use sampler_store::Entries;
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Changing, Shared, Store, at, done, failure, finished, kept, plan_to, refusal, started, stop,
-    target,
+    Changing, Shared, Store, acceptance, at, done, failure, finished, kept, must_plan, must_stop,
+    plan_to, refusal, started, target,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -19,33 +17,24 @@ const DAY: i64 = 24 * HOUR;
 /// The span with a plan up to `millis`.
 async fn planned(store: &dyn Store, name: &str, millis: i64) -> Span {
     let span = started(store, name, name, -DAY).await;
-    done(
-        store
-            .plan(&span, plan_to(&span, millis), at(0), at(0))
-            .await,
-    )
+    must_plan(store, &span, millis).await
 }
 
 /// The entry of what is planned for a span, as it is written once Abacus has it.
 fn entry(span: &Span) -> Entry {
-    let acceptance = Acceptance {
-        at: at(7),
-        status: Some(202),
-        location: Some("https://abacus/v1/metering/collected/usage/1".to_owned()),
-    };
+    let acceptance = acceptance(7, Some("https://abacus/v1/metering/collected/usage/1"));
     Entry::of_accepted(span, acceptance).expect("it is planned")
 }
 
 async fn write(store: &dyn Store, entry: Entry) -> EntryState {
-    store
-        .write_entry(entry, DAY)
-        .await
-        .expect("the store answers")
+    store.write_entry(entry, DAY).await.unwrap()
 }
 
 async fn all_of(store: &dyn Store, span: &Span) -> Vec<Entry> {
-    let entries = store.entries(&span.id, &span.target, None, 1_000).await;
-    let entries = entries.expect("the store answers");
+    let entries = store
+        .entries(&span.id, &span.target, None, 1_000)
+        .await
+        .unwrap();
     assert_eq!((entries.unreadable, entries.next), (0, None));
     entries.entries
 }
@@ -54,14 +43,14 @@ pub async fn totals_count_what_is_executed(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -DAY).await;
     assert_eq!(span.processing.totals, Totals::from(at(-DAY)));
-    let mut span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let mut span = must_plan(store, &span, -HOUR).await;
     for end in [0, -2 * HOUR] {
         let next = Next::Planned(plan_to(&span.executed(), end));
         span = done(store.executed(&span, next, at(0), at(0)).await);
         assert_eq!(span.difference(), 0);
         assert_eq!(kept(store, "a").await, span);
     }
-    assert_eq!(stop(store, None, "i", -2 * HOUR).await, StopOutcome::Ended);
+    must_stop(store, None, "i", -2 * HOUR).await;
     let span = kept(store, "a").await;
     let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
     let expected = Totals {
@@ -208,8 +197,10 @@ pub async fn entries_come_page_by_page_in_the_order_of_their_plans(store: &Share
     for limit in [1, 2, 5, 6] {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = store.entries(&span.id, &span.target, after, limit).await;
-            let Entries { entries, next, .. } = page.expect("the store answers");
+            let Entries { entries, next, .. } = store
+                .entries(&span.id, &span.target, after, limit)
+                .await
+                .unwrap();
             assert!(entries.len() <= limit);
             seen.extend(entries.iter().map(|entry| entry.version));
             after = next;
@@ -235,8 +226,10 @@ pub async fn entries_come_page_by_page_from_the_end(store: &Shared) {
     for limit in [1, 2, 5, 6] {
         let (mut seen, mut before) = (Vec::new(), None);
         loop {
-            let page = store.usages_from_end(&span.id, &span.target, before, limit);
-            let Entries { entries, next, .. } = page.await.expect("the store answers");
+            let Entries { entries, next, .. } = store
+                .usages_from_end(&span.id, &span.target, before, limit)
+                .await
+                .unwrap();
             assert!(entries.len() <= limit);
             seen.extend(entries.iter().map(|entry| entry.version));
             before = next;
@@ -246,10 +239,14 @@ pub async fn entries_come_page_by_page_from_the_end(store: &Shared) {
         }
         assert_eq!(seen, [11, 9, 7, 5, 3], "{limit} at a time");
     }
-    let elsewhere = store
-        .usages_from_end(&span.id, &target("c"), None, 10)
-        .await;
-    assert_eq!(elsewhere.expect("the store answers").entries, []);
+    assert_eq!(
+        store
+            .usages_from_end(&span.id, &target("c"), None, 10)
+            .await
+            .unwrap()
+            .entries,
+        []
+    );
 }
 
 pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
@@ -258,8 +255,14 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
     let other = planned(store, "b", -HOUR).await;
     write(store, entry(&span)).await;
     assert_eq!(all_of(store, &other).await, []);
-    let elsewhere = store.entries(&span.id, &target("c"), None, 10).await;
-    assert_eq!(elsewhere.expect("the store answers").entries, []);
+    assert_eq!(
+        store
+            .entries(&span.id, &target("c"), None, 10)
+            .await
+            .unwrap()
+            .entries,
+        []
+    );
     let mut text = Span {
         id: SpanId::Text("own id".to_owned()),
         ..span.clone()
@@ -296,21 +299,21 @@ pub async fn an_entry_is_kept_once_whatever_span_names_it(store: &Shared) {
 pub async fn entries_outlive_their_span(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;
-    assert_eq!(stop(store, None, "a", -HOUR).await, StopOutcome::Ended);
-    let span = store.read(&span.id, &span.target).await;
-    let span = span.expect("the store answers").expect("it is there");
+    must_stop(store, None, "a", -HOUR).await;
+    let span = store
+        .read(&span.id, &span.target)
+        .await
+        .unwrap()
+        .expect("it is there");
     let year = Entry {
         accepted_at: Some(at(400 * DAY)),
         ..entry(&span)
     };
-    store
-        .write_entry(year.clone(), 4_000 * DAY)
-        .await
-        .expect("the store answers");
+    store.write_entry(year.clone(), 4_000 * DAY).await.unwrap();
     done(store.executed(&span, Next::Complete, at(0), at(0)).await);
     let finished = [finished(&span)];
     for _ in 0..2 {
-        store.expire(&finished).await.expect("the store answers");
+        store.expire(&finished).await.unwrap();
     }
     assert_eq!(store.remove(&finished).await.ok(), Some(1));
     assert_eq!(all_of(store, &span).await, [year]);

@@ -4,8 +4,8 @@ use sampler_domain::{Id, Span, SpanState, Timestamp};
 use sampler_store::{SpanPosition, SpanQuery, StartOutcome, StopOutcome, TargetFilter};
 
 use crate::support::{
-    Changing, Shared, Store, at, done, finished, id, kept, last_refusal, new_span, new_stop,
-    plan_to, start_event, started, stop,
+    Changing, Shared, Store, at, done, finished, id, kept, last_refusal, must_stop, new_span,
+    new_stop, plan_to, start_event, started,
 };
 
 /// Starts a span of these organization, resource and instance.
@@ -13,16 +13,14 @@ async fn start_of(store: &dyn Store, name: &str, target: [&str; 3], millis: i64)
     let mut new = new_span(start_event(Some(name), target[2], millis));
     new.span.target.organization_id = id(target[0]);
     new.span.target.resource_id = id(target[1]);
-    let answer = store.start(new).await;
-    assert_eq!(answer.expect("the store answers"), StartOutcome::Opened);
+    assert_eq!(store.start(new).await.unwrap(), StartOutcome::Opened);
 }
 
 async fn stop_of(store: &dyn Store, target: [&str; 3], millis: i64) {
     let mut new = new_stop(None, target[2], millis);
     new.event.target.organization_id = id(target[0]);
     new.event.target.resource_id = id(target[1]);
-    let answer = store.stop(new).await;
-    assert_eq!(answer.expect("the store answers"), StopOutcome::Ended);
+    assert_eq!(store.stop(new).await.unwrap(), StopOutcome::Ended);
 }
 
 fn query(conditions: &[(&str, &str)]) -> SpanQuery {
@@ -51,7 +49,7 @@ fn in_state(conditions: &[(&str, &str)], state: SpanState) -> SpanQuery {
 
 /// The start ids of a page, and where the next one begins.
 async fn page(store: &dyn Store, query: &SpanQuery) -> (Vec<String>, Option<SpanPosition>) {
-    let page = store.spans(query).await.expect("the store answers");
+    let page = store.spans(query).await.unwrap();
     let name = |id: Option<Id>| id.map_or_else(String::new, String::from);
     let spans = page.spans.into_iter();
     let names = spans.map(|listed| name(listed.span.start_id)).collect();
@@ -218,10 +216,10 @@ pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", 10).await;
     let written = span.id.to_string();
-    let found = async |id: &str| store.span(id, None).await.expect("the store answers");
+    let found = async |id: &str| store.span(id, None).await.unwrap();
     let listed = found(&written).await.expect("it is kept");
     assert_eq!((&listed.span, listed.due_at), (&span, Some(at(10))));
-    assert_eq!(stop(store, None, "i", 20).await, StopOutcome::Ended);
+    must_stop(store, None, "i", 20).await;
     let listed = found(&written).await.expect("it is kept");
     assert_eq!(listed.span.end, Some(at(20)));
     let other = if written.ends_with('0') { "1" } else { "0" };
@@ -258,8 +256,7 @@ pub async fn ids_are_found_by_how_they_begin(store: &Shared) {
         .await;
     }
     let found = async |field: &str, prefix: &str, limit: usize| {
-        let ids = store.ids(field, prefix, limit).await;
-        let ids = ids.expect("the store answers").into_iter();
+        let ids = store.ids(field, prefix, limit).await.unwrap().into_iter();
         ids.map(String::from).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -278,10 +275,10 @@ pub async fn the_spans_that_were_kept_last_come_first(store: &Shared) {
     for (name, millis) in [("a", 3_000), ("b", 1_000), ("c", 2_000)] {
         start_of(store, name, ["o", "r", name], millis).await;
     }
-    let newest = store.newest_spans(2).await.expect("the store answers");
+    let newest = store.newest_spans(2).await.unwrap();
     let ids: Vec<_> = newest.iter().map(|listed| listed.span.id.clone()).collect();
     let all = store.spans(&query(&[("organization_id", "o")])).await;
-    let mut all: Vec<_> = all.expect("the store answers").spans;
+    let mut all: Vec<_> = all.unwrap().spans;
     all.sort_by_key(|listed| std::cmp::Reverse(listed.span.id.clone()));
     let expected: Vec<_> = all
         .iter()

@@ -6,12 +6,12 @@ use sampler_domain::{
     Acceptance, Change, Changed, Entry, EntryState, Interval, LastError, Next, Resend, Resent,
     Skip, Span, Timestamp, UncountedReason,
 };
-use sampler_store::{EntryKey, StopOutcome};
+use sampler_store::EntryKey;
 use uuid::Uuid;
 
 use crate::support::{
-    Changing, Shared, Store, at, done, failure, finished, kept, last_refusal, plan_to, refusal,
-    started, stop,
+    self, Changing, Shared, Store, at, done, failure, finished, kept, last_refusal, must_plan,
+    must_stop, plan_to, refusal, started,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -20,7 +20,7 @@ const DAY: i64 = 24 * HOUR;
 /// A span whose first hour was given up, and the entry of that.
 async fn skipped(store: &dyn Store, name: &str) -> (Span, Entry) {
     let span = started(store, name, name, -HOUR).await;
-    let span = done(store.plan(&span, plan_to(&span, 0), at(0), at(0)).await);
+    let span = must_plan(store, &span, 0).await;
     let span = done(store.failed(&span, last_refusal("none", 0)).await);
     let planned = span.processing.planned.clone().expect("it is planned");
     let skip = Skip {
@@ -36,8 +36,10 @@ async fn skipped(store: &dyn Store, name: &str) -> (Span, Entry) {
     };
     let span = made(store, &span, &change).await;
     let entry = Entry::of_skipped(&span, skip.at).expect("it is planned");
-    let state = store.write_entry(entry.clone(), DAY).await;
-    assert_eq!(state.expect("the store answers"), EntryState::Skipped);
+    assert_eq!(
+        store.write_entry(entry.clone(), DAY).await.unwrap(),
+        EntryState::Skipped
+    );
     let change = Change::Skipped {
         next: Next::Wait,
         due_at: at(HOUR),
@@ -46,53 +48,47 @@ async fn skipped(store: &dyn Store, name: &str) -> (Span, Entry) {
 }
 
 async fn made(store: &dyn Store, span: &Span, change: &Change) -> Span {
-    let changed = store.change(span, change, at(0)).await;
-    assert_eq!(changed.expect("the store answers"), Changed::Made);
+    assert_eq!(
+        store.change(span, change, at(0)).await.unwrap(),
+        Changed::Made
+    );
     span.after(change)
 }
 
 fn resend(act: u128) -> Resend {
-    Resend {
-        act: Uuid::from_u128(act),
-        from: EntryState::Skipped,
-        at: at(5),
-        due_at: at(5),
-        acceptance: None,
-    }
+    support::resend(act, EntryState::Skipped, 5)
 }
 
 fn acceptance(millis: i64) -> Acceptance {
-    Acceptance {
-        at: at(millis),
-        status: Some(202),
-        location: Some("https://abacus/usage/$1".to_owned()),
-    }
+    support::acceptance(millis, Some("https://abacus/usage/$1"))
 }
 
 async fn mark(store: &dyn Store, entry: &Entry, resend: &Resend) -> bool {
-    let marked = store.mark_resend(&EntryKey::of(entry), resend).await;
-    marked.expect("the store answers")
+    store
+        .mark_resend(&EntryKey::of(entry), resend)
+        .await
+        .unwrap()
 }
 
 async fn claim(store: &dyn Store, entry: &Entry, read: &Resend, due_at: i64) -> bool {
     let key = EntryKey::of(entry);
-    let claimed = store.claim_resend(&key, read, at(due_at)).await;
-    claimed.expect("the store answers")
+    store.claim_resend(&key, read, at(due_at)).await.unwrap()
 }
 
 async fn due(store: &dyn Store, millis: i64) -> Vec<Entry> {
-    let due = store.due_resends(at(millis), 10).await;
-    due.expect("the store answers")
+    store.due_resends(at(millis), 10).await.unwrap()
 }
 
 async fn found(store: &dyn Store, entry: &Entry) -> Entry {
-    let found = store.usage(&entry.usage_guid).await;
-    found.expect("the store answers").expect("it is there")
+    store
+        .usage(&entry.usage_guid)
+        .await
+        .unwrap()
+        .expect("it is there")
 }
 
 async fn accept(store: &dyn Store, entry: &Entry, acceptance: &Acceptance) -> bool {
-    let accepted = store.accept_resent(entry, acceptance).await;
-    accepted.expect("the store answers")
+    store.accept_resent(entry, acceptance).await.unwrap()
 }
 
 pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Shared) {
@@ -112,8 +108,7 @@ pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Sha
     let (key, act) = (EntryKey::of(&entry), Uuid::from_u128(7));
     let other = Uuid::from_u128(8);
     for (act, millis) in [(other, 90), (act, 50)] {
-        let postponed = store.postpone_resend(&key, act, at(millis)).await;
-        postponed.expect("the store answers");
+        store.postpone_resend(&key, act, at(millis)).await.unwrap();
     }
     assert_eq!(due(store, 49).await, []);
     assert_eq!(due(store, 50).await.len(), 1);
@@ -132,10 +127,9 @@ pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Sha
     // The mark leads whoever comes next to the totals.
     assert_eq!(due(store, 50).await, std::slice::from_ref(&accepted));
     for (act, is_marked) in [(other, true), (act, false)] {
-        let ended = store.end_resend(&key, act, None).await;
-        ended.expect("the store answers");
+        store.end_resend(&key, act, None).await.unwrap();
         let has = store.has_resend(&key, Uuid::from_u128(7)).await;
-        assert_eq!(has.expect("the store answers"), is_marked);
+        assert_eq!(has.unwrap(), is_marked);
     }
     assert_eq!(due(store, 99).await, []);
     let ended = Entry {
@@ -208,8 +202,10 @@ pub async fn what_was_set_aside_is_accepted_again_and_stays_marked(store: &Share
         error: Some("no such plan".to_owned()),
         ..skipped
     };
-    let written = store.write_entry(aside.clone(), DAY).await;
-    assert_eq!(written.expect("the store answers"), EntryState::SetAside);
+    assert_eq!(
+        store.write_entry(aside.clone(), DAY).await.unwrap(),
+        EntryState::SetAside
+    );
     assert!(
         !mark(store, &aside, &resend(7)).await,
         "it is in another state"
@@ -253,8 +249,10 @@ pub async fn a_refused_resend_ends_and_tells_why(store: &Shared) {
     };
     let key = EntryKey::of(&entry);
     for act in [8, 7] {
-        let ended = store.end_resend(&key, Uuid::from_u128(act), Some(&refusal));
-        ended.await.expect("the store answers");
+        store
+            .end_resend(&key, Uuid::from_u128(act), Some(&refusal))
+            .await
+            .unwrap();
     }
     let expected = Entry {
         status: Some(422),
@@ -294,18 +292,15 @@ pub async fn an_acceptance_is_added_to_a_mark_and_outlasts_a_refusal(store: &Sha
     };
     let (key, act) = (EntryKey::of(&entry), Uuid::from_u128(7));
     for (refusal, is_marked) in [(Some(&refusal), true), (None, false)] {
-        let ended = store.end_resend(&key, act, refusal).await;
-        ended.expect("the store answers");
-        let has = store.has_resend(&key, act).await;
-        assert_eq!(has.expect("the store answers"), is_marked);
+        store.end_resend(&key, act, refusal).await.unwrap();
+        assert_eq!(store.has_resend(&key, act).await.unwrap(), is_marked);
     }
     assert_eq!(found(store, &entry).await.error, entry.error);
     // Another worker's post was accepted before this one hears of the refusal.
     assert!(self::mark(store, &entry, &resend(7)).await);
     let marked = found(store, &entry).await;
     assert!(accept(store, &marked, &acceptance(60)).await);
-    let ended = store.end_resend(&key, act, Some(&refusal)).await;
-    ended.expect("the store answers");
+    store.end_resend(&key, act, Some(&refusal)).await.unwrap();
     assert!(found(store, &entry).await.resend.is_some());
     // Where there is no mark, it is one of its own.
     let (_, other) = skipped(store, "b").await;
@@ -318,7 +313,7 @@ pub async fn an_acceptance_is_added_to_a_mark_and_outlasts_a_refusal(store: &Sha
 pub async fn what_was_withheld_is_found_by_the_usage_that_it_takes_back(store: &Shared) {
     let store = &**store;
     let (span, entry) = skipped(store, "a").await;
-    assert_eq!(stop(store, None, "a", -HOUR / 4).await, StopOutcome::Ended);
+    must_stop(store, None, "a", -HOUR / 4).await;
     let span = Span {
         end: Some(at(-HOUR / 4)),
         ..span
@@ -332,12 +327,11 @@ pub async fn what_was_withheld_is_found_by_the_usage_that_it_takes_back(store: &
     assert_eq!(kept(store, "a").await, span);
     assert!(span.plans_to_withhold(entry.interval));
     let withheld = Entry::of_withheld(&span, at(3)).expect("it is planned");
-    let state = store.write_entry(withheld.clone(), DAY).await;
-    assert_eq!(state.expect("the store answers"), EntryState::Skipped);
-    let of = async |entry: &Entry| {
-        let found = store.withheld_of(entry).await;
-        found.expect("the store answers")
-    };
+    assert_eq!(
+        store.write_entry(withheld.clone(), DAY).await.unwrap(),
+        EntryState::Skipped
+    );
+    let of = async |entry: &Entry| store.withheld_of(entry).await.unwrap();
     assert_eq!(of(&entry).await, std::slice::from_ref(&withheld));
     let another = Entry {
         interval: Interval {
@@ -349,13 +343,15 @@ pub async fn what_was_withheld_is_found_by_the_usage_that_it_takes_back(store: &
     assert_eq!(of(&another).await, []);
     for (entry, takes_back) in [(&withheld, true), (&entry, false)] {
         let found = store.takes_back_uncounted(entry).await;
-        assert_eq!(found.expect("the store answers"), takes_back);
+        assert_eq!(found.unwrap(), takes_back);
     }
     assert!(mark(store, &entry, &resend(6)).await);
     let marked = found(store, &entry).await;
     assert!(accept(store, &marked, &acceptance(60)).await);
-    let takes_back = store.takes_back_uncounted(&withheld).await;
-    assert!(!takes_back.expect("the store answers"), "it counts");
+    assert!(
+        !store.takes_back_uncounted(&withheld).await.unwrap(),
+        "it counts"
+    );
     let mark_of_it = resend(7).of_withheld(&withheld);
     assert!(mark(store, &withheld, &mark_of_it).await);
     let marked = found(store, &withheld).await;
@@ -381,10 +377,12 @@ pub async fn all_that_was_withheld_of_a_usage_is_found(store: &Shared) {
             withheld: true,
             ..entry.clone()
         };
-        let written = store.write_entry(piece, DAY).await;
-        assert_eq!(written.expect("the store answers"), EntryState::Skipped);
+        assert_eq!(
+            store.write_entry(piece, DAY).await.unwrap(),
+            EntryState::Skipped
+        );
     }
-    let found = store.withheld_of(&entry).await.expect("the store answers");
+    let found = store.withheld_of(&entry).await.unwrap();
     let starts = found.iter().map(|it| it.interval.start);
     let expected: Vec<Timestamp> = (0..PIECES).map(|number| at(-number)).collect();
     assert_eq!(starts.collect::<Vec<Timestamp>>(), expected);
@@ -408,8 +406,10 @@ pub async fn a_span_that_learns_what_was_set_aside_is_another_one(store: &Shared
         due_at: at(0),
     };
     for read in [&span, &one] {
-        let changed = store.change(read, &plan(read), at(0)).await;
-        assert_eq!(changed.expect("the store answers"), Changed::Rejected);
+        assert_eq!(
+            store.change(read, &plan(read), at(0)).await.unwrap(),
+            Changed::Rejected
+        );
     }
     let planned = made(store, &two, &plan(&two)).await;
     assert_eq!(kept(store, "a").await, planned);
@@ -419,7 +419,7 @@ pub async fn a_span_that_learns_what_was_set_aside_is_another_one(store: &Shared
 pub async fn totals_count_a_resend_once(store: &Shared) {
     let store = &**store;
     let (span, entry) = skipped(store, "a").await;
-    assert_eq!(stop(store, None, "a", 0).await, StopOutcome::Ended);
+    must_stop(store, None, "a", 0).await;
     let span = Span {
         end: Some(at(0)),
         ..span
@@ -443,8 +443,10 @@ pub async fn totals_count_a_resend_once(store: &Shared) {
     assert_eq!(after.difference(), 0);
     assert_eq!(kept(store, "a").await, after);
     for (read, change) in [(&span, resent(7)), (&span, resent(8)), (&open, late)] {
-        let changed = store.change(read, &change, at(0)).await;
-        assert_eq!(changed.expect("the store answers"), Changed::Rejected);
+        assert_eq!(
+            store.change(read, &change, at(0)).await.unwrap(),
+            Changed::Rejected
+        );
     }
     let again = made(store, &after, &resent(8)).await;
     assert_eq!(kept(store, "a").await, again);
@@ -454,7 +456,7 @@ pub async fn totals_count_a_resend_once(store: &Shared) {
 pub async fn an_execution_needs_the_resend_it_was_decided_with(store: &Shared) {
     let store = &**store;
     let (span, entry) = skipped(store, "a").await;
-    let span = done(store.plan(&span, plan_to(&span, HOUR), at(0), at(0)).await);
+    let span = must_plan(store, &span, HOUR).await;
     let resent = Change::Resent {
         resent: Resent {
             usage_guid: entry.usage_guid,
@@ -468,8 +470,10 @@ pub async fn an_execution_needs_the_resend_it_was_decided_with(store: &Shared) {
         next: Next::Wait,
         due_at: at(HOUR),
     };
-    let changed = store.change(&span, &executed, at(0)).await;
-    assert_eq!(changed.expect("the store answers"), Changed::Rejected);
+    assert_eq!(
+        store.change(&span, &executed, at(0)).await.unwrap(),
+        Changed::Rejected
+    );
     let after = made(store, &after, &executed).await;
     let totals = &after.processing.totals;
     assert_eq!(
@@ -483,21 +487,21 @@ pub async fn an_execution_needs_the_resend_it_was_decided_with(store: &Shared) {
 pub async fn an_entry_that_is_sent_again_outlives_its_expiry(store: &Shared) {
     let store = &**store;
     let (span, entry) = skipped(store, "a").await;
-    assert_eq!(stop(store, None, "a", 0).await, StopOutcome::Ended);
+    must_stop(store, None, "a", 0).await;
     let span = Span {
         end: Some(at(0)),
         ..span
     };
     let span = made(store, &span, &Change::Complete).await;
     let finished = [finished(&span)];
-    store.expire(&finished).await.expect("the store answers");
+    store.expire(&finished).await.unwrap();
     // Long after what a test runs for.
     let later = Resend {
         at: Timestamp::clamped(4_000_000_000_000),
         ..resend(7)
     };
     assert!(mark(store, &entry, &later).await);
-    store.expire(&finished).await.expect("the store answers");
+    store.expire(&finished).await.unwrap();
     assert_eq!(store.remove(&finished).await.ok(), Some(1));
     let marked = found(store, &entry).await;
     assert!(accept(store, &marked, &acceptance(60)).await);
@@ -510,7 +514,7 @@ pub async fn a_refused_usage_is_known_by_its_id_while_it_is_planned(store: &Shar
     let is_refused = async |span: &Span| {
         let planned = span.processing.planned.as_ref().expect("it is planned");
         let is_refused = store.is_refused(&planned.usage_guid).await;
-        is_refused.expect("the store answers")
+        is_refused.unwrap()
     };
     let span = started(store, "a", "i", 0).await;
     let planned = plan_to(&span, 60);
@@ -531,6 +535,5 @@ pub async fn a_refused_usage_is_known_by_its_id_while_it_is_planned(store: &Shar
     let span = made(store, &span, &Change::Resume { suspension, due_at }).await;
     assert!(is_refused(&span).await, "until it has another answer");
     done(store.executed(&span, Next::Wait, at(120), at(120)).await);
-    let is_refused = store.is_refused(&guid).await;
-    assert!(!is_refused.expect("the store answers"), "it is accepted");
+    assert!(!store.is_refused(&guid).await.unwrap(), "it is accepted");
 }

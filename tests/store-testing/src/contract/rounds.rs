@@ -1,40 +1,29 @@
 //! Usages that Abacus sets aside and accepts again, more than once: what the ledger said stays.
 
 use sampler_domain::{
-    Acceptance, Cause, EARLIER_ROUNDS_MAX, Entry, EntryState, Question, Resend, Round, Timestamp,
-    WindowLength,
+    Cause, EARLIER_ROUNDS_MAX, Entry, EntryState, Resend, Round, Timestamp, WindowLength,
 };
 use sampler_store::{Confirmation, EntryKey, SumQuery, TargetFilter, Unconfirmed};
 use uuid::Uuid;
 
-use crate::support::{Changing, Shared, Store, at, done, id, plan_to, started};
+use crate::support::{Shared, Store, acceptance, at, id, must_plan, question, started};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
-fn acceptance(millis: i64) -> Acceptance {
-    Acceptance {
-        at: at(millis),
-        status: Some(202),
-        location: Some("https://abacus/usage/1".to_owned()),
-    }
-}
+const LOCATION: Option<&str> = Some("https://abacus/usage/1");
 
 /// Abacus is to be asked for it.
 fn to_be_asked_for(entry: Entry) -> Entry {
-    let question = Some(Question {
-        at: at(DAY),
-        until: at(2 * DAY),
-        is_missing: false,
-    });
+    let question = Some(question(DAY, 2 * DAY));
     Entry { question, ..entry }
 }
 
 /// An entry of an instance's usage, accepted at 10.
 async fn accepted(store: &dyn Store) -> Entry {
     let span = started(store, "a", "a", -DAY).await;
-    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let entry = Entry::of_accepted(&span, acceptance(10)).expect("it is planned");
+    let span = must_plan(store, &span, -HOUR).await;
+    let entry = Entry::of_accepted(&span, acceptance(10, LOCATION)).expect("it is planned");
     to_be_asked_for(entry)
 }
 
@@ -44,15 +33,17 @@ async fn written(store: &dyn Store, entry: &Entry) {
 }
 
 async fn kept(store: &dyn Store, entry: &Entry) -> Entry {
-    let kept = store.usage(&entry.usage_guid).await;
-    kept.expect("the store answers").expect("it is there")
+    store
+        .usage(&entry.usage_guid)
+        .await
+        .unwrap()
+        .expect("it is there")
 }
 
 async fn confirm(store: &dyn Store, entry: &Entry, confirmation: Confirmation) {
     let read = kept(store, entry).await;
     let read = Unconfirmed::of(&read).expect("it is to be asked for");
-    let noted = store.confirm(&[(read, confirmation)]).await;
-    assert_eq!(noted.expect("the store answers"), 1);
+    assert_eq!(store.confirm(&[(read, confirmation)]).await.unwrap(), 1);
 }
 
 async fn set_aside(store: &dyn Store, entry: &Entry, millis: i64) {
@@ -62,8 +53,7 @@ async fn set_aside(store: &dyn Store, entry: &Entry, millis: i64) {
         resource_id: entry.target.resource_id.clone(),
         plan_id: entry.target.plan_id.clone(),
     };
-    let registered = store.register(&cause, at(0), at(HOUR)).await;
-    registered.expect("the store answers");
+    store.register(&cause, at(0), at(HOUR)).await.unwrap();
     let confirmation = Confirmation::SetAside {
         at: at(millis),
         error: cause.error.clone(),
@@ -83,11 +73,12 @@ async fn send_again(store: &dyn Store, entry: &Entry, millis: i64) {
     let marked = store.mark_resend(&EntryKey::of(entry), &resend).await;
     assert_eq!(marked.ok(), Some(true));
     let read = to_be_asked_for(kept(store, entry).await);
-    let accepted = store.accept_resent(&read, &acceptance(millis)).await;
+    let accepted = store
+        .accept_resent(&read, &acceptance(millis, LOCATION))
+        .await;
     assert_eq!(accepted.ok(), Some(true));
     let key = EntryKey::of(entry);
-    let ended = store.end_resend(&key, resend.act, None);
-    ended.await.expect("the store answers");
+    store.end_resend(&key, resend.act, None).await.unwrap();
 }
 
 /// What the ledger says at a moment: the state of the entry, and how many usages the sums count.
@@ -107,7 +98,7 @@ async fn said(store: &dyn Store, entry: &Entry, as_of: Timestamp) -> (Option<Ent
         after: None,
         limit: 10,
     };
-    let page = store.sums(&query).await.expect("the store answers");
+    let page = store.sums(&query).await.unwrap();
     let usages = page.rows.first().map_or(0, |row| row.usages);
     (kept(store, entry).await.as_of(as_of), usages)
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sampler_domain::partition::{PARTITIONS, partition_of};
 use sampler_domain::{ClosingMonth, Granularity, Interval, Next, SpanId};
-use sampler_store::{DueQuery, ScanPage, StartOutcome, StopOutcome};
+use sampler_store::{DueQuery, ScanPage};
 use tokio::task::JoinSet;
 
 use crate::support::{
     Changing, LookingUp, Shared, at, done, due, due_ids, everything, failure, finished, id, kept,
-    lost, next_page, plan_to, refusal, start, started, stop, target,
+    lost, must_plan, must_start, must_stop, next_page, plan_to, refusal, started, target,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -21,11 +21,11 @@ pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
     let idle = started(store, "idle", "j", -DAY).await;
     done(store.postpone(&idle, at(1)).await);
     let finished = started(store, "finished", "k", -DAY).await;
-    assert_eq!(stop(store, None, "k", -DAY).await, StopOutcome::Ended);
+    must_stop(store, None, "k", -DAY).await;
     let finished = store
         .read(&finished.id, &finished.target)
         .await
-        .expect("the store answers")
+        .unwrap()
         .expect("it is there");
     done(store.complete(&finished, at(0)).await);
     assert_eq!(due(store, 0).await, ["due"]);
@@ -38,10 +38,7 @@ pub async fn what_waits_longest_is_due_first(store: &Shared) {
     let store = &**store;
     for (number, millis) in [-5, -9, -1, -7, -3].into_iter().enumerate() {
         let name = millis.to_string();
-        assert_eq!(
-            start(store, Some(&name), &format!("{number}"), millis).await,
-            StartOutcome::Opened
-        );
+        must_start(store, Some(&name), &format!("{number}"), millis).await;
     }
     assert_eq!(due(store, 0).await, ["-9", "-7", "-5", "-3", "-1"]);
     assert_eq!(due(store, -4).await, ["-9", "-7", "-5"]);
@@ -116,7 +113,7 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
         let mut to = offset(HOUR);
         if is_stopped {
             to = offset(-HOUR);
-            assert_eq!(stop(store, None, instance, to).await, StopOutcome::Ended);
+            must_stop(store, None, instance, to).await;
         }
         let span = kept(store, name).await;
         let plan = plan_to(&span, to);
@@ -180,7 +177,7 @@ pub async fn a_stop_makes_its_span_due(store: &Shared) {
     for (name, end) in [("past", -HOUR), ("future", HOUR), ("far", 3 * HOUR)] {
         let span = started(store, name, name, -DAY).await;
         done(store.postpone(&span, at(2 * HOUR)).await);
-        assert_eq!(stop(store, None, name, end).await, StopOutcome::Ended);
+        must_stop(store, None, name, end).await;
     }
     assert_eq!(due(store, 0).await, ["past"]);
     assert_eq!(due(store, HOUR).await, ["past", "future"]);
@@ -208,18 +205,14 @@ pub async fn a_plan_needs_the_version_it_was_based_on(store: &Shared) {
 pub async fn a_plan_needs_the_end_it_was_based_on(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -DAY).await;
-    assert_eq!(stop(store, None, "i", -HOUR).await, StopOutcome::Ended);
+    must_stop(store, None, "i", -HOUR).await;
     assert!(lost(
         store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
     ));
     assert!(lost(store.postpone(&span, at(DAY)).await));
     let stopped = kept(store, "a").await;
     assert_eq!(stopped.processing, span.processing);
-    done(
-        store
-            .plan(&stopped, plan_to(&stopped, -HOUR), at(0), at(0))
-            .await,
-    );
+    must_plan(store, &stopped, -HOUR).await;
 }
 
 pub async fn of_32_plans_one_wins(store: &Shared) {
@@ -257,7 +250,7 @@ pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
     assert_eq!(span.sampled_to(), at(-HOUR));
     assert_eq!(kept(store, "a").await, span);
     assert_eq!(due(store, 0).await, Vec::<String>::new());
-    assert_eq!(stop(store, None, "i", -2 * HOUR).await, StopOutcome::Ended);
+    must_stop(store, None, "i", -2 * HOUR).await;
     let span = kept(store, "a").await;
     let back = plan_to(&span, -2 * HOUR);
     let span = done(store.plan(&span, back, at(0), at(0)).await);
@@ -271,7 +264,7 @@ pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
 pub async fn an_execution_ends_failures_that_others_noted(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -DAY).await;
-    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let planned = must_plan(store, &span, -HOUR).await;
     let failure = failure("full", at(HOUR));
     done(store.failed(&planned, failure).await);
     done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
@@ -282,7 +275,7 @@ pub async fn an_execution_ends_failures_that_others_noted(store: &Shared) {
 pub async fn a_stale_execution_is_lost(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -DAY).await;
-    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let planned = must_plan(store, &span, -HOUR).await;
     let after = done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
     assert!(lost(
         store.executed(&planned, Next::Wait, at(0), at(0)).await
@@ -293,8 +286,8 @@ pub async fn a_stale_execution_is_lost(store: &Shared) {
     let failure = failure("late", at(0));
     assert!(lost(store.failed(&planned, failure).await));
     assert_eq!(kept(store, "a").await, after);
-    let planned = done(store.plan(&after, plan_to(&after, 0), at(0), at(0)).await);
-    assert_eq!(stop(store, None, "i", -HOUR).await, StopOutcome::Ended);
+    let planned = must_plan(store, &after, 0).await;
+    must_stop(store, None, "i", -HOUR).await;
     assert!(lost(
         store.executed(&planned, Next::Wait, at(0), at(HOUR)).await
     ));
@@ -306,7 +299,7 @@ pub async fn a_stale_execution_is_lost(store: &Shared) {
 pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -DAY).await;
-    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let planned = must_plan(store, &span, -HOUR).await;
     let mut failing = planned.clone();
     for attempts in 1..=3 {
         let refused = refusal("refused", i64::from(attempts), at(HOUR));
@@ -330,7 +323,7 @@ pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
 pub async fn a_complete_span_stays_complete(store: &Shared) {
     let store = &**store;
     started(store, "a", "i", 0).await;
-    assert_eq!(stop(store, None, "i", 0).await, StopOutcome::Ended);
+    must_stop(store, None, "i", 0).await;
     let span = kept(store, "a").await;
     let complete = done(store.complete(&span, at(1)).await);
     assert!(complete.processing.complete);
@@ -356,7 +349,7 @@ pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
         if name == "open" {
             continue;
         }
-        assert_eq!(stop(store, None, name, end).await, StopOutcome::Ended);
+        must_stop(store, None, name, end).await;
         let span = store
             .read(&span.id, &span.target)
             .await
@@ -434,7 +427,7 @@ pub async fn pages_hold_each_span_once(store: &Shared) {
     let store = &**store;
     let page = async |after: Option<SpanId>, limit| {
         let page = store.page_of_spans(after.as_ref(), limit).await;
-        page.expect("the store answers")
+        page.unwrap()
     };
     assert_eq!(page(None, 3).await, ScanPage::default());
     let mut all = Vec::new();

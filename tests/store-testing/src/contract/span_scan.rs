@@ -3,9 +3,8 @@
 use futures_util::StreamExt;
 use sampler_domain::partition::{PARTITIONS, partition_of};
 use sampler_domain::{Key, SpanId};
-use sampler_store::{StartOutcome, StopOutcome};
 
-use crate::support::{Shared, Store, kept, start, started, stop, target};
+use crate::support::{Shared, Store, kept, must_start, must_stop, started, target};
 
 /// The instances of a partition in the order of their keys, and the spans.
 async fn keys_of(
@@ -17,7 +16,7 @@ async fn keys_of(
     let mut pages = store.spans_of(partition, from, page);
     let mut keys = Vec::new();
     while let Some(page) = pages.next().await {
-        for key in page.expect("the store answers") {
+        for key in page.unwrap() {
             assert_eq!(partition_of(&key.target), partition);
             keys.push((key.target.resource_instance_id.into(), key.id));
         }
@@ -33,8 +32,8 @@ pub async fn all_spans_of_a_partition_are_gone_through_once(store: &Shared) {
         expected.push((name.clone(), started(store, &name, &name, 0).await.id));
     }
     // One instance has two spans.
-    assert_eq!(stop(store, None, "7", 1).await, StopOutcome::Ended);
-    assert_eq!(start(store, Some("b"), "7", 1).await, StartOutcome::Opened);
+    must_stop(store, None, "7", 1).await;
+    must_start(store, Some("b"), "7", 1).await;
     expected.push(("7".to_owned(), kept(store, "b").await.id));
     expected.sort();
     for page in [1, 3, 100] {

@@ -7,7 +7,7 @@ use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSett
 use sampler_store::Causes;
 use sampler_worker::Options;
 
-use super::{causes, refuse, suspend_many};
+use super::{refuse, suspend_many};
 use crate::world::{HOUR, MINUTE, World, options, run_with};
 
 #[tokio::test(start_paused = true)]
@@ -54,8 +54,8 @@ async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_resume_within_a_m
     let posts = world.abacus.post_count() - before;
     assert_eq!(posts, 6, "one for each ten minutes");
     over.store(true, Ordering::Relaxed);
-    let id = causes(&world)[0].id;
-    let is_resuming = || causes(&world)[0].resuming.is_some();
+    let id = world.causes()[0].id;
+    let is_resuming = || world.causes()[0].resuming.is_some();
     world.until("the first success", is_resuming).await;
     let is_resumed = || world.store.with(|table| table.count_suspended(id)) == 0;
     let began = world.clock_now();

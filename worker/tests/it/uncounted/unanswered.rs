@@ -4,74 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use sampler_domain::{Acceptance, Changed, Entry, EntryState, LastError, Resend, Timestamp};
+use sampler_domain::{Entry, EntryState, LastError, Timestamp};
 use sampler_store::{EntryKey, Ledger, StoreError};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 use sampler_store_testing::memory::MemoryStore;
-use sampler_upstream::Answer;
 use sampler_worker::Parts;
 use uuid::Uuid;
 
-use super::{
-    entries, entry, refuse, send_again, skipped, suspend_and_skip, until_settled, windows,
-};
-use crate::skip::skip;
+use super::{refuse, send_again, skipped, suspend_and_skip, windows};
+use crate::abacus::try_again;
 use crate::world::{HOUR, MINUTE, World, options, run_with};
-
-/// Abacus counts the first post, whose answer is lost, and refuses the usage from then on.
-#[tokio::test(start_paused = true)]
-async fn a_lost_answer_before_the_refusals_is_told_wherever_the_skip_is() {
-    let world = World::new();
-    let mut posts = 0;
-    world.abacus.answer(move |_| {
-        posts += 1;
-        Some(match posts {
-            1 => Answer::TryAgain {
-                after: None,
-                error: "operation timed out".into(),
-            },
-            _ => Answer::Refused {
-                error: "Abacus answered 400: it is malformed".into(),
-            },
-        })
-    });
-    world.start("a", -HOUR).await;
-    let worker = world.run("w");
-    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
-    world.until("it is suspended", is_suspended).await;
-    worker.stop().await;
-    let span = world.kept("a").span;
-    assert!(span.processing.unanswered);
-    assert_eq!(skip(&world, &span).await, Changed::Made);
-    assert!(
-        world.kept("a").span.processing.unanswered,
-        "until it is noted"
-    );
-    world.abacus.answer(|_| None);
-    let worker = world.run("w");
-    let is_skipped = || world.kept("a").span.processing.totals.skipped != 0;
-    world.until("it is skipped", is_skipped).await;
-    let span = world.kept("a").span;
-    assert_eq!(span.processing.totals.unanswered, HOUR);
-    assert!(!span.processing.unanswered);
-    let entry = entries(&world).remove(0);
-    assert!(entry.unanswered);
-    send_again(&world, &entry).await;
-    until_settled(&world).await;
-    worker.stop().await;
-    let totals = world.kept("a").span.processing.totals;
-    assert_eq!((totals.skipped, totals.unanswered), (0, 0));
-}
 
 /// Where nothing was sent, nothing can count.
 #[tokio::test(start_paused = true)]
 async fn a_post_that_was_not_sent_is_no_lost_answer() {
     let world = World::new();
     world.abacus.is_unsent.store(true, Ordering::Relaxed);
-    world.abacus.answer_first([Answer::TryAgain {
-        after: None,
-        error: "connection refused".into(),
-    }]);
+    world.abacus.answer_first([try_again("connection refused")]);
     world.start("a", -HOUR).await;
     let worker = world.run("w");
     let has_failed = || world.kept("a").span.processing.attempts > 0;
@@ -87,19 +36,11 @@ async fn what_is_learnt_beside_a_mark_that_is_refused_is_kept() {
     let skipped = skipped(&world).await;
     send_again(&world, &skipped).await;
     let key = EntryKey::of(&skipped);
-    let late = Resend {
-        act: Uuid::from_u128(9),
-        from: EntryState::Skipped,
-        at: world.clock_now(),
-        due_at: world.clock_now(),
-        acceptance: Some(Acceptance {
-            at: world.clock_now(),
-            status: Some(202),
-            location: None,
-        }),
-    };
-    assert!(world.store.mark_resend(&key, &late).await.unwrap());
-    assert!(!world.store.mark_resend(&key, &late).await.unwrap());
+    for is_first in [true, false] {
+        let accepted = Some(world.acceptance());
+        let is_marked = world.send_again(&skipped, 9, accepted).await;
+        assert_eq!(is_marked, is_first);
+    }
     let refusal = LastError {
         at: world.clock_now(),
         status: Some(400),
@@ -113,9 +54,9 @@ async fn what_is_learnt_beside_a_mark_that_is_refused_is_kept() {
         .unwrap();
     let posts = world.abacus.post_count();
     let worker = world.run("w");
-    until_settled(&world).await;
+    world.until_settled().await;
     worker.stop().await;
-    let after = entry(&world, &skipped.usage_guid).unwrap();
+    let after = world.entry(&skipped.usage_guid);
     assert_eq!(after.state, EntryState::Accepted);
     assert_eq!(world.abacus.post_count(), posts, "Abacus has it");
     assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
@@ -164,9 +105,9 @@ async fn what_is_learnt_once_a_mark_was_refused_is_noted_however_long_the_store_
     };
     let worker = run_with(parts, options("w"));
     world.pass(2 * MINUTE).await;
-    until_settled(&world).await;
+    world.until_settled().await;
     worker.stop().await;
-    let after = entry(&world, &skipped.usage_guid).unwrap();
+    let after = world.entry(&skipped.usage_guid);
     assert_eq!(after.state, EntryState::Accepted, "Abacus counts it");
     assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
 }
@@ -194,7 +135,7 @@ async fn nothing_is_sent_again_before_the_skip_is_noted() {
     let span = world.kept("a").span;
     assert_eq!(span.processing.totals.skipped, 0, "it waits");
     assert_eq!(world.abacus.post_count(), posts);
-    until_settled(&world).await;
+    world.until_settled().await;
     worker.stop().await;
     let totals = world.kept("a").span.processing.totals;
     assert_eq!((totals.billed, totals.skipped), (HOUR, 0));
