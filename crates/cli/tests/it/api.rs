@@ -35,6 +35,8 @@ pub(crate) struct World {
     pub(crate) never_ends: bool,
     /// An empty page, with a link to the real one, comes before each first page.
     pub(crate) begins_empty: bool,
+    /// The answers to requests that change something.
+    pub(crate) writes: Option<fn(&Seen) -> Reply>,
     /// Done once, before the first usages are answered.
     pub(crate) on_usages: Option<fn(&mut World)>,
 }
@@ -87,7 +89,10 @@ impl World {
                 None => reply,
             };
         }
-        let address = seen.what.strip_prefix("GET ").unwrap_or_default();
+        let Some(address) = seen.what.strip_prefix("GET ") else {
+            let none = Reply::of(404, Value::Null);
+            return self.writes.map_or(none, |answer| answer(seen));
+        };
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
         let query = form_urlencoded::parse(query.as_bytes());
         let query = query.into_owned().collect();

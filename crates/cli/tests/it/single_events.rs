@@ -11,21 +11,7 @@ fn receiver() -> Stub {
     let mut world = World::new();
     world.add("orders", NOW - 50 * HOUR, 20, false);
     world.add("shop", NOW - 7 * HOUR, 7, true);
-    let spans = world.spans;
-    Stub::start(move |seen, _| {
-        if seen.what.starts_with("GET /v1/spans?") {
-            let of = spans.iter().filter(|span| {
-                let instance = span["target"]["resource_instance_id"].as_str().unwrap();
-                seen.what
-                    .contains(&format!("resource_instance_id={instance}&"))
-            });
-            return json!({ "items": of.collect::<Vec<_>>() }).into();
-        }
-        if let Some(id) = seen.what.strip_prefix("GET /v1/spans/") {
-            let span = spans.iter().find(|span| span["id"] == id).cloned();
-            let none = || Reply::problem(404, "no-such-span", "There is none.");
-            return span.map_or_else(none, Reply::from);
-        }
+    world.writes = Some(|seen| {
         if seen.what.contains("dry_run") {
             return json!({ "would": 201, "replayed": false, "usages": [] }).into();
         }
@@ -33,7 +19,8 @@ fn receiver() -> Stub {
             return Reply::problem(409, "open-span", "It is open.");
         }
         Reply::of(201, Value::Null)
-    })
+    });
+    world.start()
 }
 
 const CUSTOMER: [&str; 6] = [

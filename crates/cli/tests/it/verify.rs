@@ -78,25 +78,23 @@ fn what_fits_is_said_to_machines() {
     assert_eq!(spans[0]["findings"], json!([]));
 }
 
+/// An empty page may lead on, too.
 #[test]
 fn pages_are_followed_to_their_end_by_their_cursor_alone() {
-    for links_are_absolute in [false, true] {
+    for (links_are_absolute, begins_empty, requests) in [
+        (false, false, 2 + 10 + 3 + 4),
+        (true, false, 2 + 10 + 3 + 4),
+        (false, true, 3 + 11 + 4 + 5),
+    ] {
         let (mut world, events) = three();
         (world.page, world.links_are_absolute) = (2, links_are_absolute);
+        world.begins_empty = begins_empty;
         let api = world.start();
         let document = api.verified(0, &events, &[]);
         assert_eq!(document["fits"], true, "{document:#}");
         assert_eq!(document["totals"]["usages"], 32);
-        assert_eq!(api.whats().len(), 2 + 10 + 3 + 4);
+        assert_eq!(api.whats().len(), requests);
     }
-}
-
-#[test]
-fn an_empty_page_may_lead_on() {
-    let (mut world, events) = three();
-    world.begins_empty = true;
-    let document = world.start().verified(0, &events, &[]);
-    assert_eq!(document["totals"]["usages"], 32);
 }
 
 /// Each fault is named first, with the usage and the amount. How it looks, the cases show.
