@@ -3,16 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{assert_agrees, instance, lists, proposals, snapshot};
+use super::{assert_agrees, assert_lists, instance, lists, proposals, snapshot};
+use crate::event::with;
 use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, PAST, World};
 
 fn since(name: &str, plan: &str, since: i64) -> Value {
-    let mut instance = instance(name, plan);
-    instance["since"] = json!(since);
-    instance
+    with(&instance(name, plan), "since", since)
 }
 
 /// The plans and the moments of the proposed starts.
@@ -57,10 +56,8 @@ async fn a_plan_whose_start_was_lost_begins_where_the_one_before_it_ended() {
     let answer = world.compare(&truth).await;
     assert_eq!(starts(&answer), of([("large", changed)]));
     assert_eq!(world.apply_all(&proposals(&answer)).await, [201]);
-    assert_eq!(
-        world.run_at("i", &[began, changed - 1, changed, at]),
-        [1; 4]
-    );
+    let moments = [began, changed - 1, changed, at];
+    assert_eq!(world.run_at("i", &moments), [1; 4]);
     assert_agrees(&world.compare(&truth).await);
 }
 
@@ -79,10 +76,8 @@ async fn a_usage_that_was_stopped_by_mistake_goes_on_where_it_ended() {
         let answer = world.compare(&truth).await;
         assert_eq!(starts(&answer), of([("large", ended)]));
         assert_eq!(world.apply(&proposals(&answer)[0]).await, 201);
-        assert_eq!(
-            world.run_at("i", &[began, ended - 1, ended, ended + HOUR]),
-            [1; 4]
-        );
+        let moments = [began, ended - 1, ended, ended + HOUR];
+        assert_eq!(world.run_at("i", &moments), [1; 4]);
     }
 }
 
@@ -107,31 +102,22 @@ async fn a_start_is_never_dated_so_far_back_that_it_is_refused() {
     let world = World::new();
     let at = NOW - HOUR;
     let oldest = NOW - PAST + DAY;
-    let truth = snapshot(
-        at,
-        &[
-            since("i", "large", NOW - 10 * PAST),
-            since("j", "large", oldest + 7),
-        ],
-    );
-    let answer = world.compare(&truth).await;
-    assert_eq!(
-        starts(&answer),
-        of([("large", oldest), ("large", oldest + 7)])
-    );
+    let long_ago = NOW - 10 * PAST;
+    let all = [
+        since("i", "large", long_ago),
+        since("j", "large", oldest + 7),
+    ];
+    let answer = world.compare(&snapshot(at, &all)).await;
+    let expected = of([("large", oldest), ("large", oldest + 7)]);
+    assert_eq!(starts(&answer), expected);
     // There is a day to apply it.
     world.clock.set(NOW + DAY);
     assert_eq!(world.apply_all(&proposals(&answer)).await, [201, 201]);
     // It is not dated behind the snapshot for that.
-    let old = snapshot(
-        NOW - PAST + 2 * DAY - HOUR,
-        &[since("k", "large", NOW - 10 * PAST)],
-    );
+    let then = NOW - PAST + 2 * DAY - HOUR;
+    let old = snapshot(then, &[since("k", "large", long_ago)]);
     let answer = world.compare(&old).await;
-    assert_eq!(
-        starts(&answer),
-        of([("large", NOW - PAST + 2 * DAY - HOUR)])
-    );
+    assert_eq!(starts(&answer), of([("large", then)]));
 }
 
 #[tokio::test]
@@ -142,11 +128,8 @@ async fn a_start_begins_at_the_snapshot_where_another_plan_ran_until_then() {
     world.starts_one("i", "small", began).await;
     let truth = snapshot(at, &[since("i", "large", began), since("i", "huge", began)]);
     let answer = world.compare(&truth).await;
-    assert_eq!(
-        lists(&answer)[0],
-        ["i"],
-        "stopped at the moment of the snapshot"
-    );
+    // What ran is stopped at the moment of the snapshot.
+    assert_eq!(lists(&answer)[0], ["i"]);
     assert_eq!(starts(&answer), of([("large", at), ("huge", at)]));
     assert_eq!(world.apply_all(&proposals(&answer)).await, [201; 3]);
     assert_eq!(world.run_at("i", &[began, at - 1, at]), [1, 1, 2]);
@@ -178,11 +161,9 @@ async fn the_spans_of_other_instances_move_no_start() {
     let all = [&all[..], &[instance("without", "large")]].concat();
     let answer = world.compare(&snapshot(at, &all)).await;
     assert_eq!(lists(&answer)[1], ["i", "j", "up-to-at", "without"]);
-    let moments: Vec<i64> = proposals(&answer)
-        .iter()
-        .map(|proposal| proposal["timestamp"].as_i64().unwrap())
-        .collect();
-    assert_eq!(moments, [began, began + 9, at, at]);
+    let proposed = proposals(&answer).into_iter();
+    let moments = proposed.map(|it| it["timestamp"].as_i64().unwrap());
+    assert!(moments.eq([began, began + 9, at, at]), "{answer:#}");
     assert_eq!(world.apply_all(&proposals(&answer)).await, [201; 4]);
 }
 
@@ -220,16 +201,9 @@ async fn an_instance_whose_start_comes_meanwhile_is_left_alone() {
     world.stops_one("again", "large", at + 2).await;
     world.starts_one("third", "small", began).await;
     world.starts_one("third", "medium", at + 1).await;
-    let all = [
-        "new",
-        "moved",
-        "old",
-        "after",
-        "again",
-        "third",
-        "meanwhile",
-    ];
-    let all = all.map(|name| since(name, "large", began));
+    let new = ["new", "moved", "meanwhile"];
+    let all = ["old", "after", "again", "third"].iter().chain(&new);
+    let all: Vec<Value> = all.map(|name| since(name, "large", began)).collect();
     let truth = snapshot(at, &all);
     let events = async {
         world.store.wait_until_held(1).await;
@@ -241,14 +215,6 @@ async fn an_instance_whose_start_comes_meanwhile_is_left_alone() {
     };
     let (answer, ()) = tokio::join!(world.compare_once(&truth), events);
     let answer = answer.json();
-    let none = Vec::<String>::new();
-    assert_eq!(
-        lists(&answer),
-        [
-            vec!["third".to_owned()],
-            vec!["old".to_owned(), "meanwhile".to_owned()],
-            none
-        ]
-    );
+    assert_lists(&answer, [&["third"], &["old", "meanwhile"], &[]]);
     assert_eq!(starts(&answer), of([("large", at - DAY), ("large", began)]));
 }
