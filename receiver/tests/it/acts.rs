@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::event::{on, start, with};
 use crate::reading::planned;
 use crate::resend::path_of;
-use crate::store::{Behaviour, SECRET};
+use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, World};
 
 pub(crate) const REASON: &str = "The plan has its mapping.";
@@ -39,7 +39,19 @@ impl World {
     }
 
     pub(crate) async fn act(&self, path: &str, tag: Option<&str>, body: &Value) -> Answer {
-        let mut request = Request::post(path).header("content-type", "application/json");
+        self.change("POST", path, tag, body).await
+    }
+
+    /// Changes what was seen with this tag.
+    pub(crate) async fn change(
+        &self,
+        method: &str,
+        path: &str,
+        tag: Option<&str>,
+        body: &Value,
+    ) -> Answer {
+        let request = Request::builder().method(method).uri(path);
+        let mut request = request.header("content-type", "application/json");
         if let Some(tag) = tag {
             request = request.header("if-match", tag);
         }
@@ -252,7 +264,6 @@ async fn nothing_is_done_that_is_not_in_the_trail() {
         for (path, tag) in [&of_span, &of_cause, &of_usage] {
             let answer = world.act(path, *tag, &body).await;
             answer.tells(503, "database-unavailable", &["Nothing was done"]);
-            assert!(!answer.text().contains(SECRET));
         }
     }
     assert_eq!(is_done(), (false, false));

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use axum::body::Body;
-use axum::http::Request;
 use sampler_store::Operating;
 use serde_json::{Value, json};
 
@@ -59,12 +57,7 @@ impl World {
     }
 
     async fn put(&self, tag: Option<&str>, body: &Value) -> Answer {
-        let mut request = Request::put("/v1/control").header("content-type", "application/json");
-        if let Some(tag) = tag {
-            request = request.header("if-match", tag);
-        }
-        let request = request.body(Body::from(body.to_string()));
-        self.send(request.unwrap()).await
+        self.change("PUT", "/v1/control", tag, body).await
     }
 
     /// Starts these instances; returns those that are turned away.

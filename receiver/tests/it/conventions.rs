@@ -1,10 +1,11 @@
 //! Habits of HTTP APIs: keys of requests, preferences, moments as texts, webhooks, one client's excess.
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Request};
+use axum::http::Request;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::bodies::headed;
 use crate::event::{by, moved, start, stop, with, without};
 use crate::world::{EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request};
 
@@ -81,9 +82,8 @@ async fn hostile_keys_and_preferences_are_refused_or_mean_nothing() {
         b"\"\t\"",
         b"\"$ne\" , \"x\"",
     ] {
-        let mut request = request(START, start(NOW).to_string());
-        let key = HeaderValue::from_bytes(key).unwrap();
-        request.headers_mut().append("Idempotency-Key", key);
+        let request = request(START, start(NOW).to_string());
+        let request = headed(request, "idempotency-key", key);
         world.send(request).await.problem(400, "invalid-event");
     }
     world.assert_kept(&[]);

@@ -23,6 +23,9 @@ mod time;
 
 const SNAPSHOTS: &str = "/v1/snapshots";
 
+/// The moment of most snapshots.
+const AT: i64 = NOW - HOUR;
+
 /// The instances of a snapshot as they are sent in each form, and compressed.
 fn forms(snapshot: &Value) -> Vec<Request<Body>> {
     let mut head = snapshot.clone();
@@ -142,13 +145,12 @@ fn memory(quantity: i64) -> Value {
 #[tokio::test]
 async fn a_snapshot_is_compared_with_what_ran_then() {
     let world = World::new();
-    let at = NOW - HOUR;
-    world.starts_one("agrees", "large", at - 5).await;
-    world.starts_one("gone", "large", at - 4).await;
-    world.starts_one("plan", "small", at - 3).await;
-    world.starts_one("measures", "large", at - 2).await;
+    world.starts_one("agrees", "large", AT - 5).await;
+    world.starts_one("gone", "large", AT - 4).await;
+    world.starts_one("plan", "small", AT - 3).await;
+    world.starts_one("measures", "large", AT - 2).await;
     let measures = with(&instance("measures", "large"), "measured_usage", memory(2));
-    let new = with(&instance("new", "large"), "since", at - DAY);
+    let new = with(&instance("new", "large"), "since", AT - DAY);
     let new = with(&new, "measured_usage", memory(1));
     let mut agrees = with(&instance("agrees", "large"), "resource_id", "postgres");
     agrees["measured_usage"] = json!([
@@ -156,8 +158,8 @@ async fn a_snapshot_is_compared_with_what_ran_then() {
     ]);
     let (plan, bare) = (instance("plan", "large"), instance("bare", "large"));
     let all = [agrees, plan, measures, new, bare];
-    let answer = world.compare(&snapshot(at, &all)).await;
-    assert_eq!((&answer["at"], &answer["checked"]), (&json!(at), &json!(5)));
+    let answer = world.compare(&snapshot(AT, &all)).await;
+    assert_eq!((&answer["at"], &answer["checked"]), (&json!(AT), &json!(5)));
     assert_lists(
         &answer,
         [&["gone"], &["new", "bare"], &["plan", "measures"]],
@@ -176,29 +178,29 @@ async fn a_snapshot_is_compared_with_what_ran_then() {
     };
     let gone = &answer["open_without_instance"][0];
     let mut spans = world.spans().into_iter();
-    let span = spans.find(|span| span.start.as_millis() == at - 4).unwrap();
+    let span = spans.find(|span| span.start.as_millis() == AT - 4).unwrap();
     let expected = json!({
-        "span": span.id.to_string(), "target": target("gone", "large"), "start": at - 4,
-        "proposal": proposed(gone, "gone", "stop", at, json!({})),
+        "span": span.id.to_string(), "target": target("gone", "large"), "start": AT - 4,
+        "proposal": proposed(gone, "gone", "stop", AT, json!({})),
     });
     assert_eq!(*gone, expected);
-    let measured = |usage: Value| json!({ "measured_usage": usage });
+    let usage = |usage: Value| json!({ "measured_usage": usage });
     let [new, bare] = [0, 1].map(|place| &answer["instance_without_span"][place]);
-    let start = proposed(new, "new", "start", at - DAY, measured(memory(1)));
+    let start = proposed(new, "new", "start", AT - DAY, usage(memory(1)));
     assert_eq!(
         *new,
         json!({ "target": target("new", "large"), "proposal": start })
     );
-    let start = proposed(bare, "bare", "start", at, measured(json!([])));
+    let start = proposed(bare, "bare", "start", AT, usage(json!([])));
     assert_eq!(bare["proposal"], start);
     let [plan, measures] = [0, 1].map(|place| &answer["differs"][place]);
     assert_eq!(plan["expected"], json!({ "plan_id": "large" }));
     assert_eq!(plan["kept"], json!({ "plan_id": "small" }));
-    let kept = measured(crate::event::start(0)["measured_usage"].clone());
-    let mut update = proposed(plan, "plan", "update", at, kept.clone());
+    let kept = usage(crate::event::start(0)["measured_usage"].clone());
+    let mut update = proposed(plan, "plan", "update", AT, kept.clone());
     update["previous"] = json!({ "plan_id": "small" });
     assert_eq!(plan["proposal"], update);
-    assert_eq!(measures["expected"], measured(memory(2)));
+    assert_eq!(measures["expected"], usage(memory(2)));
     assert_eq!(measures["kept"], kept);
     assert_eq!(measures["proposal"]["previous"], Value::Null);
     assert_eq!(measures["proposal"]["measured_usage"], memory(2));
@@ -216,11 +218,10 @@ async fn a_snapshot_is_compared_with_what_ran_then() {
 #[tokio::test]
 async fn applied_proposals_leave_nothing_to_propose_and_may_be_applied_twice() {
     let world = World::new();
-    let at = NOW - HOUR;
-    world.starts_one("gone", "large", at - 4).await;
-    world.starts_one("plan", "small", at - 3).await;
-    let new = with(&instance("new", "large"), "since", at - DAY);
-    let truth = snapshot(at, &[instance("plan", "large"), new]);
+    world.starts_one("gone", "large", AT - 4).await;
+    world.starts_one("plan", "small", AT - 3).await;
+    let new = with(&instance("new", "large"), "since", AT - DAY);
+    let truth = snapshot(AT, &[instance("plan", "large"), new]);
     let answer = world.compare(&truth).await;
     let proposals = proposals(&answer);
     assert_eq!(proposals.len(), 3);
@@ -237,7 +238,7 @@ async fn applied_proposals_leave_nothing_to_propose_and_may_be_applied_twice() {
     let open = world.spans().into_iter().filter(|span| span.end.is_none());
     let open = open.map(|span| (span.target.plan_id.to_string(), span.start.as_millis()));
     let large = |at| ("large".to_owned(), at);
-    let expected: BTreeSet<(String, i64)> = [large(at), large(at - DAY)].into();
+    let expected: BTreeSet<(String, i64)> = [large(AT), large(AT - DAY)].into();
     assert_eq!(open.collect::<BTreeSet<_>>(), expected);
 }
 
@@ -245,22 +246,21 @@ async fn applied_proposals_leave_nothing_to_propose_and_may_be_applied_twice() {
 #[tokio::test]
 async fn proposals_that_come_late_are_refused() {
     let world = World::new();
-    let at = NOW - HOUR;
     for name in ["stopped", "again", "plan"] {
-        world.starts_one(name, "small", at - 10).await;
+        world.starts_one(name, "small", AT - 10).await;
     }
     let all = ["plan", "new", "new-2"].map(|name| instance(name, "large"));
-    let answer = world.compare(&snapshot(at, &all)).await;
+    let answer = world.compare(&snapshot(AT, &all)).await;
     assert_eq!(proposals(&answer).len(), 5);
     // Meanwhile all of it takes place, with its own moments.
-    world.stops_one("stopped", "small", at - 5).await;
-    world.stops_one("again", "small", at + 5).await;
-    world.starts_one("again", "small", at + 6).await;
-    world.stops_one("plan", "small", at - 1).await;
-    world.starts_one("plan", "large", at - 1).await;
-    world.starts_one("new", "large", at - 2).await;
-    world.starts_one("new-2", "large", at - 7).await;
-    world.stops_one("new-2", "large", at + 7).await;
+    world.stops_one("stopped", "small", AT - 5).await;
+    world.stops_one("again", "small", AT + 5).await;
+    world.starts_one("again", "small", AT + 6).await;
+    world.stops_one("plan", "small", AT - 1).await;
+    world.starts_one("plan", "large", AT - 1).await;
+    world.starts_one("new", "large", AT - 2).await;
+    world.starts_one("new-2", "large", AT - 7).await;
+    world.stops_one("new-2", "large", AT + 7).await;
     let before = world.kept();
     for proposal in proposals(&answer) {
         let status = world.apply(&proposal).await;
@@ -272,13 +272,12 @@ async fn proposals_that_come_late_are_refused() {
 #[tokio::test]
 async fn the_moment_of_the_snapshot_decides() {
     let world = World::new();
-    let at = NOW - HOUR;
     for (name, start, end) in [
-        ("later", at + 1, None),
-        ("at", at, None),
-        ("ran", at - 9, Some(at + 1)),
-        ("over", at - 9, Some(at)),
-        ("complete", at - 9, Some(at + 2)),
+        ("later", AT + 1, None),
+        ("at", AT, None),
+        ("ran", AT - 9, Some(AT + 1)),
+        ("over", AT - 9, Some(AT)),
+        ("complete", AT - 9, Some(AT + 2)),
     ] {
         world.starts_one(name, "large", start).await;
         if let Some(end) = end {
@@ -286,27 +285,27 @@ async fn the_moment_of_the_snapshot_decides() {
         }
     }
     let mut spans = world.spans().into_iter();
-    let complete = spans.find(|span| span.end.is_some_and(|end| end.as_millis() == at + 2));
+    let complete = spans.find(|span| span.end.is_some_and(|end| end.as_millis() == AT + 2));
     let now = sampler_domain::Timestamp::clamped(NOW);
     done(world.store.memory.complete(&complete.unwrap(), now).await);
     // Ran with another plan until now: a start would bill it twice.
-    world.starts_one("moved", "small", at - 9).await;
-    world.stops_one("moved", "small", at + 3).await;
+    world.starts_one("moved", "small", AT - 9).await;
+    world.stops_one("moved", "small", AT + 3).await;
     // Two plans at once.
-    world.starts_one("two", "small", at - 9).await;
-    world.starts_one("two", "large", at - 9).await;
+    world.starts_one("two", "small", AT - 9).await;
+    world.starts_one("two", "large", AT - 9).await;
     let all = ["at", "ran", "over", "complete", "moved"].map(|name| instance(name, "large"));
     let two = ["large", "huge"].map(|plan| instance("two", plan));
     let all = [&all[..], &two].concat();
-    let answer = world.compare(&snapshot(at, &all)).await;
+    let answer = world.compare(&snapshot(AT, &all)).await;
     assert_lists(&answer, [&[], &["over"], &["two"]]);
     assert_eq!(answer["differs"][0]["kept"], json!({ "plan_id": "small" }));
-    let none = world.compare(&snapshot(at, &[])).await;
+    let none = world.compare(&snapshot(AT, &[])).await;
     let mut listed = lists(&none);
     listed[0].sort();
     assert_eq!(listed, [&["at", "two", "two"][..], &[], &[]]);
     // Spans of another resource are none of it.
-    let other = json!({ "resource_id": "redis", "at": at, "instances": [] });
+    let other = json!({ "resource_id": "redis", "at": AT, "instances": [] });
     assert_agrees(&world.compare(&other).await);
 }
 
@@ -330,19 +329,18 @@ async fn one_snapshot_is_compared_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_starts_and_stops_meanwhile_leads_to_no_proposal() {
     let world = World::new();
-    let at = NOW - HOUR;
     let names: Vec<String> = (0..200).map(|number| format!("i-{number}")).collect();
     for name in &names {
-        world.starts_one(name, "large", at - 5).await;
+        world.starts_one(name, "large", AT - 5).await;
     }
     let truth: Vec<Value> = names.iter().map(|name| instance(name, "large")).collect();
-    let truth = snapshot(at, &truth);
+    let truth = snapshot(AT, &truth);
     let changes = async {
         for name in &names {
-            world.stops_one(name, "large", at + 10).await;
-            world.starts_one(name, "small", at + 20).await;
+            world.stops_one(name, "large", AT + 10).await;
+            world.starts_one(name, "small", AT + 20).await;
             let new = format!("new {name}");
-            world.starts_one(&new, "small", at + 20).await;
+            world.starts_one(&new, "small", AT + 20).await;
             tokio::task::yield_now().await;
         }
     };

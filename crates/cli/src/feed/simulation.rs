@@ -224,8 +224,11 @@ impl Run {
     }
 }
 
+/// A name, and what goes wrong.
+type Fault = (&'static str, fn(&mut Faults));
+
 /// What goes wrong in a run of its own, and all of it in the last run.
-const ONE_AT_A_TIME: [(&str, fn(&mut Faults)); 11] = [
+const ONE_AT_A_TIME: [Fault; 11] = [
     ("none", |_| {}),
     ("a row is seen late", |faults| faults.late = true),
     ("clocks differ", |faults| faults.clocks = true),

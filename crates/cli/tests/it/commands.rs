@@ -163,7 +163,7 @@ fn machines_are_told_failures_in_json() {
 }
 
 /// A sum of a window.
-fn sum((start, end): (i64, i64), group: Value, measures: Value) -> Value {
+fn sum((start, end): (i64, i64), group: &Value, measures: &Value) -> Value {
     json!({ "window": { "start": start, "end": end }, "group": group, "usages": 24,
             "duration": 86_400_000, "measures": measures })
 }
@@ -172,7 +172,7 @@ fn sum((start, end): (i64, i64), group: Value, measures: Value) -> Value {
 fn sums_are_asked_for_and_shown() {
     let group = json!({ "resource_id": "postgres", "plan_id": "large" });
     let measures = json!([{ "measure": "memory", "amount": 44_236_800_000_i64 }]);
-    let sum = sum((NOW, NOW + HOUR), group, measures);
+    let sum = sum((NOW, NOW + HOUR), &group, &measures);
     let stub = Stub::always(json!({ "items": [sum] }));
     let query = ["usages", "--organization-id", "o", "--window", "hour"];
     let more = ["--group-by", "resource_id,plan_id", "--as-of", "7"];
@@ -191,7 +191,7 @@ fn an_amount_with_a_unit_is_shown_by_the_hour() {
     let memory = json!({ "measure": "memory", "amount": 44_236_800_000_i64, "unit": "MB" });
     let measures = json!([memory, { "measure": "load", "amount": 3 }]);
     let ever = (0, 253_402_300_800_000);
-    let sums = [(NOW, NOW + HOUR), ever].map(|window| sum(window, json!({}), measures.clone()));
+    let sums = [(NOW, NOW + HOUR), ever].map(|window| sum(window, &json!({}), &measures));
     let stub = Stub::always(json!({ "items": sums }));
     let text = stub.run(&["usages", "--organization-id", "o"]).done();
     let lines: Vec<&str> = text.lines().collect();

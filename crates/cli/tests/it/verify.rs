@@ -78,6 +78,16 @@ fn what_fits_is_said_to_machines() {
     assert_eq!(spans[0]["findings"], json!([]));
 }
 
+#[test]
+fn a_plan_is_asked_for_with_a_resource_as_it_has_no_index_by_itself() {
+    let (world, events) = three();
+    let api = world.start();
+    let document = api.verified(0, &events, &["--plan-id", "large"]);
+    assert_eq!(document["totals"]["spans"], 3);
+    let asked = "GET /v1/spans?resource_id=postgres&plan_id=large&limit=100";
+    assert_eq!(api.whats()[0], asked);
+}
+
 /// An empty page may lead on, too.
 #[test]
 fn pages_are_followed_to_their_end_by_their_cursor_alone() {

@@ -42,22 +42,6 @@ fn events_come_from_standard_input_too() {
     ended.writes(0, &[]);
 }
 
-/// Whoever has only some of the events asks for these: other instances are no mistake. How it looks, the cases show.
-#[test]
-fn instances_that_the_file_does_not_know_can_be_left_out() {
-    let (world, events) = three();
-    let api = world.start();
-    let orders = events.lines().filter(|line| line.contains("orders"));
-    let orders: String = orders.flat_map(|line| [line, "\n"]).collect();
-    api.verify(&orders, &[]).writes(1, &["--known-only"]);
-    api.verify(&orders, &["--known-only"]).writes(0, &[]);
-    // A plan has no index by itself.
-    let document = api.verified(0, &events, &["--plan-id", "large"]);
-    assert_eq!(document["totals"]["spans"], 3);
-    let asked = "GET /v1/spans?resource_id=postgres&plan_id=large&limit=100".to_owned();
-    assert!(api.whats().contains(&asked), "{:?}", api.whats());
-}
-
 /// What does not fit comes first, and each line fits the terminal.
 #[test]
 fn what_does_not_fit_is_read_on_any_terminal() {

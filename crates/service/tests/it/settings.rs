@@ -336,7 +336,7 @@ fn where_a_value_comes_from_can_be_asked() {
             ("log.level", Some("the default")),
             ("security.api", None),
         ] {
-            assert_eq!(reader.origin(key).as_deref(), origin, "{key}");
+            assert_eq!(reader.origin(key), origin, "{key}");
         }
         Some(())
     })

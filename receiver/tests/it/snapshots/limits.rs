@@ -5,10 +5,8 @@ use std::time::Duration;
 use sampler_receiver::SnapshotLimits;
 use serde_json::{Value, json};
 
-use super::{instance, instances, lines, lists, posted, proposals, snapshot};
-use crate::world::{DAY, HOUR, NOW, World};
-
-const AT: i64 = NOW - HOUR;
+use super::{AT, instance, instances, lines, lists, posted, proposals, snapshot};
+use crate::world::{DAY, HOUR, World};
 
 fn limited(change: impl FnOnce(&mut SnapshotLimits)) -> World {
     World::with(|options| change(&mut options.snapshots))
