@@ -252,13 +252,14 @@ async fn idle(program: &Program, count: usize, begun: &str) -> Vec<TcpStream> {
     held
 }
 
+/// A health check is answered before the time limit of a head ends the first of those that hold up others.
 async fn is_alive(program: &Program) {
     let began = Instant::now();
     let mut stream = connect(program).await;
     stream.write_all(LIVE).await.unwrap();
     assert_eq!(status(&mut stream).await, Some(200));
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 async fn receiver(world: &Landscape) -> Program {

@@ -8,6 +8,8 @@ use sampler_receiver::problems;
 use sampler_service::problem::ProblemType;
 use serde_json::Value;
 
+use crate::store::SECRET;
+
 /// An answer, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -89,13 +91,14 @@ impl Answer {
         document
     }
 
-    /// A problem document, in full.
+    /// A problem document, in full. None reveals what the store has said.
     #[track_caller]
     pub(crate) fn any_problem(&self) -> Value {
         assert!(self.status >= 400, "{self:?}");
         let media_type = self.header("content-type");
         assert_eq!(media_type, Some("application/problem+json"), "{self:?}");
         assert_eq!(self.header("idempotency-replayed"), None, "{self:?}");
+        assert!(!self.text().contains(SECRET), "{self:?}");
         let document = self.json();
         let members = document.as_object().unwrap();
         let names: Vec<_> = members.keys().map(String::as_str).collect();

@@ -1,30 +1,29 @@
 //! Whoever should not get in: each attack on the real router.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{
-    Answer, WRITE, ask, ask_by, ask_with, claims, fetched, pace, router, secured, start, token,
-};
-use crate::world::{MAPPINGS, START, STOP};
+use crate::auth_fixture::{Asked, WRITE, claims, fetched, pace, secured, token};
+use crate::event::start;
+use crate::world::{MAPPINGS, NOW, START, STOP, World};
 
 pub(crate) const NO_TOKEN: &str = "Bearer realm=\"cf\"";
 pub(crate) const INVALID: &str = "Bearer realm=\"cf\", error=\"invalid_token\"";
 
 /// Turned away with this challenge, and before the body was read.
-pub(crate) fn assert_refused(what: &str, answer: &Answer, status: u16, challenge: &str) {
-    assert_eq!(answer.status, status, "{what}: {answer:?}");
-    assert_eq!(answer.challenge.as_deref(), Some(challenge), "{what}");
+#[track_caller]
+pub(crate) fn assert_refused(what: &str, asked: &Asked, status: u16, challenge: &str) {
+    assert_eq!(asked.challenge(), Some(challenge), "{what}: {asked:?}");
     let problem = if status == 401 {
         "unauthorized"
     } else {
         "forbidden"
     };
-    assert_eq!(answer.problem, problem, "{what}");
-    assert!(!answer.body_was_read, "{what}: the body was read");
+    asked.is_turned_away(status, problem);
 }
 
 pub(crate) fn seconds(from_now: i64) -> i64 {
@@ -71,35 +70,32 @@ fn without_good_token(key: &SigningKey, good: &str) -> Vec<(&'static str, String
 /// Why a token is not accepted, `sampler-oauth` shows; here is what that is answered.
 #[tokio::test]
 async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
-    let (key, router) = secured();
+    let (key, world) = secured();
     let good = token(&key, &claims(|_| {}));
     let bearer = format!("Bearer {good}");
     for (what, path, authorizations, challenge) in without_good_token(&key, &good) {
         let headers: Vec<&str> = authorizations.iter().map(String::as_str).collect();
-        let answer = ask(&router, &path, &headers, &start()).await;
-        assert_refused(what, &answer, 401, challenge);
-        assert!(!answer.text.contains(&good), "{what}: the token is echoed");
-        assert!(what != "an empty token" || answer.text.contains("malformed"));
+        let asked = world.ask("POST", &path, &headers, &start(NOW)).await;
+        assert_refused(what, &asked, 401, challenge);
+        let text = asked.answer.text();
+        assert!(!text.contains(&good), "{what}: the token is echoed");
+        assert!(what != "an empty token" || text.contains("malformed"));
     }
-    let unknown = ask(&router, "/v1/nothing/here", &[&bearer], &start()).await;
-    assert_eq!(
-        (unknown.status, unknown.problem.as_str()),
-        (404, "not-found")
-    );
+    let unknown = "/v1/nothing/here";
+    let unknown = world.ask("POST", unknown, &[&bearer], &start(NOW)).await;
+    unknown.answer.problem(404, "not-found");
+    // The scheme's case does not count.
     let lower = format!("bearer  {good}");
-    let answer = ask(&router, START, &[&lower], &start()).await;
-    assert_eq!(
-        answer.status, 201,
-        "the scheme's case does not count: {answer:?}"
-    );
+    let asked = world.ask("POST", START, &[&lower], &start(NOW)).await;
+    assert_eq!(asked.status(), 201, "{asked:?}");
 }
 
 #[tokio::test]
 async fn other_methods_need_a_token_as_well() {
-    let (_, router) = secured();
+    let (_, world) = secured();
     for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "FOO"] {
-        let answer = ask_by(&router, method, START, &[], &Value::Null).await;
-        assert_eq!(answer.status, 401, "{method}");
+        let asked = world.ask(method, START, &[], &Value::Null).await;
+        assert_eq!(asked.status(), 401, "{method}");
     }
 }
 
@@ -107,7 +103,7 @@ async fn other_methods_need_a_token_as_well() {
 async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let pace = pace(Duration::from_hours(1));
-    let router = router(fetched(&uaa, pace));
+    let world = Arc::new(World::secured(fetched(&uaa, pace), |_| {}));
     let key = SigningKey::rsa("unknown").unwrap();
     let odd = [
         "../../etc/passwd",
@@ -122,29 +118,25 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     let names = (0..300).map(|number| format!("unknown-{number}"));
     let names = names.chain(odd.map(str::to_owned)).chain([long]);
     // The keys are known, and were fetched a moment ago.
-    let honest = ask_with(&router, &uaa.token(&[WRITE])).await;
-    assert_eq!(honest.status, 201, "{honest:?}");
+    let honest = world.ask_with(&uaa.token(&[WRITE])).await;
+    assert_eq!(honest.status(), 201, "{honest:?}");
     let mut asking = Vec::new();
     for name in names {
         let header = json!({ "alg": "RS256", "kid": name });
         let forgery = with_header(&key, &header);
-        let router = router.clone();
+        let world = Arc::clone(&world);
         asking.push(tokio::spawn(async move {
-            (name, ask_with(&router, &forgery).await)
+            (name, world.ask_with(&forgery).await)
         }));
     }
     for asked in asking {
-        let (name, answer) = asked.await.unwrap();
+        let (name, asked) = asked.await.unwrap();
         // Whether there is such a key by now, nobody can say before the keys may be fetched again.
-        assert_eq!(answer.status, 503, "{name:?}: {answer:?}");
-        assert_eq!(answer.problem, "token-server-unavailable");
-        assert!(!answer.body_was_read);
-        assert!(
-            name.is_empty() || !answer.text.contains(&name),
-            "{name:?} is echoed"
-        );
+        asked.is_turned_away(503, "token-server-unavailable");
+        let is_echoed = !name.is_empty() && asked.answer.text().contains(&name);
+        assert!(!is_echoed, "{name:?} is echoed");
     }
     assert_eq!(uaa.asked(Offer::Keys), 1);
-    let honest = ask_with(&router, &uaa.token(&[WRITE])).await;
-    assert_eq!(honest.status, 409, "others are served: {honest:?}");
+    let honest = world.ask_with(&uaa.token(&[WRITE])).await;
+    assert_eq!(honest.status(), 409, "others are served: {honest:?}");
 }

@@ -1,39 +1,22 @@
 //! Who gets in, for what, and what becomes of that when the token server is away.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_domain::ClientId;
-use sampler_oauth::{Algorithm, Pace};
-use sampler_service::environment::{Clock, SystemClock};
-use sampler_store_testing::memory::MemoryStore;
-use sampler_testkit::build::{stop_event, with};
-use sampler_testkit::now_millis;
+use sampler_oauth::Pace;
 use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
 use crate::attacks::{NO_TOKEN, assert_refused};
-use crate::auth_fixture::{
-    WRITE, ask, ask_by, ask_with, bearer, claims, configured, fetched, options, pace, router,
-    router_to, router_with, secured, start, token,
-};
+use crate::auth_fixture::{WRITE, bearer, claims, configured, fetched, pace, secured, token};
+use crate::event::{mapping, on, start, stop, with};
 use crate::log::Log;
 use crate::reading_scopes::Two;
-use crate::world::{EVENTS, MAPPINGS, START, STOP, UPDATE};
+use crate::world::{EVENTS, MAPPINGS, NOW, START, STOP, UPDATE, World};
 
 const INSUFFICIENT: &str = "Bearer realm=\"cf\", error=\"insufficient_scope\"";
 
 const QUICK: Pace = pace(Duration::ZERO);
-
-fn mapping() -> Value {
-    json!({
-        "resource_id": "postgres",
-        "plan_id": "large",
-        "metering_plan": "m",
-        "rating_plan": "r",
-        "pricing_plan": "p",
-    })
-}
 
 /// The scopes of the tokens that try each operation; the first has no token.
 const TOKENS: [Option<&[&str]>; 9] = [
@@ -106,26 +89,32 @@ async fn each_operation_is_allowed_to_the_tokens_that_it_is_for() {
         let mut row = [0; 9];
         for (token, cell) in row.iter_mut().enumerate() {
             let body = match path.as_str() {
-                START => start(),
-                STOP => stop_event(2, now_millis()),
-                UPDATE => with(start(), "id", ""),
+                START => start(NOW),
+                STOP => on("nothing", &stop(NOW)),
+                UPDATE => with(&start(NOW), "id", ""),
                 MAPPINGS => mapping(),
                 _ => json!({ "reason": "to try it" }),
             };
             let bearer = TOKENS[token].map(|scopes| two.bearer(scopes));
             let bearers: Vec<_> = bearer.iter().map(String::as_str).collect();
-            let answer = ask_by(&two.router, method, &path, &bearers, &body).await;
-            let told = answer.challenge.as_deref().unwrap_or_default();
+            let asked = two.world.ask(method, &path, &bearers, &body).await;
+            let told = asked.challenge().unwrap_or_default();
             // Only what names a resource is read before it is refused, and only for who may write one.
             let is_read = TO_WRITE.contains(&token)
                 && [START, STOP, UPDATE, MAPPINGS].contains(&path.as_str());
-            let said = (told, answer.problem.as_str(), answer.body_was_read);
-            match answer.status {
-                401 => assert_eq!(said, (NO_TOKEN, "unauthorized", false), "{path}"),
-                403 => assert_eq!(said, (INSUFFICIENT, "forbidden", is_read), "{path} {token}"),
+            let said = (told, asked.body_was_read);
+            match asked.status() {
+                401 => {
+                    asked.answer.problem(401, "unauthorized");
+                    assert_eq!(said, (NO_TOKEN, false), "{path}");
+                }
+                403 => {
+                    asked.answer.problem(403, "forbidden");
+                    assert_eq!(said, (INSUFFICIENT, is_read), "{path} {token}");
+                }
                 _ => assert_eq!(told, "", "{path}"),
             }
-            *cell = answer.status;
+            *cell = asked.status();
         }
         if row != statuses {
             wrong.push(format!("{method} {path}: {row:?}, not {statuses:?}"));
@@ -137,10 +126,10 @@ async fn each_operation_is_allowed_to_the_tokens_that_it_is_for() {
 /// Fault 17 of the original: anyone with the scope could write for any resource.
 #[tokio::test]
 async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
-    let (key, router) = secured();
+    let (key, world) = secured();
     let bearer = bearer(&key, &["abacus.sampler.postgres.write", "openid"]);
-    let answer = async |body: Value| ask(&router, START, &[&bearer], &body).await;
-    assert_eq!(answer(start()).await.status, 201);
+    let asked = async |body: Value| world.ask("POST", START, &[&bearer], &body).await;
+    assert_eq!(asked(start(NOW)).await.status(), 201);
     for resource in [
         json!("redis"),
         json!("Postgres"),
@@ -151,39 +140,39 @@ async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
         json!({ "resource_id": "postgres" }),
     ] {
         // A client that may not write is not told what else is wrong.
-        for body in [start(), with(start(), "timestamp", "soon")] {
-            let answer = answer(with(body, "resource_id", resource.clone())).await;
-            let told = answer.text.contains("timestamp");
-            assert_eq!((answer.status, told), (403, false), "{resource}");
+        for body in [start(NOW), with(&start(NOW), "timestamp", "soon")] {
+            let asked = asked(with(&body, "resource_id", resource.clone())).await;
+            let told = asked.answer.text().contains("timestamp");
+            assert_eq!((asked.status(), told), (403, false), "{resource}");
         }
     }
-    let answer = answer(json!([])).await;
-    assert_eq!(answer.status, 403, "a body that names no resource");
+    let unnamed = asked(json!([])).await;
+    assert_eq!(unnamed.status(), 403, "a body that names no resource");
 }
 
 #[tokio::test]
 async fn a_new_key_is_taken_without_a_restart_and_old_ones_through_an_outage() {
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
     let authenticator = fetched(&uaa, QUICK);
-    let router = router(authenticator.clone());
+    let world = World::secured(authenticator.clone(), |_| {});
     assert!(!authenticator.is_ready());
     let old = uaa.token(&[WRITE]);
-    assert_eq!(ask_with(&router, &old).await.status, 201);
+    assert_eq!(world.ask_with(&old).await.status(), 201);
     assert!(authenticator.is_ready());
     uaa.rotate().unwrap();
     let new = uaa.token(&[WRITE]);
     // A second start of the target: the token is taken.
-    assert_eq!(ask_with(&router, &new).await.status, 409);
+    assert_eq!(world.ask_with(&new).await.status(), 409);
     uaa.trouble(Some(Trouble::Status(500)));
-    assert_eq!(ask_with(&router, &old).await.status, 409);
-    assert_eq!(ask_with(&router, &new).await.status, 409);
+    assert_eq!(world.ask_with(&old).await.status(), 409);
+    assert_eq!(world.ask_with(&new).await.status(), 409);
     uaa.rotate().unwrap();
-    let unknown = ask_with(&router, &uaa.token(&[WRITE])).await;
-    assert_eq!(unknown.status, 503, "it may be good, and nobody can tell");
-    assert_eq!(unknown.problem, "token-server-unavailable");
-    assert!(!unknown.body_was_read);
+    // It may be good, and nobody can tell.
+    let unknown = world.ask_with(&uaa.token(&[WRITE])).await;
+    unknown.is_turned_away(503, "token-server-unavailable");
     uaa.trouble(None);
-    assert_eq!(ask_with(&router, &uaa.token(&[WRITE])).await.status, 409);
+    let known = world.ask_with(&uaa.token(&[WRITE])).await;
+    assert_eq!(known.status(), 409);
 }
 
 #[tokio::test]
@@ -191,31 +180,25 @@ async fn nobody_gets_in_before_there_are_keys() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let token = uaa.token(&[WRITE]);
     uaa.go_away().await;
-    let router = router(fetched(&uaa, QUICK));
-    let answer = ask_with(&router, &token).await;
-    assert_eq!(
-        (answer.status, answer.problem.as_str()),
-        (503, "token-server-unavailable")
-    );
+    let world = World::secured(fetched(&uaa, QUICK), |_| {});
+    let asked = world.ask_with(&token).await;
+    asked.is_turned_away(503, "token-server-unavailable");
     for path in [START, "/v1/events/start/"] {
-        let nobody = ask(&router, path, &[], &start()).await;
-        assert_eq!(nobody.status, 401, "{path}");
+        let nobody = world.ask("POST", path, &[], &start(NOW)).await;
+        assert_eq!(nobody.status(), 401, "{path}");
     }
     uaa.come_back().await.unwrap();
-    assert_eq!(ask_with(&router, &token).await.status, 201);
+    assert_eq!(world.ask_with(&token).await.status(), 201);
 }
 
 #[tokio::test]
 async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
-    let authenticator = configured(&key.public_pem(), Algorithm::Rs256);
-    let router = router_to(Arc::clone(&store), authenticator);
+    let (key, world) = secured();
     let of = |client: &str| {
         let token = token(&key, &claims(|claims| claims["client_id"] = client.into()));
         format!("Bearer {token}")
     };
-    let (start, stop) = (start(), stop_event(1, now_millis() + 1));
+    let (start, stop) = (start(NOW), stop(NOW + 1));
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for (path, client, body, status) in [
@@ -224,15 +207,14 @@ async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
         (STOP, "operator", &stop, 201),
         (STOP, "late-operator", &stop, 422),
     ] {
-        let answer = ask(&router, path, &[&of(client)], body).await;
-        assert_eq!(answer.status, status, "{client}: {answer:?}");
+        let asked = world.ask("POST", path, &[&of(client)], body).await;
+        assert_eq!(asked.status(), status, "{client}: {asked:?}");
     }
     drop(logging);
-    let spans = store.all();
-    let [kept] = spans.as_slice() else {
+    let spans = world.spans();
+    let [span] = spans.as_slice() else {
         panic!("{} spans", spans.len());
     };
-    let span = &kept.span;
     let clients = [&span.start_client, &span.stop_client].map(|client| client.clone().unwrap());
     assert_eq!(
         clients.each_ref().map(ClientId::as_str),
@@ -246,23 +228,22 @@ async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
 #[tokio::test]
 async fn mappings_can_be_kept_to_the_full_scope() {
     let key = SigningKey::rsa("key-1").unwrap();
-    let authenticator = configured(&key.public_pem(), Algorithm::Rs256);
-    let mut options = options();
-    options.settings.provisioning.full_scope = true;
-    let router = router_with(authenticator, options);
+    let world = World::secured(configured(&key), |options| {
+        options.settings.provisioning.full_scope = true;
+    });
     // A mapping gets as far as a provisioning service that is not there. Events are as before.
     let of_one = "abacus.sampler.postgres.write";
     for (scope, path, body, status, is_read) in [
         (of_one, MAPPINGS, mapping(), 403, false),
         (WRITE, MAPPINGS, mapping(), 502, true),
-        (of_one, START, start(), 201, true),
+        (of_one, START, start(NOW), 201, true),
     ] {
         let bearer = bearer(&key, &[scope]);
-        let answer = ask(&router, path, &[&bearer], &body).await;
-        let answered = (answer.status, answer.body_was_read);
+        let asked = world.ask("POST", path, &[&bearer], &body).await;
+        let answered = (asked.status(), asked.body_was_read);
         assert_eq!(answered, (status, is_read), "{scope} {path}");
         if status == 403 {
-            assert_refused(scope, &answer, 403, INSUFFICIENT);
+            assert_refused(scope, &asked, 403, INSUFFICIENT);
         }
     }
 }

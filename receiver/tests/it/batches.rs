@@ -16,7 +16,7 @@ use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request, request_as};
 
 pub(crate) const NDJSON: &str = "application/x-ndjson";
-const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+pub(crate) const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
 /// An event of a kind.
 pub(crate) type Typed = (&'static str, Value);
@@ -70,7 +70,7 @@ pub(crate) fn results(answer: &Answer) -> Vec<Value> {
     results
 }
 
-fn statuses(answer: &Answer) -> Vec<u64> {
+pub(crate) fn statuses(answer: &Answer) -> Vec<u64> {
     let results = results(answer).into_iter();
     results.map(|one| one["status"].as_u64().unwrap()).collect()
 }
@@ -87,22 +87,15 @@ async fn a_result_names_the_span_that_was_started() {
     let answer = world.send(request(EVENTS, list(&events))).await;
     let results = results(&answer);
     let span = json!(world.spans()[0].id.to_string());
-    assert_eq!(
-        results[0],
-        json!({"index": 0, "status": 201, "replayed": false, "span": span})
-    );
-    assert_eq!(
-        results[1],
-        json!({"index": 1, "status": 201, "replayed": true, "span": span})
-    );
+    for (index, replayed) in [(0, false), (1, true)] {
+        let started = json!({"index": index, "status": 201, "replayed": replayed, "span": span});
+        assert_eq!(results[index], started);
+    }
     assert_eq!(results[3]["replayed"], true);
     let again = world.send(request(EVENTS, list(&events))).await;
     assert_eq!(statuses(&again), [201; 4]);
-    assert!(
-        again
-            .body
-            .starts_with(br#"{"accepted":0,"replayed":4,"refused":0,"failed":0,"#)
-    );
+    let counts = br#"{"accepted":0,"replayed":4,"refused":0,"failed":0,"#;
+    assert!(again.body.starts_with(counts));
     world.assert_kept(&[(&events[0].1, Some(&events[2].1))]);
 }
 
@@ -201,13 +194,9 @@ async fn another_media_type_is_refused_with_those_that_are_accepted() {
     ] {
         let answer = world.send(request_as(media_type, EVENTS, "[]")).await;
         answer.names(415, "unsupported-media-type", &[]);
-        assert_eq!(
-            answer.header("accept"),
-            Some(
-                "application/json, application/x-ndjson, \
-                 application/cloudevents-batch+json, application/cloudevents+json"
-            )
-        );
+        let accepted = "application/json, application/x-ndjson, \
+                        application/cloudevents-batch+json, application/cloudevents+json";
+        assert_eq!(answer.header("accept"), Some(accepted));
     }
     for media_type in ["Application/X-NDJSON; charset=UTF-8", CLOUD_EVENTS] {
         let body = if media_type == CLOUD_EVENTS { "[]" } else { "" };
@@ -227,16 +216,11 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
     let world = Arc::new(World::new());
     world.store.set_behaviour(Behaviour::Held);
     let mut events = many(600);
-    let ends = many(300).into_iter().map(|(_, event)| {
-        (
-            "stop",
-            by(
-                "z",
-                &without(&with(&event, "timestamp", NOW + HOUR), "measured_usage"),
-            ),
-        )
-    });
-    events.extend(ends);
+    let end = |(_, event): Typed| {
+        let event = with(&event, "timestamp", NOW + HOUR);
+        ("stop", by("z", &without(&event, "measured_usage")))
+    };
+    events.extend(many(300).into_iter().map(end));
     let sending = world.begin(request(EVENTS, list(&events)));
     // A start of each target is under way, and no stop; and no more than so many at a time.
     world.store.wait_until_held(512).await;
@@ -246,10 +230,7 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
     assert_eq!(world.store.calls(), 512);
     world.store.release();
     assert_eq!(statuses(&sending.await.unwrap()), [201; 900]);
-    assert_eq!(
-        world.kept().iter().filter(|span| span.1.is_some()).count(),
-        300
-    );
+    assert_eq!(world.ended(), 300);
 }
 
 /// Starts in batches have permits of their own (2,048): a single start finds one, however many wait.

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use axum::body::Body;
-use axum::http::Request;
 use sampler_store::Operating;
 use serde_json::{Value, json};
 
@@ -52,13 +50,14 @@ impl World {
         self.get("/v1/control").await
     }
 
+    /// A new start has to wait.
+    async fn throttles(&self, event: &Value) {
+        let answer = self.start(event).await;
+        answer.problem(503, "throttled");
+    }
+
     async fn put(&self, tag: Option<&str>, body: &Value) -> Answer {
-        let mut request = Request::put("/v1/control").header("content-type", "application/json");
-        if let Some(tag) = tag {
-            request = request.header("if-match", tag);
-        }
-        let request = request.body(Body::from(body.to_string()));
-        self.send(request.unwrap()).await
+        self.change("PUT", "/v1/control", tag, body).await
     }
 
     /// Starts these instances; returns those that are turned away.
@@ -76,49 +75,36 @@ impl World {
 
     /// Sets the rate of all starts.
     pub(crate) async fn let_in(&self, rate: f64) {
-        let answer = self
-            .put(Some("*"), &body("/starts/rate", json!(rate)))
-            .await;
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let change = body("/starts/rate", json!(rate));
+        shown(&self.put(Some("*"), &change).await);
     }
 }
 
-fn shown(answer: &Answer) -> Value {
+/// What is shown, and its version.
+#[track_caller]
+fn shown(answer: &Answer) -> (Value, Option<&str>) {
     assert_eq!(answer.status, 200, "{answer:?}");
-    answer.json()
+    (answer.json(), answer.header("etag"))
 }
 
 #[tokio::test]
 async fn what_is_set_is_shown_with_its_version_and_changed_by_whom_has_seen_it() {
     let world = World::new();
     let answer = world.control().await;
-    assert_eq!(
-        (shown(&answer), answer.header("etag")),
-        (default(), Some("\"0\""))
-    );
+    assert_eq!(shown(&answer), (default(), Some("\"0\"")));
     let change = body("/starts/resources", json!({"postgres": 12.5}));
-    world
-        .put(None, &change)
-        .await
-        .problem(428, "precondition-required");
-    world
-        .put(Some("\"1\""), &change)
-        .await
-        .problem(412, "precondition-failed");
+    let unseen = world.put(None, &change).await;
+    unseen.problem(428, "precondition-required");
+    let stale = world.put(Some("\"1\""), &change).await;
+    stale.problem(412, "precondition-failed");
     let set = world.put(Some("\"0\""), &change).await;
-    assert_eq!(set.header("etag"), Some("\"1\""));
     let mut expected = default();
     expected["starts"]["resources"]["postgres"] = json!(12.5);
-    assert_eq!(shown(&set), expected);
-    let answer = world.control().await;
-    assert_eq!(
-        (shown(&answer), answer.header("etag")),
-        (expected, Some("\"1\""))
-    );
-    world
-        .put(Some("\"0\""), &body("", json!(null)))
-        .await
-        .problem(412, "precondition-failed");
+    for answer in [&set, &world.control().await] {
+        assert_eq!(shown(answer), (expected.clone(), Some("\"1\"")));
+    }
+    let stale = world.put(Some("\"0\""), &body("", json!(null))).await;
+    stale.problem(412, "precondition-failed");
     let known = world.get_with("/v1/control", "if-none-match", "\"1\"");
     assert_eq!(known.await.status, 304);
 }
@@ -152,7 +138,7 @@ async fn every_wrong_field_is_named() {
         "more": 1,
         "reason": " ",
     });
-    let expected = [
+    let all = [
         "#/reason",
         "#/starts/rate",
         "#/starts/resources/a",
@@ -165,25 +151,31 @@ async fn every_wrong_field_is_named() {
         "#/controller/kd",
         "#/more",
     ];
-    let answer = world.put(Some("*"), &wrong).await;
-    answer.names(400, "invalid-body", &expected);
     let missing = json!({"starts": 1, "controller": []});
-    let answer = world.put(Some("*"), &missing).await;
-    let expected = ["#/reason", "#/starts", "#/sampling", "#/controller"];
-    answer.names(400, "invalid-body", &expected);
+    let parts = ["#/reason", "#/starts", "#/sampling", "#/controller"];
+    // What is out of its range is named beside what is of another type.
+    let odd = json!({"enabled": "yes", "target_seconds": 0, "kp": -1, "ki": 1e9, "kd": []});
+    let each = ["enabled", "kd", "target_seconds", "kp", "ki"];
+    let each = each.map(|name| format!("#/controller/{name}"));
+    let one = json!({"enabled": true, "target_seconds": 60, "kp": 0, "ki": "1", "kd": 0});
+    let rate = |number| (format!("r{number}"), json!(1));
+    let many: Value = (0..1_001).map(rate).collect();
+    for (body, named) in [
+        (wrong, &all[..]),
+        (missing.clone(), &parts),
+        (
+            body("/controller", odd),
+            &each.each_ref().map(String::as_str),
+        ),
+        (body("/controller", one), &["#/controller/ki"]),
+        (body("/starts/resources", many), &["#/starts/resources"]),
+    ] {
+        let answer = world.put(Some("*"), &body).await;
+        answer.names(400, "invalid-body", named);
+    }
     // Also where the tag is not that of now: the console asks so before an operator confirms.
     let unseen = world.put(Some("\"none\""), &missing).await;
-    unseen.names(400, "invalid-body", &expected);
-    // What is out of its range is named beside what is of another type.
-    let controller = json!({"enabled": "yes", "target_seconds": 0, "kp": -1, "ki": 1e9, "kd": []});
-    let answer = world.put(Some("*"), &body("/controller", controller)).await;
-    let expected = ["enabled", "kd", "target_seconds", "kp", "ki"];
-    let expected = expected.map(|name| format!("#/controller/{name}"));
-    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-    answer.names(400, "invalid-body", &expected);
-    let controller = json!({"enabled": true, "target_seconds": 60, "kp": 0, "ki": "1", "kd": 0});
-    let answer = world.put(Some("*"), &body("/controller", controller)).await;
-    answer.names(400, "invalid-body", &["#/controller/ki"]);
+    unseen.names(400, "invalid-body", &parts);
     for (pointer, value) in [
         ("/controller/target_seconds", json!(0)),
         ("/controller/kp", json!(-1)),
@@ -195,24 +187,16 @@ async fn every_wrong_field_is_named() {
         let answer = world.put(Some("*"), &body(pointer, value)).await;
         answer.names(400, "invalid-body", &[&format!("#{pointer}")]);
     }
-    let many: serde_json::Map<String, Value> = (0..1_001)
-        .map(|number| (format!("r{number}"), json!(1)))
-        .collect();
-    let answer = world
-        .put(Some("*"), &body("/starts/resources", Value::Object(many)))
-        .await;
-    answer.names(400, "invalid-body", &["#/starts/resources"]);
-    assert_eq!(shown(&world.control().await), default());
+    assert_eq!(shown(&world.control().await).0, default());
 }
 
 #[tokio::test]
 async fn nothing_is_set_where_the_trail_cannot_be_written() {
     let world = World::new();
     world.store.set_behaviour(Behaviour::Unavailable);
-    world
-        .put(Some("\"0\""), &body("/starts/rate", json!(1)))
-        .await
-        .problem(503, "database-unavailable");
+    let change = body("/starts/rate", json!(1));
+    let answer = world.put(Some("\"0\""), &change).await;
+    answer.problem(503, "database-unavailable");
     world.store.set_behaviour(Behaviour::Served);
     assert_eq!(world.store.control().await.unwrap().version, 0);
 }
@@ -223,17 +207,12 @@ async fn at_rate_0_new_starts_wait_and_stops_and_repeats_pass() {
     let kept = start_of("kept", NOW - HOUR);
     world.start(&kept).await.is_created();
     world.let_in(0.0).await;
-    let turned_away = world.start(&start_of("new", NOW)).await;
-    turned_away.problem(503, "throttled");
-    assert!(turned_away.header("retry-after").is_some());
+    world.throttles(&start_of("new", NOW)).await;
     world.start(&kept).await.is_replayed();
     let other = with(&kept, "timestamp", NOW - HOUR - 1);
-    world
-        .start(&other)
-        .await
-        .names(409, "id-taken", &["#/timestamp"]);
-    let without_id = without(&start_of("new", NOW), "id");
-    world.start(&without_id).await.problem(503, "throttled");
+    let taken = world.start(&other).await;
+    taken.names(409, "id-taken", &["#/timestamp"]);
+    world.throttles(&without(&start_of("new", NOW), "id")).await;
     let stopped = stop_of("kept", NOW);
     world.stop(&stopped).await.is_created();
     world.assert_kept(&[(&kept, Some(&stopped))]);
@@ -248,10 +227,8 @@ async fn while_the_store_is_away_nobody_is_told_that_a_start_is_new() {
     world.start(&kept).await.is_created();
     world.let_in(0.0).await;
     world.store.set_behaviour(Behaviour::Unavailable);
-    world
-        .start(&kept)
-        .await
-        .problem(503, "database-unavailable");
+    let answer = world.start(&kept).await;
+    answer.problem(503, "database-unavailable");
 }
 
 #[tokio::test]
@@ -261,10 +238,7 @@ async fn a_resource_has_a_rate_of_its_own() {
     let mut change = body("", json!(null));
     change["starts"]["resources"][&resource] = json!(0);
     shown(&world.put(Some("*"), &change).await);
-    world
-        .start(&start_of("a", NOW))
-        .await
-        .problem(503, "throttled");
+    world.throttles(&start_of("a", NOW)).await;
     let other = with(&start_of("a", NOW), "resource_id", "another");
     world.start(&other).await.is_created();
 }
@@ -345,10 +319,7 @@ async fn other_instances_follow() {
     assert!(world.store.set_control(&control.control, 0).await.unwrap());
     world.start(&start_of("a", NOW)).await.is_created();
     world.receiver.steering.poll().await;
-    world
-        .start(&start_of("b", NOW))
-        .await
-        .problem(503, "throttled");
+    world.throttles(&start_of("b", NOW)).await;
 }
 
 #[tokio::test]

@@ -37,6 +37,18 @@ pub(crate) fn stop(timestamp: i64) -> Value {
     })
 }
 
+/// An update of the quantities.
+pub(crate) fn resized(id: &str, at: i64) -> Value {
+    let measures = json!([{"measure": "memory", "quantity": 4}]);
+    by(id, &with(&start(at), "measured_usage", measures))
+}
+
+/// An update from the plan `large` to another one.
+pub(crate) fn moved(at: i64) -> Value {
+    let event = by("u", &with(&start(at), "plan_id", "larger"));
+    with(&event, "previous", json!({"plan_id": "large"}))
+}
+
 pub(crate) fn mapping() -> Value {
     json!({
         "resource_id": "postgres",

@@ -6,10 +6,10 @@ use std::slice;
 
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{ask, bearer, secured};
+use crate::auth_fixture::{bearer, secured};
 use crate::batches::{NDJSON, Typed, lines, list, path, results};
 use crate::body_properties::as_kept;
-use crate::event::{TARGET, by, on, start, stop, with, without};
+use crate::event::{TARGET, by, moved, on, resized, start, stop, with, without};
 use crate::repeats::LONG_AFTER;
 use crate::store::Behaviour;
 use crate::updates::halves;
@@ -42,17 +42,6 @@ const OUTSIDE: Expected = Refused(
 
 fn unmeasured(event: &Value) -> Value {
     with(event, "measured_usage", json!([]))
-}
-
-fn resized(id: &str, at: i64) -> Value {
-    let measures = json!([{"measure": "memory", "quantity": 4}]);
-    by(id, &with(&start(at), "measured_usage", measures))
-}
-
-/// From the plan `large` to another one.
-fn moved(at: i64) -> Value {
-    let event = by("u", &with(&start(at), "plan_id", "larger"));
-    with(&event, "previous", json!({"plan_id": "large"}))
 }
 
 fn wrong(pointers: &'static [&'static str]) -> Expected {
@@ -443,16 +432,16 @@ async fn malformed() -> [Value; 2] {
 
 /// A token that does not allow the resource, alone and in a batch.
 async fn forbidden() -> [Value; 2] {
-    let (key, router) = secured();
+    let (key, world) = secured();
     let bearer = bearer(&key, &["abacus.sampler.redis.write"]);
-    let mut event = crate::auth_fixture::start();
-    let one = ask(&router, START, &[&bearer], &event).await;
+    let mut event = start(NOW);
+    let one = world.ask("POST", START, &[&bearer], &event).await;
     event["type"] = json!("start");
-    let all = ask(&router, EVENTS, &[&bearer], &json!([event])).await;
-    let of = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let all = world.ask("POST", EVENTS, &[&bearer], &json!([event])).await;
+    let all = all.answer.json();
     [
-        of(&one.text),
-        of(&all.text)["results"][0]["problem"].clone(),
+        one.answer.any_problem(),
+        all["results"][0]["problem"].clone(),
     ]
 }
 

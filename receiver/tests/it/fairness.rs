@@ -15,6 +15,7 @@ use tokio::time::{Instant, interval, sleep_until};
 
 use crate::answer::Answer;
 use crate::event::{by, on, start, stop, with};
+use crate::store::Behaviour;
 use crate::world::{EVENTS, MAPPINGS, NOW, START, STOP, World, request};
 
 /// The store answers so many calls a second, in steps.
@@ -119,16 +120,9 @@ async fn a_quiet_client_is_served_in_time_beside_a_flood_and_little_of_the_rate_
     for connections in [300, 3_000] {
         let outcome = flood(&paced(None), connections).await;
         assert!(outcome.quiet_share() >= 0.999, "{connections}: {outcome:?}");
-        assert!(
-            outcome.quiet_99() <= 250,
-            "{connections}: {}",
-            outcome.quiet_99()
-        );
-        assert!(
-            outcome.goodput() >= 0.8,
-            "{connections}: {}",
-            outcome.goodput()
-        );
+        let (latency, goodput) = (outcome.quiet_99(), outcome.goodput());
+        assert!(latency <= 250, "{connections}: {latency}");
+        assert!(goodput >= 0.8, "{connections}: {goodput}");
     }
 }
 
@@ -143,25 +137,18 @@ async fn with_a_limit_in_flight_it_is_chance_who_is_served() {
 async fn starts_of_a_flood_hold_up_no_stops() {
     let world = paced(None);
     for instance in 0..20 {
-        world
-            .start(&of(&start(NOW), "flood", instance))
-            .await
-            .is_created();
+        let event = of(&start(NOW), "flood", instance);
+        world.start(&event).await.is_created();
     }
     let flooding = Arc::clone(&world);
     let flooding = tokio::spawn(async move { flood(&flooding, 1_000).await });
     sleep_until(Instant::now() + LOAD / 4).await;
     for instance in 0..20 {
         let began = Instant::now();
-        world
-            .stop(&of(&stop(NOW), "flood", instance))
-            .await
-            .is_created();
-        assert!(
-            began.elapsed() <= Duration::from_millis(250),
-            "{:?}",
-            began.elapsed()
-        );
+        let event = of(&stop(NOW), "flood", instance);
+        world.stop(&event).await.is_created();
+        let took = began.elapsed();
+        assert!(took <= Duration::from_millis(250), "{took:?}");
     }
     flooding.await.unwrap();
 }
@@ -215,10 +202,8 @@ async fn bodies_that_fill_the_memory_are_turned_away_and_small_ones_are_not() {
     }
     // A client may have half of the 12 MB.
     assert_eq!(turned_away, 200 - (6 << 20) / 400_000);
-    world
-        .start(&of(&start(NOW), "honest", 1))
-        .await
-        .is_created();
+    let honest = of(&start(NOW), "honest", 1);
+    world.start(&honest).await.is_created();
 }
 
 /// Nearly as many values as a body may hold: a hundred times its size in memory.
@@ -231,18 +216,15 @@ fn of_many_values(instance: u64) -> Value {
 #[tokio::test(start_paused = true)]
 async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_others() {
     let world = Arc::new(World::new());
-    world.store.set_behaviour(crate::store::Behaviour::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let mut large = JoinSet::new();
     for instance in 0..20 {
         let (world, event) = (Arc::clone(&world), of_many_values(instance));
         large.spawn(async move { world.start(&event).await });
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(
-        world.store.calls(),
-        1,
-        "each weighs 8 MB, more than all may together"
-    );
+    // Each weighs 8 MB, more than all may together.
+    assert_eq!(world.store.calls(), 1);
     let quiet = of(&start(NOW), "quiet", 1).to_string();
     let quiet = world.begin(request(START, quiet));
     world.store.wait_until_held(2).await;
@@ -256,17 +238,15 @@ async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_othe
 #[tokio::test(start_paused = true)]
 async fn an_event_that_waits_too_long_is_turned_away_and_not_kept() {
     let world = Arc::new(World::new());
-    world.store.set_behaviour(crate::store::Behaviour::Held);
+    world.store.set_behaviour(Behaviour::Held);
     let mut answers = JoinSet::new();
     for instance in 0..500 {
         let (world, event) = (Arc::clone(&world), of(&start(NOW), "flood", instance));
         answers.spawn(async move { world.start(&event).await });
     }
-    let turned_away: Vec<Answer> = {
-        tokio::time::sleep(Duration::from_secs(6)).await;
-        let ended = std::iter::from_fn(|| answers.try_join_next());
-        ended.map(Result::unwrap).collect()
-    };
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let ended = std::iter::from_fn(|| answers.try_join_next());
+    let turned_away: Vec<Answer> = ended.map(Result::unwrap).collect();
     for answer in &turned_away {
         answer.names(503, "overloaded", &[]);
     }

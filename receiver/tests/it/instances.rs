@@ -10,13 +10,6 @@ impl World {
     async fn report(&self, instance: Instance) {
         self.store.memory.report_instance(&instance).await.unwrap();
     }
-
-    async fn states(&self) -> Vec<(String, String)> {
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let shown = self.items("/v1/instances").await.into_iter();
-        let states = shown.map(|it| (text(&it["instance"]), text(&it["state"])));
-        states.collect()
-    }
 }
 
 fn instance(name: &str, program: InstanceProgram) -> Instance {
@@ -25,10 +18,6 @@ fn instance(name: &str, program: InstanceProgram) -> Instance {
         started_at: Some(Timestamp::clamped(NOW - HOUR)),
         ..Instance::new(name.to_owned(), program)
     }
-}
-
-fn pair(name: &str, state: &str) -> (String, String) {
-    (name.to_owned(), state.to_owned())
 }
 
 #[tokio::test]
@@ -59,28 +48,29 @@ async fn an_instance_is_shown_as_it_describes_itself() {
         })
         .await;
     world.store.memory.heartbeat("old").await.unwrap();
-    let expected = [
-        json!({
-            "program": "receiver", "instance": "r", "index": null, "version": "1.2.3",
+    let shown = |program: &str, name: &str, more: Value| {
+        let mut shown = json!({
+            "program": program, "instance": name, "index": null, "version": "1.2.3",
             "started_at": NOW - HOUR, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
-            "partitions": null, "paused_by": [], "upstream": null,
-            "usages_today": null, "slack": 5_270_400_000_i64,
-            "intake": { "kept": 240, "refused": 3, "last_at": NOW - 1 },
-        }),
-        json!({
-            "program": "worker", "instance": "old", "index": null, "version": null,
-            "started_at": null, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
-            "partitions": null, "paused_by": [], "upstream": null,
-            "usages_today": null, "slack": null, "intake": null,
-        }),
-        json!({
-            "program": "worker", "instance": "w", "index": "2", "version": "1.2.3",
-            "started_at": NOW - HOUR, "seen_at": NOW, "state": "unhealthy",
-            "failing": ["processing"], "warnings": ["clock"], "partitions": 32,
-            "paused_by": ["replication-lag"], "upstream": "abacus at localhost",
-            "usages_today": 12_345, "slack": null,
-            "intake": null,
-        }),
+            "partitions": null, "paused_by": [], "upstream": null, "usages_today": null,
+            "slack": null, "intake": null,
+        });
+        let members = shown.as_object_mut().unwrap();
+        members.extend(more.as_object().unwrap().clone());
+        shown
+    };
+    let intake = json!({ "kept": 240, "refused": 3, "last_at": NOW - 1 });
+    let receiver = json!({ "slack": 5_270_400_000_i64, "intake": intake });
+    let unknown = json!({ "version": null, "started_at": null });
+    let worker = json!({
+        "index": "2", "state": "unhealthy", "failing": ["processing"], "warnings": ["clock"],
+        "partitions": 32, "paused_by": ["replication-lag"], "upstream": "abacus at localhost",
+        "usages_today": 12_345,
+    });
+    let expected = [
+        shown("receiver", "r", receiver),
+        shown("worker", "old", unknown),
+        shown("worker", "w", worker),
     ];
     assert_eq!(world.items("/v1/instances").await, expected);
 }
@@ -89,21 +79,30 @@ async fn an_instance_is_shown_as_it_describes_itself() {
 async fn an_instance_that_is_not_seen_is_stale_for_an_hour_and_then_gone() {
     let world = World::new();
     world.report(instance("a", InstanceProgram::Worker)).await;
-    world.clock.set(NOW + 20_000);
-    assert_eq!(world.states().await, [pair("a", "up")]);
-    world.clock.set(NOW + 20_001);
-    assert_eq!(world.states().await, [pair("a", "stale")]);
-    world
-        .report(Instance {
-            is_stopping: true,
-            failing: vec!["database".to_owned()],
-            ..instance("b", InstanceProgram::Worker)
-        })
-        .await;
-    let expected = [pair("a", "stale"), pair("b", "stopping")];
-    assert_eq!(world.states().await, expected);
-    world.clock.set(NOW + HOUR);
-    assert_eq!(world.states().await[0], pair("a", "stale"));
-    world.clock.set(NOW + HOUR + 1);
-    assert_eq!(world.states().await, [pair("b", "stale")]);
+    let stopping = Instance {
+        is_stopping: true,
+        failing: vec!["database".to_owned()],
+        ..instance("b", InstanceProgram::Worker)
+    };
+    for (after, is_new, expected) in [
+        (20_000, false, &[("a", "up")][..]),
+        (20_001, false, &[("a", "stale")]),
+        (20_001, true, &[("a", "stale"), ("b", "stopping")]),
+        (HOUR, false, &[("a", "stale"), ("b", "stale")]),
+        (HOUR + 1, false, &[("b", "stale")]),
+    ] {
+        world.clock.set(NOW + after);
+        if is_new {
+            world.report(stopping.clone()).await;
+        }
+        let shown = world.items("/v1/instances").await;
+        let text = |it: &Value, name: &str| it[name].as_str().unwrap().to_owned();
+        let states = shown
+            .iter()
+            .map(|it| (text(it, "instance"), text(it, "state")));
+        let expected = expected
+            .iter()
+            .map(|(name, state)| (name.to_string(), state.to_string()));
+        assert!(states.eq(expected), "{after}: {shown:?}");
+    }
 }

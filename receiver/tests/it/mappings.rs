@@ -138,7 +138,8 @@ async fn mappings_do_not_wait_for_the_database() {
 async fn names_reach_the_service_as_they_are() {
     let (stand_in, options) = StandIn::start(&[]).await;
     let world = World::mapping_to(&options);
-    let names = [
+    let fields = ["resource_id", "plan_id", "metering_plan"].into_iter();
+    for name in [
         "%",
         "100%2",
         "?x=1#y",
@@ -146,11 +147,9 @@ async fn names_reach_the_service_as_they_are() {
         "v1.2.3",
         "a+b;c",
         " ",
-    ];
-    for name in names {
-        let body = with(&mapping(), "resource_id", name);
-        let body = with(&body, "plan_id", name);
-        let body = with(&body, "metering_plan", name);
+    ] {
+        let fields = fields.clone();
+        let body = fields.fold(mapping(), |body, field| with(&body, field, name));
         world.post(MAPPINGS, &body).await.is_created();
         let asked = stand_in.take();
         assert_eq!(asked[0], ["metering", name, name, name].map(str::to_owned));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use axum::http::Request;
 use sampler_receiver::problems;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::description::{Description, has_twin};
 use crate::world::{START, World, request};
@@ -20,35 +20,24 @@ async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
     let world = World::new();
     let description = Description::of(&world).await;
     assert_eq!(description.document["openapi"], "3.1.0");
-    let described: BTreeSet<String> = description
-        .operations()
-        .into_iter()
-        .map(|(_, path)| path)
-        .collect();
-    let served: BTreeSet<String> = world
-        .routes()
-        .into_iter()
-        .filter(|path| path.strip_suffix('/').is_none_or(|path| !has_twin(path)))
-        .collect();
+    let operations = description.operations();
+    let paths = operations.iter().map(|(_, path)| path.clone());
+    let described: BTreeSet<String> = paths.filter(|path| !is_beside(path)).collect();
+    let is_twin = |path: &String| path.strip_suffix('/').is_some_and(has_twin);
+    let served = world.routes().into_iter().filter(|path| !is_twin(path));
     // What is served for no other reason than to answer 404, and the files of a page.
     let unspoken = ["/v1/{*rest}", "/docs/assets/{name}"].map(str::to_owned);
-    let expected: BTreeSet<String> = described
-        .iter()
-        .filter(|path| !is_beside(path))
-        .cloned()
-        .chain(unspoken)
-        .collect();
-    assert_eq!(served, expected);
-    for path in described.iter().filter(|path| !is_beside(path)) {
-        let methods = description.operations();
-        let of_path = methods.iter().filter(|(_, one)| one == path);
+    let expected: BTreeSet<String> = described.iter().cloned().chain(unspoken).collect();
+    assert_eq!(served.collect::<BTreeSet<_>>(), expected);
+    let all = [
+        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW",
+    ];
+    for path in &described {
+        let of_path = operations.iter().filter(|(_, one)| one == path);
         let mut expected: BTreeSet<&str> = of_path.map(|(method, _)| method.as_str()).collect();
         if expected.contains("GET") {
             expected.insert("HEAD");
         }
-        let all = [
-            "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW",
-        ];
         for method in all.into_iter().filter(|it| !expected.contains(it)) {
             let request = Request::builder().method(method);
             let request = request.uri(path.replace(['{', '}'], ""));
@@ -99,13 +88,9 @@ async fn each_name_in_the_document_leads_somewhere() {
         operations.insert(operation["operationId"].to_string());
         for name in path.split('/').filter_map(|part| part.strip_prefix('{')) {
             let name = name.trim_end_matches('}');
-            let parameters = operation["parameters"].as_array().unwrap();
-            assert!(
-                parameters
-                    .iter()
-                    .any(|it| it["name"] == name && it["in"] == "path"),
-                "{method} {path}"
-            );
+            let mut parameters = operation["parameters"].as_array().unwrap().iter();
+            let is_there = parameters.any(|it| it["name"] == name && it["in"] == "path");
+            assert!(is_there, "{method} {path}");
         }
     }
     assert_eq!(operations.len(), description.operations().len());
@@ -121,12 +106,8 @@ async fn each_name_in_the_document_leads_somewhere() {
 fn references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
-            found.extend(
-                members
-                    .get("$ref")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
-            );
+            let reference = members.get("$ref").and_then(Value::as_str);
+            found.extend(reference.map(str::to_owned));
             members.values().for_each(|value| references(value, found));
         }
         Value::Array(items) => items.iter().for_each(|value| references(value, found)),
@@ -182,22 +163,16 @@ async fn each_type_of_problem_is_told_as_the_client_wants_it() {
         let path = kind.uri();
         let answer = world.get_with(&path, "accept", "*/*").await;
         let told = answer.json();
-        assert_eq!(
-            (&told["type"], &told["urn"]),
-            (&json!(kind.uri()), &json!(kind.urn()))
-        );
+        assert_eq!(told["type"], kind.uri());
+        assert_eq!(told["urn"], kind.urn());
         assert_eq!(told["when"], kind.when);
         assert_eq!(answer.header("vary"), Some("accept"));
         let page = world.get_with(&path, "accept", "text/html,*/*;q=0.8").await;
-        assert_eq!(
-            page.header("content-type"),
-            Some("text/html; charset=utf-8")
-        );
+        let kind = page.header("content-type");
+        assert_eq!(kind, Some("text/html; charset=utf-8"));
         assert!(page.header("content-security-policy").is_some());
-        let text = world
-            .get_with(&path, "accept", "text/markdown")
-            .await
-            .text();
+        let text = world.get_with(&path, "accept", "text/markdown").await;
+        let text = text.text();
         assert!(problems::catalogue().contains(&text), "{text}");
     }
     for name in ["nothing", "..", "%2e%2e", "OPEN-SPAN", "%00", "<script>"] {
@@ -211,8 +186,6 @@ async fn each_type_of_problem_is_told_as_the_client_wants_it() {
 async fn an_error_links_to_what_it_means() {
     let world = World::new();
     let refused = world.send(request(START, "{}")).await;
-    assert_eq!(
-        refused.header("link"),
-        Some("</problems/invalid-event>; rel=\"help\"")
-    );
+    let help = "</problems/invalid-event>; rel=\"help\"";
+    assert_eq!(refused.header("link"), Some(help));
 }

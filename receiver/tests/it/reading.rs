@@ -16,14 +16,11 @@ use tokio::time::timeout;
 use crate::acts::tag_of;
 use crate::event::{on, start, stop, with};
 use crate::store::Behaviour;
-use crate::world::{DAY, HOUR, MINUTE, NOW, PAST, World};
-
-const LIST: &str = "/v1/spans?organization_id=an%20organization";
-const CAUSE: &str = "/v1/suspended/0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52";
+use crate::world::{CAUSE, DAY, HOUR, MINUTE, NOW, PAST, SPANS, World};
 
 impl World {
     /// Starts an instance; says where its span is.
-    async fn starts(&self, instance: &str, timestamp: i64) -> String {
+    pub(crate) async fn starts(&self, instance: &str, timestamp: i64) -> String {
         let event = on(instance, &start(timestamp));
         let answer = self.start(&event).await;
         answer.is_created();
@@ -39,14 +36,12 @@ async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
     world.store.set_behaviour(Behaviour::Held);
     let second = Duration::from_secs(1);
     for _ in 0..10 {
-        assert!(
-            timeout(second, world.get(LIST)).await.is_err(),
-            "it is held"
-        );
+        let read = timeout(second, world.get(SPANS)).await;
+        assert!(read.is_err(), "it is held");
     }
     world.store.wait_until_held(AT_ONCE as usize).await;
     world.store.release();
-    assert_eq!(world.items(LIST).await.len(), 1);
+    assert_eq!(world.items(SPANS).await.len(), 1);
 }
 
 fn at(millis: i64) -> Timestamp {
@@ -86,37 +81,30 @@ async fn a_span_is_shown_as_it_is_kept() {
     });
     let shown = world.read(location).await;
     assert_eq!(shown, expected);
-    let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect();
-    let [shown, named]: [Vec<_>; 2] = [members(&shown), members(&expected)];
-    assert_eq!(shown, named);
-    assert_eq!(world.read(LIST).await, json!({ "items": [expected] }));
+    // In this order.
+    assert!(
+        shown
+            .as_object()
+            .unwrap()
+            .keys()
+            .eq(expected.as_object().unwrap().keys())
+    );
+    assert_eq!(world.read(SPANS).await, json!({ "items": [expected] }));
 
     let end = with(&stop(NOW + HOUR), "id", "stop-1");
     world.stop(&end).await.is_created();
     let span = planned(&world, location, NOW + DAY).await;
-    let failed = world
-        .store
-        .memory
-        .failed(&span, refusal("no-plan", 7, at(NOW + DAY)));
-    done(failed.await);
+    let refused = refusal("no-plan", 7, at(NOW + DAY));
+    done(world.store.memory.failed(&span, refused).await);
     let guid = &span.processing.planned.as_ref().unwrap().usage_guid;
     let refused_at = sampler_store_testing::support::at(7).as_millis();
-    for (name, value) in [
-        ("end", json!(NOW + HOUR)),
-        ("state", json!("stopped")),
-        ("end_event_id", json!("stop-1")),
-        (
-            "planned",
-            json!({"start": NOW, "end": NOW + DAY, "usage_id": guid}),
-        ),
-        (
-            "delivery",
-            json!({"attempts": 1, "unanswered": false, "last_error":
-            {"at": refused_at, "status": 400, "error": "no-plan"}}),
-        ),
-    ] {
-        expected[name] = value;
-    }
+    let error = json!({"at": refused_at, "status": 400, "error": "no-plan"});
+    expected["end"] = json!(NOW + HOUR);
+    expected["state"] = json!("stopped");
+    expected["end_event_id"] = json!("stop-1");
+    expected["planned"] = json!({"start": NOW, "end": NOW + DAY, "usage_id": guid});
+    let delivery = json!({"attempts": 1, "unanswered": false, "last_error": error});
+    let undelivered = std::mem::replace(&mut expected["delivery"], delivery);
     // Nothing is sampled yet, and an hour has run.
     expected["proof"]["unsampled"] = json!(HOUR);
     assert_eq!(world.read(location).await, expected);
@@ -125,25 +113,15 @@ async fn a_span_is_shown_as_it_is_kept() {
     let span = world.spans().remove(0);
     let span = executed(&world, &span, None).await;
     done(world.store.memory.complete(&span, at(NOW)).await);
-    for (name, value) in [
-        ("state", json!("complete")),
-        ("sampled_to", json!(NOW + HOUR)),
-        ("due_at", Value::Null),
-        ("planned", Value::Null),
-        (
-            "delivery",
-            json!({"attempts": 0, "unanswered": false, "last_error": null}),
-        ),
-        (
-            "proof",
-            json!({
-                "used": HOUR, "billed": HOUR, "skipped": 0, "unanswered": 0, "difference": 0,
-                "unsampled": 0, "usages": 2, "since": NOW,
-            }),
-        ),
-    ] {
-        expected[name] = value;
-    }
+    expected["state"] = json!("complete");
+    expected["sampled_to"] = json!(NOW + HOUR);
+    expected["due_at"] = Value::Null;
+    expected["planned"] = Value::Null;
+    expected["delivery"] = undelivered;
+    expected["proof"] = json!({
+        "used": HOUR, "billed": HOUR, "skipped": 0, "unanswered": 0, "difference": 0,
+        "unsampled": 0, "usages": 2, "since": NOW,
+    });
     assert_eq!(world.read(location).await, expected);
 }
 
@@ -206,7 +184,7 @@ async fn a_list_goes_on_by_its_links() {
     }
     let newest_first: Vec<String> = addresses.iter().rev().cloned().collect();
     for (limit, pages) in [(1, 5), (2, 3), (4, 2), (5, 1), (1_000, 1)] {
-        let path = format!("{LIST}&limit={limit}&to={}", NOW + 100);
+        let path = format!("{SPANS}&limit={limit}&to={}", NOW + 100);
         let (items, count) = world.pages(&path).await;
         let shown = items.iter().map(|item| item["id"].as_str().unwrap());
         let shown: Vec<String> = shown.map(|id| format!("/v1/spans/{id}")).collect();
@@ -230,14 +208,11 @@ async fn a_list_goes_on_by_its_links() {
 #[tokio::test]
 async fn a_query_that_no_index_answers_is_told_what_to_add() {
     let world = World::new();
-    for query in [
-        "",
-        "?",
-        "?space_id=a&consumer_id=b&plan_id=c&state=open&from=1",
-    ] {
+    let wide = "?space_id=a&consumer_id=b&plan_id=c&state=open&from=1";
+    let ids = ["organization_id", "resource_id", "resource_instance_id"];
+    for query in ["", "?", wide] {
         let answer = world.get(&format!("/v1/spans{query}")).await;
-        let fields = ["organization_id", "resource_id", "resource_instance_id"];
-        answer.tells(422, "query-too-wide", &fields);
+        answer.tells(422, "query-too-wide", &ids);
         answer.tells(422, "query-too-wide", &["suspended"]);
     }
     assert_eq!(world.store.calls(), 0);
@@ -248,23 +223,11 @@ async fn what_is_not_there_is_not_found() {
     let world = World::new();
     let location = world.starts("i", NOW).await;
     let (all_but_one, _) = location.split_at(location.len() - 1);
-    for path in [
-        all_but_one,
-        "/v1/spans/a",
-        "/v1/spans/%ff",
-        "/v1/spans/%24gt",
-    ] {
-        for path in [path.to_owned(), format!("{path}/usages")] {
+    let shorter = all_but_one.strip_prefix("/v1/spans/").unwrap();
+    for id in [shorter, "a", "%ff", "%24gt"] {
+        for path in [format!("/v1/spans/{id}"), format!("/v1/spans/{id}/usages")] {
             world.get(&path).await.names(404, "no-such-span", &[]);
         }
-    }
-    for path in [
-        "/v1/spans/",
-        "/v1/spans/a/",
-        "/v1/spans/a/usage",
-        "/v1/usages/a",
-    ] {
-        world.get(path).await.names(404, "not-found", &[]);
     }
 }
 
@@ -285,10 +248,8 @@ async fn a_client_that_has_the_span_is_sent_nothing_until_it_changes() {
     assert_ne!(changed.header("etag"), Some(&*tag));
     let head = Request::head(&location).body(Body::empty()).unwrap();
     let head = world.send(head).await;
-    assert_eq!(
-        (head.status, head.header("etag")),
-        (200, changed.header("etag"))
-    );
+    assert_eq!(head.status, 200);
+    assert_eq!(tag_of(&head), tag_of(&changed));
 }
 
 /// People know a part of an id, and what came a moment ago.
@@ -340,20 +301,14 @@ async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
     let world = World::new();
     let location = world.starts("i", NOW).await;
     world.store.set_behaviour(Behaviour::Held);
-    let reads = async { tokio::join!(world.get(LIST), world.get(&location)) };
+    let reads = async { tokio::join!(world.get(SPANS), world.get(&location)) };
     let others = async {
         world.store.wait_until_held(2).await;
         world.store.set_behaviour(Behaviour::Served);
         world.starts("j", NOW).await;
         let usages = format!("{location}/usages");
-        for path in [
-            LIST,
-            &location,
-            &usages,
-            "/v1/suspended",
-            CAUSE,
-            "/v1/audit",
-        ] {
+        let more = ["/v1/suspended", CAUSE, "/v1/audit"];
+        for path in [SPANS, &location, &usages].iter().chain(&more) {
             let beyond = world.get(path).await;
             beyond.names(503, "overloaded", &[]);
             beyond.may_come_again_after(1);
@@ -362,5 +317,5 @@ async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
     };
     let ((list, one), ()) = tokio::join!(reads, others);
     assert_eq!((list.status, one.status), (200, 200));
-    assert_eq!(world.get(LIST).await.status, 200);
+    assert_eq!(world.get(SPANS).await.status, 200);
 }

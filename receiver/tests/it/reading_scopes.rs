@@ -1,26 +1,21 @@
 //! Who may read what.
 
-use std::sync::Arc;
-
-use axum::Router;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span, Timestamp};
-use sampler_oauth::Algorithm;
-use sampler_service::environment::{Clock, SystemClock};
 use sampler_store::{Causes, Ledger};
-use sampler_store_testing::memory::MemoryStore;
 use sampler_store_testing::support::last_refusal;
-use sampler_testkit::build::with;
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{WRITE, ask, ask_by, bearer, configured, router_to, start};
-use crate::world::{DAY, HOUR, START};
+use crate::answer::Answer;
+use crate::auth_fixture::{WRITE, bearer, secured};
+use crate::event::{start, with};
+use crate::world::{DAY, HOUR, NOW, START, World};
 
 /// A receiver with a span of postgres and one of redis, in one organization, and a cause of each.
 pub(crate) struct Two {
-    pub(crate) router: Router,
+    pub(crate) world: World,
     key: SigningKey,
     pub(crate) spans: [String; 2],
     pub(crate) causes: [String; 2],
@@ -28,25 +23,21 @@ pub(crate) struct Two {
 
 impl Two {
     pub(crate) async fn new() -> Self {
-        let key = SigningKey::rsa("key-1").unwrap();
-        let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
-        let router = router_to(
-            store.clone(),
-            configured(&key.public_pem(), Algorithm::Rs256),
-        );
+        let (key, world) = secured();
         let mut two = Self {
-            router,
+            world,
             key,
             spans: Default::default(),
             causes: Default::default(),
         };
         for (index, resource) in ["postgres", "redis"].into_iter().enumerate() {
-            let event = with(start(), "resource_id", resource);
-            let answer = ask(&two.router, START, &[&two.bearer(&[WRITE])], &event).await;
-            assert_eq!(answer.status, 201);
-            let span = store.all().into_iter().map(|kept| kept.span);
-            let mut span = span.filter(|span| span.target.resource_id.as_str() == resource);
-            let span = span.next().unwrap();
+            let event = with(&start(NOW), "resource_id", resource);
+            let bearer = two.bearer(&[WRITE]);
+            let asked = two.world.ask("POST", START, &[&bearer], &event).await;
+            assert_eq!(asked.status(), 201);
+            let mut spans = two.world.spans().into_iter();
+            let span = spans.find(|span| span.target.resource_id.as_str() == resource);
+            let (span, store) = (span.unwrap(), &two.world.store.memory);
             two.spans[index] = format!("/v1/spans/{}", span.id);
             store.write_entry(billed(&span), DAY).await.unwrap();
             let cause = last_refusal("no mapping", 0).cause(&span).unwrap();
@@ -61,55 +52,61 @@ impl Two {
         bearer(&self.key, scopes)
     }
 
-    async fn get(&self, path: &str, scopes: &[&str]) -> (u16, Value) {
+    async fn answer(&self, path: &str, scopes: &[&str]) -> Answer {
         let bearer = self.bearer(scopes);
-        let answer = ask_by(&self.router, "GET", path, &[&bearer], &Value::Null).await;
-        let body = serde_json::from_str(&answer.text);
-        (answer.status, body.unwrap_or_default())
+        let asked = self.world.ask("GET", path, &[&bearer], &Value::Null).await;
+        asked.answer
     }
 
-    /// The items of a page, and the cursor of the next.
-    async fn list(&self, path: &str, scope: &str) -> (Vec<Value>, Option<String>) {
-        let bearer = self.bearer(&[scope]);
-        let answer = ask_by(&self.router, "GET", path, &[&bearer], &Value::Null).await;
-        assert_eq!(answer.status, 200, "{path}");
-        let next = answer.link.map(|link| {
-            let (_, cursor) = link.split_once("cursor=").unwrap();
-            cursor.split('>').next().unwrap().to_owned()
-        });
-        let page: Value = serde_json::from_str(&answer.text).unwrap();
-        (page["items"].as_array().unwrap().clone(), next)
+    async fn get(&self, path: &str, scopes: &[&str]) -> (u16, Value) {
+        let answer = self.answer(path, scopes).await;
+        (answer.status, answer.json())
+    }
+
+    /// The items of a page.
+    async fn items(&self, path: &str, scopes: &[&str]) -> Vec<Value> {
+        let (status, page) = self.get(path, scopes).await;
+        assert_eq!(status, 200, "{path} {scopes:?}: {page}");
+        page["items"].as_array().unwrap().clone()
+    }
+
+    /// The addresses of the spans of a page, and the cursor of the next.
+    async fn list(&self, query: &str, scope: &str) -> (Vec<String>, Option<String>) {
+        let answer = self.answer(&format!("/v1/spans?{query}"), &[scope]).await;
+        assert_eq!(answer.status, 200, "{query}");
+        let cursor = |link: String| link.split_once("cursor=").unwrap().1.to_owned();
+        let page = answer.json();
+        let items = page["items"].as_array().unwrap().iter();
+        let address = |item: &Value| format!("/v1/spans/{}", item["id"].as_str().unwrap());
+        (
+            items.map(address).collect(),
+            answer.linked("next").map(cursor),
+        )
     }
 
     /// The resources whose usages are in a sum.
     async fn summed(&self, query: &str, scopes: &[&str]) -> Vec<String> {
         let path = format!("/v1/usages?{query}&group_by=resource_id");
-        let (status, page) = self.get(&path, scopes).await;
-        assert_eq!(status, 200, "{query} {scopes:?}: {page}");
-        let items = page["items"].as_array().unwrap().iter();
+        let items = self.items(&path, scopes).await;
         let resource = |item: &Value| item["group"]["resource_id"].as_str().unwrap().to_owned();
-        items.map(resource).collect()
+        items.iter().map(resource).collect()
     }
 
     /// The resources of the spans of a list.
     async fn listed(&self, query: &str, scopes: &[&str]) -> Vec<String> {
-        let (status, page) = self.get(&format!("/v1/spans?{query}"), scopes).await;
-        assert_eq!(status, 200, "{query} {scopes:?}: {page}");
-        let items = page["items"].as_array().unwrap().iter();
+        let items = self.items(&format!("/v1/spans?{query}"), scopes).await;
         let resource = |item: &Value| item["target"]["resource_id"].as_str().unwrap().to_owned();
-        let mut resources: Vec<String> = items.map(resource).collect();
+        let mut resources: Vec<String> = items.iter().map(resource).collect();
         resources.sort();
         resources
     }
 }
 
 /// A usage of an hour of the span that Abacus has accepted.
-fn billed(span: &Span) -> Entry {
+pub(crate) fn billed(span: &Span) -> Entry {
     let end = span.start.plus(HOUR);
-    let interval = Interval {
-        start: span.start,
-        end,
-    };
+    let (start, end) = (span.start, end);
+    let interval = Interval { start, end };
     let plan = Change::Plan {
         planned: Planned::new(span, interval, end),
         due_at: end,
@@ -122,11 +119,13 @@ fn billed(span: &Span) -> Entry {
     Entry::of_accepted(&span.after(&plan), acceptance).unwrap()
 }
 
+/// The query for what both have in common.
+const OF_ALL: &str = "organization_id=an%20organization";
+
 #[tokio::test]
 async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
     let two = Two::new().await;
-    let organization = start()["organization_id"].as_str().unwrap().to_owned();
-    let of_all = format!("organization_id={organization}");
+    let of_all = OF_ALL;
     for (scopes, readable) in [
         (&["abacus.sampler.read"][..], &["postgres", "redis"][..]),
         (&["abacus.sampler.write"], &["postgres", "redis"]),
@@ -139,7 +138,7 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
         ),
         (&["abacus.sampler.mongodb.read"], &[]),
     ] {
-        assert_eq!(two.listed(&of_all, scopes).await, readable, "{scopes:?}");
+        assert_eq!(two.listed(of_all, scopes).await, readable, "{scopes:?}");
         let each = ["postgres", "redis"].iter().zip(&two.spans);
         for ((resource, span), cause) in each.zip(&two.causes) {
             let may_read = readable.contains(resource);
@@ -160,7 +159,7 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
             let own = two.summed(&format!("resource_id={resource}"), scopes).await;
             assert_eq!(own, expected, "{scopes:?}");
         }
-        assert_eq!(two.summed(&of_all, scopes).await, readable, "{scopes:?}");
+        assert_eq!(two.summed(of_all, scopes).await, readable, "{scopes:?}");
         let (_, page) = two.get(&format!("/v1/usages?{of_all}"), scopes).await;
         let usages = page["items"][0]["usages"].as_u64().unwrap_or(0);
         assert_eq!(usages, readable.len() as u64, "{scopes:?}");
@@ -178,53 +177,37 @@ fn position(cursor: &str) -> Value {
 async fn a_cursor_of_another_query_or_another_client_lists_nothing_more() {
     let two = Two::new().await;
     let (all, own) = ("abacus.sampler.read", "abacus.sampler.postgres.read");
-    let list = async |query: &str, scope: &str| -> (Vec<String>, Option<String>) {
-        let (items, next) = two.list(&format!("/v1/spans?{query}"), scope).await;
-        let id = |item: &Value| format!("/v1/spans/{}", item["id"].as_str().unwrap());
-        (items.iter().map(id).collect(), next)
-    };
     // With the scope for everything there is a page behind each of the two.
-    let (first, cursor) = list("organization_id=organization-1&limit=1", all).await;
+    let (first, cursor) = two.list(&format!("{OF_ALL}&limit=1"), all).await;
     let (first, cursor) = (first[0].clone(), cursor.expect("there are two"));
     assert_eq!(format!("/v1/spans/{}", span_id(&position(&cursor))), first);
-    let (second, _) = list(
-        &format!("organization_id=organization-1&cursor={cursor}"),
-        all,
-    )
-    .await;
+    let (second, _) = two.list(&format!("{OF_ALL}&cursor={cursor}"), all).await;
     let [mine, theirs] = &two.spans;
-    assert!(
-        second.len() == 1 && second[0] != first,
-        "{first} {second:?}"
-    );
+    let is_other = second.len() == 1 && second[0] != first;
+    assert!(is_other, "{first} {second:?}");
     // What may not be read does not come, whoever has made the cursor, and wherever it begins.
     let begin = made_up_cursor();
     for cursor in [&cursor, &begin] {
         for query in [
-            "organization_id=organization-1",
-            "resource_instance_id=instance-1",
+            OF_ALL,
+            "resource_instance_id=an%20instance",
             "state=suspended",
         ] {
-            let (listed, next) = list(&format!("{query}&limit=1&cursor={cursor}"), own).await;
-            assert!(
-                listed.iter().all(|span| span == mine),
-                "{query}: {listed:?}"
-            );
+            let query = format!("{query}&limit=1&cursor={cursor}");
+            let (listed, next) = two.list(&query, own).await;
+            let is_own = listed.iter().all(|span| span == mine);
+            assert!(is_own, "{query}: {listed:?}");
             assert_eq!(next, None, "{query}");
         }
-        let theirs_by_name = format!("resource_id=redis&cursor={cursor}");
-        assert_eq!(list(&theirs_by_name, own).await, (Vec::new(), None));
-        let (listed, _) = list(&format!("resource_id=redis&cursor={cursor}"), all).await;
+        let of_redis = format!("resource_id=redis&cursor={cursor}");
+        assert_eq!(two.list(&of_redis, own).await, (Vec::new(), None));
+        let (listed, _) = two.list(&of_redis, all).await;
         assert!(listed.iter().all(|span| span == theirs), "{listed:?}");
     }
-    let (listed, _) = list(
-        &format!("organization_id=organization-1&cursor={begin}"),
-        own,
-    )
-    .await;
+    let (listed, _) = two.list(&format!("{OF_ALL}&cursor={begin}"), own).await;
     assert_eq!(listed, [mine.as_str()]);
     // A list of another kind does not take it.
-    let path = format!("/v1/usages?organization_id=organization-1&cursor={cursor}");
+    let path = format!("/v1/usages?{OF_ALL}&cursor={cursor}");
     assert_eq!(two.get(&path, &[all]).await.0, 400, "{path}");
 }
 

@@ -9,7 +9,7 @@ use crate::world::{MAPPINGS, NOW, START, STOP, World, request};
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
     let world = World::new();
-    let odd = [
+    for path in [
         "/",
         "/v1",
         "/v1/event",
@@ -17,11 +17,14 @@ async fn an_unknown_path_is_not_found() {
         "/v1//events/start",
         "/v1/events/./start",
         "/v1/events/start/x",
-    ];
-    for path in
-        odd.into_iter()
-            .chain(["/V1/events/start", "/v1/Events/Start", "/v1/events/%73tart"])
-    {
+        "/V1/events/start",
+        "/v1/Events/Start",
+        "/v1/events/%73tart",
+        "/v1/spans/",
+        "/v1/spans/a/",
+        "/v1/spans/a/usage",
+        "/v1/usages/a",
+    ] {
         let answer = world.send(request(path, start(NOW).to_string())).await;
         answer.names(404, "not-found", &[]);
         let get = Request::get(path).body(Body::empty()).unwrap();

@@ -1,5 +1,6 @@
 //! Floods of bad tokens, keys that change, and tokens of others than the token server meant.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
@@ -8,8 +9,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::attacks::{INVALID, assert_refused, seconds, with_header};
-use crate::auth_fixture::{WRITE, ask, ask_with, claims, fetched, pace, router, secured, token};
+use crate::auth_fixture::{WRITE, claims, fetched, pace, secured, token};
 use crate::log::Log;
+use crate::world::{START, World};
 
 /// How long anything may take that is waited for.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -20,16 +22,16 @@ const PATIENCE: Duration = Duration::from_mins(1);
 async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let pace = pace(Duration::from_secs(1));
-    let router = router(fetched(&uaa, pace));
+    let world = Arc::new(World::secured(fetched(&uaa, pace), |_| {}));
     let key = SigningKey::rsa("unknown").unwrap();
     let flood: JoinSet<_> = (0..50)
         .map(|number| {
-            let (name, router) = (format!("unknown-{number}"), router.clone());
+            let (name, world) = (format!("unknown-{number}"), Arc::clone(&world));
             let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }));
             async move {
                 loop {
-                    let answer = ask_with(&router, &forgery).await;
-                    assert!([401, 503].contains(&answer.status), "{answer:?}");
+                    let asked = world.ask_with(&forgery).await;
+                    assert!([401, 503].contains(&asked.status()), "{asked:?}");
                     tokio::task::yield_now().await;
                 }
             }
@@ -46,12 +48,12 @@ async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() 
         let honest = uaa.token(&[WRITE]);
         let mut waited = 0;
         loop {
-            let answer = ask_with(&router, &honest).await;
-            if answer.status != 503 {
-                assert!([201, 409].contains(&answer.status), "{answer:?}");
+            let asked = world.ask_with(&honest).await;
+            if asked.status() != 503 {
+                assert!([201, 409].contains(&asked.status()), "{asked:?}");
                 break;
             }
-            assert_eq!(answer.problem, "token-server-unavailable");
+            asked.answer.problem(503, "token-server-unavailable");
             waited += 1;
             tokio::task::yield_now().await;
         }
@@ -71,49 +73,47 @@ async fn a_token_of_a_withdrawn_key_is_refused_at_once() {
         let claims = claims(|claims| claims["iat"] = seconds(-ago).into());
         token(&old, &claims)
     };
-    let router = router(fetched(&uaa, pace));
-    assert_eq!(ask_with(&router, &uaa.token(&[WRITE])).await.status, 201);
-    let answer = ask_with(&router, &issued(600)).await;
-    assert_refused("issued long before", &answer, 401, INVALID);
-    assert_eq!(ask_with(&router, &issued(5)).await.status, 503);
-    assert_eq!(ask_with(&router, &issued(-600)).await.status, 503);
+    let world = World::secured(fetched(&uaa, pace), |_| {});
+    let honest = world.ask_with(&uaa.token(&[WRITE])).await;
+    assert_eq!(honest.status(), 201);
+    let asked = world.ask_with(&issued(600)).await;
+    assert_refused("issued long before", &asked, 401, INVALID);
+    assert_eq!(world.ask_with(&issued(5)).await.status(), 503);
+    assert_eq!(world.ask_with(&issued(-600)).await.status(), 503);
     assert_eq!(uaa.asked(Offer::Keys), 1);
 }
 
 #[tokio::test]
 async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_fault() {
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let pace = pace(Duration::ZERO);
-    let authenticator = fetched(&uaa, pace);
-    let router = router(authenticator.clone());
+    let authenticator = fetched(&uaa, pace(Duration::ZERO));
+    let world = World::secured(authenticator.clone(), |_| {});
     let token = uaa.token(&[WRITE]);
-    assert_eq!(ask_with(&router, &token).await.status, 201);
+    assert_eq!(world.ask_with(&token).await.status(), 201);
     uaa.withdraw_all_keys();
     // A token with an unknown key has the keys fetched.
     let key = SigningKey::rsa("unknown").unwrap();
     let unknown = with_header(&key, &json!({ "alg": "RS256", "kid": "unknown" }));
-    assert_eq!(ask_with(&router, &unknown).await.status, 503);
-    assert_eq!(ask_with(&router, &token).await.status, 503);
+    assert_eq!(world.ask_with(&unknown).await.status(), 503);
+    assert_eq!(world.ask_with(&token).await.status(), 503);
     assert!(!authenticator.is_ready());
 }
 
 #[tokio::test]
 async fn a_flood_of_bad_tokens_is_not_a_flood_of_lines() {
-    let (key, router) = secured();
+    let (key, world) = secured();
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for _ in 0..500 {
-        assert_eq!(ask_with(&router, "garbage").await.status, 401);
+        assert_eq!(world.ask_with("garbage").await.status(), 401);
     }
-    let without_scope = token(
-        &key,
-        &claims(|claims| {
-            claims["scope"] = json!([]);
-            claims["client_id"] = "x\n".repeat(2_000).into();
-        }),
-    );
+    let without_scope = claims(|claims| {
+        claims["scope"] = json!([]);
+        claims["client_id"] = "x\n".repeat(2_000).into();
+    });
+    let without_scope = token(&key, &without_scope);
     for _ in 0..500 {
-        assert_eq!(ask_with(&router, &without_scope).await.status, 403);
+        assert_eq!(world.ask_with(&without_scope).await.status(), 403);
     }
     drop(logging);
     assert_eq!(log.lines("a token was refused").len(), 20);
@@ -122,7 +122,7 @@ async fn a_flood_of_bad_tokens_is_not_a_flood_of_lines() {
 
 #[tokio::test]
 async fn what_a_token_says_of_its_client_is_cut() {
-    let (key, router) = secured();
+    let (key, world) = secured();
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.subscriber());
     for scope in ["openid", WRITE] {
@@ -131,7 +131,8 @@ async fn what_a_token_says_of_its_client_is_cut() {
             claims["client_id"] = "x\r\n".repeat(1_000).into();
         });
         let authorization = format!("Bearer {}", token(&key, &claims));
-        ask(&router, "/v1/events/start", &[&authorization], &json!({})).await;
+        let bearer = [authorization.as_str()];
+        world.ask("POST", START, &bearer, &json!({})).await;
     }
     drop(logging);
     for message in ["a token without a scope for this was refused", "refused"] {

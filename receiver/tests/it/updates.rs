@@ -5,23 +5,13 @@ use std::sync::Arc;
 
 use sampler_domain::Timestamp;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::answer::Answer;
-use crate::event::{by, start, with, without};
+use crate::dry_runs::{dry, would};
+use crate::event::{by, moved, resized, start, with, without};
 use crate::store::Behaviour;
 use crate::world::{FUTURE, HOUR, NOW, PAST, UPDATE, World, request};
-
-/// A change of the quantities.
-fn resize(at: i64) -> Value {
-    let measures = json!([{"measure": "memory", "quantity": 4}]);
-    by("u", &with(&start(at), "measured_usage", measures))
-}
-
-/// A change of the plan.
-fn change(at: i64) -> Value {
-    let event = by("u", &with(&start(at), "plan_id", "larger"));
-    with(&event, "previous", json!({"plan_id": "large"}))
-}
 
 pub(crate) fn halves(update: &Value) -> (Value, Value) {
     let mut end = without(update, "measured_usage");
@@ -43,9 +33,19 @@ async fn used() -> (World, Value) {
     (world, first)
 }
 
+/// An update whose answer waits once its stop is kept, until the store lets it go.
+async fn halved(world: &Arc<World>, update: &Value) -> JoinHandle<Answer> {
+    world.store.set_behaviour_after_next_stop(Behaviour::Held);
+    let updating = world.begin(request(UPDATE, update.to_string()));
+    world.store.wait_until_held(1).await;
+    // What the store holds back is nothing that comes from now on.
+    world.store.set_behaviour(Behaviour::Served);
+    updating
+}
+
 #[tokio::test]
 async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
-    for update in [resize(NOW), change(NOW)] {
+    for update in [resized("u", NOW), moved(NOW)] {
         let (world, first) = used().await;
         let (end, begin) = halves(&update);
         let answer = world.update(&update).await;
@@ -72,18 +72,16 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
 /// What else refuses a half refuses both, as the table of events shows.
 #[tokio::test]
 async fn an_update_of_which_a_half_has_the_id_of_another_event_keeps_nothing() {
-    let begin = halves(&change(NOW)).1;
-    for (event, pointer) in [
-        (with(&begin, "timestamp", NOW - HOUR), "#/timestamp"),
-        (
-            with(&begin, "measured_usage", json!([])),
-            "#/measured_usage",
-        ),
+    let begin = halves(&moved(NOW)).1;
+    for (name, value) in [
+        ("timestamp", json!(NOW - HOUR)),
+        ("measured_usage", json!([])),
     ] {
+        let event = with(&begin, name, value);
         let (world, first) = used().await;
         world.start(&event).await.is_created();
-        let answer = world.update(&change(NOW)).await;
-        answer.names(409, "id-taken", &[pointer]);
+        let answer = world.update(&moved(NOW)).await;
+        answer.names(409, "id-taken", &[&format!("#/{name}")]);
         world.assert_kept(&[(&first, None), (&event, None)]);
     }
 }
@@ -91,13 +89,11 @@ async fn an_update_of_which_a_half_has_the_id_of_another_event_keeps_nothing() {
 /// An index of the original would refuse the start for good, once the stop is kept.
 #[tokio::test]
 async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_a_whole() {
-    for update in [resize(NOW), change(NOW)] {
+    for update in [resized("u", NOW), moved(NOW)] {
         let (world, first) = used().await;
         world.store.set_behaviour(Behaviour::TakenElsewhere);
         world.update(&update).await.names(409, "id-taken", &[]);
-        let answer = world.post("/v1/events/update?dry_run=true", &update).await;
-        let foreseen = answer.json();
-        assert_eq!(foreseen["would"], 409, "{foreseen:#}");
+        assert_eq!(would(&world, &dry(UPDATE), &update).await["would"], 409);
         world.assert_kept(&[(&first, None)]);
     }
 }
@@ -105,7 +101,7 @@ async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_
 /// A complete span is removed some time after its end, and the new one runs on.
 #[tokio::test]
 async fn an_update_whose_previous_span_is_removed_is_repeated() {
-    for update in [resize(NOW), change(NOW)] {
+    for update in [resized("u", NOW), moved(NOW)] {
         let (world, _) = used().await;
         world.update(&update).await.is_created();
         let new = world.spans()[1].clone();
@@ -120,31 +116,31 @@ async fn an_update_whose_previous_span_is_removed_is_repeated() {
     }
     // A start of its own says nothing of a stop.
     let world = World::new();
-    let (_, begin) = halves(&change(NOW));
+    let (_, begin) = halves(&moved(NOW));
     world.start(&begin).await.is_created();
     world.clock.set(NOW + 2 * PAST);
-    let answer = world.update(&change(NOW)).await;
+    let answer = world.update(&moved(NOW)).await;
     answer.names(422, "outside-slack", &["#/timestamp"]);
 }
 
 /// What is kept under the id stays, and is billed: a start under another id would be billed, too.
 #[tokio::test]
 async fn an_update_whose_start_says_something_else_is_told_which_field() {
-    let (end, begin) = halves(&change(NOW));
+    let (end, begin) = halves(&moved(NOW));
     for (name, value) in [("timestamp", json!(NOW + 1)), ("measured_usage", json!([]))] {
         let (world, first) = used().await;
         let other = with(&begin, name, value);
         world.stop(&end).await.is_created();
         world.start(&other).await.is_created();
-        let answer = world.update(&change(NOW)).await;
+        let answer = world.update(&moved(NOW)).await;
         answer.names(409, "id-taken", &[&format!("#/{name}")]);
         says_that_the_stop_was_kept(&answer);
         world.assert_kept(&[(&first, Some(&end)), (&other, None)]);
     }
     // The update was kept as a whole, and is sent again with other quantities.
     let (world, first) = used().await;
-    world.update(&change(NOW)).await.is_created();
-    let other = with(&change(NOW), "measured_usage", json!([]));
+    world.update(&moved(NOW)).await.is_created();
+    let other = with(&moved(NOW), "measured_usage", json!([]));
     let answer = world.update(&other).await;
     answer.names(409, "id-taken", &["#/measured_usage"]);
     says_that_the_stop_was_kept(&answer);
@@ -162,24 +158,36 @@ fn says_that_the_stop_was_kept(answer: &Answer) {
 #[tokio::test]
 async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
     let (world, first) = used().await;
-    let update = change(NOW);
+    let update = moved(NOW);
     let (end, _) = halves(&update);
     world.stop(&end).await.is_created();
-    let detail = async |behaviour| {
+    for (now, behaviour, words, end) in [
+        (
+            NOW,
+            Behaviour::TakenElsewhere,
+            "Do not repeat the update",
+            "an event with another id.",
+        ),
+        (
+            NOW + PAST + 1,
+            Behaviour::Served,
+            "",
+            "and a later timestamp.",
+        ),
+        (
+            NOW - FUTURE - 1,
+            Behaviour::Served,
+            "",
+            "with the same id later.",
+        ),
+    ] {
+        world.clock.set(now);
         world.store.set_behaviour(behaviour);
         let answer = world.update(&update).await;
-        let problem = answer.problem(409, "update-incomplete");
-        problem["detail"].as_str().unwrap().to_owned()
-    };
-    let taken = detail(Behaviour::TakenElsewhere).await;
-    assert!(taken.ends_with("an event with another id."), "{taken}");
-    assert!(taken.contains("Do not repeat the update"), "{taken}");
-    world.clock.set(NOW + PAST + 1);
-    let late = detail(Behaviour::Served).await;
-    assert!(late.ends_with("and a later timestamp."), "{late}");
-    world.clock.set(NOW - FUTURE - 1);
-    let early = detail(Behaviour::Served).await;
-    assert!(early.ends_with("with the same id later."), "{early}");
+        answer.tells(409, "update-incomplete", &[words]);
+        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.ends_with(end), "{detail}");
+    }
     world.assert_kept(&[(&first, Some(&end))]);
 }
 
@@ -188,7 +196,7 @@ async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
 #[tokio::test]
 async fn what_is_advised_to_an_update_that_is_halved_bills_once() {
     let (world, _) = used().await;
-    let update = change(NOW);
+    let update = moved(NOW);
     let (end, begin) = halves(&update);
     world.stop(&end).await.is_created();
     let is_halved = async |words: &[&str]| {
@@ -212,22 +220,20 @@ async fn what_is_advised_to_an_update_that_is_halved_bills_once() {
 /// Each half would be taken for a half of the second one, and one use be billed twice, or never.
 #[tokio::test]
 async fn an_id_is_that_of_one_update_whatever_its_halves_have_in_common() {
-    let other_target = with(&change(NOW), "plan_id", "largest");
-    let other_previous = with(&change(NOW), "previous", json!({"plan_id": "a third"}));
+    let other_target = with(&moved(NOW), "plan_id", "largest");
+    let other_previous = with(&moved(NOW), "previous", json!({"plan_id": "a third"}));
     let no_previous = by("u", &start(NOW));
     for other in [other_target, other_previous, no_previous] {
         let (world, first) = used().await;
         let third = with(&start(NOW - HOUR), "plan_id", "a third");
         world.start(&third).await.is_created();
-        world.update(&change(NOW)).await.is_created();
-        let (end, begin) = halves(&change(NOW));
-        let foreseen = world.post(&format!("{UPDATE}?dry_run=true"), &other).await;
-        let foreseen = foreseen.json();
-        assert_eq!(foreseen["would"], 409, "{foreseen:#}");
+        world.update(&moved(NOW)).await.is_created();
+        let (end, begin) = halves(&moved(NOW));
+        assert_eq!(would(&world, &dry(UPDATE), &other).await["would"], 409);
         let answer = world.update(&other).await;
         answer.names(409, "id-taken", &["#/previous"]);
         world.assert_kept(&[(&first, Some(&end)), (&third, None), (&begin, None)]);
-        world.update(&change(NOW)).await.is_replayed();
+        world.update(&moved(NOW)).await.is_replayed();
     }
 }
 
@@ -240,14 +246,11 @@ async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
     let second = by("second", &with(&start(NOW - HOUR), "plan_id", "a third"));
     world.start(&first).await.is_created();
     world.start(&second).await.is_created();
-    let slow = change(NOW);
+    let slow = moved(NOW);
     let fast = with(&slow, "previous", json!({"plan_id": "a third"}));
     let (first_end, begin) = halves(&slow);
     let (second_end, _) = halves(&fast);
-    world.store.set_behaviour_after_next_stop(Behaviour::Held);
-    let updating = world.begin(request(UPDATE, change(NOW).to_string()));
-    world.store.wait_until_held(1).await;
-    world.store.set_behaviour(Behaviour::Served);
+    let updating = halved(&world, &slow).await;
     world.update(&fast).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();
@@ -268,7 +271,7 @@ async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
 /// the second.
 #[tokio::test]
 async fn an_update_that_is_cut_between_its_halves_is_completed_by_its_repeat() {
-    for update in [resize(NOW), change(NOW)] {
+    for update in [resized("u", NOW), moved(NOW)] {
         for behaviour in [
             Behaviour::Unavailable,
             Behaviour::Overloaded,
@@ -283,10 +286,8 @@ async fn an_update_that_is_cut_between_its_halves_is_completed_by_its_repeat() {
             says_that_the_stop_was_kept(&answer);
             world.store.set_behaviour(Behaviour::Served);
             let answer = world.update(&update).await;
-            assert_eq!(
-                answer.header("idempotency-replayed").is_some(),
-                behaviour == Behaviour::Lost
-            );
+            let is_replayed = answer.header("idempotency-replayed").is_some();
+            assert_eq!(is_replayed, behaviour == Behaviour::Lost);
             world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
         }
     }
@@ -298,29 +299,22 @@ async fn a_start_between_the_halves_is_told_without_denying_the_stop() {
     let world = Arc::new(World::new());
     let first = by("first", &start(NOW - HOUR));
     world.start(&first).await.is_created();
-    let (end, begin) = halves(&change(NOW));
+    let (end, begin) = halves(&moved(NOW));
     let other = by("other", &with(&begin, "timestamp", NOW - 1));
-    world.store.set_behaviour_after_next_stop(Behaviour::Held);
-    let updating = world.begin(request(UPDATE, change(NOW).to_string()));
-    world.store.wait_until_held(1).await;
-    // What the store holds back is not this start.
-    world.store.set_behaviour(Behaviour::Served);
+    let updating = halved(&world, &moved(NOW)).await;
     world.start(&other).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();
     answer.tells(409, "update-incomplete", &["open-span"]);
-    world
-        .update(&change(NOW))
-        .await
-        .names(409, "update-incomplete", &[]);
+    let again = world.update(&moved(NOW)).await;
+    again.names(409, "update-incomplete", &[]);
     // Once the way is free the repeat completes it.
     let other_end = without(&with(&other, "timestamp", NOW), "measured_usage");
     world.stop(&other_end).await.is_created();
-    world.update(&change(NOW)).await.is_created();
-    world.update(&change(NOW)).await.is_replayed();
+    world.update(&moved(NOW)).await.is_created();
+    world.update(&moved(NOW)).await.is_replayed();
     let kept = world.kept();
-    assert!(
-        kept.contains(&(first, Some(end))) && kept.contains(&(begin, None)),
-        "{kept:?}"
-    );
+    for span in [(first, Some(end)), (begin, None)] {
+        assert!(kept.contains(&span), "{kept:?}");
+    }
 }

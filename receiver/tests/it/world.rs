@@ -29,6 +29,11 @@ pub(crate) const STOP: &str = "/v1/events/stop";
 pub(crate) const UPDATE: &str = "/v1/events/update";
 pub(crate) const EVENTS: &str = "/v1/events";
 pub(crate) const MAPPINGS: &str = "/v1/mappings";
+/// The spans of an organization, what its usages come to, and a cause that is not there.
+pub(crate) const SPANS: &str = "/v1/spans?organization_id=an%20organization";
+pub(crate) const SUMS: &str = "/v1/usages?organization_id=o";
+pub(crate) const CAUSE: &str = "/v1/suspended/0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52";
+
 pub(crate) const ALL: [&str; 3] = [START, STOP, MAPPINGS];
 
 pub(crate) const MINUTE: i64 = 60_000;
@@ -81,24 +86,19 @@ pub(crate) struct World {
 
 fn options() -> Options {
     Options {
-        settings: settings(Granularity::Day, PAST, FUTURE),
+        settings: ReceiverSettings {
+            slack: SlackSettings {
+                past: Duration::from_millis(PAST.unsigned_abs()),
+                future: Duration::from_millis(FUTURE.unsigned_abs()),
+            },
+            sampling: SamplingSettings {
+                dimension: Some(Granularity::Day),
+                ..SamplingSettings::default()
+            },
+            ..ReceiverSettings::default()
+        },
         unknown_for: Duration::from_millis(15_500),
         snapshots: SnapshotLimits::default(),
-    }
-}
-
-/// The usual settings, with a granularity and a slack, ms.
-pub(crate) fn settings(dimension: Granularity, past: i64, future: i64) -> ReceiverSettings {
-    ReceiverSettings {
-        slack: SlackSettings {
-            past: Duration::from_millis(past.unsigned_abs()),
-            future: Duration::from_millis(future.unsigned_abs()),
-        },
-        sampling: SamplingSettings {
-            dimension: Some(dimension),
-            ..SamplingSettings::default()
-        },
-        ..ReceiverSettings::default()
     }
 }
 
@@ -117,7 +117,14 @@ impl World {
 
     /// A receiver whose store has so many ranges, ready.
     pub(crate) fn divided(ranges: usize) -> Self {
-        let world = Self::over(ranges, None, |_| {});
+        let world = Self::over(ranges, None, Authenticator::none(), |_| {});
+        world.receiver.set_prepared();
+        world
+    }
+
+    /// A receiver that needs tokens, ready.
+    pub(crate) fn secured(authenticator: Authenticator, change: impl FnOnce(&mut Options)) -> Self {
+        let world = Self::over(1, None, authenticator, change);
         world.receiver.set_prepared();
         world
     }
@@ -134,12 +141,13 @@ impl World {
         provisioning: Option<&ClientOptions>,
         change: impl FnOnce(&mut Options),
     ) -> Self {
-        Self::over(1, provisioning, change)
+        Self::over(1, provisioning, Authenticator::none(), change)
     }
 
     fn over(
         ranges: usize,
         provisioning: Option<&ClientOptions>,
+        authenticator: Authenticator,
         change: impl FnOnce(&mut Options),
     ) -> Self {
         let clock = Arc::new(StillClock(AtomicI64::new(NOW)));
@@ -158,7 +166,7 @@ impl World {
             random: Arc::new(Counting(AtomicU64::new(0))),
         };
         let receiver = Receiver::new(parts, options);
-        let router = with_fallbacks(Arc::clone(&receiver).routes(Authenticator::none()));
+        let router = with_fallbacks(Arc::clone(&receiver).routes(authenticator));
         Self {
             store,
             clock,
@@ -270,6 +278,12 @@ impl World {
     /// The spans in the order of their starts, each as the events that it was made of.
     pub(crate) fn kept(&self) -> Vec<(Value, Option<Value>)> {
         self.spans().iter().map(events_of).collect()
+    }
+
+    /// How many spans have ended.
+    pub(crate) fn ended(&self) -> usize {
+        let spans = self.spans().into_iter();
+        spans.filter(|span| span.end.is_some()).count()
     }
 
     /// The spans in the order of their starts.

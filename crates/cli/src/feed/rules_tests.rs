@@ -59,6 +59,15 @@ fn ends_as(guid: &str, at: Millis, was: Option<Box<Running>>) -> UsageEvent {
     event(guid, at, says)
 }
 
+/// The first event of a step is refused.
+fn refused(is_open: bool) -> Refused {
+    Refused {
+        index: 0,
+        status: 409,
+        is_open,
+    }
+}
+
 /// What is sent: type, id and timestamp. All of it is kept, but for what is refused.
 fn sent(state: &mut FeedState, events: &[UsageEvent], refused: &[Refused]) -> Vec<String> {
     let (before, mapping) = (state.clone(), Mapping::default());
@@ -91,10 +100,8 @@ fn a_process_starts_changes_and_stops() {
         ends("6", 50),
         runs("7", 60, process(64, 1)),
     ];
-    assert_eq!(
-        sent(&mut state, &events, &[]),
-        ["start 1 10", "update 3 30", "stop 5 40", "start 7 60"]
-    );
+    let expected = ["start 1 10", "update 3 30", "stop 5 40", "start 7 60"];
+    assert_eq!(sent(&mut state, &events, &[]), expected);
     let mark = state.cursors[&Record::Apps].mark.clone().unwrap();
     assert_eq!(mark.guid, "7");
 }
@@ -108,16 +115,12 @@ fn what_is_dated_before_the_last_event_of_its_target_is_dated_like_that() {
         ends("3", 8),
         runs("4", 7, process(64, 1)),
     ];
-    assert_eq!(
-        sent(&mut state, &events, &[]),
-        ["start 1 10", "update 2 10", "stop 3 10", "start 4 10"]
-    );
+    let expected = ["start 1 10", "update 2 10", "stop 3 10", "start 4 10"];
+    assert_eq!(sent(&mut state, &events, &[]), expected);
     // Also in another step.
     assert_eq!(sent(&mut state, &[ends("5", 6)], &[]), ["stop 5 10"]);
-    assert_eq!(
-        sent(&mut state, &[runs("6", 5, process(1, 1))], &[]),
-        ["start 6 10"]
-    );
+    let start = runs("6", 5, process(1, 1));
+    assert_eq!(sent(&mut state, &[start], &[]), ["start 6 10"]);
 }
 
 #[test]
@@ -152,14 +155,9 @@ fn a_plan_changes_by_its_guid_and_goes_from_the_old_names() {
     let body = &step.events[0].body;
     assert_eq!(body["previous"], json!({ "plan_id": "small" }));
     assert_eq!(body["plan_id"], "large");
-    let refused = Refused {
-        index: 0,
-        status: 409,
-        is_open: false,
-    };
     let mut kept = state.clone();
     kept.apply(step.clone(), &[]);
-    state.apply(step, &[refused]);
+    state.apply(step, &[refused(false)]);
     for (mut state, plan) in [(kept, "large"), (state, "small")] {
         let (before, mapping) = (state.clone(), Mapping::default());
         let mut batch = Batch::new(&before, &mapping);
@@ -175,12 +173,8 @@ fn a_plan_changes_by_its_guid_and_goes_from_the_old_names() {
 fn a_refused_start_is_not_started_unless_its_span_is_open() {
     for (is_open, stops) in [(false, 0), (true, 1)] {
         let mut state = FeedState::default();
-        let refused = Refused {
-            index: 0,
-            status: 409,
-            is_open,
-        };
-        sent(&mut state, &[runs("1", 10, process(64, 1))], &[refused]);
+        let start = [runs("1", 10, process(64, 1))];
+        sent(&mut state, &start, &[refused(is_open)]);
         assert_eq!(sent(&mut state, &[ends("2", 20)], &[]).len(), stops);
     }
 }
@@ -215,72 +209,45 @@ fn unknown(state: &mut FeedState, events: &[UsageEvent]) -> Vec<(Bound, Option<M
 
 #[test]
 fn a_start_or_stop_that_nobody_recorded_is_said_with_its_bounds() {
-    let (small, large) = (Quantities::of(64, 1), Quantities::of(128, 1));
-    let none = [];
+    let start = |guid, at| runs(guid, at, process(64, 1));
+    let stop = |guid, at, memory| ends_as(guid, at, Some(process(memory, 1)));
+    let change =
+        |guid, at, (was, memory)| changes(guid, at, Quantities::of(was, 1), process(memory, 1));
+    let ended = |from, to| (Bound::End, Some(from), to);
+    let started = |from, to| (Bound::Start, from, to);
+    let otherwise = |at| vec![ended(10, at), started(Some(10), at)];
+    let stop_twice = [stop("3", 30, 128), stop("3", 30, 128)];
+    let start_twice = [start("4", 40), start("4", 40)];
+    let changed = [start("1", 10), change("2", 20, (64, 128))];
     for (events, expected) in [
         // All of it is recorded.
-        (
-            vec![
-                runs("1", 10, process(64, 1)),
-                changes("2", 20, small, process(128, 1)),
-                ends_as("3", 30, Some(process(128, 1))),
-                ends_as("3", 30, Some(process(128, 1))),
-                runs("4", 40, process(64, 1)),
-                runs("4", 40, process(64, 1)),
-            ],
-            none.to_vec(),
-        ),
+        ([&changed[..], &stop_twice, &start_twice].concat(), vec![]),
         // A stop without a start.
-        (
-            vec![ends_as("1", 10, Some(process(64, 1)))],
-            vec![(Bound::Start, None, 10)],
-        ),
+        (vec![stop("1", 10, 64)], vec![started(None, 10)]),
         // Another one, after a stop: it was started in between.
         (
-            vec![
-                runs("1", 10, process(64, 1)),
-                ends_as("2", 20, Some(process(64, 1))),
-                ends_as("3", 30, Some(process(64, 1))),
-            ],
-            vec![(Bound::Start, Some(20), 30)],
+            vec![start("1", 10), stop("2", 20, 64), stop("3", 30, 64)],
+            vec![started(Some(20), 30)],
         ),
         // A start without a stop before it.
-        (
-            vec![runs("1", 10, process(64, 1)), runs("2", 20, process(64, 1))],
-            vec![(Bound::End, Some(10), 20)],
-        ),
+        (vec![start("1", 10), start("2", 20)], vec![ended(10, 20)]),
         // A change of what was not started, and of what ran otherwise.
+        (vec![change("1", 10, (64, 128))], vec![started(None, 10)]),
         (
-            vec![changes("1", 10, small, process(128, 1))],
-            vec![(Bound::Start, None, 10)],
-        ),
-        (
-            vec![
-                runs("1", 10, process(64, 1)),
-                changes("2", 20, large, process(256, 1)),
-            ],
-            vec![(Bound::End, Some(10), 20), (Bound::Start, Some(10), 20)],
+            vec![start("1", 10), change("2", 20, (128, 256))],
+            otherwise(20),
         ),
         // A stop of what ran otherwise.
-        (
-            vec![
-                runs("1", 10, process(64, 1)),
-                ends_as("2", 20, Some(process(128, 1))),
-            ],
-            vec![(Bound::End, Some(10), 20), (Bound::Start, Some(10), 20)],
-        ),
+        (vec![start("1", 10), stop("2", 20, 128)], otherwise(20)),
         // A seed of what was not started, and of what ran otherwise.
-        (
-            vec![changes("i", 10, small, process(64, 1))],
-            vec![(Bound::Start, None, 10)],
-        ),
+        (vec![change("i", 10, (64, 64))], vec![started(None, 10)]),
         (
             vec![
-                runs("1", 10, process(64, 1)),
-                changes("i", 20, small, process(64, 1)),
-                changes("i", 30, large, process(128, 1)),
+                start("1", 10),
+                change("i", 20, (64, 64)),
+                change("i", 30, (128, 128)),
             ],
-            vec![(Bound::End, Some(10), 30), (Bound::Start, Some(10), 30)],
+            otherwise(30),
         ),
     ] {
         let found = unknown(&mut FeedState::default(), &events);
@@ -300,21 +267,15 @@ fn a_start_or_stop_that_nobody_recorded_is_said_with_its_bounds() {
         runs("3", 30, service("small", "a")),
         ends_as("4", 40, Some(service("large", "b"))),
     ];
-    assert_eq!(
-        unknown(&mut FeedState::default(), &events),
-        [(Bound::End, Some(30), 40), (Bound::Start, Some(30), 40)]
-    );
+    let expected = [ended(30, 40), started(Some(30), 40)];
+    assert_eq!(unknown(&mut FeedState::default(), &events), expected);
 }
 
 #[test]
 fn a_stop_whose_start_was_refused_is_no_unknown_start() {
     let mut state = FeedState::default();
-    let refused = Refused {
-        index: 0,
-        status: 409,
-        is_open: false,
-    };
-    sent(&mut state, &[runs("1", 10, process(64, 1))], &[refused]);
+    let start = [runs("1", 10, process(64, 1))];
+    sent(&mut state, &start, &[refused(false)]);
     let stop = ends_as("2", 20, Some(process(64, 1)));
     assert_eq!(unknown(&mut state, &[stop]), []);
 }

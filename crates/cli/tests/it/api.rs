@@ -1,16 +1,13 @@
 //! A stand-in for the receiver's API: spans and usages as the contract shows them, in pages.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::http::header;
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
+use url::form_urlencoded;
+
+use crate::stub::{Reply, Seen, Stub};
 
 pub(crate) const HOUR: i64 = 3_600_000;
 pub(crate) const IDS: [&str; 6] = [
@@ -22,218 +19,26 @@ pub(crate) const IDS: [&str; 6] = [
     "resource_instance_id",
 ];
 
-/// What is answered instead of the next answers, front first.
-pub(crate) type Trouble = (u16, Option<&'static str>);
+type Query = HashMap<String, String>;
 
 /// What the API knows, and how it behaves.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) spans: Vec<Value>,
     pub(crate) usages: HashMap<String, Vec<Value>>,
-    pub(crate) trouble: Vec<Trouble>,
-    pub(crate) token: Option<String>,
+    /// What is answered instead of the next answers, front first: a status, and when to come again.
+    pub(crate) trouble: Vec<(u16, Option<&'static str>)>,
+    pub(crate) token: Option<&'static str>,
     /// At most so many items are on a page, whatever is asked for.
     pub(crate) page: usize,
     pub(crate) links_are_absolute: bool,
     pub(crate) never_ends: bool,
     /// An empty page, with a link to the real one, comes before each first page.
     pub(crate) begins_empty: bool,
+    /// The answers to requests that change something.
+    pub(crate) writes: Option<fn(&Seen) -> Reply>,
     /// Done once, before the first usages are answered.
     pub(crate) on_usages: Option<fn(&mut World)>,
-    /// Paths and queries, as they came.
-    pub(crate) requests: Vec<String>,
-}
-
-/// A running stand-in.
-pub(crate) struct Api {
-    pub(crate) world: Arc<Mutex<World>>,
-    address: SocketAddr,
-    _runtime: Runtime,
-}
-
-impl Api {
-    pub(crate) fn start(world: World) -> Self {
-        let runtime = Runtime::new().unwrap();
-        let world = Arc::new(Mutex::new(world));
-        let router = Router::new()
-            .route("/v1/spans", get(list_spans))
-            .route("/v1/spans/{id}", get(one_span))
-            .route("/v1/spans/{id}/usages", get(list_usages))
-            .with_state(world.clone());
-        let listener = runtime.block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-        let listener = listener.unwrap();
-        let address = listener.local_addr().unwrap();
-        runtime.spawn(async move { axum::serve(listener, router).await });
-        Self {
-            world,
-            address,
-            _runtime: runtime,
-        }
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    pub(crate) fn requests(&self) -> Vec<String> {
-        self.world.lock().unwrap().requests.clone()
-    }
-}
-
-type Shared = State<Arc<Mutex<World>>>;
-
-fn parameters(uri: &Uri) -> HashMap<String, String> {
-    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-    pairs.into_owned().collect()
-}
-
-/// Notes a request, and says what is in its way.
-fn enter(world: &mut World, request: String, headers: &HeaderMap) -> Option<Response> {
-    world.requests.push(request);
-    let authorization = headers
-        .get(header::AUTHORIZATION)
-        .map(|it| it.to_str().unwrap());
-    let expected = world.token.as_ref().map(|token| format!("Bearer {token}"));
-    if expected.as_deref() != authorization {
-        let problem = json!({ "title": "No", "detail": "The token\u{1b} is not valid." });
-        return Some((StatusCode::UNAUTHORIZED, problem.to_string()).into_response());
-    }
-    if world.trouble.is_empty() {
-        return None;
-    }
-    let (status, after) = world.trouble.remove(0);
-    let mut response = StatusCode::from_u16(status).unwrap().into_response();
-    if let Some(after) = after {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, after.parse().unwrap());
-    }
-    Some(response)
-}
-
-/// A page, with a link to the next.
-fn page(world: &World, items: Vec<Value>, path: &str, query: &HashMap<String, String>) -> Response {
-    let asked: usize = query
-        .get("limit")
-        .map_or(100, |limit| limit.parse().unwrap());
-    let limit = asked.min(world.page.max(1));
-    if world.begins_empty && !query.contains_key("cursor") {
-        let mut response = axum::Json(json!({ "items": [] })).into_response();
-        let link = format!("<{path}?cursor=c%2B0>; rel=\"next\"");
-        response
-            .headers_mut()
-            .insert(header::LINK, link.parse().unwrap());
-        return response;
-    }
-    let from: usize = query
-        .get("cursor")
-        .map_or(0, |cursor| cursor.replace("c+", "").parse().unwrap());
-    let total = items.len();
-    let items: Vec<Value> = items.into_iter().skip(from).take(limit).collect();
-    let next = from + items.len();
-    let mut response = axum::Json(json!({ "items": items })).into_response();
-    if next < total || world.never_ends {
-        let host = if world.links_are_absolute {
-            "https://inner.example:8443"
-        } else {
-            ""
-        };
-        let link = format!("<{host}{path}?limit={limit}&cursor=c%2B{next}>; rel=\"next\"");
-        response
-            .headers_mut()
-            .insert(header::LINK, link.parse().unwrap());
-    }
-    response
-}
-
-async fn list_spans(State(world): Shared, uri: Uri, headers: HeaderMap) -> Response {
-    let mut world = world.lock().unwrap();
-    let query = parameters(&uri);
-    let mut shown: Vec<String> = query
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    shown.sort();
-    if let Some(response) = enter(
-        &mut world,
-        format!("/v1/spans?{}", shown.join("&")),
-        &headers,
-    ) {
-        return response;
-    }
-    let is_narrow = [IDS[0], IDS[3], IDS[5], "state"]
-        .iter()
-        .any(|id| query.contains_key(*id));
-    if !is_narrow {
-        return too_wide();
-    }
-    let mut spans = world.spans.clone();
-    spans.retain(|span| {
-        IDS.iter().all(|id| {
-            query
-                .get(*id)
-                .is_none_or(|value| span["target"][id] == **value)
-        }) && query.get("from").is_none_or(|from| {
-            span["end"]
-                .as_i64()
-                .is_none_or(|end| from.parse::<i64>().unwrap() < end)
-        }) && query
-            .get("to")
-            .is_none_or(|to| span["start"].as_i64().unwrap() < to.parse::<i64>().unwrap())
-    });
-    spans.sort_by_key(|span| -span["start"].as_i64().unwrap());
-    page(&world, spans, "/v1/spans", &query)
-}
-
-async fn one_span(State(world): Shared, Path(id): Path<String>, headers: HeaderMap) -> Response {
-    let mut world = world.lock().unwrap();
-    if let Some(response) = enter(&mut world, format!("/v1/spans/{id}"), &headers) {
-        return response;
-    }
-    match world.spans.iter().find(|span| span["id"] == *id) {
-        Some(span) => axum::Json(span.clone()).into_response(),
-        None => no_such_span(),
-    }
-}
-
-/// The answers of a receiver to what it does not have, and to what it does not want to read.
-fn no_such_span() -> Response {
-    let detail = "There is no span with this id, or the token does not allow reading its resource.";
-    problem(StatusCode::NOT_FOUND, "no-such-span", detail)
-}
-
-fn too_wide() -> Response {
-    let detail = "The query reads too many spans. Add organization_id, resource_id or \
-                  resource_instance_id, or state=suspended.";
-    problem(StatusCode::UNPROCESSABLE_ENTITY, "query-too-wide", detail)
-}
-
-fn problem(status: StatusCode, name: &str, detail: &str) -> Response {
-    let urn = format!("urn:sampler:problem:{name}");
-    let problem = json!({ "type": format!("/problems/{name}"), "urn": urn, "title": name,
-                          "status": status.as_u16(), "detail": detail });
-    (status, axum::Json(problem)).into_response()
-}
-
-async fn list_usages(
-    State(world): Shared,
-    Path(id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let mut world = world.lock().unwrap();
-    let path = format!("/v1/spans/{id}/usages");
-    if let Some(response) = enter(&mut world, path.clone(), &headers) {
-        return response;
-    }
-    if let Some(act) = world.on_usages.take() {
-        act(&mut world);
-    }
-    if !world.spans.iter().any(|span| span["id"] == *id) {
-        return no_such_span();
-    }
-    let usages = world.usages.get(&id).cloned().unwrap_or_default();
-    page(&world, usages, &path, &parameters(&uri))
 }
 
 impl World {
@@ -247,19 +52,12 @@ impl World {
     /// A span of `hours`, sampled by hours, newest entries last.
     pub(crate) fn add(&mut self, instance: &str, start: i64, hours: i64, is_open: bool) {
         let id = format!("span-{instance}");
-        let mut target = json!({});
-        for (name, value) in IDS
-            .into_iter()
-            .zip(["o", "s", "c", "postgres", "large", instance])
-        {
-            target[name] = value.into();
-        }
         let end = start + hours * HOUR;
         let usages = (0..hours).map(|hour| usage(&id, instance, start + hour * HOUR, HOUR));
         self.usages.insert(id.clone(), usages.collect());
         let length = end - start;
         self.spans.push(json!({
-            "id": id, "target": target,
+            "id": id, "target": target(instance),
             "measured_usage": [{ "measure": "memory", "quantity": 512 }],
             "start": start, "end": (!is_open).then_some(end),
             "state": if is_open { "open" } else { "complete" },
@@ -270,6 +68,121 @@ impl World {
                        "difference": 0, "unsampled": 0, "usages": hours, "since": start },
         }));
     }
+
+    /// Serves it.
+    pub(crate) fn start(self) -> Stub {
+        let world = Mutex::new(self);
+        Stub::start(move |seen, _| world.lock().unwrap().answer(seen))
+    }
+
+    fn answer(&mut self, seen: &Seen) -> Reply {
+        let expected = self.token.map(|token| format!("Bearer {token}"));
+        if expected.as_deref() != seen.header("authorization") {
+            let problem = json!({ "title": "No", "detail": "The token\u{1b} is not valid." });
+            return Reply::of(401, problem);
+        }
+        if !self.trouble.is_empty() {
+            let (status, after) = self.trouble.remove(0);
+            let reply = Reply::of(status, Value::Null);
+            return match after {
+                Some(after) => reply.with(header::RETRY_AFTER, after),
+                None => reply,
+            };
+        }
+        let Some(address) = seen.what.strip_prefix("GET ") else {
+            let none = Reply::of(404, Value::Null);
+            return self.writes.map_or(none, |answer| answer(seen));
+        };
+        let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        let query = form_urlencoded::parse(query.as_bytes());
+        let query = query.into_owned().collect();
+        match path.split('/').collect::<Vec<_>>()[..] {
+            ["", "v1", "spans"] => self.list_spans(&query),
+            ["", "v1", "spans", id] => self.span(id).map_or_else(no_such_span, Reply::from),
+            ["", "v1", "spans", id, "usages"] => self.list_usages(id, path, &query),
+            _ => Reply::of(404, Value::Null),
+        }
+    }
+
+    fn span(&self, id: &str) -> Option<Value> {
+        self.spans.iter().find(|span| span["id"] == id).cloned()
+    }
+
+    fn list_spans(&self, query: &Query) -> Reply {
+        let narrow = [IDS[0], IDS[3], IDS[5], "state"];
+        if !narrow.iter().any(|id| query.contains_key(*id)) {
+            return too_wide();
+        }
+        let moment = |name: &str| query.get(name).map(|text| text.parse::<i64>().unwrap());
+        let (from, to) = (moment("from"), moment("to"));
+        let mut spans = self.spans.clone();
+        spans.retain(|span| {
+            let is_of = |id: &&str| query.get(*id).is_none_or(|it| span["target"][id] == **it);
+            let (start, end) = (span["start"].as_i64().unwrap(), span["end"].as_i64());
+            IDS.iter().all(is_of)
+                && from.is_none_or(|from| end.is_none_or(|end| from < end))
+                && to.is_none_or(|to| start < to)
+        });
+        spans.sort_by_key(|span| -span["start"].as_i64().unwrap());
+        self.page_of(spans, "/v1/spans", query)
+    }
+
+    fn list_usages(&mut self, id: &str, path: &str, query: &Query) -> Reply {
+        if let Some(act) = self.on_usages.take() {
+            act(self);
+        }
+        if self.span(id).is_none() {
+            return no_such_span();
+        }
+        let usages = self.usages.get(id).cloned().unwrap_or_default();
+        self.page_of(usages, path, query)
+    }
+
+    /// A page, with a link to the next.
+    fn page_of(&self, items: Vec<Value>, path: &str, query: &Query) -> Reply {
+        if self.begins_empty && !query.contains_key("cursor") {
+            let link = format!("<{path}?cursor=c%2B0>; rel=\"next\"");
+            return Reply::from(json!({ "items": [] })).with(header::LINK, &link);
+        }
+        let number = |name: &str| {
+            query
+                .get(name)
+                .map(|it| it.replace("c+", "").parse().unwrap())
+        };
+        let limit = number("limit").unwrap_or(100).min(self.page.max(1));
+        let from: usize = number("cursor").unwrap_or(0);
+        let total = items.len();
+        let items: Vec<Value> = items.into_iter().skip(from).take(limit).collect();
+        let next = from + items.len();
+        let page = Reply::from(json!({ "items": items }));
+        if next >= total && !self.never_ends {
+            return page;
+        }
+        let host = if self.links_are_absolute {
+            "https://inner.example:8443"
+        } else {
+            ""
+        };
+        let link = format!("<{host}{path}?limit={limit}&cursor=c%2B{next}>; rel=\"next\"");
+        page.with(header::LINK, &link)
+    }
+}
+
+/// The answers of a receiver to what it does not have, and to what it does not want to read.
+fn no_such_span() -> Reply {
+    let detail = "There is no span with this id, or the token does not allow reading its resource.";
+    Reply::problem(404, "no-such-span", detail)
+}
+
+fn too_wide() -> Reply {
+    let detail = "The query reads too many spans. Add organization_id, resource_id or \
+                  resource_instance_id, or state=suspended.";
+    Reply::problem(422, "query-too-wide", detail)
+}
+
+fn target(instance: &str) -> Value {
+    let values = ["o", "s", "c", "postgres", "large", instance];
+    IDS.into_iter().zip(values).collect()
 }
 
 pub(crate) fn usage(span: &str, instance: &str, start: i64, duration: i64) -> Value {
@@ -288,20 +201,20 @@ pub(crate) fn usage(span: &str, instance: &str, start: i64, duration: i64) -> Va
 
 /// The events behind [`World::add`].
 pub(crate) fn events(instance: &str, start: i64, hours: i64, is_open: bool) -> String {
-    let ids = IDS
-        .into_iter()
-        .zip(["o", "s", "c", "postgres", "large", instance]);
-    let mut event = json!({ "type": "start", "id": format!("{instance}-1"), "timestamp": start });
-    for (name, value) in ids {
-        event[name] = value.into();
-    }
-    let mut stop = event.clone();
-    event["measured_usage"] = json!([{ "measure": "memory", "quantity": 512.0 }]);
-    (stop["type"], stop["id"]) = ("stop".into(), format!("{instance}-2").into());
-    stop["timestamp"] = (start + hours * HOUR).into();
+    let event = |kind: &str, id: &str, timestamp: i64| {
+        let mut event = json!({ "type": kind, "id": id, "timestamp": timestamp });
+        let target = target(instance);
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(target.as_object().unwrap().clone());
+        event
+    };
+    let mut begin = event("start", &format!("{instance}-1"), start);
+    begin["measured_usage"] = json!([{ "measure": "memory", "quantity": 512.0 }]);
     if is_open {
-        format!("{event}\n")
-    } else {
-        format!("{event}\n{stop}\n")
+        return format!("{begin}\n");
     }
+    let end = event("stop", &format!("{instance}-2"), start + hours * HOUR);
+    format!("{begin}\n{end}\n")
 }

@@ -3,14 +3,12 @@
 use serde_json::{Value, json};
 use trycmd::TestCases;
 
-use crate::api::{Api, HOUR, World, events};
-
-/// 2026-11-22T13:00:00Z.
-const NOW: i64 = 1_795_352_400_000;
+use crate::NOW;
+use crate::api::{HOUR, World, events};
 
 #[test]
 fn people_see_what_the_cases_say() {
-    let api = Api::start(world());
+    let api = world().start();
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/cases/files.in/events.ndjson"

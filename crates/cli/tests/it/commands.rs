@@ -1,30 +1,11 @@
 //! Commands that show and change what the API has.
 
+use axum::http::header::ETAG;
 use serde_json::{Value, json};
 
-use crate::api::{Api, HOUR, World};
+use crate::api::{HOUR, World};
 use crate::stub::{Reply, Stub};
-use crate::{Ended, run};
-
-const NOW: i64 = 1_795_352_400_000;
-
-fn with(url: &str, arguments: &[&str]) -> Ended {
-    run(&[arguments, &["--url", url]].concat())
-}
-
-fn done(url: &str, arguments: &[&str]) -> String {
-    let ended = with(url, arguments);
-    assert_eq!(
-        (ended.code, ended.errors.as_str()),
-        (Some(0), ""),
-        "{ended:?}"
-    );
-    ended.output
-}
-
-fn json_of(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
+use crate::{Ended, NOW, json_of, run};
 
 /// Two spans: one of 20 hours that stopped, one that goes on.
 fn world() -> World {
@@ -34,76 +15,45 @@ fn world() -> World {
     world
 }
 
+/// How lists of spans look, the cases show.
 #[test]
-fn spans_are_listed() {
-    let api = Api::start(world());
-    let text = done(
-        &api.url(),
-        &["spans", "--resource-id", "postgres", "--from", "5"],
-    );
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("span "), "{text}");
-    assert!(
-        lines[1].starts_with("span-shop    postgres/large/shop "),
-        "{text}"
-    );
-    assert!(
-        lines[2].contains("complete") && lines[2].ends_with("20:00:00.000     0:00:00.000"),
-        "{text}"
-    );
-    assert_eq!(lines.len(), 3);
-    assert_eq!(
-        api.requests(),
-        ["/v1/spans?from=5&limit=100&resource_id=postgres"]
-    );
-    let ended = with(
-        &api.url(),
-        &[
-            "spans",
-            "--resource-id",
-            "postgres",
-            "--limit",
-            "1",
-            "--json",
-        ],
-    );
-    let document = json_of(&ended.output);
+fn spans_are_asked_for_by_what_narrows_them() {
+    let api = world().start();
+    let list = ["spans", "--resource-id", "postgres"];
+    let text = api.run(&[&list[..], &["--from", "5"]].concat()).done();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    let limited = api.run(&[&list[..], &["--limit", "1", "--json"]].concat());
+    let document = limited.json();
     assert_eq!(document["items"].as_array().unwrap().len(), 1);
     assert_eq!(document["items"][0]["id"], "span-shop");
-    let warning = &json_of(&ended.errors)["warning"]["message"];
+    let warning = &json_of(&limited.errors)["warning"]["message"];
     assert!(
         warning.as_str().unwrap().contains("the first 1"),
-        "{ended:?}"
+        "{limited:?}"
     );
     let query = ["spans", "--cause", "c", "--resource-id", "x", "--all"];
-    assert_eq!(done(&api.url(), &query), "No spans.\n");
-    let asked = api.requests().pop().unwrap();
-    assert!(
-        asked.contains("cause=c") && asked.contains("state=suspended"),
-        "{asked}"
+    assert_eq!(api.run(&query).done(), "No spans.\n");
+    let asked = [
+        "resource_id=postgres&from=5&limit=100",
+        "resource_id=postgres&limit=1",
+        "resource_id=x&state=suspended&cause=c&limit=100",
+    ];
+    assert_eq!(
+        api.whats(),
+        asked.map(|query| format!("GET /v1/spans?{query}"))
     );
 }
 
+/// How it is drawn, the cases show.
 #[test]
-fn a_span_is_drawn_with_its_proof_and_its_usages() {
+fn a_span_is_shown_with_all_its_usages() {
     let mut world = world();
     world.page = 7;
-    let api = Api::start(world);
-    let text = done(&api.url(), &["span", "span-orders", "--usages", "2"]);
-    for part in [
-        "resource_instance_id  orders\n",
-        "\nmeasures              memory 512\n",
-        "(event orders-1)\n",
-        "\nwindows    |",
-        "\nforwards   ====",
-        "\nproof: used 20:00:00.000 = billed 20:00:00.000 + skipped 0:00:00.000; difference 0 ms, 20 usages\n",
-        " 1:00:00.000  accepted ",
-        "... and 18 earlier usages: --usages 20\n",
-    ] {
-        assert!(text.contains(part), "{part:?} in {text}");
-    }
-    assert!(!text.contains("backwards"), "{text}");
-    let document = json_of(&done(&api.url(), &["span", "span-orders", "--json"]));
+    let api = world.start();
+    let text = api.run(&["span", "span-orders", "--usages", "2"]).done();
+    let rest = "... and 18 earlier usages: --usages 20\n";
+    assert!(text.contains(rest) && !text.contains("backwards"), "{text}");
+    let document = json_of(&api.run(&["span", "span-orders", "--json"]).done());
     assert_eq!(document["usages"].as_array().unwrap().len(), 20);
     assert_eq!(document["span"]["id"], "span-orders");
 }
@@ -114,27 +64,28 @@ fn what_is_not_billed_yet_is_told() {
     let mut world = world();
     world.spans[0]["state"] = json!("suspended");
     world.spans[0]["proof"]["unsampled"] = json!(5 * HOUR);
-    let api = Api::start(world);
-    let text = done(&api.url(), &["span", "span-orders"]);
-    assert!(
-        text.contains(" skipped 0:00:00.000; not billed yet 5:00:00.000; difference 0 ms"),
-        "{text}"
-    );
-    let listed = done(&api.url(), &["spans", "--resource-id", "postgres"]);
-    assert!(
-        listed.lines().any(|line| line.ends_with(" 5:00:00.000")),
-        "{listed}"
-    );
+    let api = world.start();
+    let proof = " skipped 0:00:00.000; not billed yet 5:00:00.000; difference 0 ms";
+    api.run(&["span", "span-orders"]).writes(0, &[proof]);
+    let listed = api.run(&["spans", "--resource-id", "postgres"]);
+    listed.writes(0, &[" 5:00:00.000\n"]);
 }
 
 #[test]
 fn a_proof_that_does_not_add_up_is_a_failure() {
     let mut world = world();
     world.spans[0]["proof"]["difference"] = json!(5);
-    let api = Api::start(world);
-    let ended = with(&api.url(), &["span", "span-orders"]);
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.output.contains(" IS NOT billed "), "{ended:?}");
+    let ended = world.start().run(&["span", "span-orders"]);
+    ended.writes(1, &[" IS NOT billed "]);
+}
+
+/// What is wrong with the query, as a receiver of today or of before says it.
+fn wrong_query(kind: &str) -> Reply {
+    let errors = json!([{ "parameter": "state", "detail": "It is wrong." }]);
+    Reply::of(
+        400,
+        json!({ "type": kind, "detail": "No.", "errors": errors }),
+    )
 }
 
 #[test]
@@ -144,134 +95,88 @@ fn what_the_api_refuses_is_told() {
             return json!({ "items": [] }).into();
         }
         if seen.what.contains("/v1/spans?") {
-            let errors = json!([{ "parameter": "state", "detail": "It is wrong." }]);
-            let kind = "/problems/invalid-query";
-            return Reply(
-                400,
-                json!({ "type": kind, "detail": "No.", "errors": errors }),
-                None,
-            );
+            return wrong_query("/problems/invalid-query");
         }
         if seen.what.contains("usages") {
-            return Reply(404, json!({ "detail": "There is no usage\u{1b}." }), None);
+            return Reply::of(404, json!({ "detail": "There is no usage\u{1b}." }));
         }
         let kind = "urn:sampler:problem:no-such-span";
-        Reply(
-            404,
-            json!({ "type": kind, "detail": "There is no span." }),
-            None,
-        )
+        Reply::of(404, json!({ "type": kind, "detail": "There is no span." }))
     });
-    let ended = with(&stub.url(), &["span", "a/b"]);
-    assert_eq!((ended.code, ended.output.as_str()), (Some(2), ""));
-    assert!(
-        ended.errors.contains("no span with the id a/b"),
-        "{ended:?}"
-    );
+    let ended = stub.run(&["span", "a/b"]);
+    ended.tells(2, &["no span with the id a/b"]);
+    assert_eq!(ended.output, "");
     let searched = "GET /v1/spans?resource_instance_id=a%2Fb&limit=100";
     assert_eq!(stub.whats(), ["GET /v1/spans/a%2Fb", searched]);
-    let ended = with(&stub.url(), &["resend", "u", "--reason", "r"]);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(
-        ended.errors.contains("There is no usage\u{fffd}."),
-        "{ended:?}"
-    );
-    let ended = with(&stub.url(), &["spans"]);
-    assert_eq!(ended.code, Some(2));
+    let ended = stub.run(&["resend", "u", "--reason", "r"]);
+    ended.tells(2, &["There is no usage\u{fffd}."]);
+    let ended = stub.run(&["spans"]);
+    ended.tells(2, &[]);
     assert_eq!(ended.errors, "error: No. [--state: It is wrong.]\n");
 }
 
 /// A 404 that says nothing is not one of the API: the address is wrong.
 #[test]
 fn another_server_is_not_taken_for_the_api() {
-    let stub = Stub::start(|_, _| Reply(404, json!("nothing"), None));
-    let ended = with(&stub.url(), &["span", "s"]);
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let stub = Stub::start(|_, _| Reply::of(404, json!("nothing")));
+    stub.run(&["span", "s"]).tells(3, &[]);
 }
 
 /// With `--json` a program reads standard error, too: one object, whatever failed.
 #[test]
 fn machines_are_told_failures_in_json() {
-    let stub = Stub::start(|_, _| {
-        let errors = json!([{ "parameter": "state", "detail": "It is wrong." }]);
-        let kind = "urn:sampler:problem:invalid-query";
-        Reply(
-            400,
-            json!({ "type": kind, "detail": "No.", "errors": errors }),
-            None,
-        )
-    });
-    let failure = |arguments: &[&str]| {
-        let ended = with(&stub.url(), arguments);
+    let stub = Stub::start(|_, _| wrong_query("urn:sampler:problem:invalid-query"));
+    let failure = |ended: Ended, code: i32| {
+        ended.tells(code, &[]);
         assert_eq!(ended.output, "", "{ended:?}");
         assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
         let error = json_of(&ended.errors)["error"].clone();
-        assert_eq!(error["exit_code"], json!(ended.code), "{ended:?}");
+        assert_eq!(error["exit_code"], code, "{ended:?}");
         error
     };
     // The API refuses.
-    let error = failure(&["spans", "--json"]);
-    assert_eq!(
-        (&error["exit_code"], &error["status"]),
-        (&json!(2), &json!(400))
-    );
-    assert_eq!(
-        error["problem"]["type"],
-        "urn:sampler:problem:invalid-query"
-    );
-    assert_eq!(error["problem"]["errors"][0]["parameter"], "state");
+    let error = failure(stub.run(&["spans", "--json"]), 2);
+    assert_eq!(error["status"], 400);
+    let problem = &error["problem"];
+    assert_eq!(problem["type"], "urn:sampler:problem:invalid-query");
+    assert_eq!(problem["errors"][0]["parameter"], "state");
     assert_eq!(error["message"], "No. [--state: It is wrong.]");
     // The command line is wrong, before it is known whether it asks for JSON.
-    let error = failure(&["spans", "--json", "--limit", "0"]);
-    assert_eq!(
-        (&error["exit_code"], &error["problem"]),
-        (&json!(2), &Value::Null)
-    );
+    let error = failure(stub.run(&["spans", "--json", "--limit", "0"]), 2);
+    assert_eq!(error["problem"], Value::Null);
     let message = error["message"].as_str().unwrap();
     assert!(
         message.starts_with("invalid value '0' for '--limit"),
         "{error}"
     );
     // There is no such file, and nobody is there.
-    let error = failure(&["verify", "/nowhere.csv", "--json"]);
+    let error = failure(stub.run(&["verify", "/nowhere.csv", "--json"]), 2);
     assert!(error["message"].as_str().unwrap().contains("/nowhere.csv"));
-    let ended = run(&[
-        "resend",
-        "u",
-        "--reason",
-        "r",
-        "--json",
-        "--url",
-        "http://127.0.0.1:9",
-    ]);
-    let error = &json_of(&ended.errors)["error"];
-    assert_eq!(
-        (&error["exit_code"], &error["status"]),
-        (&json!(3), &Value::Null)
-    );
+    let act = ["resend", "u", "--reason", "r", "--json"];
+    let nobody = run(&[&act[..], &["--url", "http://127.0.0.1:9"]].concat());
+    assert_eq!(failure(nobody, 3)["status"], Value::Null);
     // People are told in words.
-    let ended = with(&stub.url(), &["spans"]);
+    let ended = stub.run(&["spans"]);
     assert_eq!(ended.errors, "error: No. [--state: It is wrong.]\n");
-    assert!(
-        run(&["spans", "--limit", "0"])
-            .errors
-            .starts_with("error: invalid value")
-    );
+    let ended = run(&["spans", "--limit", "0"]);
+    assert!(ended.errors.starts_with("error: invalid value"));
+}
+
+/// A sum of a window.
+fn sum((start, end): (i64, i64), group: &Value, measures: &Value) -> Value {
+    json!({ "window": { "start": start, "end": end }, "group": group, "usages": 24,
+            "duration": 86_400_000, "measures": measures })
 }
 
 #[test]
 fn sums_are_asked_for_and_shown() {
-    let stub = Stub::start(|_, _| {
-        let window = json!({ "start": NOW, "end": NOW + HOUR });
-        let group = json!({ "resource_id": "postgres", "plan_id": "large" });
-        let measures = json!([{ "measure": "memory", "amount": 44_236_800_000_i64 }]);
-        json!({ "items": [{ "window": window, "group": group, "usages": 24,
-                            "duration": 86_400_000, "measures": measures }] })
-        .into()
-    });
+    let group = json!({ "resource_id": "postgres", "plan_id": "large" });
+    let measures = json!([{ "measure": "memory", "amount": 44_236_800_000_i64 }]);
+    let sum = sum((NOW, NOW + HOUR), &group, &measures);
+    let stub = Stub::always(json!({ "items": [sum] }));
     let query = ["usages", "--organization-id", "o", "--window", "hour"];
     let more = ["--group-by", "resource_id,plan_id", "--as-of", "7"];
-    let text = done(&stub.url(), &[&query[..], &more[..]].concat());
+    let text = stub.run(&[&query[..], &more[..]].concat()).done();
     let line = text.lines().nth(1).unwrap();
     assert!(line.contains("postgres/large"), "{text}");
     assert!(line.ends_with("24:00:00.000  memory 44236800000"), "{text}");
@@ -279,35 +184,24 @@ fn sums_are_asked_for_and_shown() {
     assert_eq!(stub.whats(), [asked]);
 }
 
-/// An invoice is in GB·h: the amount stands there in that, beside the exact one, and how it follows.
+/// An invoice is in GB·h: the amount stands there in that, beside the exact one, and how it follows. Sums of all time
+/// have no bounds.
 #[test]
 fn an_amount_with_a_unit_is_shown_by_the_hour() {
-    let stub = Stub::start(|_, _| {
-        let window = json!({ "start": NOW, "end": NOW + HOUR });
-        let memory = json!({ "measure": "memory", "amount": 44_236_800_000_i64, "unit": "MB" });
-        let measures = json!([memory, { "measure": "load", "amount": 3 }]);
-        let sum = json!({ "window": window, "group": {}, "usages": 24, "duration": 86_400_000,
-                          "measures": measures });
-        json!({ "items": [sum, sum] }).into()
-    });
-    let text = done(&stub.url(), &["usages", "--organization-id", "o"]);
+    let memory = json!({ "measure": "memory", "amount": 44_236_800_000_i64, "unit": "MB" });
+    let measures = json!([memory, { "measure": "load", "amount": 3 }]);
+    let ever = (0, 253_402_300_800_000);
+    let sums = [(NOW, NOW + HOUR), ever].map(|window| sum(window, &json!({}), &measures));
+    let stub = Stub::always(json!({ "items": sums }));
+    let text = stub.run(&["usages", "--organization-id", "o"]).done();
     let lines: Vec<&str> = text.lines().collect();
     let expected = "  memory 12.288 GB·h (44236800000 MB·ms), load 3";
     assert!(lines[1].ends_with(expected), "{text}");
     let formula = "GB·h = MB × ms ÷ 1000 ÷ 3600000";
     assert_eq!(&lines[3..], [formula], "{text}");
-}
-
-#[test]
-fn sums_of_all_time_have_no_bounds() {
-    let stub = Stub::start(|_, _| {
-        let window = json!({ "start": 0, "end": 253_402_300_800_000_i64 });
-        json!({ "items": [{ "window": window, "group": {}, "usages": 1, "duration": 1_000, "measures": [] }] })
-            .into()
-    });
-    let text = done(&stub.url(), &["usages", "--organization-id", "o"]);
-    let line = text.lines().nth(1).unwrap();
-    assert!(line.starts_with("beginning  no end "), "{text}");
+    let bounds: Vec<&str> = lines[2].split("  ").map(str::trim).collect();
+    let bounds: Vec<&str> = bounds.into_iter().filter(|word| !word.is_empty()).collect();
+    assert_eq!(bounds[..2], ["beginning", "no end"], "{text}");
 }
 
 #[test]
@@ -317,34 +211,29 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
     let span = world.spans.remove(0);
     let stub = Stub::start(move |seen, _| {
         if seen.what.ends_with("/v1/spans/s1") {
-            return Reply(200, span.clone(), Some("\"7\""));
+            return Reply::from(span.clone()).with(ETAG, "\"7\"");
         }
         if seen.what.contains("suspended/") {
-            let resumed = if seen.what.contains("c1") {
-                12
-            } else {
-                100_000
-            };
-            return Reply(202, json!({ "resumed": resumed }), None);
+            let is_first = seen.what.contains("c1");
+            let resumed = if is_first { 12 } else { 100_000 };
+            return Reply::of(202, json!({ "resumed": resumed }));
         }
         span.clone().into()
     });
-    let url = stub.url();
-    let text = done(&url, &["resume", "--cause", "c1", "--reason", "mapped"]);
+    let act = |arguments: &[&str], reason: &str| {
+        let ended = stub.run(&[arguments, &["--reason", reason]].concat());
+        ended.done()
+    };
+    let text = act(&["resume", "--cause", "c1"], "mapped");
     assert_eq!(text, "Workers resume 12 spans.\n");
-    let text = done(&url, &["resume", "--span", "s1", "--reason", "mapped"]);
-    assert!(
-        text.starts_with("The span span-s1 is open, sampled to 2026-11-22T"),
-        "{text}"
-    );
-    let text = done(&url, &["skip", "s1", "u1", "--reason", "agreed"]);
-    assert!(
-        text.contains("\nA worker skips the usage five minutes"),
-        "{text}"
-    );
-    done(&url, &["resend", "u2", "--reason", "mended", "--json"]);
+    let text = act(&["resume", "--span", "s1"], "mapped");
+    let expected = "The span span-s1 is open, sampled to 2026-11-22T";
+    assert!(text.starts_with(expected), "{text}");
+    let text = act(&["skip", "s1", "u1"], "agreed");
+    let expected = "\nA worker skips the usage five minutes";
+    assert!(text.contains(expected), "{text}");
+    act(&["resend", "u2", "--json"], "mended");
     let seen = stub.seen();
-    let whats: Vec<&str> = seen.iter().map(|seen| seen.what.as_str()).collect();
     let expected = [
         "POST /v1/suspended/c1/resume",
         "GET /v1/spans/s1",
@@ -353,39 +242,28 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
         "POST /v1/spans/s1/skip",
         "POST /v1/usages/u2/resend",
     ];
-    assert_eq!(whats, expected);
+    assert_eq!(stub.whats(), expected);
+    let skipped = json!({ "reason": "agreed", "usage_id": "u1" });
     assert_eq!(seen[0].json(), json!({ "reason": "mapped" }));
-    assert_eq!(seen[0].header("if-match"), None);
-    assert_eq!(seen[2].header("if-match"), Some("\"7\""));
-    assert_eq!(
-        seen[4].json(),
-        json!({ "reason": "agreed", "usage_id": "u1" })
-    );
-    assert_eq!(seen[4].header("if-match"), Some("\"7\""));
-    let text = done(&url, &["resume", "--cause", "c2", "--reason", "mapped"]);
+    assert_eq!(seen[4].json(), skipped);
+    for (request, tag) in [(0, None), (2, Some("\"7\"")), (4, Some("\"7\""))] {
+        assert_eq!(seen[request].header("if-match"), tag);
+    }
+    let text = act(&["resume", "--cause", "c2"], "mapped");
     assert_eq!(text, "Workers resume at least 100000 spans.\n");
-    let ended = with(&url, &["resume", "--span", "s1"]);
-    assert_eq!(ended.code, Some(2));
-    assert!(ended.errors.contains("--reason"), "{ended:?}");
+    let ended = stub.run(&["resume", "--span", "s1"]);
+    ended.tells(2, &["--reason"]);
 }
 
 /// An act whose answer is lost may have been done: it is sent once. One that was turned away was not.
 #[test]
 fn an_act_is_repeated_only_where_it_was_not_done() {
-    let stub = Stub::start(|_, number| match number {
-        0 => Reply(
-            503,
-            json!({ "type": "urn:sampler:problem:overloaded" }),
-            None,
-        ),
-        _ => Reply(
-            503,
-            json!({ "type": "urn:sampler:problem:database-unavailable" }),
-            None,
-        ),
+    let stub = Stub::start(|_, number| {
+        let name = ["overloaded", "database-unavailable"][number.min(1)];
+        let kind = format!("urn:sampler:problem:{name}");
+        Reply::of(503, json!({ "type": kind }))
     });
-    let ended = with(&stub.url(), &["resend", "u", "--reason", "r"]);
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    stub.run(&["resend", "u", "--reason", "r"]).tells(3, &[]);
     assert_eq!(stub.whats().len(), 2);
 }
 
@@ -404,48 +282,33 @@ fn causes_and_the_audit_trail_are_listed() {
                             "probe_at": NOW, "more": 12 }] })
         .into()
     });
-    let text = done(&stub.url(), &["suspended", "--resource-id", "r"]);
-    let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    let rows = |arguments: &[&str]| -> Vec<Vec<String>> {
+        let text = stub.run(arguments).done();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        text.lines().map(words).collect()
+    };
+    let causes = rows(&["suspended", "--resource-id", "r"]);
     let since = "2026-11-22T13:00:00.000Z";
-    assert_eq!(
-        words,
-        ["c1", "422", "noplan", "r", "p", "10000", "7", since, since]
-    );
-    assert_eq!(text.lines().nth(2), Some("12 more of r: see --resource-id"));
-    let text = done(
-        &stub.url(),
-        &["audit", "--who", "ann", "--from", "2026-11-22T13:00:00Z"],
-    );
-    let rows: Vec<Vec<&str>> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(
-        rows[0],
-        ["at", "who", "act", "subject", "outcome", "reason"]
-    );
-    for (row, outcome) in rows[1..].iter().zip(["done", "refused", "unknown"]) {
-        assert_eq!(
-            row[..],
-            [since, "ann", "skip", "s1", outcome, "agreed\u{fffd}"]
-        );
-    }
-    assert_eq!(rows.len(), 4, "{text}");
-    assert_eq!(stub.whats()[0], "GET /v1/suspended?resource_id=r");
-    let expected = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");
-    assert_eq!(stub.whats()[1], expected);
+    let expected = ["c1", "422", "noplan", "r", "p", "10000", "7", since, since];
+    assert_eq!(causes[1], expected);
+    assert_eq!(causes[2].join(" "), "12 more of r: see --resource-id");
+    let acts = rows(&["audit", "--who", "ann", "--from", "2026-11-22T13:00:00Z"]);
+    let header = ["at", "who", "act", "subject", "outcome", "reason"];
+    let row = |outcome| [since, "ann", "skip", "s1", outcome, "agreed\u{fffd}"];
+    let expected = [header, row("done"), row("refused"), row("unknown")];
+    assert_eq!(acts, expected);
+    let audit = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");
+    assert_eq!(stub.whats(), ["GET /v1/suspended?resource_id=r", &audit]);
 }
 
 #[test]
 fn the_backlog_is_shown() {
-    let stub = Stub::start(|_, _| {
-        let closing =
-            json!({ "month": "2026-10", "left": 1200, "closes_at": NOW, "done_at": null });
+    let closing = json!({ "month": "2026-10", "left": 1200, "closes_at": NOW, "done_at": null });
+    let stub = Stub::always(
         json!({ "due": 1200, "oldest": NOW, "span_seconds": 86400.5, "suspended": 3,
-                "rate": 5012.3, "closing": closing })
-        .into()
-    });
-    let text = done(&stub.url(), &["backlog"]);
+                "rate": 5012.3, "closing": closing }),
+    );
+    let text = stub.run(&["backlog"]).done();
     for line in [
         "spans due      1200",
         "to sample      24:00:00.500",
@@ -454,7 +317,7 @@ fn the_backlog_is_shown() {
     ] {
         assert!(text.lines().any(|it| it == line), "{line} in {text}");
     }
-    let document = json_of(&done(&stub.url(), &["backlog", "--json"]));
+    let document = json_of(&stub.run(&["backlog", "--json"]).done());
     assert_eq!(document["closing"]["month"], "2026-10");
 }
 
@@ -471,36 +334,18 @@ fn control_changes_what_is_named_and_nothing_else() {
             control.as_object_mut().unwrap().shift_remove("reason");
             return control.into();
         }
-        Reply(200, now(), Some("\"3\""))
+        Reply::from(now()).with(ETAG, "\"3\"")
     });
-    let url = stub.url();
-    let text = done(&url, &["control"]);
-    assert!(text.contains("postgres 50 %, redis 5 %"), "{text}");
-    assert!(text.contains("sampling         runs"), "{text}");
-    let set = [
-        "control",
-        "set",
-        "--rate",
-        "12.5",
-        "--resource",
-        "postgres=0",
-        "--resource",
-        "redis",
-    ];
-    let text = done(
-        &url,
-        &[&set[..], &["--paused", "true", "--reason", "drain"]].concat(),
-    );
-    assert!(
-        text.contains("12.5 %") && text.contains("sampling         paused"),
-        "{text}"
-    );
-    let seen = stub.seen();
-    let put = &seen[2];
-    assert_eq!(
-        (put.what.as_str(), put.header("if-match")),
-        ("PUT /v1/control", Some("\"3\""))
-    );
+    let shown = stub.run(&["control"]);
+    shown.writes(0, &["postgres 50 %, redis 5 %", "sampling         runs"]);
+    let set =
+        |options: &[&str]| stub.run(&[&["control", "set", "--reason", "drain"], options].concat());
+    let resources = ["--resource", "postgres=0", "--resource", "redis"];
+    let changed = set(&[&["--rate", "12.5", "--paused", "true"], &resources[..]].concat());
+    changed.writes(0, &["12.5 %", "sampling         paused"]);
+    let put = &stub.seen()[2];
+    assert_eq!(put.what, "PUT /v1/control");
+    assert_eq!(put.header("if-match"), Some("\"3\""));
     let expected = json!({
         "starts": { "rate": 12.5, "resources": { "postgres": 0 } },
         "sampling": { "paused": true },
@@ -508,20 +353,14 @@ fn control_changes_what_is_named_and_nothing_else() {
         "reason": "drain",
     });
     assert_eq!(put.json(), expected);
-    for wrong in [
-        &["control", "set", "--reason", "r"][..],
-        &["control", "set", "--rate", "101", "--reason", "r"],
-        &["control", "set", "--resource", "a=b", "--reason", "r"],
-    ] {
-        assert_eq!(with(&url, wrong).code, Some(2), "{wrong:?}");
+    for wrong in [&[][..], &["--rate", "101"], &["--resource", "a=b"]] {
+        set(wrong).tells(2, &[]);
     }
 }
 
 #[test]
 fn shells_complete_commands() {
     for shell in ["bash", "zsh", "fish"] {
-        let ended = run(&["completions", shell]);
-        assert_eq!(ended.code, Some(0));
-        assert!(ended.output.contains("suspended"), "{shell}");
+        run(&["completions", shell]).writes(0, &["suspended"]);
     }
 }

@@ -1,86 +1,62 @@
 //! Help, and command lines that are wrong.
 
-use crate::{Ended, file, run};
+use crate::{file, run};
 
-fn refused(arguments: &[&str]) -> Ended {
+#[track_caller]
+fn refused(arguments: &[&str], part: &str) -> String {
     let ended = run(arguments);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    ended.tells(2, &[part]);
     assert_eq!(ended.output, "", "{ended:?}");
-    ended
+    ended.errors
 }
 
 #[test]
 fn help_names_commands_options_and_exit_codes() {
-    let help = run(&["--help"]);
-    assert_eq!(help.code, Some(0));
-    assert!(help.output.contains("verify"), "{help:?}");
-    let help = run(&["verify", "--help"]).output;
-    for word in [
-        "--url",
-        "SAMPLER_TOKEN",
-        "--json",
-        "--granularity",
-        "Exit codes: 0",
-        "3 the API",
-    ] {
-        assert!(help.contains(word), "{word} in {help}");
-    }
+    run(&["--help"]).writes(0, &["verify"]);
+    let help = run(&["verify", "--help"]);
+    let codes = ["Exit codes: 0", "3 the API"];
+    let options = ["--url", "SAMPLER_TOKEN", "--json", "--granularity"];
+    help.writes(0, &[&options[..], &codes].concat());
+    let help = help.output;
     assert!(help.lines().all(|line| line.len() <= 140), "{help}");
     assert!(run(&["--version"]).output.starts_with("sampler "));
 }
 
 #[test]
 fn a_wrong_command_line_is_told() {
-    assert!(refused(&["verfy"]).errors.contains("verify"));
-    assert!(refused(&["verify"]).errors.contains("EVENTS"));
-    assert!(refused(&[]).errors.contains("Usage"));
+    refused(&["verfy"], "verify");
+    refused(&["verify"], "EVENTS");
+    refused(&[], "Usage");
     let (_folder, events) = file("events.ndjson", "{}\n");
-    for (option, value) in [
-        ("--granularity", "week"),
-        ("--from", "last week"),
-        ("--kept", "5"),
-        ("--concurrency", "0"),
-        ("--url", "no address"),
+    for (option, value, part) in [
+        ("--granularity", "week", "--granularity"),
+        ("--from", "last week", "--from"),
+        ("--kept", "5", "--kept"),
+        ("--concurrency", "0", "--concurrency"),
+        ("--url", "no address", "--url"),
+        ("--url", "ftp://localhost", "not an http or https address"),
     ] {
-        let ended = refused(&["verify", &events, option, value]);
-        assert!(ended.errors.contains(option), "{ended:?}");
+        refused(&["verify", &events, option, value], part);
     }
-    let ended = refused(&["verify", &events, "--url", "ftp://localhost"]);
-    assert!(
-        ended.errors.contains("not an http or https address"),
-        "{ended:?}"
-    );
 }
 
 #[test]
 fn a_wrong_file_is_told_with_its_line() {
-    let (_folder, path) = file("events.ndjson", "# begin\n\n{\"type\": \"start\"}\n");
-    let ended = refused(&["verify", &path]);
-    assert!(
-        ended
-            .errors
-            .contains("events.ndjson: line 3: missing field"),
-        "{ended:?}"
-    );
-    let (_folder, path) = file("events.ndjson", "# nothing\n");
-    assert!(
-        refused(&["verify", &path])
-            .errors
-            .contains("there are no events in it")
-    );
-    let (_folder, path) = file("events.txt", "");
-    assert!(refused(&["verify", &path]).errors.contains("--format"));
-    assert!(
-        refused(&["verify", "/nowhere.csv"])
-            .errors
-            .contains("/nowhere.csv: ")
-    );
-    let (_folder, path) = file("events.csv", "start,end\n1,2\n");
-    assert!(
-        refused(&["verify", &path])
-            .errors
-            .contains("organization_id")
-    );
+    let begun = "# begin\n\n{\"type\": \"start\"}\n";
+    for (name, text, part) in [
+        (
+            "events.ndjson",
+            begun,
+            "events.ndjson: line 3: missing field",
+        ),
+        ("events.ndjson", "# nothing\n", "there are no events in it"),
+        ("events.txt", "", "--format"),
+        ("events.csv", "start,end\n1,2\n", "organization_id"),
+    ] {
+        let (_folder, path) = file(name, text);
+        refused(&["verify", &path], part);
+    }
+    refused(&["verify", "/nowhere.csv"], "/nowhere.csv: ");
 }
 
 /// Each command shows how it is used, also the groups of commands.
@@ -112,9 +88,8 @@ fn commands(command: &clap::Command, words: &mut Vec<String>, all: &mut Vec<Vec<
 fn a_wrong_token_is_told_and_not_shown() {
     let (_folder, events) = file("events.ndjson", "");
     let (_folder2, token) = file("token", "one two\n");
-    let ended = refused(&["verify", &events, "--token-file", &token]);
-    assert!(ended.errors.contains("holds no token"), "{ended:?}");
-    assert!(!ended.errors.contains("two"), "{ended:?}");
-    let ended = refused(&["verify", &events, "--token-file", "/nowhere"]);
-    assert!(ended.errors.contains("/nowhere: "), "{ended:?}");
+    let verify = ["verify", &events, "--token-file"];
+    let errors = refused(&[&verify[..], &[&token]].concat(), "holds no token");
+    assert!(!errors.contains("two"), "{errors}");
+    refused(&[&verify[..], &["/nowhere"]].concat(), "/nowhere: ");
 }

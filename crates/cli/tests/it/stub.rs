@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+
+use crate::{Ended, json_of, run};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -25,20 +27,36 @@ impl Seen {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        json_of(&self.body)
     }
 }
 
-/// What is answered: status, body, `ETag`.
-pub(crate) struct Reply(
-    pub(crate) u16,
-    pub(crate) Value,
-    pub(crate) Option<&'static str>,
-);
+/// What is answered: status, body, and a header. A body of null is none.
+pub(crate) struct Reply(u16, Value, Option<(HeaderName, String)>);
 
 impl From<Value> for Reply {
     fn from(body: Value) -> Self {
-        Self(200, body, None)
+        Self::of(200, body)
+    }
+}
+
+impl Reply {
+    pub(crate) fn of(status: u16, body: Value) -> Self {
+        Self(status, body, None)
+    }
+
+    /// A problem document.
+    pub(crate) fn problem(status: u16, name: &str, detail: &str) -> Self {
+        let urn = format!("urn:sampler:problem:{name}");
+        let problem = json!({ "type": format!("/problems/{name}"), "urn": urn, "title": name,
+                              "status": status, "detail": detail });
+        Self::of(status, problem)
+    }
+
+    /// The same with a header.
+    pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
+        self.2 = Some((name, value.to_owned()));
+        self
     }
 }
 
@@ -85,8 +103,18 @@ impl Stub {
         }
     }
 
+    /// Answers all requests alike.
+    pub(crate) fn always(body: Value) -> Self {
+        Self::start(move |_, _| body.clone().into())
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Runs the program against it.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        run(&[arguments, &["--url", &self.url()]].concat())
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
@@ -100,11 +128,15 @@ impl Stub {
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
-        let Self(status, body, etag) = self;
+        let Self(status, body, header) = self;
         let status = StatusCode::from_u16(status).unwrap();
-        let mut response = (status, axum::Json(body)).into_response();
-        if let Some(etag) = etag {
-            response.headers_mut().insert("etag", etag.parse().unwrap());
+        let mut response = if body.is_null() {
+            status.into_response()
+        } else {
+            (status, axum::Json(body)).into_response()
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value.parse().unwrap());
         }
         response
     }

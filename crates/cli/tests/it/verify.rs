@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, HOUR, World, events, usage};
-use crate::{Ended, file, run, sampler};
+use crate::api::{HOUR, World, events, usage};
+use crate::stub::Stub;
+use crate::{Ended, NOW, file, run, run_in};
 
-/// 2026-11-22T13:00:00Z.
-pub(crate) const NOW: i64 = 1_795_352_400_000;
-pub(crate) const MOMENT: &str = "2026-11-22T13:00:00Z";
+pub(crate) const MOMENT: [&str; 2] = ["--now", "2026-11-22T13:00:00Z"];
 
 /// Two spans that stopped and one that goes on, in a world and in a file.
 pub(crate) fn three() -> (World, String) {
@@ -24,67 +23,54 @@ pub(crate) fn three() -> (World, String) {
     (world, text)
 }
 
-pub(crate) fn verify_with(api: &Api, events: &str, more: &[&str]) -> Ended {
-    let (_folder, path) = file("events.ndjson", events);
-    let url = api.url();
-    let mut arguments = vec!["verify", &path, "--url", &url, "--now", MOMENT];
-    arguments.extend(more);
-    run(&arguments)
-}
+impl Stub {
+    /// Verifies these events.
+    pub(crate) fn verify(&self, events: &str, more: &[&str]) -> Ended {
+        let (_folder, path) = file("events.ndjson", events);
+        self.run(&[&["verify", &path], &MOMENT[..], more].concat())
+    }
 
-pub(crate) fn json_of(api: &Api, events: &str, more: &[&str]) -> (Option<i32>, Value) {
-    let ended = verify_with(api, events, &[&["--json"], more].concat());
-    let document = serde_json::from_str(&ended.output);
-    (
-        ended.code,
-        document.unwrap_or_else(|error| panic!("{error}: {ended:?}")),
-    )
+    /// The document about these events, with its exit code.
+    #[track_caller]
+    pub(crate) fn verified(&self, code: i32, events: &str, more: &[&str]) -> Value {
+        let ended = self.verify(events, &[&["--json"], more].concat());
+        ended.writes(code, &[]);
+        ended.json()
+    }
 }
 
 #[test]
 fn what_fits_is_said_and_shown_if_it_is_asked_for() {
     let (world, events) = three();
-    let api = Api::start(world);
-    let ended = verify_with(&api, &events, &["--granularity", "hour", "--strict"]);
-    assert_eq!(
-        (ended.code, ended.errors.as_str()),
-        (Some(0), ""),
-        "{ended:?}"
-    );
+    let api = world.start();
+    let text = api
+        .verify(&events, &["--granularity", "hour", "--strict"])
+        .done();
     let end = "Everything fits: 3 spans, 32 usages.\n--all shows the spans that fit, too.\n";
-    assert!(ended.output.ends_with(end), "{}", ended.output);
-    assert!(!ended.output.contains("postgres/large"), "{}", ended.output);
-    let requests = api.requests();
-    assert_eq!(requests[0], "/v1/spans?limit=100&resource_id=postgres");
+    assert!(text.ends_with(end), "{text}");
+    assert!(!text.contains("postgres/large"), "{text}");
+    let requests = api.whats();
+    assert_eq!(requests[0], "GET /v1/spans?resource_id=postgres&limit=100");
     assert_eq!(requests.len(), 4, "{requests:#?}");
-    let all = verify_with(&api, &events, &["--all"]).output;
+    let all = api.verify(&events, &["--all"]).output;
     let words: Vec<&str> = all.lines().nth(1).unwrap().split_whitespace().collect();
-    let expected = [
-        "postgres/large/orders",
-        "2026-11-20T11:00:00.000Z",
-        "20:00:00.000",
-        "20:00:00.000",
-        "20",
-    ];
+    let length = "20:00:00.000";
+    let start = "2026-11-20T11:00:00.000Z";
+    let expected = ["postgres/large/orders", start, length, length, "20"];
     assert_eq!(words, expected, "{all}");
 }
 
 #[test]
 fn what_fits_is_said_to_machines() {
     let (world, events) = three();
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &events, &[]);
-    assert_eq!(code, Some(0));
+    let document = world.start().verified(0, &events, &[]);
     assert_eq!(document["fits"], true);
     let used = 32 * HOUR;
-    assert_eq!(
-        document["totals"]["duration"],
-        json!({ "used": used, "billed": used, "skipped": 0, "unanswered": 0, "difference": 0 })
-    );
-    assert_eq!(
-        document["totals"]["measures"]["memory"]["billed"],
-        512 * used
-    );
+    let duration =
+        json!({ "used": used, "billed": used, "skipped": 0, "unanswered": 0, "difference": 0 });
+    let totals = &document["totals"];
+    assert_eq!(totals["duration"], duration);
+    assert_eq!(totals["measures"]["memory"]["billed"], 512 * used);
     let spans = document["spans"].as_array().unwrap();
     assert_eq!(spans.len(), 3);
     assert_eq!(spans[0]["span"], "span-orders");
@@ -93,57 +79,41 @@ fn what_fits_is_said_to_machines() {
 }
 
 #[test]
+fn a_plan_is_asked_for_with_a_resource_as_it_has_no_index_by_itself() {
+    let (world, events) = three();
+    let api = world.start();
+    let document = api.verified(0, &events, &["--plan-id", "large"]);
+    assert_eq!(document["totals"]["spans"], 3);
+    let asked = "GET /v1/spans?resource_id=postgres&plan_id=large&limit=100";
+    assert_eq!(api.whats()[0], asked);
+}
+
+/// An empty page may lead on, too.
+#[test]
 fn pages_are_followed_to_their_end_by_their_cursor_alone() {
-    for links_are_absolute in [false, true] {
+    for (links_are_absolute, begins_empty, requests) in [
+        (false, false, 2 + 10 + 3 + 4),
+        (true, false, 2 + 10 + 3 + 4),
+        (false, true, 3 + 11 + 4 + 5),
+    ] {
         let (mut world, events) = three();
         (world.page, world.links_are_absolute) = (2, links_are_absolute);
-        let api = Api::start(world);
-        let (code, document) = json_of(&api, &events, &[]);
-        assert_eq!(
-            (code, &document["fits"]),
-            (Some(0), &json!(true)),
-            "{document:#}"
-        );
+        world.begins_empty = begins_empty;
+        let api = world.start();
+        let document = api.verified(0, &events, &[]);
+        assert_eq!(document["fits"], true, "{document:#}");
         assert_eq!(document["totals"]["usages"], 32);
-        assert_eq!(api.requests().len(), 2 + 10 + 3 + 4);
+        assert_eq!(api.whats().len(), requests);
     }
 }
 
-#[test]
-fn an_empty_page_may_lead_on() {
-    let (mut world, events) = three();
-    world.begins_empty = true;
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &events, &[]);
-    assert_eq!((code, &document["totals"]["usages"]), (Some(0), &json!(32)));
-}
-
-/// Each fault is named first, with the usage and the amount.
+/// Each fault is named first, with the usage and the amount. How it looks, the cases show.
 #[test]
 fn what_does_not_fit_is_named() {
     let (mut world, events) = three();
     world.usages.get_mut("span-orders").unwrap().remove(7);
-    let api = Api::start(world);
-    let ended = verify_with(&api, &events, &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let text = &ended.output;
-    assert!(
-        text.starts_with("1 of 3 spans does not fit:\n\npostgres/large/orders\n"),
-        "{text}"
-    );
-    let amounts = "  used 20:00:00.000, billed 19:00:00.000, DIFFERENCE 1:00:00.000 (3600000 ms); 19 usages\n";
-    assert!(text.contains(amounts), "{text}");
-    assert!(text.contains("  not-adjacent: usage orders-"), "{text}");
-    assert!(
-        ended
-            .output
-            .contains("Something does not fit: 1 of 3 spans.\n"),
-        "{}",
-        ended.output
-    );
-
-    let (code, document) = json_of(&api, &events, &[]);
-    assert_eq!((code, &document["fits"]), (Some(1), &json!(false)));
+    let document = world.start().verified(1, &events, &[]);
+    assert_eq!(document["fits"], false);
     let first = &document["spans"][0]["findings"][0];
     assert_eq!(first["kind"], "not-adjacent");
     assert_eq!(first["usage"], format!("orders-{}", NOW - 42 * HOUR));
@@ -156,61 +126,45 @@ fn spans_without_events_and_events_without_spans_are_named() {
     let (mut world, mut text) = three();
     world.add("ghost", NOW - 3 * HOUR, 1, false);
     text += &events("lost", NOW - 6 * HOUR, 2, false);
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &text, &[]);
-    assert_eq!(code, Some(1));
-    let spans = document["spans"].as_array().unwrap();
-    let of = |instance: &str| {
-        let mut spans = spans.iter();
-        spans
-            .find(|span| span["target"]["resource_instance_id"] == instance)
-            .unwrap()
-    };
-    assert_eq!(of("lost")["findings"][0]["kind"], "events-without-span");
-    assert_eq!(of("lost")["difference"], 2 * HOUR);
-    assert_eq!(of("ghost")["findings"][0]["kind"], "span-without-events");
-    assert_eq!(of("ghost")["difference"], -HOUR);
+    let api = world.start();
+    let document = api.verified(1, &text, &[]);
+    for (instance, kind, difference) in [
+        ("lost", "events-without-span", 2 * HOUR),
+        ("ghost", "span-without-events", -HOUR),
+    ] {
+        let mut spans = document["spans"].as_array().unwrap().iter();
+        let span = spans.find(|span| span["target"]["resource_instance_id"] == instance);
+        let span = span.unwrap();
+        assert_eq!(span["findings"][0]["kind"], kind);
+        assert_eq!(span["difference"], difference);
+    }
     // The list may have been wrong: the missing one was asked for by itself.
-    let asked =
-        "/v1/spans?limit=100&organization_id=o&resource_id=postgres&resource_instance_id=lost";
-    assert!(
-        api.requests().contains(&asked.to_owned()),
-        "{:#?}",
-        api.requests()
-    );
+    let ids = "organization_id=o&resource_id=postgres&resource_instance_id=lost";
+    let asked = format!("GET /v1/spans?{ids}&limit=100");
+    assert!(api.whats().contains(&asked), "{:#?}", api.whats());
 }
 
 #[test]
 fn a_plan_other_than_the_events_is_named() {
     let (mut world, events) = three();
     world.spans[1]["target"]["plan_id"] = json!("xl");
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &events, &[]);
-    assert_eq!(code, Some(1));
+    let document = world.start().verified(1, &events, &[]);
     assert_eq!(document["totals"]["spans"], 3);
     let finding = &document["spans"][1]["findings"][0];
     assert_eq!(finding["kind"], "target");
-    assert!(
-        finding["detail"].as_str().unwrap().contains("plan_id"),
-        "{finding}"
-    );
+    let detail = finding["detail"].as_str().unwrap();
+    assert!(detail.contains("plan_id"), "{finding}");
 }
 
 #[test]
 fn events_that_contradict_each_other_do_not_fit() {
     let (world, mut text) = three();
     text += &events("shop", NOW - HOUR, 1, true).replace("shop-1", "shop-9");
-    let api = Api::start(world);
-    let ended = verify_with(&api, &text, &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let ended = world.start().verify(&text, &[]);
+    ended.writes(1, &["1 event contradicts others"]);
     let words: Vec<&str> = ended.output.split_whitespace().collect();
     let text = words.join(" ");
     assert!(text.contains("line 7 was not stopped"), "{text}");
-    assert!(
-        ended.output.contains("1 event contradicts others"),
-        "{}",
-        ended.output
-    );
 }
 
 /// The programs go on while one reads: a usage that came between two answers is no fault.
@@ -222,11 +176,8 @@ fn what_changes_while_it_is_read_is_read_again() {
             let id = span["id"].as_str().unwrap().to_owned();
             let at = span["sampled_to"].as_i64().unwrap();
             if span["end"].is_null() {
-                world
-                    .usages
-                    .get_mut(&id)
-                    .unwrap()
-                    .push(usage(&id, "shop", at, HOUR));
+                let usages = world.usages.get_mut(&id).unwrap();
+                usages.push(usage(&id, "shop", at, HOUR));
                 span["sampled_to"] = json!(at + HOUR);
                 for (name, by) in [("used", HOUR), ("billed", HOUR), ("usages", 1)] {
                     let before = span["proof"][name].as_i64().unwrap();
@@ -235,51 +186,39 @@ fn what_changes_while_it_is_read_is_read_again() {
             }
         }
     });
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &events, &["--allowance", "2h"]);
-    assert_eq!(code, Some(0), "{document:#}");
+    let api = world.start();
+    let document = api.verified(0, &events, &["--allowance", "2h"]);
     assert_eq!(document["totals"]["usages"], 33);
-    assert!(api.requests().contains(&"/v1/spans/span-shop".to_owned()));
+    let again = "GET /v1/spans/span-shop".to_owned();
+    assert!(api.whats().contains(&again));
 }
 
 #[test]
 fn a_span_that_is_removed_meanwhile_is_told() {
     let (mut world, events) = three();
     world.on_usages = Some(|world| world.spans.clear());
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &events, &[]);
-    assert_eq!(code, Some(0), "{document:#}");
+    let api = world.start();
+    let document = api.verified(0, &events, &[]);
     assert_eq!(document["spans"][0]["findings"][0]["kind"], "removed");
-    let (code, _) = json_of(&api, &events, &[]);
-    assert_eq!(code, Some(1), "by now there are no spans at all");
+    // By now there are no spans at all.
+    api.verified(1, &events, &[]);
 }
 
 #[test]
 fn what_is_worth_knowing_counts_with_strict() {
     let (world, events) = three();
-    let api = Api::start(world);
-    let later = ["--now", "2026-11-22T15:30:00Z", "--granularity", "hour"];
+    let api = world.start();
     let (_folder, path) = file("events.ndjson", &events);
-    let url = api.url();
-    let arguments = [&["verify", &path, "--url", &url][..], &later].concat();
-    let ended = run(&arguments);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(
-        ended.output.contains("behind: billed to 2026-11-22T13:00"),
-        "{}",
-        ended.output
-    );
-    assert!(
-        ended.output.contains("1 span has something worth knowing"),
-        "{}",
-        ended.output
-    );
-    assert_eq!(run(&[&arguments[..], &["--strict"]].concat()).code, Some(1));
+    let at = |now: &str, more: &[&str]| {
+        let verify = ["verify", &path, "--granularity", "hour", "--now", now];
+        api.run(&[&verify[..], more].concat())
+    };
+    let behind = "behind: billed to 2026-11-22T13:00";
+    let later = "2026-11-22T15:30:00Z";
+    at(later, &[]).writes(0, &[behind, "1 span has something worth knowing"]);
+    at(later, &["--strict"]).writes(1, &[]);
     // A day later it is more than that.
-    let later = ["--now", "2026-11-23T13:00:00Z", "--granularity", "hour"];
-    let ended = run(&[&["verify", &path, "--url", &url][..], &later].concat());
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.output.contains("overdue: "), "{}", ended.output);
+    at("2026-11-23T13:00:00Z", &[]).writes(1, &["overdue: "]);
 }
 
 #[test]
@@ -287,117 +226,59 @@ fn the_scope_is_what_is_asked_for_and_compared() {
     let (mut world, mut text) = three();
     world.add("ghost", NOW - 3 * HOUR, 1, false);
     text += &events("lost", NOW - 6 * HOUR, 2, false);
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &text, &["--resource-instance-id", "orders"]);
-    assert_eq!(
-        (code, &document["totals"]["spans"]),
-        (Some(0), &json!(1)),
-        "{document:#}"
-    );
-    assert_eq!(
-        api.requests()[0],
-        "/v1/spans?limit=100&resource_instance_id=orders"
-    );
+    let api = world.start();
+    let instance = ["--resource-instance-id", "orders"];
     let until = (NOW - 8 * HOUR).to_string();
-    let (code, document) = json_of(&api, &text, &["--to", &until]);
-    assert_eq!(
-        (code, &document["totals"]["spans"]),
-        (Some(0), &json!(2)),
-        "{document:#}"
-    );
-    let ended = verify_with(&api, &text, &["--organization-id", "x"]);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(
-        ended.errors.contains("of 7 events in the file none"),
-        "{ended:?}"
-    );
+    for (scope, spans) in [(instance, 1), (["--to", &until], 2)] {
+        let document = api.verified(0, &text, &scope);
+        assert_eq!(document["totals"]["spans"], spans, "{document:#}");
+    }
+    let asked = "GET /v1/spans?resource_instance_id=orders&limit=100";
+    assert_eq!(api.whats()[0], asked);
+    let ended = api.verify(&text, &["--organization-id", "x"]);
+    ended.tells(2, &["of 7 events in the file none"]);
 }
 
 #[test]
-fn an_api_that_is_busy_is_asked_again() {
+fn an_api_that_is_busy_is_asked_again_and_given_up_in_the_end() {
     let (mut world, events) = three();
-    world.trouble = vec![
-        (503, Some("0")),
-        (429, Some("0")),
-        (503, Some("later")),
-        (502, None),
-    ];
-    let api = Api::start(world);
-    let (code, _) = json_of(&api, &events, &[]);
-    assert_eq!(code, Some(0));
-    assert_eq!(api.requests().len(), 4 + 4);
-}
-
-#[test]
-fn an_api_that_stays_busy_is_given_up() {
+    let later = (503, Some("later"));
+    world.trouble = vec![(503, Some("0")), (429, Some("0")), later, (502, None)];
+    let api = world.start();
+    api.verified(0, &events, &[]);
+    assert_eq!(api.whats().len(), 4 + 4);
     let (mut world, events) = three();
     world.trouble = vec![(503, Some("0")); 10];
-    let api = Api::start(world);
-    let ended = verify_with(&api, &events, &[]);
-    assert_eq!(
-        (ended.code, ended.output.as_str()),
-        (Some(3), ""),
-        "{ended:?}"
-    );
-    assert!(
-        ended.errors.contains("/v1/spans is answered 503"),
-        "{ended:?}"
-    );
+    let ended = world.start().verify(&events, &[]);
+    ended.tells(3, &["/v1/spans is answered 503"]);
+    assert_eq!(ended.output, "");
 }
 
 #[test]
 fn an_api_that_cannot_be_read_is_told() {
-    let (_, events) = three();
-    let fails = |world: World, words: &str| {
-        let api = Api::start(world);
-        let ended = verify_with(&api, &events, &[]);
-        assert_eq!(
-            (ended.code, ended.output.as_str()),
-            (Some(3), ""),
-            "{ended:?}"
-        );
-        assert!(ended.errors.contains(words), "{words}: {ended:?}");
-        assert!(!ended.errors.contains('\u{1b}'), "{ended:?}");
+    let troubled = |change: &dyn Fn(&mut World)| {
+        let (mut world, _) = three();
+        change(&mut world);
+        world
     };
-    let secured = Some("secret".to_owned());
-    fails(
-        World {
-            token: secured,
-            ..three().0
-        },
-        "401 Unauthorized: The token\u{fffd} is not valid.",
-    );
-    fails(
-        World {
-            trouble: vec![(404, None)],
-            ..three().0
-        },
-        "a receiver that has a ledger?",
-    );
-    fails(
-        World {
-            trouble: vec![(500, None)],
-            ..three().0
-        },
-        "500 Internal Server Error",
-    );
-    fails(
-        World {
-            trouble: vec![(302, None)],
-            ..three().0
-        },
-        "302 Found",
-    );
-    fails(
-        World {
-            never_ends: true,
-            ..three().0
-        },
-        "does not end",
-    );
-    let (mut world, _) = three();
-    world.spans[0]["sampled_to"] = json!("noon");
-    fails(world, "the answer to /v1/spans cannot be read");
+    let answering = |status| troubled(&|world| world.trouble = vec![(status, None)]);
+    let secured = troubled(&|world| world.token = Some("secret"));
+    let endless = troubled(&|world| world.never_ends = true);
+    let odd = troubled(&|world| world.spans[0]["sampled_to"] = json!("noon"));
+    let token = "401 Unauthorized: The token\u{fffd} is not valid.";
+    for (world, words) in [
+        (secured, token),
+        (answering(404), "a receiver that has a ledger?"),
+        (answering(500), "500 Internal Server Error"),
+        (answering(302), "302 Found"),
+        (endless, "does not end"),
+        (odd, "the answer to /v1/spans cannot be read"),
+    ] {
+        let ended = world.start().verify(&three().1, &[]);
+        ended.tells(3, &[words]);
+        assert_eq!(ended.output, "", "{ended:?}");
+        assert!(!ended.errors.contains('\u{1b}'), "{ended:?}");
+    }
 }
 
 #[test]
@@ -408,32 +289,28 @@ fn an_address_without_an_api_is_told() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let ended = run(&["verify", &path, "--url", &url]);
-    assert_eq!(ended.code, Some(3), "{ended:?}");
-    assert!(ended.errors.contains("cannot be reached"), "{ended:?}");
+    ended.tells(3, &["cannot be reached"]);
 }
 
 #[test]
 fn a_token_comes_from_the_environment_or_a_file() {
     let (mut world, events) = three();
-    world.token = Some("secret".to_owned());
-    let api = Api::start(world);
+    world.token = Some("secret");
+    let api = world.start();
     let (_folder, path) = file("events.ndjson", &events);
-    let (_folder2, token) = file("token", "secret\n");
+    let (_folder2, token_file) = file("token", "secret\n");
     let url = api.url();
-    let arguments = ["verify", &path, "--now", MOMENT];
-    let code = |variables: &[(&str, &str)]| {
-        let mut command = sampler(&arguments);
-        command
-            .env("SAMPLER_URL", &url)
-            .envs(variables.iter().copied());
-        command.output().unwrap().status.code()
-    };
-    assert_eq!(code(&[]), Some(3));
-    assert_eq!(code(&[("SAMPLER_TOKEN", "secret")]), Some(0));
-    assert_eq!(
-        code(&[("SAMPLER_TOKEN", "wrong"), ("SAMPLER_TOKEN_FILE", &token)]),
-        Some(0)
-    );
+    let verify = [&["verify", &path], &MOMENT[..]].concat();
+    let token = |text| ("SAMPLER_TOKEN", text);
+    let in_file = ("SAMPLER_TOKEN_FILE", token_file.as_str());
+    for (variables, code) in [
+        (&[][..], 3),
+        (&[token("secret")], 0),
+        (&[token("wrong"), in_file], 0),
+    ] {
+        let variables = [&[("SAMPLER_URL", url.as_str())], variables].concat();
+        run_in(&verify, &variables).writes(code, &[]);
+    }
 }
 
 /// What a span's usages need of memory is the same for any number of them.
@@ -442,11 +319,8 @@ fn long_ledgers_are_read_in_pages() {
     let mut world = World::new();
     let (start, hours) = (NOW - 9_000 * HOUR, 9_000);
     world.add("long", start, hours, true);
-    let api = Api::start(world);
-    let (code, document) = json_of(&api, &events("long", start, hours, true), &["--strict"]);
-    assert_eq!(
-        (code, &document["totals"]["usages"]),
-        (Some(0), &json!(9_000))
-    );
-    assert_eq!(api.requests().len(), 1 + 9);
+    let api = world.start();
+    let document = api.verified(0, &events("long", start, hours, true), &["--strict"]);
+    assert_eq!(document["totals"]["usages"], 9_000);
+    assert_eq!(api.whats().len(), 1 + 9);
 }

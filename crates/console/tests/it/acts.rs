@@ -1,54 +1,20 @@
 //! What is suspended, and acts on it: each says in numbers what it will do, and asks why.
 
-use axum::body::Body;
-use axum::http::Request;
+use serde_json::json;
 
 use crate::stub::{
-    Browser, ENDED_CAUSE, HOUR, LARGE_CAUSE, Ledger, MIDNIGHT, Shown, settle, span, suspended,
-    usage, usage_id,
+    CAUSE, ENDED_CAUSE, HOUR, LARGE_CAUSE, Ledger, MIDNIGHT, Shown, Visit, span, suspended, usage,
+    usage_id,
 };
 
 fn some() -> Ledger {
-    let mut ledger = Ledger::default();
-    ledger.add(suspended("one/two"), Vec::new());
-    ledger.add(suspended("three"), Vec::new());
-    ledger
+    Ledger::default()
+        .with(suspended("one/two"), Vec::new())
+        .with(suspended("three"), Vec::new())
 }
 
-/// A page with the cookie and the secret of its session.
-struct Visit {
-    console: Browser,
-    cookie: String,
-    csrf: String,
-}
-
-impl Visit {
-    async fn new(ledger: Ledger, page: &str) -> Self {
-        let console = ledger.console();
-        let shown = console.get(page).await;
-        assert_eq!(shown.status, 200, "{page}: {}", shown.text);
-        let csrf = shown.text.split("name=\"csrf\" value=\"").nth(1).unwrap();
-        Self {
-            csrf: csrf.split('"').next().unwrap().to_owned(),
-            cookie: shown
-                .header("set-cookie")
-                .split(';')
-                .next()
-                .unwrap()
-                .to_owned(),
-            console,
-        }
-    }
-
-    async fn send(&self, page: &str, form: &str) -> Shown {
-        let request = Request::post(page)
-            .header("host", "127.0.0.1:7070")
-            .header("cookie", &self.cookie);
-        let form = format!("csrf={}&{form}", self.csrf);
-        self.console
-            .send(request.body(Body::from(form)).unwrap())
-            .await
-    }
+fn rows(shown: &Shown) -> usize {
+    shown.count("data-test=\"cause-row\"")
 }
 
 #[tokio::test]
@@ -62,30 +28,20 @@ async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
         ("skip", 2),
         ("act-row", 1),
     ] {
-        assert_eq!(
-            shown.count(&format!("data-test=\"{hook}\"")),
-            count,
-            "{hook}"
-        );
+        let hook = format!("data-test=\"{hook}\"");
+        assert_eq!(shown.count(&hook), count, "{hook}");
     }
-    for text in [
+    // The id of a cause stands in the address as it is.
+    assert!(CAUSE.contains('-'));
+    shown.shows(&[
         "href=\"/console/spans/one%2Ftwo/skip\"",
         "2 days",
         "unprocessable &#60;plan&#62;",
-    ] {
-        assert!(shown.text.contains(text), "{text}: {}", shown.text);
-    }
-    // Its id stands in the address as it is.
-    let resume = crate::stub::CAUSE;
-    assert!(
-        resume.contains('-')
-            && shown
-                .text
-                .contains(&format!("/console/suspended/{resume}/resume"))
-    );
+        &format!("/console/suspended/{CAUSE}/resume"),
+    ]);
     // A cause that is gone is asked for all the same: the answer says what there is of it.
     let other = console.get("/console/suspended?cause=c1").await;
-    assert_eq!((other.status, other.count("Spans of this cause")), (200, 1));
+    other.counts(200, &[("Spans of this cause", 1)]);
 }
 
 #[tokio::test]
@@ -93,25 +49,26 @@ async fn causes_that_are_not_listed_are_those_of_their_resource() {
     let mut ledger = some();
     ledger.causes = (7, 1_240);
     let console = ledger.console();
-    let rows = |shown: &Shown| shown.count("data-test=\"cause-row\"");
     let all = console.page("/console/suspended", "suspended-many").await;
-    assert_eq!((rows(&all), all.count("data-test=\"folded\"")), (7, 1));
     let of_resource = "/console/suspended?resource_id=postgres";
     let more = format!("href=\"{of_resource}\"><data value=\"1240\">1,240</data> more causes of ");
-    assert_eq!(all.count(&more), 1, "{}", all.text);
+    all.counts(200, &[("data-test=\"folded\"", 1), (&more, 1)]);
+    assert_eq!(rows(&all), 7);
     // The spans of a cause are shown beside the same causes.
     let shown = console.get(of_resource).await;
     let own = format!("{of_resource}&cause=c-6");
     let link = format!("href=\"{}#spans\"", own.replace('&', "&#38;"));
-    assert_eq!(shown.count(&link), 1, "{}", shown.text);
+    shown.counts(200, &[(&link, 1)]);
     let own = console.get(&own).await;
-    assert_eq!((rows(&own), own.count("data-test=\"span-row\"")), (7, 2));
-    assert_eq!(own.count("class=\"chosen\""), 1);
+    own.counts(
+        200,
+        &[("data-test=\"span-row\"", 2), ("class=\"chosen\"", 1)],
+    );
+    assert_eq!(rows(&own), 7);
     // A cause that is not listed has its name all the same.
     let other = format!("/console/suspended?cause={LARGE_CAUSE}");
     let other = console.get(&other).await;
-    assert_eq!((other.status, other.count("Spans of this cause")), (200, 0));
-    assert_eq!(other.count("Spans of 422"), 1);
+    other.counts(200, &[("Spans of this cause", 0), ("Spans of 422", 1)]);
 }
 
 #[tokio::test]
@@ -120,29 +77,17 @@ async fn a_cause_is_resumed_after_its_numbers_were_seen() {
     let visit = Visit::new(some(), page).await;
     let shown = visit.console.page(page, "suspended-resume").await;
     let effect = "Resume 812 spans, 2 days behind, about 39,000 usages.";
-    assert!(shown.text.contains(effect), "{}", shown.text);
-    assert_eq!(shown.count("data-test=\"confirm\">Resume 812 spans<"), 1);
-    let unexplained = visit.send(page, "reason=+").await;
-    assert_eq!(
-        (unexplained.status, unexplained.count("must not be blank")),
-        (400, 1)
-    );
+    shown.shows(&[effect]);
+    shown.counts(200, &[("data-test=\"confirm\">Resume 812 spans<", 1)]);
     // A person has sent no JSON.
-    let told = (
-        unexplained.count("JSON"),
-        unexplained.count("<bdi>Why?</bdi>"),
-    );
-    assert_eq!(told, (0, 1), "{}", unexplained.text);
-    assert_eq!(unexplained.count(effect), 1);
+    let told = [("must not be blank", 1), ("JSON", 0), (effect, 1)];
+    let unexplained = visit.send(page, "reason=+").await;
+    unexplained.counts(400, &told);
+    unexplained.counts(400, &[("<bdi>Why?</bdi>", 1)]);
     let done = visit.send(page, "reason=Mapped+now.").await;
-    let expected = (303, "/console/suspended?cause=c-0");
-    assert_eq!((done.status, done.header("location")), expected);
-    let gone = visit
-        .console
-        .get("/console/suspended/c1/resume")
-        .await
-        .status;
-    assert_eq!(gone, 404);
+    done.leads_to("/console/suspended?cause=c-0");
+    let gone = visit.console.get("/console/suspended/c1/resume").await;
+    assert_eq!(gone.status, 404);
 }
 
 /// Also where it is not on the first page of the list.
@@ -152,52 +97,42 @@ async fn a_cause_of_more_spans_than_are_counted_is_resumed_with_at_least_their_n
     let page_of = |cause: &str| format!("/console/suspended/{cause}/resume");
     let page = page_of(LARGE_CAUSE);
     let shown = console.page(&page, "suspended-resume-large").await;
-    let effect = "Resume at least 100,000 spans, 2 days behind, at least 4,800,000 usages.";
-    assert!(shown.text.contains(effect), "{}", shown.text);
-    assert_eq!(shown.count(">Resume at least 100,000 spans<"), 1);
+    shown.shows(&["Resume at least 100,000 spans, 2 days behind, at least 4,800,000 usages."]);
+    shown.counts(200, &[(">Resume at least 100,000 spans<", 1)]);
     let ended = console.get(&page_of(ENDED_CAUSE)).await;
-    let told = ended.count("No span is suspended for this cause");
-    assert_eq!((ended.status, told > 0), (404, true));
+    assert_eq!(ended.status, 404);
+    ended.shows(&["No span is suspended for this cause"]);
 }
 
 #[tokio::test]
 async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
+    let resumed = "Resume 1 span, 2 days behind, about 48 usages.";
+    let skipped = [
+        "Skip 1 usage of 1\u{a0}h: ",
+        "It is not billed, unless it is sent again later.",
+        "Then resume 1 span, 47 hours behind, about 47 usages.",
+    ];
+    let usage = usage_id(7);
     for (act, effects, field) in [
-        (
-            "resume",
-            vec!["Resume 1 span, 2 days behind, about 48 usages."],
-            String::new(),
-        ),
-        (
-            "skip",
-            vec![
-                "Skip 1 usage of 1\u{a0}h: ",
-                "It is not billed, unless it is sent again later.",
-                "Then resume 1 span, 47 hours behind, about 47 usages.",
-            ],
-            format!("usage_id={}&", usage_id(7)),
-        ),
+        ("resume", &[resumed][..], String::new()),
+        ("skip", &skipped, format!("usage_id={usage}&")),
     ] {
         let page = format!("/console/spans/one%2Ftwo/{act}");
         let visit = Visit::new(some(), &page).await;
+        let send = async |tag: &str| {
+            let form = format!("{field}tag=%22{tag}%22&reason=Mapped+now.");
+            visit.send(&page, &form).await
+        };
         let shown = visit.console.page(&page, &format!("span-{act}")).await;
-        for effect in &effects {
-            assert!(shown.text.contains(effect), "{effect}: {}", shown.text);
-        }
-        assert_eq!(shown.count("name=\"tag\" value=\"&#34;seen&#34;\""), 1);
-        assert_eq!(shown.count(&usage_id(7)), 1);
-        let stale = visit
-            .send(&page, &format!("{field}tag=%22old%22&reason=Mapped+now."))
-            .await;
-        assert_eq!((stale.status, stale.count("It has changed")), (412, 1));
+        shown.shows(effects);
+        let tag = "name=\"tag\" value=\"&#34;seen&#34;\"";
+        shown.counts(200, &[(tag, 1), (&usage, 1)]);
         // The reason is not lost, and the tag is that of the span as it is now.
-        assert_eq!(stale.count(">Mapped now.</textarea>"), 1);
-        assert_eq!(stale.count("value=\"&#34;seen&#34;\""), 1);
-        let done = visit
-            .send(&page, &format!("{field}tag=%22seen%22&reason=Mapped+now."))
-            .await;
-        let expected = (303, "/console/spans/one%2Ftwo");
-        assert_eq!((done.status, done.header("location")), expected);
+        let kept = [(">Mapped now.</textarea>", 1), (tag, 1)];
+        let stale = send("old").await;
+        stale.counts(412, &[("It has changed", 1)]);
+        stale.counts(412, &kept);
+        send("seen").await.leads_to("/console/spans/one%2Ftwo");
     }
 }
 
@@ -220,24 +155,18 @@ async fn an_act_needs_a_form_of_its_session() {
 async fn a_form_that_is_too_long_is_not_read_to_its_end() {
     let page = "/console/suspended/c-0/resume";
     let visit = Visit::new(some(), page).await;
-    // 1,000 characters of four bytes each fit.
+    // 1,000 characters of four bytes each fit, and are not lost.
     let reason = format!("reason={}", "%F0%9F%98%80".repeat(1_000));
     let refused = visit.send(page, &reason).await;
-    assert_eq!(refused.status, 400, "{}", refused.text);
-    assert_eq!(
-        refused.count(&"\u{1f600}".repeat(1_000)),
-        1,
-        "it is not lost"
-    );
+    refused.counts(400, &[(&"\u{1f600}".repeat(1_000), 1)]);
     let reason = format!("reason={}", "x".repeat(40_000));
     let longer = visit.send(page, &reason).await;
-    assert_eq!((longer.status, longer.count("Nothing was done")), (413, 1));
+    longer.counts(413, &[("Nothing was done", 1)]);
 }
 
 #[tokio::test]
 async fn a_span_that_is_not_suspended_says_so() {
-    let mut ledger = Ledger::default();
-    ledger.add(span("open", MIDNIGHT, None), Vec::new());
+    let ledger = Ledger::default().with(span("open", MIDNIGHT, None), Vec::new());
     let console = ledger.console();
     for act in ["resume", "skip"] {
         let shown = console.get(&format!("/console/spans/open/{act}")).await;
@@ -250,97 +179,68 @@ async fn a_span_that_is_not_suspended_says_so() {
 /// A span with a usage that was skipped, one that was set aside, and others.
 fn given_up() -> Ledger {
     let mut aside = usage(5, MIDNIGHT + 2 * HOUR, MIDNIGHT + HOUR, "set_aside");
-    aside["error"] = serde_json::json!("<b>no plan</b>");
+    aside["error"] = json!("<b>no plan</b>");
     let usages = vec![
         usage(3, MIDNIGHT, MIDNIGHT + HOUR, "accepted"),
         usage(4, MIDNIGHT + HOUR, MIDNIGHT + 2 * HOUR, "skipped"),
         aside,
     ];
-    let mut ledger = Ledger::default();
-    ledger.add(settle(span("one/two", MIDNIGHT, None), &usages), usages);
-    ledger
+    Ledger::of(span("one/two", MIDNIGHT, None), usages)
 }
 
-/// The page that sends a usage again.
-fn resend_page(number: usize, at: i64) -> String {
-    let usage = usage_id(number);
+/// The page that sends a usage again, whose timestamp is so many half hours after midnight.
+fn resend_page(number: usize, half_hours: i64) -> String {
+    let (usage, at) = (usage_id(number), MIDNIGHT + half_hours * HOUR / 2);
     format!("/console/spans/one%2Ftwo/usages/{usage}/resend?at={at}")
 }
 
 #[tokio::test]
 async fn a_usage_that_was_given_up_is_sent_again_after_its_numbers_were_seen() {
-    let page = resend_page(4, MIDNIGHT + HOUR + HOUR / 2);
+    let page = resend_page(4, 3);
     let visit = Visit::new(given_up(), &page).await;
-    let ledger = visit
-        .console
-        .page("/console/spans/one%2Ftwo", "span-given-up");
-    let ledger = ledger.await;
-    assert_eq!(ledger.count("data-test=\"resend\""), 2, "{}", ledger.text);
-    assert!(
-        ledger.text.contains(&format!("href=\"{page}\"")),
-        "{}",
-        ledger.text
-    );
+    let span = "/console/spans/one%2Ftwo";
+    let ledger = visit.console.page(span, "span-given-up").await;
+    ledger.counts(200, &[("data-test=\"resend\"", 2)]);
+    ledger.shows(&[&format!("href=\"{page}\"")]);
     let shown = visit.console.page(&page, "span-resend").await;
     let effect = "Resend 1 usage of 1\u{a0}h: 2026-11-20 01:00:00 to 2026-11-20 02:00:00. \
                   It is billed then.";
-    for text in [effect, "It was skipped.", ">Resend 1 usage<"] {
-        assert!(shown.text.contains(text), "{text}: {}", shown.text);
-    }
+    shown.shows(&[effect, "It was skipped.", ">Resend 1 usage<"]);
     let unexplained = visit.send(&page, "reason=+").await;
-    assert_eq!(
-        (unexplained.status, unexplained.count("must not be blank")),
-        (400, 1)
-    );
+    unexplained.counts(400, &[("must not be blank", 1)]);
     let done = visit.send(&page, "reason=Mapped+now.").await;
-    let back = format!("/console/spans/one%2Ftwo#u-{}", usage_id(4));
-    assert_eq!((done.status, done.header("location")), (303, &*back));
+    done.leads_to(&format!("{span}#u-{}", usage_id(4)));
 }
 
 #[tokio::test]
 async fn a_resend_that_cannot_be_says_why() {
     // It takes back, and was set aside.
-    let aside = resend_page(5, MIDNIGHT + HOUR + HOUR / 2);
+    let aside = resend_page(5, 3);
     let visit = Visit::new(given_up(), &aside).await;
-    let shown = visit.console.get(&aside).await;
-    for text in [
+    visit.console.get(&aside).await.shows(&[
         "It then takes back what was billed too much.",
         "The upstream has set it aside: &#60;b&#62;no plan&#60;/b&#62;.",
-    ] {
-        assert!(shown.text.contains(text), "{text}: {}", shown.text);
-    }
+    ]);
     // The usage was accepted, or sent again by somebody else meanwhile.
-    for number in [3, 5] {
-        let page = resend_page(
-            number,
-            MIDNIGHT + HOUR / 2 + if number == 5 { HOUR } else { 0 },
-        );
-        let refused = visit.send(&page, "reason=Mapped+now.").await;
-        assert_eq!(refused.status, 409, "{}", refused.text);
-        assert_eq!(refused.count("The usage cannot be sent again"), 1);
+    let accepted = resend_page(3, 1);
+    for page in [&accepted, &aside] {
+        let refused = visit.send(page, "reason=Mapped+now.").await;
+        refused.counts(409, &[("The usage cannot be sent again", 1)]);
     }
-    let accepted = visit
-        .console
-        .get(&resend_page(3, MIDNIGHT + HOUR / 2))
-        .await;
-    assert!(
-        accepted.text.contains("This one is accepted."),
-        "{}",
-        accepted.text
-    );
-    for page in [
-        resend_page(6, MIDNIGHT),
-        resend_page(3, MIDNIGHT - HOUR),
-        "/console/spans/none/usages/x/resend".to_owned(),
-    ] {
-        assert_eq!(visit.console.get(&page).await.status, 404, "{page}");
-    }
+    let shown = visit.console.get(&accepted).await;
+    shown.shows(&["This one is accepted."]);
     // A time that is not a number is left out.
-    let odd = format!(
-        "/console/spans/one%2Ftwo/usages/{}/resend?at=%3Cb%3E",
-        usage_id(4)
-    );
-    assert_eq!(visit.console.get(&odd).await.status, 200);
-    let forged = Request::post(&aside).body(Body::from("csrf=x&reason=Mapped+now."));
-    assert_eq!(visit.console.send(forged.unwrap()).await.status, 403);
+    let usage = "/console/spans/one%2Ftwo/usages";
+    let odd = format!("{usage}/{}/resend?at=%3Cb%3E", usage_id(4));
+    for (page, status) in [
+        (resend_page(6, 0), 404),
+        (resend_page(3, -2), 404),
+        ("/console/spans/none/usages/x/resend".to_owned(), 404),
+        (odd, 200),
+    ] {
+        assert_eq!(visit.console.get(&page).await.status, status, "{page}");
+    }
+    let form = "csrf=x&reason=Mapped+now.";
+    let forged = visit.console.ask("POST", &aside, &[], form).await;
+    assert_eq!(forged.status, 403);
 }

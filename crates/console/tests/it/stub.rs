@@ -73,9 +73,20 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn add(&mut self, span: Value, usages: Vec<Value>) {
+    fn add(&mut self, span: Value, usages: Vec<Value>) {
         let id = span["id"].as_str().unwrap().to_owned();
         self.spans.insert(id, (span, usages));
+    }
+
+    /// The same with another span.
+    pub(crate) fn with(mut self, span: Value, usages: Vec<Value>) -> Self {
+        self.add(span, usages);
+        self
+    }
+
+    /// One span, which says what these usages come to.
+    pub(crate) fn of(span: Value, usages: Vec<Value>) -> Self {
+        Self::default().with(settle(span, &usages), usages)
     }
 
     fn api(self) -> Router {
@@ -163,12 +174,8 @@ impl Ledger {
             .route("/v1/spans/{id}/skip", post(act_on_span))
             .route(
                 "/v1/control",
-                if is_crowded {
-                    get(crowded_control)
-                } else {
-                    get(control)
-                }
-                .put(set_control),
+                get(async move || ([("etag", "\"7\"")], Json(control(is_crowded))))
+                    .put(set_control),
             )
             .route("/v1/audit", get(audit))
             .route("/v1/ids", get(ids))
@@ -287,8 +294,8 @@ async fn resend(Path(id): Path<String>, headers: HeaderMap, body: String) -> Res
         }
         Some("Mapped now.") => {
             let detail = "Only a usage that is skipped or set_aside can be sent again.";
-            let problem = json!({ "title": "The usage cannot be sent again", "detail": detail });
-            (StatusCode::CONFLICT, Json(problem)).into_response()
+            let title = "The usage cannot be sent again";
+            problem(StatusCode::CONFLICT, title, detail, None)
         }
         _ => invalid_reason(),
     }
@@ -327,22 +334,16 @@ async fn one_cause(Path(id): Path<String>) -> Response {
     Json(cause).into_response()
 }
 
-/// A thousand resources may have rates of their own.
-async fn crowded_control() -> Response {
+/// What is set; a thousand resources may have rates of their own.
+fn control(is_crowded: bool) -> Value {
     let rate = |number: i64| (format!("{number}{}", "<".repeat(200)), json!(number % 100));
-    let resources: BTreeMap<String, Value> = (0..1_000).map(rate).collect();
-    let mut control = control_of_one();
-    control["starts"]["resources"] = json!(resources);
-    ([("etag", "\"7\"")], Json(control)).into_response()
-}
-
-async fn control() -> Response {
-    ([("etag", "\"7\"")], Json(control_of_one())).into_response()
-}
-
-fn control_of_one() -> Value {
+    let resources = if is_crowded {
+        (0..1_000).map(rate).collect()
+    } else {
+        json!({ "redis": 50 })
+    };
     json!({
-        "starts": { "rate": 100, "resources": { "redis": 50 } }, "sampling": { "paused": false },
+        "starts": { "rate": 100, "resources": resources }, "sampling": { "paused": false },
         "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
     })
 }
@@ -351,16 +352,11 @@ fn control_of_one() -> Value {
 async fn set_control(headers: HeaderMap, body: String) -> Response {
     let body: Value = serde_json::from_str(&body).unwrap();
     if !body["starts"]["rate"].is_number() {
-        let problem = json!({
-            "title": "The body is not valid", "detail": "The body is JSON.", "status": 400,
-            "errors": [{ "pointer": "#/starts/rate", "detail": "It must be a number from 0 to 100." }],
-        });
-        return (StatusCode::BAD_REQUEST, Json(problem)).into_response();
+        return invalid_body("#/starts/rate", "It must be a number from 0 to 100.");
     }
     let tag = headers.get("if-match").and_then(|tag| tag.to_str().ok());
     if tag != Some("\"7\"") {
-        let problem = json!({ "title": "It has changed", "detail": "Look again.", "status": 412 });
-        return (StatusCode::PRECONDITION_FAILED, Json(problem)).into_response();
+        return has_changed();
     }
     let expected = json!({
         "starts": { "rate": 12.5, "resources": { "redis": 50, "a = b": 0 } },
@@ -387,8 +383,7 @@ async fn resume_cause(Path(cause): Path<String>, body: String) -> Response {
 /// Takes what was seen, and says of a skip which usage it was for.
 async fn act_on_span(Path(id): Path<String>, headers: HeaderMap, body: String) -> Response {
     if headers.get("if-match").is_none_or(|tag| tag != SEEN) {
-        let problem = json!({ "title": "It has changed", "detail": "Look again.", "status": 412 });
-        return (StatusCode::PRECONDITION_FAILED, Json(problem)).into_response();
+        return has_changed();
     }
     let body: Value = serde_json::from_str(&body).unwrap();
     if body["reason"] != "Mapped now." {
@@ -399,34 +394,59 @@ async fn act_on_span(Path(id): Path<String>, headers: HeaderMap, body: String) -
     Json(json!({ "id": id })).into_response()
 }
 
+/// A problem, perhaps about some fields.
+fn problem(status: StatusCode, title: &str, detail: &str, errors: Option<Value>) -> Response {
+    let mut problem = json!({ "title": title, "detail": detail, "status": status.as_u16() });
+    if let Some(errors) = errors {
+        problem["errors"] = errors;
+    }
+    (status, Json(problem)).into_response()
+}
+
+fn invalid_body(pointer: &str, detail: &str) -> Response {
+    let errors = json!([{ "pointer": pointer, "detail": detail }]);
+    let title = "The body is not valid";
+    problem(
+        StatusCode::BAD_REQUEST,
+        title,
+        "The body is JSON.",
+        Some(errors),
+    )
+}
+
 fn invalid_reason() -> Response {
-    let problem = json!({
-        "title": "The body is not valid", "detail": "The body is JSON.", "status": 400,
-        "errors": [{ "pointer": "#/reason", "detail": "It must not be blank." }],
-    });
-    (StatusCode::BAD_REQUEST, Json(problem)).into_response()
+    invalid_body("#/reason", "It must not be blank.")
+}
+
+fn has_changed() -> Response {
+    let status = StatusCode::PRECONDITION_FAILED;
+    problem(status, "It has changed", "Look again.", None)
 }
 
 fn not_there() -> Response {
-    let problem =
-        json!({ "title": "There is no such span", "detail": "It is gone.", "status": 404 });
-    (StatusCode::NOT_FOUND, Json(problem)).into_response()
+    let title = "There is no such span";
+    problem(StatusCode::NOT_FOUND, title, "It is gone.", None)
 }
 
 fn too_wide() -> Response {
-    let problem = json!({
-        "title": "The query is too wide", "detail": "Add <b>organization_id</b>.", "status": 400,
-        "errors": [{ "parameter": "plan_id", "detail": "It is not enough." }],
-    });
-    (StatusCode::BAD_REQUEST, Json(problem)).into_response()
+    let errors = json!([{ "parameter": "plan_id", "detail": "It is not enough." }]);
+    let detail = "Add <b>organization_id</b>.";
+    problem(
+        StatusCode::BAD_REQUEST,
+        "The query is too wide",
+        detail,
+        Some(errors),
+    )
 }
 
 fn no_moment() -> Response {
-    let problem = json!({
-        "title": "The query is not valid", "detail": "Ask again.", "status": 400,
-        "errors": [{ "parameter": "from", "detail": "It must be ms, or RFC 3339." }],
-    });
-    (StatusCode::BAD_REQUEST, Json(problem)).into_response()
+    let errors = json!([{ "parameter": "from", "detail": "It must be ms, or RFC 3339." }]);
+    problem(
+        StatusCode::BAD_REQUEST,
+        "The query is not valid",
+        "Ask again.",
+        Some(errors),
+    )
 }
 
 /// A console as a browser sees it.
@@ -449,22 +469,78 @@ impl Shown {
     pub(crate) fn count(&self, text: &str) -> usize {
         self.text.matches(text).count()
     }
+
+    /// The page has this status, and each of these texts so often.
+    #[track_caller]
+    pub(crate) fn counts(&self, status: u16, texts: &[(&str, usize)]) {
+        assert_eq!(self.status, status, "{}", self.text);
+        for (text, count) in texts {
+            assert_eq!(self.count(text), *count, "{text}: {}", self.text);
+        }
+    }
+
+    /// All of these texts are in the page.
+    #[track_caller]
+    pub(crate) fn shows(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.text.contains(text), "{text}: {}", self.text);
+        }
+    }
+
+    /// The lines of a file.
+    #[track_caller]
+    pub(crate) fn lines_of_csv(&self) -> Vec<&str> {
+        let kind = self.header("content-type");
+        assert_eq!(kind, "text/csv; charset=utf-8", "{}", self.text);
+        self.text.lines().collect()
+    }
+
+    /// It leads elsewhere.
+    #[track_caller]
+    pub(crate) fn leads_to(&self, location: &str) {
+        let leads = (self.status, self.header("location"));
+        assert_eq!(leads, (303, location), "{}", self.text);
+    }
+
+    /// The cookie that it sets.
+    pub(crate) fn cookie(&self) -> String {
+        let set = self.header("set-cookie");
+        set.split(';').next().unwrap().to_owned()
+    }
+
+    /// What stands between these two texts.
+    pub(crate) fn between(&self, before: &str, behind: &str) -> &str {
+        let rest = self.text.split(before).nth(1).unwrap();
+        rest.split(behind).next().unwrap()
+    }
 }
 
 impl Browser {
-    pub(crate) async fn send(&self, request: Request<Body>) -> Shown {
-        let (head, body) = answer(self.0.clone(), request).await.into_parts();
+    pub(crate) async fn get(&self, path: &str) -> Shown {
+        self.ask("GET", path, &[], "").await
+    }
+
+    /// Asks with these headers.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        form: &str,
+    ) -> Shown {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in [("host", "127.0.0.1:7070")].iter().chain(headers) {
+            let headers = request.headers_mut().unwrap();
+            headers.insert(*name, value.parse().unwrap());
+        }
+        let request = request.body(Body::from(form.to_owned()));
+        let (head, body) = answer(self.0.clone(), request.unwrap()).await.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         Shown {
             status: head.status.as_u16(),
             headers: head.headers,
             text: String::from_utf8(bytes.to_vec()).unwrap(),
         }
-    }
-
-    pub(crate) async fn get(&self, path: &str) -> Shown {
-        let request = Request::get(path).header("host", "127.0.0.1:7070");
-        self.send(request.body(Body::empty()).unwrap()).await
     }
 
     /// A page that is there, which is also written where people can look at it.
@@ -475,6 +551,32 @@ impl Browser {
         std::fs::create_dir_all(folder).unwrap();
         std::fs::write(format!("{folder}/{name}.html"), &shown.text).unwrap();
         shown
+    }
+}
+
+/// A page with the cookie and the secret of its session.
+pub(crate) struct Visit {
+    pub(crate) console: Browser,
+    cookie: String,
+    pub(crate) csrf: String,
+}
+
+impl Visit {
+    pub(crate) async fn new(ledger: Ledger, page: &str) -> Self {
+        let console = ledger.console();
+        let shown = console.get(page).await;
+        assert_eq!(shown.status, 200, "{page}: {}", shown.text);
+        Self {
+            csrf: shown.between("name=\"csrf\" value=\"", "\"").to_owned(),
+            cookie: shown.cookie(),
+            console,
+        }
+    }
+
+    pub(crate) async fn send(&self, page: &str, form: &str) -> Shown {
+        let form = format!("csrf={}&{form}", self.csrf);
+        let cookie = [("cookie", self.cookie.as_str())];
+        self.console.ask("POST", page, &cookie, &form).await
     }
 }
 

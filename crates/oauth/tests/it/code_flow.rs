@@ -1,35 +1,27 @@
 //! Who signs in, by the ID token.
 
-use std::time::Duration;
-
-use sampler_domain::Timestamp;
 use sampler_oauth::code_flow::person;
 use sampler_oauth::{Algorithm, Audiences, Keys, Policy, TokenError};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000);
-const NOW_S: i64 = 1_773_144_000;
+use crate::{NOW, NOW_S, policy, with};
 
 /// The name in an ID token with other claims than a good one.
 fn name(change: &Value) -> Result<String, TokenError> {
-    let mut claims = json!({
+    let claims = json!({
         "iss": "https://issuer", "aud": "console", "nonce": "n", "sub": "42", "exp": NOW_S + 60,
         "preferred_username": "alice",
     });
-    for (name, value) in change.as_object().unwrap() {
-        claims[name] = value.clone();
-    }
+    let claims = with(claims, change);
     let key = SigningKey::shared(b"a secret");
     let header = json!({ "alg": "HS256", "typ": "JWT" }).to_string();
     let token = key.token("HS256", &header, &claims.to_string());
     let policy = Policy {
-        algorithm: Algorithm::Hs256,
         issuer: Some("https://issuer".to_owned()),
         // That of access tokens, which does not count here.
         audiences: Some(Audiences::parse("abacus.sampler").unwrap()),
-        lifetime_max: Duration::from_hours(24),
-        leeway: Duration::from_secs(5),
+        ..policy(Algorithm::Hs256)
     };
     let keys = Keys::configured("a secret", Algorithm::Hs256).unwrap();
     person(&token, &keys, NOW, &policy, "console", "n")

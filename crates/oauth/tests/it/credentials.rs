@@ -30,12 +30,8 @@ async fn world() -> (StandInUaa, Arc<ClientCredentials>) {
 fn text(token: &AccessToken) -> String {
     let header = token.header();
     assert!(header.is_sensitive());
-    header
-        .to_str()
-        .unwrap()
-        .strip_prefix("Bearer ")
-        .unwrap()
-        .to_owned()
+    let text = header.to_str().unwrap().strip_prefix("Bearer ");
+    text.unwrap().to_owned()
 }
 
 #[tokio::test]
@@ -51,10 +47,9 @@ async fn many_who_need_a_token_make_one_request() {
     assert_eq!(uaa.asked(Offer::Token), 1);
     assert_eq!(uaa.wanted(), [("sampler".to_owned(), SCOPE.to_owned())]);
     let shown = format!("{credentials:?} {:?}", credentials.token().await.unwrap());
-    assert!(
-        !shown.contains("hu:sh") && !shown.contains(&uaa.given_out()[0]),
-        "{shown}"
-    );
+    for secret in ["hu:sh", &uaa.given_out()[0]] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
 }
 
 #[tokio::test]
@@ -68,11 +63,8 @@ async fn a_token_is_renewed_before_its_end_while_it_is_used() {
         text(&token) != first
     })
     .await;
-    assert!(
-        asked.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        asked.elapsed()
-    );
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(uaa.asked(Offer::Token), 2);
 }
 
@@ -84,21 +76,14 @@ async fn a_token_is_used_on_through_an_outage() {
     uaa.go_away().await;
     let asked = Instant::now();
     while asked.elapsed() < Duration::from_millis(1700) {
-        credentials
-            .token()
-            .await
-            .expect("it is good for two seconds");
+        let token = credentials.token().await;
+        token.expect("it is good for two seconds");
         tokio::task::yield_now().await;
     }
-    wait_until("it has ended", PATIENCE, async || {
-        credentials.token().await.is_err()
-    })
-    .await;
+    let is_there = async || credentials.token().await.is_ok();
+    wait_until("it has ended", PATIENCE, async || !is_there().await).await;
     uaa.come_back().await.unwrap();
-    wait_until("a new one", PATIENCE, async || {
-        credentials.token().await.is_ok()
-    })
-    .await;
+    wait_until("a new one", PATIENCE, is_there).await;
 }
 
 /// Fault 16 of the original: an outage of UAA multiplied its refresh timers.
@@ -119,24 +104,18 @@ async fn fault_16_an_outage_is_not_answered_with_a_storm() {
     let asked = uaa.asked(Offer::Discovery) / 2;
     assert!((2..=4).contains(&asked), "{asked}");
     uaa.trouble(None);
-    wait_until("a token", PATIENCE, async || {
-        credentials.token().await.is_ok()
-    })
-    .await;
+    let is_there = async || credentials.token().await.is_ok();
+    wait_until("a token", PATIENCE, is_there).await;
 }
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_dropped_once() {
     let (uaa, credentials) = world().await;
     let first = credentials.token().await.unwrap();
-    assert!(
-        !credentials.refused(&first),
-        "it is too young: another would be no better"
-    );
-    wait_until("it is older", PATIENCE, async || {
-        credentials.refused(&first)
-    })
-    .await;
+    // It is too young: another would be no better.
+    assert!(!credentials.refused(&first));
+    let is_older = async || credentials.refused(&first);
+    wait_until("it is older", PATIENCE, is_older).await;
     let second = credentials.token().await.unwrap();
     assert_ne!(text(&first), text(&second));
     // The others who had sent the first one hear of the second.
@@ -152,10 +131,8 @@ async fn a_client_that_is_unknown_gets_no_token_and_no_secret_out() {
     client.secret = "wrong-secret".into();
     let credentials = ClientCredentials::new(client, discoverer(&uaa));
     let error = credentials.token().await.unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "no token for it: the token server answered 401 (unauthorized)"
-    );
+    let expected = "no token for it: the token server answered 401 (unauthorized)";
+    assert_eq!(error, expected);
 }
 
 #[tokio::test]

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use sampler_domain::Timestamp;
 use sampler_oauth::{
-    Algorithm, Issuer, Keyring, NoIssuer, Pace, Policy, Refreshed, TokenError, TokenServer, verify,
+    Algorithm, Issuer, Keyring, NoIssuer, Pace, Refreshed, TokenError, TokenServer, verify,
 };
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_testkit::{now_millis, wait_until};
+use tokio::task::JoinSet;
 
-use crate::{PATIENCE, discoverer, discoverer_of};
+use crate::{PATIENCE, discoverer, discoverer_of, policy};
 
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,
@@ -22,14 +23,31 @@ fn keyring(uaa: &StandInUaa, pace: Pace) -> Arc<Keyring> {
     Keyring::fetched(discoverer(uaa), Algorithm::Rs256, Issuer::Discovered, pace)
 }
 
+/// A UAA that can be found so, and keys of it that can be fetched at any time.
+async fn quick(discovery: Discovery) -> (StandInUaa, Arc<Keyring>) {
+    let uaa = StandInUaa::start(discovery).await.unwrap();
+    let keyring = keyring(&uaa, QUICK);
+    (uaa, keyring)
+}
+
+/// Keys of an issuer.
+fn of_issuer(issuer: &str) -> Arc<Keyring> {
+    let discoverer = discoverer_of(TokenServer::Oidc(issuer.parse().unwrap()));
+    let configured = Issuer::Configured;
+    Keyring::fetched(discoverer, Algorithm::Rs256, configured, QUICK)
+}
+
+/// Keys that are kept fresh until the task is dropped.
+fn kept_fresh(uaa: &StandInUaa, pace: Pace) -> (Arc<Keyring>, JoinSet<Result<(), NoIssuer>>) {
+    let keyring = keyring(uaa, pace);
+    let refreshing = Arc::clone(&keyring);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { refreshing.keep_fresh().await });
+    (keyring, tasks)
+}
+
 fn say(keyring: &Keyring, token: &str) -> Result<(), TokenError> {
-    let policy = Policy {
-        algorithm: Algorithm::Rs256,
-        issuer: None,
-        audiences: None,
-        lifetime_max: Duration::from_hours(24),
-        leeway: Duration::ZERO,
-    };
+    let policy = policy(Algorithm::Rs256);
     let now = Timestamp::clamped(now_millis());
     verify(token, &keyring.current().unwrap(), now, &policy).map(|_| ())
 }
@@ -37,16 +55,13 @@ fn say(keyring: &Keyring, token: &str) -> Result<(), TokenError> {
 #[tokio::test]
 async fn keys_are_found_in_each_of_the_ways_there_are() {
     for discovery in [Discovery::Info, Discovery::Root, Discovery::Login] {
-        let uaa = StandInUaa::start(discovery).await.unwrap();
-        let keyring = keyring(&uaa, QUICK);
+        let (uaa, keyring) = quick(discovery).await;
         assert!(keyring.current().is_none());
         assert_eq!(keyring.refresh().await, Refreshed::Now, "{discovery:?}");
         assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
     }
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let oidc = TokenServer::Oidc(uaa.issuer().parse().unwrap());
-    let configured = Issuer::Configured;
-    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, configured, QUICK);
+    let keyring = of_issuer(&uaa.issuer());
     assert_eq!(keyring.refresh().await, Refreshed::Now);
     assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
 }
@@ -54,18 +69,14 @@ async fn keys_are_found_in_each_of_the_ways_there_are() {
 #[tokio::test]
 async fn an_issuer_that_says_it_is_another_is_not_believed() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let other = uaa.issuer().replace("127.0.0.1", "localhost");
-    let oidc = TokenServer::Oidc(other.parse().unwrap());
-    let configured = Issuer::Configured;
-    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, configured, QUICK);
+    let keyring = of_issuer(&uaa.issuer().replace("127.0.0.1", "localhost"));
     assert_eq!(keyring.refresh().await, Refreshed::Failed);
     assert!(keyring.current().is_none());
 }
 
 #[tokio::test]
 async fn keys_change_without_a_restart_and_withdrawn_ones_go() {
-    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let keyring = keyring(&uaa, QUICK);
+    let (uaa, keyring) = quick(Discovery::Info).await;
     keyring.refresh().await;
     let old = uaa.token(&["a"]);
     uaa.rotate().unwrap();
@@ -81,8 +92,7 @@ async fn keys_change_without_a_restart_and_withdrawn_ones_go() {
 
 #[tokio::test]
 async fn the_keys_stay_through_an_outage() {
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let keyring = keyring(&uaa, QUICK);
+    let (uaa, keyring) = quick(Discovery::Root).await;
     keyring.refresh().await;
     let token = uaa.token(&["a"]);
     for trouble in [Trouble::Status(500), Trouble::Hang, Trouble::Nonsense] {
@@ -103,8 +113,7 @@ async fn keys_are_not_fetched_more_often_than_agreed_whoever_asks() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let pace = Pace {
         at_least: Duration::from_hours(1),
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
+        ..QUICK
     };
     let keyring = keyring(&uaa, pace);
     let mut asking = Vec::new();
@@ -117,10 +126,8 @@ async fn keys_are_not_fetched_more_often_than_agreed_whoever_asks() {
     }
     assert_eq!(uaa.asked(Offer::Keys), 1);
     assert!(matches!(keyring.refresh().await, Refreshed::Lately(_)));
-    assert_eq!(
-        (uaa.asked(Offer::Keys), uaa.asked(Offer::Discovery)),
-        (1, 2)
-    );
+    let asked = [Offer::Keys, Offer::Discovery].map(|offer| uaa.asked(offer));
+    assert_eq!(asked, [1, 2]);
 }
 
 #[tokio::test]
@@ -130,31 +137,23 @@ async fn keys_are_looked_at_again_though_nobody_asks() {
     let pace = Pace {
         at_least: Duration::from_millis(20),
         at_most: Duration::from_millis(50),
-        age_max: Duration::from_hours(1),
+        ..QUICK
     };
-    let keyring = keyring(&uaa, pace);
-    let refreshing = Arc::clone(&keyring);
-    let task = tokio::spawn(async move { refreshing.keep_fresh().await });
-    wait_until("it has failed", PATIENCE, async || {
-        uaa.asked(Offer::Discovery) > 3
-    })
-    .await;
+    let (keyring, _tasks) = kept_fresh(&uaa, pace);
+    let has_failed = async || uaa.asked(Offer::Discovery) > 3;
+    wait_until("it has failed", PATIENCE, has_failed).await;
     assert!(keyring.current().is_none());
     uaa.trouble(None);
     wait_until("keys", PATIENCE, async || keyring.current().is_some()).await;
     uaa.rotate().unwrap();
     let token = uaa.token(&[]);
-    wait_until("the new key", PATIENCE, async || {
-        say(&keyring, &token).is_ok()
-    })
-    .await;
-    task.abort();
+    let is_known = async || say(&keyring, &token).is_ok();
+    wait_until("the new key", PATIENCE, is_known).await;
 }
 
 #[tokio::test]
 async fn an_identity_zone_without_keys_of_its_own_is_told_by_its_issuer() {
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let keyring = keyring(&uaa, QUICK);
+    let (uaa, keyring) = quick(Discovery::Root).await;
     keyring.refresh().await;
     assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
     let of_zone = uaa.token_of_zone("tenant", &["a"]);
@@ -163,8 +162,7 @@ async fn an_identity_zone_without_keys_of_its_own_is_told_by_its_issuer() {
 
 #[tokio::test]
 async fn a_server_that_does_not_say_which_issuer_it_is_is_not_trusted() {
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let serving = keyring(&uaa, QUICK);
+    let (uaa, serving) = quick(Discovery::Root).await;
     serving.refresh().await;
     uaa.names_no_issuer();
     // What was known stays: keys change all the same, and other issuers stay outside.
@@ -184,8 +182,7 @@ async fn a_server_that_does_not_say_which_issuer_it_is_is_not_trusted() {
 
 #[tokio::test]
 async fn a_list_without_keys_ends_those_before() {
-    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let keyring = keyring(&uaa, QUICK);
+    let (uaa, keyring) = quick(Discovery::Info).await;
     keyring.refresh().await;
     let token = uaa.token(&["a"]);
     uaa.withdraw_all_keys();
@@ -205,15 +202,12 @@ async fn a_list_without_keys_is_looked_at_again_soon() {
         at_least: Duration::from_millis(20),
         ..QUICK
     };
-    let keyring = keyring(&uaa, pace);
-    let refreshing = Arc::clone(&keyring);
-    let task = tokio::spawn(async move { refreshing.keep_fresh().await });
+    let (keyring, _tasks) = kept_fresh(&uaa, pace);
     wait_until("it has none", PATIENCE, async || uaa.asked(Offer::Keys) > 1).await;
     assert_eq!(keyring.current().unwrap().count(), 0);
     uaa.rotate().unwrap();
     let token = uaa.token(&[]);
     wait_until("the key", PATIENCE, async || say(&keyring, &token).is_ok()).await;
-    task.abort();
 }
 
 #[tokio::test]

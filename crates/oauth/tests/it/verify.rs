@@ -4,24 +4,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::{ClientId, Timestamp};
+use sampler_domain::ClientId;
 use sampler_oauth::verify::claimed_issue;
 use sampler_oauth::{Algorithm, Audiences, Claims, KeyError, Keys, Policy, TokenError, verify};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000);
-const NOW_S: i64 = 1_773_144_000;
-
-fn policy(algorithm: Algorithm) -> Policy {
-    Policy {
-        algorithm,
-        issuer: None,
-        audiences: None,
-        lifetime_max: Duration::from_hours(24),
-        leeway: Duration::from_secs(5),
-    }
-}
+use crate::{NOW, NOW_S, policy, with};
 
 fn header(algorithm: &str) -> String {
     json!({ "alg": algorithm, "kid": "any" }).to_string()
@@ -39,19 +28,13 @@ fn say_to(header: &str, claims: &str, policy: &Policy) -> Result<Claims, TokenEr
 }
 
 fn valid(more: &Value) -> Value {
-    let mut claims = json!({ "exp": NOW_S + 60 });
-    for (name, value) in more.as_object().unwrap() {
-        claims[name] = value.clone();
-    }
-    claims
+    with(json!({ "exp": NOW_S + 60 }), more)
 }
 
 #[test]
 fn every_algorithm_is_believed_with_its_own_key_only() {
-    let (rsa, p256) = (
-        SigningKey::rsa("r").unwrap(),
-        SigningKey::p256("p").unwrap(),
-    );
+    let rsa = SigningKey::rsa("r").unwrap();
+    let p256 = SigningKey::p256("p").unwrap();
     let shared = SigningKey::shared(b"a secret");
     for algorithm in Algorithm::ALL {
         let name = algorithm.name();
@@ -76,10 +59,8 @@ fn every_algorithm_is_believed_with_its_own_key_only() {
         }
         if algorithm.is_shared() {
             let other = Keys::configured("another secret", algorithm).unwrap();
-            assert_eq!(
-                verify(&token, &other, NOW, &policy(algorithm)),
-                Err(TokenError::Signature)
-            );
+            let said = verify(&token, &other, NOW, &policy(algorithm));
+            assert_eq!(said, Err(TokenError::Signature));
         } else {
             let set = json!({ "keys": [rsa.jwk(), p256.jwk(), shared.jwk(), "odd", {"kty": "?"}] });
             let keys = Keys::fetched(&set, algorithm).unwrap();
@@ -249,11 +230,7 @@ fn issuer_and_audience_count_where_they_are_known() {
         let claims = valid(&json!({ "iss": issuer })).to_string();
         let token = SigningKey::shared(b"a secret").token("HS256", &header("HS256"), &claims);
         let said = verify(&token, keys, NOW, &policy).map(|_| ());
-        let expected = if is_known {
-            Ok(())
-        } else {
-            Err(TokenError::Issuer)
-        };
+        let expected = is_known.then_some(()).ok_or(TokenError::Issuer);
         assert_eq!(said, expected, "{configured:?}, {issuer:?}");
     }
     let of_scopes = "abacus.sampler, abacus.sampler.*";
@@ -283,11 +260,7 @@ fn issuer_and_audience_count_where_they_are_known() {
         let mut policy = policy(Algorithm::Hs256);
         policy.audiences = Some(Audiences::parse(audiences).unwrap());
         let said = say(&valid(&json!({ "aud": audience })), &policy).map(|_| ());
-        let expected = if is_meant {
-            Ok(())
-        } else {
-            Err(TokenError::Audience)
-        };
+        let expected = is_meant.then_some(()).ok_or(TokenError::Audience);
         assert_eq!(said, expected, "{audiences}, {audience}");
     }
     for none in ["", " , ", "*", "a,*"] {
@@ -298,10 +271,8 @@ fn issuer_and_audience_count_where_they_are_known() {
 #[test]
 fn scopes_are_a_list_or_a_text() {
     let scopes = |scope: Value| {
-        let claims = say(
-            &valid(&json!({ "scope": scope })),
-            &policy(Algorithm::Hs256),
-        );
+        let claims = valid(&json!({ "scope": scope }));
+        let claims = say(&claims, &policy(Algorithm::Hs256));
         claims.unwrap().scopes.into_iter().collect::<Vec<_>>()
     };
     assert_eq!(scopes(json!(["b", "a"])), ["a", "b"]);
@@ -317,10 +288,8 @@ fn scopes_are_a_list_or_a_text() {
 #[test]
 fn keys_that_could_not_tell_good_from_bad_are_refused() {
     use Algorithm::{Es256, Hs256, Hs384, Hs512, Rs256};
-    let (rsa, p256) = (
-        SigningKey::rsa("r").unwrap(),
-        SigningKey::p256("p").unwrap(),
-    );
+    let rsa = SigningKey::rsa("r").unwrap();
+    let p256 = SigningKey::p256("p").unwrap();
     let pem = rsa.public_pem();
     for public in [
         pem.as_str(),

@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sampler_service::http::{Limits, serve_with};
 use sampler_service::lifecycle::Shutdown;
+use sampler_testkit::rng::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
@@ -94,52 +95,31 @@ const BODIES: [&str; 14] = [
 const ENDS: [&str; 8] = ["\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", "\r\r\n"];
 const LAST: &[u8] = b"GET /last HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
 
-/// `SplitMix64`: the same cases for the same seed, on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        usize::try_from(self.next() % count as u64).unwrap()
-    }
-
-    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.below(all.len())]
-    }
-}
-
 /// Some requests, one behind the other.
-fn case(random: &mut Random) -> Vec<u8> {
+fn case(random: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..=random.below(3) {
         let line = if random.below(3) == 0 {
-            random.one_of(&LINES)
+            random.pick(&LINES)
         } else {
             LINES[random.below(2)]
         };
         bytes.extend_from_slice(line.as_bytes());
-        bytes.extend_from_slice(random.one_of(&ENDS).as_bytes());
+        bytes.extend_from_slice(random.pick(&ENDS).as_bytes());
         if random.below(8) != 0 {
             bytes.extend_from_slice(b"host: test\r\n");
         }
         for _ in 0..random.below(4) {
-            bytes.extend_from_slice(random.one_of(&HEADERS).as_bytes());
-            bytes.extend_from_slice(random.one_of(&ENDS).as_bytes());
+            bytes.extend_from_slice(random.pick(&HEADERS).as_bytes());
+            bytes.extend_from_slice(random.pick(&ENDS).as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");
-        bytes.extend_from_slice(random.one_of(&BODIES).as_bytes());
+        bytes.extend_from_slice(random.pick(&BODIES).as_bytes());
     }
     for _ in 0..random.below(3) {
         let place = random.below(bytes.len());
         match random.below(3) {
-            0 => bytes[place] = random.next().to_le_bytes()[0],
+            0 => bytes[place] = random.u64().to_le_bytes()[0],
             1 => drop(bytes.remove(place)),
             _ => bytes.insert(place, b"\r\n\0 \t:,;0x\x80"[random.below(11)]),
         }
@@ -222,7 +202,7 @@ async fn we_serve_nothing_that_the_library_alone_would_not() {
     let (began, mut equal, mut stricter, mut served) = (Instant::now(), 0_u64, 0_u64, 0_usize);
     let mut seed = 0;
     while time.map_or(seed < CASES, |time| began.elapsed() < time) {
-        let mut random = Random(seed);
+        let mut random = Rng::new(seed, 0);
         let bytes = case(&mut random);
         let cut = random.below(bytes.len());
         let mut both = tokio::join!(

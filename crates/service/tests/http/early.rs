@@ -1,6 +1,5 @@
 //! Answers that come before the body of their request.
 
-use sampler_service::http::Limits;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
@@ -10,13 +9,10 @@ use super::{Client, LONG, serve};
 const BODY: usize = 3 << 20;
 
 async fn refused(head: &str) -> Client {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     let mut client = server.connect().await;
-    client
-        .send(&format!(
-            "POST /large HTTP/1.1\r\nhost: test\r\n{head}\r\n\r\n"
-        ))
-        .await;
+    let head = format!("POST /large HTTP/1.1\r\nhost: test\r\n{head}\r\n\r\n");
+    client.send(&head).await;
     timeout(LONG, client.0.readable()).await.unwrap().unwrap();
     client
 }
@@ -42,12 +38,11 @@ async fn a_client_that_goes_on_sending_is_cut_off() {
 
 #[tokio::test]
 async fn a_connection_goes_on_where_the_body_has_arrived() {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     let mut client = server.connect().await;
     for _ in 0..2 {
-        client
-            .send("POST /large HTTP/1.1\r\nhost: test\r\ncontent-length: 3\r\n\r\nabc")
-            .await;
+        let request = "POST /large HTTP/1.1\r\nhost: test\r\ncontent-length: 3\r\n\r\nabc";
+        client.send(request).await;
         let answer = client.answer("}").await;
         assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
         assert!(!answer.contains("connection: close"), "{answer}");

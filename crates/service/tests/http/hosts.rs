@@ -14,10 +14,8 @@ async fn answers(is_open: bool, lines: &[String]) -> Vec<String> {
     let server = serve_on(port, Limits::default(), Shutdown::new());
     let mut answers = Vec::new();
     for lines in lines {
-        let mut client = server.connect().await;
         let head = format!("GET / HTTP/1.1\r\n{lines}\r\nconnection: close\r\n\r\n");
-        client.send(&head).await;
-        answers.push(client.rest().await.to_ascii_lowercase());
+        answers.push(server.exchange(&head).await.to_ascii_lowercase());
     }
     answers
 }

@@ -102,13 +102,41 @@ fn pieces(count: usize) -> Body {
     Body::from_stream(stream::iter(pieces))
 }
 
-async fn serve(limits: Limits) -> Server {
+async fn serve() -> Server {
+    limited(|_| {}).await
+}
+
+/// A server with other limits than the usual ones.
+async fn limited(change: impl FnOnce(&mut Limits)) -> Server {
+    let mut limits = Limits::default();
+    change(&mut limits);
     serve_on(listener().await, limits, Shutdown::new())
 }
 
 impl Server {
     async fn connect(&self) -> Client {
         Client(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    /// A client that has had an answer, and keeps its connection.
+    async fn greeted(&self) -> Client {
+        let mut client = self.connect().await;
+        client.greet().await;
+        client
+    }
+
+    /// All that is answered to this, until the server closes.
+    async fn exchange(&self, text: &str) -> String {
+        let mut client = self.connect().await;
+        client.send(text).await;
+        client.rest().await
+    }
+
+    /// Waits until a connection is noticed.
+    async fn has_connections(&self) {
+        while self.shutdown.running().is_empty() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// A client for which the system keeps little that it has not read.
@@ -129,6 +157,12 @@ impl Client {
     async fn ask(&mut self, path: &str) {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n"))
             .await;
+    }
+
+    /// Asks what is answered at once.
+    async fn greet(&mut self) {
+        self.ask("/").await;
+        self.answer("hello").await;
     }
 
     /// One answer with a body of some length.
@@ -167,7 +201,7 @@ impl Client {
 
 #[tokio::test]
 async fn serves_one_request_after_the_other_on_one_connection() {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     let mut client = server.connect().await;
     for _ in 0..3 {
         client.ask("/").await;
@@ -182,47 +216,29 @@ async fn serves_one_request_after_the_other_on_one_connection() {
 #[tokio::test]
 async fn a_slow_client_is_cut_off_and_an_idle_one_much_later() {
     let (header_read, idle) = (Duration::from_millis(200), Duration::from_millis(1500));
-    let server = serve(Limits {
-        header_read,
-        idle,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| (limits.header_read, limits.idle) = (header_read, idle)).await;
     // The time of a connection counts from when it was made.
     let start = Instant::now();
-    let (mut silent, mut slow, mut idler) = (
-        server.connect().await,
-        server.connect().await,
-        server.connect().await,
-    );
+    let (mut silent, mut slow) = (server.connect().await, server.connect().await);
     slow.send("GET / HTTP/1.1\r\nhost:").await;
-    idler.ask("/").await;
-    idler.answer("hello").await;
+    let mut idler = server.greeted().await;
     let idle_since = Instant::now();
     assert_eq!(silent.rest().await, "");
     assert!(start.elapsed() >= header_read);
     slow.rest().await;
-    assert!(start.elapsed() < idle, "{:?}", start.elapsed());
+    let took = start.elapsed();
+    assert!(took < idle, "{took:?}");
     assert_eq!(idler.rest().await, "");
-    assert!(
-        idle_since.elapsed() >= idle.mul_f32(0.99),
-        "{:?}",
-        idle_since.elapsed()
-    );
+    let took = idle_since.elapsed();
+    assert!(took >= idle.mul_f32(0.99), "{took:?}");
 }
 
 #[tokio::test]
 async fn a_client_that_is_slow_with_its_second_request_is_cut_off_as_well() {
-    let (header_read, idle) = (Duration::from_millis(200), LONG * 2);
-    let server = serve(Limits {
-        header_read,
-        idle,
-        ..Limits::default()
-    })
-    .await;
-    let mut client = server.connect().await;
-    client.ask("/").await;
-    client.answer("hello").await;
+    let header_read = Duration::from_millis(200);
+    let server =
+        limited(|limits| (limits.header_read, limits.idle) = (header_read, LONG * 2)).await;
+    let mut client = server.greeted().await;
     let start = Instant::now();
     client.send("GET / HTTP/1.1\r\nhost:").await;
     client.rest().await;
@@ -231,46 +247,33 @@ async fn a_client_that_is_slow_with_its_second_request_is_cut_off_as_well() {
 
 #[tokio::test]
 async fn too_many_or_too_long_headers_are_refused() {
-    let server = serve(Limits {
-        headers: 3,
-        header_bytes: 8192,
-        ..Limits::default()
+    let server = limited(|limits| (limits.headers, limits.header_bytes) = (3, 8192)).await;
+    let many = "a: 1\r\nb: 2\r\nc: 3\r\nd: 4".to_owned();
+    for headers in [many, format!("a: {}", "x".repeat(8192))] {
+        let head = format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n");
+        let answer = server.exchange(&head).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+}
+
+/// A server of so many connections, beside those for health.
+async fn crowded(connections: usize, health: usize) -> Server {
+    limited(|limits| {
+        (limits.connections, limits.health_connections) = (connections, health);
+        limits.header_read = LONG * 2;
     })
-    .await;
-    let mut client = server.connect().await;
-    client
-        .send("GET / HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\nd: 4\r\n\r\n")
-        .await;
-    let answer = client.rest().await;
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    let mut client = server.connect().await;
-    client
-        .send(&format!(
-            "GET / HTTP/1.1\r\na: {}\r\n\r\n",
-            "x".repeat(8192)
-        ))
-        .await;
-    let answer = client.rest().await;
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    .await
 }
 
 #[tokio::test]
 async fn an_idle_connection_ends_for_a_new_one_and_one_that_is_served_does_not() {
-    let server = serve(Limits {
-        connections: 2,
-        health_connections: 0,
-        ..Limits::default()
-    })
-    .await;
-    let (mut busy, mut idle) = (server.connect().await, server.connect().await);
+    let server = crowded(2, 0).await;
+    let mut busy = server.connect().await;
     busy.ask("/slow").await;
     server.entered.notified().await;
-    idle.ask("/").await;
-    idle.answer("hello").await;
+    let mut idle = server.greeted().await;
     for _ in 0..3 {
-        let mut next = server.connect().await;
-        next.ask("/").await;
-        next.answer("hello").await;
+        let next = server.greeted().await;
         assert_eq!(idle.rest().await, "");
         idle = next;
     }
@@ -280,13 +283,7 @@ async fn an_idle_connection_ends_for_a_new_one_and_one_that_is_served_does_not()
 
 #[tokio::test]
 async fn slow_connections_end_for_new_ones() {
-    let server = serve(Limits {
-        connections: 3,
-        health_connections: 0,
-        header_read: LONG * 2,
-        ..Limits::default()
-    })
-    .await;
+    let server = crowded(3, 0).await;
     let mut slow = Vec::new();
     for begun in [
         "",
@@ -297,20 +294,13 @@ async fn slow_connections_end_for_new_ones() {
         client.send(begun).await;
         slow.push(client);
     }
-    let mut honest = server.connect().await;
-    honest.ask("/").await;
-    honest.answer("hello").await;
+    server.greeted().await;
     assert_eq!(slow[0].rest().await, "");
 }
 
 #[tokio::test]
 async fn where_all_connections_are_served_health_is_still_told_and_others_are_turned_away() {
-    let server = serve(Limits {
-        connections: 2,
-        health_connections: 1,
-        ..Limits::default()
-    })
-    .await;
+    let server = crowded(2, 1).await;
     let mut busy = Vec::new();
     for _ in 0..2 {
         let mut client = server.connect().await;
@@ -322,13 +312,17 @@ async fn where_all_connections_are_served_health_is_still_told_and_others_are_tu
         let mut health = server.connect().await;
         health.ask("/healthz/live").await;
         health.answer("alive").await;
-        let mut other = server.connect().await;
-        other.ask("/").await;
-        let answer = other.rest().await;
+        let answer = server
+            .exchange("GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+            .await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-        assert!(answer.contains("/problems/overloaded"), "{answer}");
-        assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
-        assert!(answer.contains("connection: close\r\n"), "{answer}");
+        for part in [
+            "/problems/overloaded",
+            "retry-after: 1\r\n",
+            "connection: close\r\n",
+        ] {
+            assert!(answer.contains(part), "{answer}");
+        }
     }
     for client in &mut busy {
         server.go.notify_one();
@@ -336,24 +330,27 @@ async fn where_all_connections_are_served_health_is_still_told_and_others_are_tu
     }
 }
 
+/// The statuses of these answers.
+fn statuses(answers: &str) -> Vec<&str> {
+    let found = answers.match_indices("HTTP/1.1 ");
+    found
+        .map(|(at, name)| &answers[at + name.len()..][..3])
+        .collect()
+}
+
 #[tokio::test]
 async fn a_request_names_one_host() {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     for (head, status) in [
-        ("GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n", "400"),
-        ("GET / HTTP/1.1\r\nhost: a\r\nHost: b\r\n\r\n", "400"),
-        ("GET / HTTP/1.1\r\n\r\n", "400"),
-        ("GET http://a/ HTTP/1.1\r\n\r\n", "400"),
-        ("GET / HTTP/1.0\r\nhost: a\r\nhost: b\r\n\r\n", "400"),
-        (
-            "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
-            "200",
-        ),
-        ("GET / HTTP/1.0\r\n\r\n", "200"),
+        ("GET / HTTP/1.1\r\nhost: a\r\nhost: a", "400"),
+        ("GET / HTTP/1.1\r\nhost: a\r\nHost: b", "400"),
+        ("GET / HTTP/1.1", "400"),
+        ("GET http://a/ HTTP/1.1", "400"),
+        ("GET / HTTP/1.0\r\nhost: a\r\nhost: b", "400"),
+        ("GET / HTTP/1.1\r\nhost: a\r\nconnection: close", "200"),
+        ("GET / HTTP/1.0", "200"),
     ] {
-        let mut client = server.connect().await;
-        client.send(head).await;
-        let answer = client.rest().await;
+        let answer = server.exchange(&format!("{head}\r\n\r\n")).await;
         let line = answer.lines().next().unwrap_or_default();
         assert_eq!(line.split(' ').nth(1), Some(status), "{head:?}: {answer}");
     }
@@ -362,44 +359,34 @@ async fn a_request_names_one_host() {
 /// Whatever comes first in one packet, what is behind it is checked like it.
 #[tokio::test]
 async fn a_head_that_was_sent_ahead_is_checked_like_the_first() {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     let clear = [
-        "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
-        "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello",
-        "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx: y\r\n\r\n",
-        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello",
+        ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", "200"),
+        (
+            "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello",
+            "200",
+        ),
+        (
+            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx: y\r\n\r\n",
+            "200",
+        ),
+        (
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello",
+            "405",
+        ),
     ];
     let odd = [
         "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         "GET / HTTP/1.1\nhost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
     ];
-    for first in clear {
-        for second in clear {
+    for (first, first_status) in clear {
+        for (second, second_status) in clear {
             for last in odd {
-                let mut client = server.connect().await;
-                client
-                    .send(&format!(
-                        "{first}{second}{last}GET / HTTP/1.1\r\nhost: a\r\n\r\n"
-                    ))
-                    .await;
-                let answer = client.rest().await;
-                let statuses: Vec<_> = answer
-                    .match_indices("HTTP/1.1 ")
-                    .map(|(at, name)| answer[at + name.len()..][..3].to_owned())
-                    .collect();
-                let status = |request: &str| {
-                    if request.starts_with("POST / ") {
-                        "405"
-                    } else {
-                        "200"
-                    }
-                };
-                assert_eq!(
-                    statuses,
-                    [status(first), status(second), "400"],
-                    "{first}{second}{last}: {answer}"
-                );
+                let sent = format!("{first}{second}{last}GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+                let answer = server.exchange(&sent).await;
+                let expected = [first_status, second_status, "400"];
+                assert_eq!(statuses(&answer), expected, "{sent}: {answer}");
             }
         }
     }
@@ -429,9 +416,7 @@ async fn a_handshake_that_does_not_come_to_its_end_ends_for_another_connection()
     };
     let server = serve_on(port, limits, Shutdown::new());
     let mut silent = server.connect().await;
-    while server.shutdown.running().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    server.has_connections().await;
     let trusted = std::fs::read(authority.certificate()).unwrap();
     let client = reqwest::Client::builder()
         .timeout(LONG)
@@ -452,20 +437,13 @@ async fn says_where_it_listens() {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };
-    let subscriber = telemetry::subscriber(
-        &settings,
-        &Identity::default(),
-        false,
-        log.reopen().unwrap(),
-    )
-    .unwrap();
-    let _logging = tracing::subscriber::set_default(subscriber);
-    let server = serve(Limits::default()).await;
-    let mut client = server.connect().await;
-    client.ask("/").await;
-    client.answer("hello").await;
-    let line: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(log.path()).unwrap()).unwrap();
+    let (identity, writer) = (Identity::default(), log.reopen().unwrap());
+    let subscriber = telemetry::subscriber(&settings, &identity, false, writer);
+    let _logging = tracing::subscriber::set_default(subscriber.unwrap());
+    let server = serve().await;
+    server.greeted().await;
+    let line = std::fs::read_to_string(log.path()).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(line["message"], "listening");
     assert_eq!(line["level"], "INFO");
     assert_eq!(line["address"], server.address.to_string());

@@ -3,11 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sampler_service::http::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{LARGE, LONG, PIECE, PIECES, serve};
+use super::{LARGE, LONG, PIECE, PIECES, limited, serve};
 
 /// Bytes that a slow client reads at a time, and its pauses.
 const SIP: usize = 2 << 20;
@@ -17,11 +16,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[tokio::test]
 async fn a_client_that_reads_nothing_gets_one_answer_at_a_time_and_is_cut_off() {
     let write = Duration::from_millis(500);
-    let server = serve(Limits {
-        write,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.write = write).await;
     let mut client = server.connect().await;
     let (mut reading, mut writing) = client.0.split();
     let sending = async {
@@ -42,7 +37,7 @@ async fn a_client_that_reads_nothing_gets_one_answer_at_a_time_and_is_cut_off() 
 /// As a client that is slow, but reads on.
 #[tokio::test]
 async fn a_client_that_reads_slowly_gets_its_answer() {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     let mut client = server.connect().await;
     client.ask("/large").await;
     client.ask("/").await;
@@ -63,11 +58,7 @@ async fn a_client_that_reads_slowly_gets_its_answer() {
 #[tokio::test]
 async fn a_client_that_reads_on_gets_an_answer_that_takes_longer_than_the_limit_of_a_piece() {
     let write = Duration::from_secs(2);
-    let server = serve(Limits {
-        write,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.write = write).await;
     let mut client = server.connect_with_small_buffer().await;
     client.ask("/pieces").await;
     let began = Instant::now();
@@ -76,18 +67,13 @@ async fn a_client_that_reads_on_gets_an_answer_that_takes_longer_than_the_limit_
         sleep(PAUSE).await;
     }
     assert!(began.elapsed() > write);
-    client.ask("/").await;
-    client.answer("hello").await;
+    client.greet().await;
 }
 
 #[tokio::test]
 async fn a_client_that_stops_reading_an_answer_in_pieces_is_cut_off() {
     let write = Duration::from_millis(500);
-    let server = serve(Limits {
-        write,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.write = write).await;
     let mut client = server.connect_with_small_buffer().await;
     let began = Instant::now();
     client.ask("/endless").await;
@@ -102,11 +88,7 @@ async fn a_client_that_stops_reading_an_answer_in_pieces_is_cut_off() {
 #[tokio::test]
 async fn a_client_that_reads_little_by_little_is_cut_off_some_time() {
     let answer = Duration::from_secs(1);
-    let server = serve(Limits {
-        answer,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.answer = answer).await;
     let mut client = server.connect_with_small_buffer().await;
     client.ask("/endless").await;
     let began = Instant::now();

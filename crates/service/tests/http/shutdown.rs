@@ -12,10 +12,8 @@ use super::{Client, listener, serve, serve_on};
 
 #[tokio::test]
 async fn on_stop_what_is_under_way_is_finished_and_nothing_else_is_accepted() {
-    let server = serve(Limits::default()).await;
-    let (mut idle, mut busy) = (server.connect().await, server.connect().await);
-    idle.ask("/").await;
-    idle.answer("hello").await;
+    let server = serve().await;
+    let (mut idle, mut busy) = (server.greeted().await, server.connect().await);
     busy.ask("/slow").await;
     server.entered.notified().await;
     server.shutdown.begin();
@@ -35,10 +33,8 @@ async fn on_stop_what_is_under_way_is_finished_and_nothing_else_is_accepted() {
 /// A router keeps its connections, and cannot know that this is not the time for a request.
 #[tokio::test]
 async fn an_idle_connection_is_good_for_one_more_request_after_the_stop() {
-    let server = serve(Limits::default()).await;
-    let mut idle = server.connect().await;
-    idle.ask("/").await;
-    idle.answer("hello").await;
+    let server = serve().await;
+    let mut idle = server.greeted().await;
     server.shutdown.begin();
     server.serving.await.unwrap().unwrap();
     let mut byte = [0];
@@ -54,11 +50,9 @@ async fn an_idle_connection_is_good_for_one_more_request_after_the_stop() {
 
 #[tokio::test]
 async fn a_client_that_was_accepted_just_before_the_stop_is_still_served() {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     let mut fresh = server.connect().await;
-    while server.shutdown.running().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    server.has_connections().await;
     server.shutdown.begin();
     server.serving.await.unwrap().unwrap();
     fresh.ask("/").await;
@@ -68,10 +62,8 @@ async fn a_client_that_was_accepted_just_before_the_stop_is_still_served() {
 
 #[tokio::test]
 async fn a_request_that_arrives_with_the_stop_is_still_served() {
-    let server = serve(Limits::default()).await;
-    let mut client = server.connect().await;
-    client.ask("/").await;
-    client.answer("hello").await;
+    let server = serve().await;
+    let mut client = server.greeted().await;
     client.ask("/").await;
     server.shutdown.begin();
     let answer = client.rest().await;
@@ -94,7 +86,7 @@ async fn clients_in_the_queue_of_the_system_are_still_served() {
 
 #[tokio::test]
 async fn what_is_still_under_way_at_the_hard_stop_is_let_go() {
-    let server = serve(Limits::default()).await;
+    let server = serve().await;
     let mut busy = server.connect().await;
     busy.ask("/slow").await;
     server.entered.notified().await;

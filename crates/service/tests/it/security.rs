@@ -8,7 +8,7 @@ use sampler_service::settings::{LogFormat, LogSettings, Reader, load};
 use sampler_service::telemetry;
 use serde_json::Value;
 
-use crate::settings::{PROGRAM, URL, file};
+use crate::settings::{PROGRAM, URL, assert_told, file};
 
 /// What is said to a program that has an API, and to one that calls others.
 fn refused(variables: &[(&str, &str)]) -> (String, String) {
@@ -36,38 +36,30 @@ const OPEN_HEALTH: (&str, &str) = ("HEALTHCHECK_SECURED", "false");
 #[test]
 fn secured_without_a_usable_key_is_refused() {
     let keys = |more: &[(&str, &str)]| refused(&[&[SECURED], more].concat()).0;
-    assert!(
-        keys(&[]).contains("JWTKEY (security.jwt_key) is not set: expected a key, or AUTH_SER")
-    );
-    assert_eq!(keys(&[API]), "");
-    assert_eq!(keys(&[("API", "https://api.example")]), "");
-    assert_eq!(
-        keys(&[("SAMPLER_OIDC_ISSUER", "https://issuer.example")]),
-        ""
-    );
-    assert_eq!(keys(&[OPEN_HEALTH, ("JWTKEY", LONG)]), "");
-    assert!(keys(&[API, ("JWTALGO", "HS256")]).contains("JWTALGO (security.jwt_algorithm)"));
-    let pem = (
-        "JWTKEY",
-        "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----",
-    );
+    let key = "JWTKEY (security.jwt_key) is not set: expected a key, or AUTH_SER";
+    assert_told(&keys(&[]), &[key]);
+    for enough in [
+        &[API][..],
+        &[("API", "https://api.example")],
+        &[("SAMPLER_OIDC_ISSUER", "https://issuer.example")],
+        &[OPEN_HEALTH, ("JWTKEY", LONG)],
+    ] {
+        assert_eq!(keys(enough), "", "{enough:?}");
+    }
+    let algorithm = keys(&[API, ("JWTALGO", "HS256")]);
+    assert_told(&algorithm, &["JWTALGO (security.jwt_algorithm)"]);
+    let pem = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----";
     for (key, algorithm) in [
         (pem, "HS256"),
         (pem, "RS256"),
-        (("JWTKEY", "shared"), "RS256"),
-        (("JWTKEY", "shared"), "ES256"),
+        ("shared", "RS256"),
+        ("shared", "ES256"),
     ] {
-        let said = keys(&[API, key, ("JWTALGO", algorithm)]);
-        assert!(
-            said.contains("JWTKEY (security.jwt_key) is <hidden>"),
-            "{said}"
-        );
+        let said = keys(&[API, ("JWTKEY", key), ("JWTALGO", algorithm)]);
+        assert_told(&said, &["JWTKEY (security.jwt_key) is <hidden>"]);
     }
-    assert_eq!(
-        refused(&[pem, ("JWTALGO", "HS256")]).0,
-        "",
-        "it is not used"
-    );
+    let open = refused(&[("JWTKEY", pem), ("JWTALGO", "HS256")]).0;
+    assert_eq!(open, "", "it is not used");
 }
 
 #[test]
@@ -84,11 +76,8 @@ fn secured_without_a_way_to_a_token_is_refused() {
 #[test]
 fn a_health_check_is_not_secured_without_a_token_server() {
     let secured = ("HEALTHCHECK_SECURED", "true");
-    assert!(
-        refused(&[secured])
-            .0
-            .contains("AUTH_SERVER (security.auth_server) is not set")
-    );
+    let said = refused(&[secured]).0;
+    assert_told(&said, &["AUTH_SERVER (security.auth_server) is not set"]);
     assert_eq!(refused(&[secured, API]).0, "");
 }
 
@@ -108,11 +97,8 @@ fn a_health_check_is_secured_with_the_rest_unless_it_is_said_not_to_be() {
     assert!(!is_secured(&[SECURED, OPEN_HEALTH]));
     assert!(is_secured(&[("HEALTHCHECK_SECURED", "true")]));
     let said = refused(&[SECURED, ("JWTKEY", LONG)]).0;
-    assert!(
-        said.contains("AUTH_SERVER (security.auth_server) is not set"),
-        "{said}"
-    );
-    assert!(said.contains("HEALTHCHECK_SECURED is false"), "{said}");
+    let server = "AUTH_SERVER (security.auth_server) is not set";
+    assert_told(&said, &[server, "HEALTHCHECK_SECURED is false"]);
 }
 
 #[test]
@@ -124,21 +110,14 @@ fn certificates_are_read_at_once() {
     ] {
         let (_file, path) = file(text);
         let said = refused(&[("SAMPLER_CA_FILE", &path)]).0;
-        assert!(
-            said.contains("SAMPLER_CA_FILE (security.ca_file)"),
-            "{text:?}: {said}"
-        );
+        assert_told(&said, &["SAMPLER_CA_FILE (security.ca_file)"]);
     }
-    assert!(
-        refused(&[("SAMPLER_CA_FILE", "not/there")])
-            .0
-            .contains("cannot be read")
-    );
-    assert!(
-        refused(&[("SAMPLER_TOKEN_LEEWAY", "61s")])
-            .0
-            .contains("SAMPLER_TOKEN_LEEWAY")
-    );
+    for (name, value, told) in [
+        ("SAMPLER_CA_FILE", "not/there", "cannot be read"),
+        ("SAMPLER_TOKEN_LEEWAY", "61s", "SAMPLER_TOKEN_LEEWAY"),
+    ] {
+        assert_told(&refused(&[(name, value)]).0, &[told]);
+    }
 }
 
 #[test]
@@ -151,12 +130,10 @@ fn a_shared_key_that_is_too_short_is_refused_unless_it_is_said_to_be_allowed() {
             refused(&[&key, more].concat()).0
         };
         let said = keys(&short, &[]);
-        assert!(
-            said.contains("JWTKEY (security.jwt_key) is <hidden>"),
-            "{said}"
-        );
-        assert!(said.contains(&format!("at least {length} bytes")), "{said}");
-        assert!(said.contains("SAMPLER_ALLOW_SHORT_KEY") && !said.contains(&short));
+        let hidden = "JWTKEY (security.jwt_key) is <hidden>";
+        let least = format!("at least {length} bytes");
+        assert_told(&said, &[hidden, &least, "SAMPLER_ALLOW_SHORT_KEY"]);
+        assert!(!said.contains(&short));
         assert_eq!(keys(&short, &[allowed]), "");
         assert_eq!(keys(&long, &[]), "");
         let open = [("JWTALGO", algorithm), ("JWTKEY", short.as_str())];
@@ -171,8 +148,7 @@ fn a_token_server_over_http_is_refused_unless_it_is_said_to_be_allowed() {
     for name in ["AUTH_SERVER", "API", "SAMPLER_OIDC_ISSUER"] {
         let said = |address, more: &[_]| refused(&[&[SECURED, (name, address)], more].concat()).0;
         let refused = said(http, &[]);
-        assert!(refused.contains(&format!("{name} (security.")), "{refused}");
-        assert!(refused.contains("https"), "{refused}");
+        assert_told(&refused, &[&format!("{name} (security."), "https"]);
         assert_eq!(said(http, &[allowed]), "");
         assert_eq!(said("https://uaa.example", &[]), "");
         // Nobody reads along on the way from a machine to itself.
@@ -191,12 +167,9 @@ fn a_token_server_over_http_is_refused_unless_it_is_said_to_be_allowed() {
 
 #[test]
 fn audiences_lifetimes_and_ages_are_bounded() {
+    let audiences = "abacus.sampler,abacus.sampler.*";
     for (name, value, right) in [
-        (
-            "SAMPLER_TOKEN_AUDIENCE",
-            "abacus.sampler,abacus.sampler.*",
-            true,
-        ),
+        ("SAMPLER_TOKEN_AUDIENCE", audiences, true),
         ("SAMPLER_TOKEN_AUDIENCE", "*", false),
         ("SAMPLER_TOKEN_AUDIENCE", ",", false),
         ("SAMPLER_TOKEN_MAX_LIFETIME", "59s", false),
@@ -243,42 +216,37 @@ fn announced(settings: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<Val
 
 #[test]
 fn what_weakens_security_is_told_at_the_start() {
-    let codes = |settings: &[_], environment: &[_]| {
-        let lines = announced(settings, environment);
-        let codes: Vec<_> = lines
-            .iter()
-            .map(|line| line["code"].as_str().unwrap().to_owned())
-            .collect();
-        codes
-    };
-    assert_eq!(codes(&[], &[]), [] as [&str; 0]);
-    assert_eq!(codes(&[API], &[]), [] as [&str; 0]);
-    assert_eq!(
-        codes(&[("SKIP_SSL_VALIDATION", "true")], &[]),
-        ["security.certificates_unchecked"]
-    );
-    let http = ("AUTH_SERVER", "http://uaa.example");
-    assert_eq!(codes(&[http], &[]), ["security.token_server_http"]);
-    let here = ("AUTH_SERVER", "http://localhost:8080");
-    assert_eq!(codes(&[here], &[]), ["security.token_server_http"]);
-    // With tokens, what they are sent to over http is told as well.
-    let secured = [SECURED, API];
-    assert_eq!(codes(&secured, &[]), ["security.abacus_http"]);
-    let key = [SECURED, API, ("JWTKEY", LONG)];
     let issuer = ("SAMPLER_TOKEN_ISSUER", "https://uaa.example/oauth/token");
-    assert_eq!(
-        codes(&key, &[]),
-        ["security.abacus_http", "security.issuer_unbound"]
-    );
-    assert_eq!(
-        codes(&[&key[..], &[issuer]].concat(), &[]),
-        ["security.abacus_http"]
-    );
+    let key = ("JWTKEY", LONG);
+    let abacus = "security.abacus_http";
+    for (settings, codes) in [
+        (&[][..], &[][..]),
+        (&[API], &[]),
+        (
+            &[("SKIP_SSL_VALIDATION", "true")],
+            &["security.certificates_unchecked"],
+        ),
+        (
+            &[("AUTH_SERVER", "http://uaa.example")],
+            &["security.token_server_http"],
+        ),
+        (
+            &[("AUTH_SERVER", "http://localhost:8080")],
+            &["security.token_server_http"],
+        ),
+        // With tokens, what they are sent to over http is told as well.
+        (&[SECURED, API], &[abacus]),
+        (&[SECURED, API, key], &[abacus, "security.issuer_unbound"]),
+        (&[SECURED, API, key, issuer], &[abacus]),
+    ] {
+        let lines = announced(settings, &[]);
+        let told: Vec<_> = lines.iter().map(|line| line["code"].as_str()).collect();
+        let codes: Vec<_> = codes.iter().copied().map(Some).collect();
+        assert_eq!(told, codes, "{settings:?}");
+    }
     for name in ["HTTP_PROXY", "https_proxy", "ALL_PROXY"] {
-        let lines = announced(
-            &[],
-            &[(name, "http://me:s3cr3t@proxy:3128"), ("NO_PROXY", "x")],
-        );
+        let proxy = [(name, "http://me:s3cr3t@proxy:3128"), ("NO_PROXY", "x")];
+        let lines = announced(&[], &proxy);
         let [line] = lines.as_slice() else {
             panic!("{lines:?}")
         };
@@ -286,8 +254,6 @@ fn what_weakens_security_is_told_at_the_start() {
         assert_eq!(line["variables"], name);
         assert!(!line.to_string().contains("s3cr3t"), "{line}");
     }
-    assert_eq!(
-        codes(&[], &[("NO_PROXY", "x"), ("HTTP_PROXY", "")]),
-        [] as [&str; 0]
-    );
+    let none = announced(&[], &[("NO_PROXY", "x"), ("HTTP_PROXY", "")]);
+    assert!(none.is_empty(), "{none:?}");
 }

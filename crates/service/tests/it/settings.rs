@@ -128,6 +128,23 @@ pub(crate) fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> String 
     plan.stdout
 }
 
+/// All of these parts are in the text.
+#[track_caller]
+pub(crate) fn assert_told(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part}\nis not in\n{text}");
+    }
+}
+
+/// All of these are lines of the text.
+#[track_caller]
+pub(crate) fn assert_lines(text: &str, lines: &[&str]) {
+    for line in lines {
+        let is_there = text.lines().any(|found| found == *line);
+        assert!(is_there, "{line}\nis not in\n{text}");
+    }
+}
+
 pub(crate) fn file(text: &str) -> (NamedTempFile, String) {
     let file = NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -138,10 +155,8 @@ pub(crate) fn file(text: &str) -> (NamedTempFile, String) {
 #[test]
 fn defaults_are_those_of_the_table() {
     let settings = run(&[], &[]).unwrap();
-    assert_eq!(
-        (settings.http.host.as_deref(), settings.http.port),
-        (None, 7070)
-    );
+    assert_eq!(settings.http.host, None);
+    assert_eq!(settings.http.port, 7070);
     for (is_open, is_on_platform, interface) in [
         (true, false, "127.0.0.1"),
         (true, true, "0.0.0.0"),
@@ -150,10 +165,8 @@ fn defaults_are_those_of_the_table() {
         assert_eq!(settings.http.interface(is_open, is_on_platform), interface);
     }
     assert_eq!(settings.health.threshold, Duration::from_mins(1));
-    assert_eq!(
-        (settings.log.format, settings.log.level.as_str()),
-        (LogFormat::Auto, "info")
-    );
+    assert_eq!(settings.log.format, LogFormat::Auto);
+    assert_eq!(settings.log.level, "info");
     assert_eq!((settings.own.size, settings.own.initial), (512_000, 'd'));
     assert_eq!(settings.security.jwt_algorithm, None);
     let own = OwnSettings {
@@ -166,10 +179,8 @@ fn defaults_are_those_of_the_table() {
 #[test]
 fn a_declaration_makes_the_row_of_the_table() {
     let row = OwnSettings::TABLE[6];
-    assert_eq!(
-        (row.key, row.env, row.default),
-        ("own.initial", "SAMPLER_WORD", Some("day"))
-    );
+    assert_eq!((row.key, row.env), ("own.initial", "SAMPLER_WORD"));
+    assert_eq!(row.default, Some("day"));
     assert_eq!(row.doc, "What begins with a letter.");
     assert!(DatabaseSettings::TABLE[0].secret && !row.secret);
 }
@@ -182,10 +193,8 @@ fn the_environment_counts_before_the_file_and_the_file_before_the_defaults() {
     );
     let variables = [("PORT", "2222"), ("MAX_PAYLOAD", "")];
     let settings = run(&["--config", &path], &variables).unwrap();
-    assert_eq!(
-        (settings.http.host.as_deref().unwrap(), settings.http.port),
-        ("::1", 2222)
-    );
+    assert_eq!(settings.http.host.as_deref(), Some("::1"));
+    assert_eq!(settings.http.port, 2222);
     assert_eq!(settings.own.url.unwrap().as_str(), "http://collector/");
     assert_eq!(settings.own.size, 7, "an empty variable is not set");
     assert!(!settings.own.flag);
@@ -198,11 +207,9 @@ fn the_file_is_named_by_the_environment_or_rather_by_the_command_line() {
     let (_first, first) = file("http.port = 1");
     let (_second, second) = file("http.port = 2");
     let variables = [("SAMPLER_CONFIG", first.as_str())];
-    assert_eq!(run(&[], &variables).unwrap().http.port, 1);
-    assert_eq!(
-        run(&["--config", &second], &variables).unwrap().http.port,
-        2
-    );
+    let port = |arguments: &[&str]| run(arguments, &variables).unwrap().http.port;
+    assert_eq!(port(&[]), 1);
+    assert_eq!(port(&["--config", &second]), 2);
 }
 
 #[test]
@@ -220,65 +227,43 @@ fn every_mistake_is_named_at_once() {
             ("JWTALGO", "none"),
         ],
     );
-    let expected = [
-        "example does not start. Mistakes in the settings:".to_owned(),
-        format!("  own.futur in the file {path} is an unknown setting"),
-        format!("  lgo.a in the file {path} is an unknown setting"),
-        "  the environment variable SAMPLER_DIMENTION is an unknown setting".to_owned(),
-        format!(
-            "  PORT (http.port) is \"x\", from the file {path}: expected a whole number from 0 to \
-             65535"
-        ),
+    let whole = "expected a whole number from";
+    let lines = [
+        "example does not start. Mistakes in the settings:",
+        &format!("  own.futur in the file {path} is an unknown setting"),
+        &format!("  lgo.a in the file {path} is an unknown setting"),
+        "  the environment variable SAMPLER_DIMENTION is an unknown setting",
+        &format!("  PORT (http.port) is \"x\", from the file {path}: {whole} 0 to 65535"),
         "  SAMPLER_DB_POOL_SIZE (database.pool_size) is \"0\", from the environment variable \
-         SAMPLER_DB_POOL_SIZE: expected a whole number from 1 to 1000"
-            .to_owned(),
+         SAMPLER_DB_POOL_SIZE: expected a whole number from 1 to 1000",
         "  JWTALGO (security.jwt_algorithm) is \"none\", from the environment variable JWTALGO: \
-         expected HS256, HS384, HS512, RS256, RS384, RS512 or ES256"
-            .to_owned(),
-        format!(
-            "  SAMPLER_LOW (own.low) is \"1.0\", from the file {path}: expected a whole number from \
-             0 to 9"
-        ),
+         expected HS256, HS384, HS512, RS256, RS384, RS512 or ES256",
+        &format!("  SAMPLER_LOW (own.low) is \"1.0\", from the file {path}: {whole} 0 to 9"),
     ];
-    for line in &expected {
-        assert!(
-            text.lines().any(|found| found == line),
-            "{line}\nis not in\n{text}"
-        );
-    }
-    for part in [
-        format!("own.past in the file {path} has several values: expected a duration"),
-        "COLLECTOR_URL (own.url) is not set: expected an http or https address".to_owned(),
-        "LOG_LEVEL (log.level) is \"info,,==\"".to_owned(),
-    ] {
-        assert!(text.contains(&part), "{part}\nis not in\n{text}");
-    }
-    assert_eq!(text.lines().count(), expected.len() + 3, "{text}");
+    assert_lines(&text, &lines);
+    let parts = [
+        &format!("own.past in the file {path} has several values: expected a duration"),
+        "COLLECTOR_URL (own.url) is not set: expected an http or https address",
+        "LOG_LEVEL (log.level) is \"info,,==\"",
+    ];
+    assert_told(&text, &parts);
+    assert_eq!(text.lines().count(), lines.len() + 3, "{text}");
 }
 
 #[test]
 fn one_mistake_per_setting_is_enough() {
     let text = mistakes(&[], &[("SAMPLER_LOW", "10"), ("SAMPLER_HIGH", "1")]);
     assert_eq!(text.matches("SAMPLER_LOW (").count(), 1, "{text}");
-    assert!(
-        text.contains("expected a whole number from 0 to 9"),
-        "{text}"
-    );
+    assert_told(&text, &["expected a whole number from 0 to 9"]);
 }
 
 #[test]
 fn settings_of_the_other_program_may_stand_beside_ours() {
     let (_file, path) = file("[other]\nsetting = 1\n");
-    run(
-        &["--config", &path],
-        &[("SAMPLER_OF_THE_OTHER", "1"), ("UNRELATED", "1")],
-    )
-    .unwrap();
+    let beside = [("SAMPLER_OF_THE_OTHER", "1"), ("UNRELATED", "1")];
+    run(&["--config", &path], &beside).unwrap();
     let text = mistakes(&[], &[("SAMPLER_OF_NOBODY", "s3cr3t")]);
-    assert!(
-        text.contains("SAMPLER_OF_NOBODY is an unknown setting"),
-        "{text}"
-    );
+    assert_told(&text, &["SAMPLER_OF_NOBODY is an unknown setting"]);
     assert!(!text.contains("s3cr3t"), "{text}");
     run(&[], &[("SAMPLER_OF_NOBODY", "")]).expect("an empty variable is not set");
 }
@@ -286,23 +271,22 @@ fn settings_of_the_other_program_may_stand_beside_ours() {
 #[test]
 fn a_file_that_is_none_is_a_mistake_that_repeats_nothing_of_it() {
     let text = mistakes(&["--config", "nowhere.toml"], &[]);
-    let expected = "the file nowhere.toml cannot be read: No such file";
-    assert!(text.contains(expected), "{text}");
-    let large = "#".repeat((1 << 20) + 1);
+    assert_told(
+        &text,
+        &["the file nowhere.toml cannot be read: No such file"],
+    );
+    let (large, numbers) = ("#".repeat((1 << 20) + 1), "own.size = 99999999999999999999");
     for (content, expected) in [
         (
             "[database]\n\nuri = s3cr3t\n",
             "is not valid TOML: line 3: ",
         ),
-        (
-            "own.size = 99999999999999999999",
-            "is not valid TOML: number too large",
-        ),
+        (numbers, "is not valid TOML: number too large"),
         (&large, "has 1048577 bytes: expected at most 1048576"),
     ] {
         let (_file, path) = file(content);
         let text = mistakes(&["--config", &path], &[]);
-        assert!(text.contains(expected), "{text}");
+        assert_told(&text, &[expected]);
         assert!(!text.contains("s3cr3t"), "{text}");
     }
 }
@@ -322,28 +306,23 @@ fn an_unknown_name_leads_to_the_one_that_was_meant() {
     ] {
         let (_file, path) = file(line);
         let text = mistakes(&["--config", &path], &[]);
-        let expected = format!(" is an unknown setting{meant}\n");
-        assert!(text.contains(&expected), "{text}");
+        assert_told(&text, &[&format!(" is an unknown setting{meant}\n")]);
     }
     let text = mistakes(&[], &[("SAMPLER_DB_URI", "1")]);
-    let expected = "SAMPLER_DB_URI is an unknown setting; did you mean DB_URI?";
-    assert!(text.contains(expected), "{text}");
+    assert_told(
+        &text,
+        &["SAMPLER_DB_URI is an unknown setting; did you mean DB_URI?"],
+    );
 }
 
 #[test]
 fn a_variable_that_is_not_utf_8_is_a_mistake() {
-    let variables: Variables = [
-        ("HOST", OsString::from_vec(vec![0xff])),
-        (URL.0, URL.1.into()),
-    ]
-    .into_iter()
-    .collect();
+    let host = ("HOST", OsString::from_vec(vec![0xff]));
+    let variables: Variables = [host, (URL.0, URL.1.into())].into_iter().collect();
     let plan = load(&PROGRAM, ["example"], &variables, read).unwrap_err();
-    assert!(
-        plan.stderr
-            .contains("the environment variable HOST is not UTF-8"),
-        "{}",
-        plan.stderr
+    assert_told(
+        &plan.stderr,
+        &["the environment variable HOST is not UTF-8"],
     );
 }
 
@@ -351,13 +330,14 @@ fn a_variable_that_is_not_utf_8_is_a_mistake() {
 fn where_a_value_comes_from_can_be_asked() {
     let variables = [("PORT", "1"), URL].into_iter().collect();
     load(&PROGRAM, ["example"], &variables, |reader| {
-        assert_eq!(
-            reader.origin("http.port").unwrap(),
-            "the environment variable PORT"
-        );
-        assert_eq!(reader.origin("http.host"), None);
-        assert_eq!(reader.origin("log.level").unwrap(), "the default");
-        assert_eq!(reader.origin("security.api"), None);
+        for (key, origin) in [
+            ("http.port", Some("the environment variable PORT")),
+            ("http.host", None),
+            ("log.level", Some("the default")),
+            ("security.api", None),
+        ] {
+            assert_eq!(reader.origin(key), origin, "{key}");
+        }
         Some(())
     })
     .unwrap();

@@ -2,7 +2,7 @@
 
 use secrecy::ExposeSecret;
 
-use crate::settings::{file, mistakes, printed, run};
+use crate::settings::{assert_lines, assert_told, file, mistakes, printed, run};
 
 const ONE: &str = r#"{"mongodb": [
     {"name": "spans-db", "binding_name": null, "label": "mongodb", "tags": ["mongodb"],
@@ -24,7 +24,7 @@ fn counts_before_what_is_written_down() {
     assert_eq!(settings.database.uri.expose_secret(), BILLING);
     let text = printed(&["--print-config"], &[DB_URI, ("VCAP_SERVICES", ONE)]);
     let line = "uri = \"<hidden>\" # VCAP_SERVICES (service 'spans-db')";
-    assert!(text.lines().any(|found| found == line), "{text}");
+    assert_lines(&text, &[line]);
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn can_be_in_a_file() {
     let settings = run(&[], &[("VCAP_SERVICES_FILE_PATH", &path)]).unwrap();
     assert_eq!(settings.database.uri.expose_secret(), BILLING);
     let text = mistakes(&[], &[("VCAP_SERVICES_FILE_PATH", "nowhere.json")]);
-    assert!(
-        text.contains("VCAP_SERVICES_FILE_PATH: the file nowhere.json cannot be"),
-        "{text}"
+    assert_told(
+        &text,
+        &["VCAP_SERVICES_FILE_PATH: the file nowhere.json cannot be"],
     );
 }
 
@@ -55,12 +55,9 @@ fn can_be_in_a_folder_of_bindings() {
     assert_eq!(settings.database.uri.expose_secret(), BILLING);
     let text = printed(&["--print-config"], &variables);
     let line = "uri = \"<hidden>\" # SERVICE_BINDING_ROOT (service 'spans-db')";
-    assert!(text.lines().any(|found| found == line), "{text}");
+    assert_lines(&text, &[line]);
     let text = mistakes(&[], &[("SERVICE_BINDING_ROOT", "/nowhere")]);
-    assert!(
-        text.contains("the folder /nowhere cannot be read"),
-        "{text}"
-    );
+    assert_told(&text, &["the folder /nowhere cannot be read"]);
 }
 
 #[test]

@@ -1,19 +1,16 @@
 //! A receiver of CloudEvents: what its answers to posts and lookups mean.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri};
-use sampler_domain::Contract;
-use sampler_upstream::{
-    Answer, CloudEvents, EventAttributes, FindUrl, LookupAnswer, LookupResult, Sought, Upstream,
-};
+use sampler_upstream::{Answer, CloudEvents, LookupAnswer, Upstream};
 use secrecy::SecretString;
 
-use crate::{NOW, options, serve, usage};
+use crate::{NOW, cloud_events, find, nowhere, serve, usage};
 
-const SOURCE: &str = "urn:a b";
+/// The addresses that were asked for, each with its token.
+type Asking = Arc<Mutex<Vec<(String, String)>>>;
 
 /// A receiver that answers everything so, and the client for it. What was asked for is noted.
 async fn upstream(answer: (u16, &'static str, &'static str)) -> (CloudEvents, Asking) {
@@ -27,120 +24,64 @@ async fn upstream(answer: (u16, &'static str, &'static str)) -> (CloudEvents, As
         (status, [("content-type", media_type)], body)
     });
     let mut options = serve(router).await;
-    let find_url = format!("{}find?id={{id}}&source={{source}}", options.url);
     options.url = options.url.join("events?tenant=a%20b").unwrap();
-    let attributes = EventAttributes::new(SOURCE, "sampler.usage");
-    let events = CloudEvents::new(&options, attributes, Contract::Forever).unwrap();
-    let find_url = FindUrl::new(&find_url).unwrap();
     let token = SecretString::from("t0k3n");
-    let events = events
-        .found_at(Some(find_url), Duration::ZERO)
-        .with_token(Some(&token));
-    (events, asked)
-}
-
-/// The addresses that were asked for, each with its token.
-type Asking = Arc<Mutex<Vec<(String, String)>>>;
-
-async fn find(answer: (u16, &'static str, &'static str)) -> LookupResult {
-    let (events, asked) = upstream(answer).await;
-    let sought = Sought {
-        usage_guid: "u/1",
-        location: "",
-    };
-    let found = events.look_up(sought, NOW).await;
-    let expected = ("/find?id=u%2F1&source=urn%3Aa%20b", "Bearer t0k3n");
-    let asked = asked.lock().unwrap();
-    assert_eq!(asked.len(), 1);
-    assert_eq!((asked[0].0.as_str(), asked[0].1.as_str()), expected);
-    found
+    (cloud_events(&options).with_token(Some(&token)), asked)
 }
 
 const JSON: &str = "application/json";
 
+/// What bodies mean, the tests in `cloudevents::answer` show.
 #[tokio::test]
-async fn only_the_same_id_and_source_is_there() {
-    for (status, body, expected) in [
-        (
-            200,
-            r#"{"items":[{"event":{"id":"u/1","source":"urn:a b"}}]}"#,
-            LookupAnswer::Counts,
-        ),
-        (
-            200,
-            r#"[{"id":"u/1","source":"urn:a b"}]"#,
-            LookupAnswer::Counts,
-        ),
-        (
-            200,
-            r#"{"items":[{"event":{"id":"u/11","source":"urn:a b"}}]}"#,
-            LookupAnswer::NotFound,
-        ),
-        (
-            200,
-            r#"{"items":[{"event":{"id":"u/1","source":"other"}}]}"#,
-            LookupAnswer::NotFound,
-        ),
-        (200, r#"{"data":[]}"#, LookupAnswer::NotFound),
-        (404, r#"{"title":"not found"}"#, LookupAnswer::NotFound),
+async fn only_the_same_id_and_source_is_there_and_anything_else_is_no_answer() {
+    let there = Some(LookupAnswer::Counts);
+    let gone = || Some(LookupAnswer::NotFound);
+    let same = r#"{"items":[{"event":{"id":"u/1","source":"urn:a b"}}]}"#;
+    let (other_id, other_source) = (
+        r#"[{"id":"u/11","source":"urn:a b"}]"#,
+        r#"[{"id":"u/1","source":"other"}]"#,
+    );
+    for (answer, expected) in [
+        ((200, JSON, same), there),
+        ((200, JSON, other_id), gone()),
+        ((200, JSON, other_source), gone()),
+        ((404, JSON, r#"{"title":"not found"}"#), gone()),
+        ((200, "text/html", "<!DOCTYPE html>Log in"), None),
+        ((200, JSON, r#"{"items":[{"event":{"id":"u/1","#), None),
+        ((204, JSON, ""), None),
+        ((302, "text/plain", ""), None),
+        ((400, JSON, "[]"), None),
+        ((401, JSON, "[]"), None),
+        ((404, "text/plain", "404 page not found"), None),
+        ((404, "text/html", "<html></html>"), None),
+        ((429, JSON, "[]"), None),
+        ((503, JSON, "[]"), None),
     ] {
-        let found = find((status, JSON, body)).await;
-        assert_eq!(
-            (found.answer, found.status),
-            (expected, Some(status)),
-            "{body}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn anything_else_is_no_answer() {
-    for answer in [
-        (200, "text/html", "<!DOCTYPE html><title>Log in</title>"),
-        (200, JSON, r#"{"error":"x"}"#),
-        (200, JSON, r#"{"items":[{"event":{"id":"u/1","#),
-        (204, JSON, ""),
-        (302, "text/plain", ""),
-        (400, JSON, "[]"),
-        (401, JSON, "[]"),
-        (404, "text/plain", "404 page not found"),
-        (404, "text/html", "<html></html>"),
-        (429, JSON, "[]"),
-        (503, JSON, "[]"),
-    ] {
-        let found = find(answer).await;
-        let is_clear = matches!(found.answer, LookupAnswer::Counts | LookupAnswer::NotFound);
-        assert!(!is_clear, "{answer:?}: {found:?}");
+        let (events, asked) = upstream(answer).await;
+        let found = find(&events).await;
         assert_eq!(found.status, Some(answer.0));
+        let clear = [LookupAnswer::Counts, LookupAnswer::NotFound];
+        let clear = clear.into_iter().find(|clear| *clear == found.answer);
+        assert_eq!(clear, expected, "{answer:?}: {found:?}");
+        let expected = ["/find?id=u%2F1&source=urn%3Aa%20b", "Bearer t0k3n"];
+        let asked = asked.lock().unwrap().clone();
+        assert_eq!(asked, [expected.map(str::to_owned).into()]);
     }
 }
 
 #[tokio::test]
 async fn a_find_that_hangs_or_breaks_off_is_no_answer() {
     let hangs = Router::new().fallback(std::future::pending::<StatusCode>);
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gone_at = options(gone.local_addr().unwrap());
-    drop(gone);
-    for options in [serve(hangs).await, gone_at] {
-        let attributes = EventAttributes::new(SOURCE, "sampler.usage");
-        let find_url = FindUrl::new(&format!("{}{{id}}", options.url)).unwrap();
-        let events = CloudEvents::new(&options, attributes, Contract::Forever).unwrap();
-        let events = events.found_at(Some(find_url), Duration::ZERO);
-        let sought = Sought {
-            usage_guid: "u",
-            location: "",
-        };
-        let found = events.look_up(sought, NOW).await;
-        assert!(
-            matches!(found.answer, LookupAnswer::Failed { .. }),
-            "{found:?}"
-        );
-        assert_eq!(found.status, None);
+    for options in [serve(hangs).await, nowhere().await] {
+        let found = find(&cloud_events(&options)).await;
+        let is_failed = matches!(found.answer, LookupAnswer::Failed { .. });
+        assert!(is_failed && found.status.is_none(), "{found:?}");
     }
 }
 
 #[tokio::test]
 async fn each_2xx_but_a_page_accepts_a_usage() {
+    let page = "<!DOCTYPE html><title>Log in</title>";
     for (status, media_type, body, is_accepted) in [
         (200, JSON, "{}", true),
         (201, JSON, "", true),
@@ -148,12 +89,7 @@ async fn each_2xx_but_a_page_accepts_a_usage() {
         (204, JSON, "", true),
         (299, "text/plain", "ok", true),
         (200, "text/html", "Log in", false),
-        (
-            200,
-            "text/plain",
-            "<!DOCTYPE html><title>Log in</title>",
-            false,
-        ),
+        (200, "text/plain", page, false),
         (302, JSON, "", false),
         (409, JSON, "", false),
         (503, JSON, "", false),

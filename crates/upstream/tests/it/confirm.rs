@@ -37,6 +37,12 @@ async fn ask(options: &ClientOptions, location: &str) -> LookupAnswer {
     confirmer.ask(location, &usage().dedup_id, NOW).await.answer
 }
 
+#[track_caller]
+fn assert_mismatch(answer: &LookupAnswer) {
+    let is_mismatch = matches!(answer, LookupAnswer::Mismatch { .. });
+    assert!(is_mismatch, "{answer:?}");
+}
+
 #[tokio::test]
 async fn a_usage_is_not_there_for_a_while_and_then_counts() {
     let (_abacus, clock, options) = stand_in(1_000).await;
@@ -56,10 +62,8 @@ async fn a_usage_that_was_put_aside_says_why() {
     abacus.fault(Fault::put_aside("plan not found"));
     let location = accepted(&options).await;
     let error = "plan not found".to_owned();
-    assert_eq!(
-        ask(&options, &location).await,
-        LookupAnswer::SetAside { error }
-    );
+    let answer = ask(&options, &location).await;
+    assert_eq!(answer, LookupAnswer::SetAside { error });
 }
 
 #[tokio::test]
@@ -68,10 +72,7 @@ async fn the_document_of_another_usage_says_nothing() {
     let location = accepted(&options).await;
     let confirmer = HttpConfirmer::new(&options).unwrap();
     let answer = confirmer.ask(&location, "another", NOW).await.answer;
-    assert!(
-        matches!(answer, LookupAnswer::Mismatch { .. }),
-        "{answer:?}"
-    );
+    assert_mismatch(&answer);
 }
 
 #[tokio::test]
@@ -79,18 +80,10 @@ async fn what_is_no_document_says_nothing() {
     let large = format!("{{\"dedup_id\":\"{}\"}}", "x".repeat(3 << 20));
     for body in ["<html>Log in</html>".to_owned(), large, String::new()] {
         let router = Router::new().fallback(move || async move { body });
-        let answer = ask(&serve(router).await, "/v1/usage/1").await;
-        assert!(
-            matches!(answer, LookupAnswer::Mismatch { .. }),
-            "{answer:?}"
-        );
+        assert_mismatch(&ask(&serve(router).await, "/v1/usage/1").await);
     }
     let router = Router::new().fallback(|| async { (StatusCode::FOUND, [("location", "/login")]) });
-    let answer = ask(&serve(router).await, "/v1/usage/1").await;
-    assert!(
-        matches!(answer, LookupAnswer::Mismatch { .. }),
-        "{answer:?}"
-    );
+    assert_mismatch(&ask(&serve(router).await, "/v1/usage/1").await);
 }
 
 /// Another server never sees a question, and so never our token.

@@ -9,36 +9,19 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sampler_domain::Contract;
 use sampler_upstream::{
-    Answer, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupAnswer,
-    Posted, Sought, Upstream,
+    Answer, ClientOptions, CloudEvents, HttpCollector, LookupAnswer, Posted, Upstream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{NOW, options, serve, usage};
+use crate::{NOW, cloud_events, find, options, serve, usage};
 
 const TOKEN: &str = "the.token.of-the-upstream";
 
-/// An upstream of CloudEvents at this address, where usages can be found, with a token of its own.
-fn cloud_events(options: &ClientOptions) -> CloudEvents {
-    let attributes = EventAttributes::new("sampler", "usage");
-    let upstream = CloudEvents::new(options, attributes, Contract::Forever).unwrap();
-    let find = format!("{}find?id={{id}}", options.url);
-    let find = FindUrl::new(&find).unwrap();
-    upstream
-        .found_at(Some(find), Duration::ZERO)
-        .with_token(Some(&TOKEN.into()))
-}
-
-async fn find(upstream: &CloudEvents) -> LookupAnswer {
-    let usage = usage();
-    let sought = Sought {
-        usage_guid: &usage.dedup_id,
-        location: "",
-    };
-    upstream.look_up(sought, NOW).await.answer
+/// An upstream of CloudEvents at this address, with a token of its own.
+fn with_token(options: &ClientOptions) -> CloudEvents {
+    cloud_events(options).with_token(Some(&TOKEN.into()))
 }
 
 /// The answers of both kinds of upstream to a post.
@@ -47,8 +30,17 @@ async fn post_to_both(options: &ClientOptions) -> [Posted; 2] {
     let usage = usage();
     [
         collector.post(&usage, NOW).await,
-        cloud_events(options).post(&usage, NOW).await,
+        with_token(options).post(&usage, NOW).await,
     ]
+}
+
+#[track_caller]
+fn assert_says_nothing(answer: &LookupAnswer) {
+    let says_nothing = matches!(
+        answer,
+        LookupAnswer::Mismatch { .. } | LookupAnswer::Failed { .. }
+    );
+    assert!(says_nothing, "{answer:?}");
 }
 
 #[track_caller]
@@ -81,14 +73,7 @@ async fn an_upstream_that_redirects_to_another_host_gets_no_token_sent_there() {
         for posted in post_to_both(&options).await {
             assert_tries_again(&posted);
         }
-        let answer = find(&cloud_events(&options)).await;
-        assert!(
-            matches!(
-                answer,
-                LookupAnswer::Mismatch { .. } | LookupAnswer::Failed { .. }
-            ),
-            "{answer:?}"
-        );
+        assert_says_nothing(&find(&with_token(&options)).await.answer);
     }
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
@@ -98,11 +83,8 @@ async fn an_upstream_that_redirects_to_another_host_gets_no_token_sent_there() {
 async fn what_is_compressed_is_not_unpacked() {
     let bomb = {
         let mut packer = GzEncoder::new(Vec::new(), Compression::best());
-        std::io::copy(
-            &mut std::io::Read::take(std::io::repeat(b' '), 64 << 20),
-            &mut packer,
-        )
-        .unwrap();
+        let mut spaces = std::io::Read::take(std::io::repeat(b' '), 64 << 20);
+        std::io::copy(&mut spaces, &mut packer).unwrap();
         packer.finish().unwrap()
     };
     let bomb = Router::new().fallback(async move |headers: HeaderMap| {
@@ -110,11 +92,9 @@ async fn what_is_compressed_is_not_unpacked() {
         ([("content-encoding", "gzip")], bomb).into_response()
     });
     let options = serve(bomb).await;
-    let answer = find(&cloud_events(&options)).await;
-    assert!(
-        matches!(answer, LookupAnswer::Mismatch { .. }),
-        "{answer:?}"
-    );
+    let answer = find(&with_token(&options)).await.answer;
+    let is_mismatch = matches!(answer, LookupAnswer::Mismatch { .. });
+    assert!(is_mismatch, "{answer:?}");
 }
 
 /// Sends this, and then the same again and again, as long as anybody listens. It leaves the processor to the
@@ -168,12 +148,7 @@ async fn answers_without_end_end_in_time() {
         if !begin.starts_with("HTTP/1.1 200") {
             assert_tries_again(&event);
         }
-        let answer = find(&cloud_events(&options)).await;
-        let is_none = matches!(
-            answer,
-            LookupAnswer::Mismatch { .. } | LookupAnswer::Failed { .. }
-        );
-        assert!(is_none, "{begin:?}: {answer:?}");
+        assert_says_nothing(&find(&with_token(&options)).await.answer);
         // Half a second each.
         let took = began.elapsed();
         assert!(took < Duration::from_secs(5), "{begin:?}: {took:?}");
@@ -185,7 +160,7 @@ async fn an_answer_to_a_find_has_a_limit() {
     for (length, is_read) in [(2 << 20, true), ((2 << 20) + 1, false)] {
         let answer = format!("[{}]", " ".repeat(length - 2));
         let router = Router::new().fallback(async move || answer);
-        let answer = find(&cloud_events(&serve(router).await)).await;
+        let answer = find(&with_token(&serve(router).await)).await.answer;
         assert_eq!(answer == LookupAnswer::NotFound, is_read, "{answer:?}");
     }
 }

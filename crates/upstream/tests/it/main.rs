@@ -7,21 +7,22 @@ mod confirm;
 mod hostile;
 mod tokens;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use sampler_domain::{
-    Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
-    Target, Timestamp, Usage,
+    Contract, Id, Interval, Measures, Planned, Span, SpanId, StartEvent, Target, Timestamp, Usage,
 };
 use sampler_oauth::{CaBundle, HttpOptions};
 use sampler_upstream::{
-    Answer, AnswerDate, ClientOptions, HttpCollector, Mapped, Mapping, Provisioning,
+    Answer, AnswerDate, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector,
+    LookupResult, Mapped, Mapping, Provisioning, Sought, Upstream,
 };
 use tokio::net::TcpListener;
 
@@ -40,18 +41,11 @@ fn usage() -> Usage {
         measures: Measures::default(),
     };
     let span = Span::open(SpanId::new(NOW, 1), event);
-    let policy = Policy {
-        granularities: Granularities::all(Granularity::Hour),
-        stop_grace: 0,
-    };
-    let end = policy.open_due_at(&span.target, NOW);
-    Usage::new(
-        &span,
-        &Planned::new(&span, Interval { start: NOW, end }, NOW),
-    )
+    let (start, end) = (NOW, NOW.plus(3_600_000));
+    Usage::new(&span, &Planned::new(&span, Interval { start, end }, NOW))
 }
 
-fn options(address: std::net::SocketAddr) -> ClientOptions {
+fn options(address: SocketAddr) -> ClientOptions {
     ClientOptions {
         url: format!("http://{address}").parse().unwrap(),
         http: HttpOptions {
@@ -66,33 +60,93 @@ fn options(address: std::net::SocketAddr) -> ClientOptions {
 async fn serve(router: Router) -> ClientOptions {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let options = options(listener.local_addr().unwrap());
-    let service = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await });
     options
 }
 
+/// Where nobody listens.
+async fn nowhere() -> ClientOptions {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    options(listener.local_addr().unwrap())
+}
+
+async fn collector(router: Router) -> HttpCollector {
+    HttpCollector::new(&serve(router).await).unwrap()
+}
+
+/// An upstream of CloudEvents, where usages can be found.
+fn cloud_events(options: &ClientOptions) -> CloudEvents {
+    let attributes = EventAttributes::new("urn:a b", "sampler.usage");
+    let events = CloudEvents::new(options, attributes, Contract::Forever).unwrap();
+    let base = options.url.join("/").unwrap();
+    let find = FindUrl::new(&format!("{base}find?id={{id}}&source={{source}}"));
+    events.found_at(Some(find.unwrap()), Duration::ZERO)
+}
+
+async fn find(upstream: &CloudEvents) -> LookupResult {
+    let sought = Sought {
+        usage_guid: "u/1",
+        location: "",
+    };
+    upstream.look_up(sought, NOW).await
+}
+
+/// Why a post is tried again.
+#[track_caller]
+fn tried_again(answer: Answer) -> String {
+    match answer {
+        Answer::TryAgain { after: None, error } => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The head of a request.
+type Asked = (Method, Uri, HeaderMap);
+
+/// The ports from which a collector is asked that answers so.
+async fn noting_ports(
+    answer: impl Fn(Asked, String) -> StatusCode + Clone + Send + Sync + 'static,
+) -> (HttpCollector, Arc<Mutex<BTreeSet<u16>>>) {
+    let ports = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = Arc::clone(&ports);
+    let router = Router::new().fallback(
+        move |ConnectInfo(peer): ConnectInfo<SocketAddr>, asked: Asked, body: String| async move {
+            seen.lock().unwrap().insert(peer.port());
+            answer(asked, body)
+        },
+    );
+    (collector(router).await, ports)
+}
+
 #[tokio::test]
 async fn usages_are_posted_as_json_over_connections_that_are_kept() {
-    let ports = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
-    let seen = Arc::clone(&ports);
-    let router = Router::new().route(
-        "/v1/metering/collected/usage",
-        post(
-            move |ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
-                  headers: HeaderMap,
-                  body: String| async move {
-                assert_eq!(headers["content-type"], "application/json");
-                assert_eq!(body, serde_json::to_string(&usage()).unwrap());
-                seen.lock().unwrap().insert(peer.port());
-                StatusCode::ACCEPTED
-            },
-        ),
-    );
-    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let (collector, ports) = noting_ports(|(method, uri, headers), body| {
+        let asked = format!("{method} {uri}");
+        assert_eq!(asked, "POST /v1/metering/collected/usage");
+        assert_eq!(headers["content-type"], "application/json");
+        assert_eq!(body, serde_json::to_string(&usage()).unwrap());
+        StatusCode::ACCEPTED
+    })
+    .await;
     for _ in 0..20 {
         assert_eq!(collector.post(&usage(), NOW).await.answer, Answer::Accepted);
     }
     assert_eq!(ports.lock().unwrap().len(), 1, "one connection for all");
+}
+
+/// A connection that is kept would ask the same gateway for ever.
+#[tokio::test]
+async fn each_probe_has_a_connection_of_its_own() {
+    let (collector, ports) = noting_ports(|(_, _, headers), _| {
+        assert!(!headers.contains_key("authorization"));
+        StatusCode::NOT_FOUND
+    })
+    .await;
+    for _ in 0..5 {
+        assert!(matches!(collector.ask_time().await, Ok(AnswerDate::At(_))));
+    }
+    assert_eq!(ports.lock().unwrap().len(), 5);
 }
 
 #[tokio::test]
@@ -113,7 +167,7 @@ async fn an_answer_is_read_with_its_headers_and_the_start_of_its_body() {
             }
         }
     });
-    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let collector = collector(router).await;
     let after = Duration::from_secs(17);
     let answer = collector.post(&usage(), NOW).await.answer;
     assert_eq!(answer, Answer::Wait { after });
@@ -137,11 +191,9 @@ async fn no_redirect_is_followed_and_a_page_is_not_a_collector() {
     let router = Router::new()
         .route("/login", axum::routing::any(login))
         .fallback(away);
-    let collector = HttpCollector::new(&serve(router).await).unwrap();
-    match collector.post(&usage(), NOW).await.answer {
-        Answer::TryAgain { error, .. } => assert!(error.contains("COLLECTOR_URL"), "{error}"),
-        other => panic!("{other:?}"),
-    }
+    let collector = collector(router).await;
+    let error = tried_again(collector.post(&usage(), NOW).await.answer);
+    assert!(error.contains("COLLECTOR_URL"), "{error}");
     assert!(matches!(collector.ask_time().await, Ok(AnswerDate::At(_))));
     assert_eq!(asked.load(Ordering::Relaxed), 0, "neither is followed");
 }
@@ -149,7 +201,7 @@ async fn no_redirect_is_followed_and_a_page_is_not_a_collector() {
 #[tokio::test]
 async fn a_409_is_accepted_where_a_setting_says_so() {
     let router = Router::new().fallback(|| async { StatusCode::CONFLICT });
-    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let collector = collector(router).await;
     let answer = collector.post(&usage(), NOW).await.answer;
     assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
     let collector = collector.accept_conflict(true);
@@ -168,7 +220,7 @@ async fn every_answer_tells_the_time_and_dates_in_it_are_held_against_that() {
             ],
         )
     });
-    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let collector = collector(router).await;
     let posted = collector.post(&usage(), NOW).await;
     let ten_to = AnswerDate::At(NOW.plus(-600_000));
     assert_eq!(posted.dated, ten_to);
@@ -177,75 +229,34 @@ async fn every_answer_tells_the_time_and_dates_in_it_are_held_against_that() {
     assert_eq!(collector.ask_time().await, Ok(ten_to));
 }
 
-/// A connection that is kept would ask the same gateway for ever.
-#[tokio::test]
-async fn each_probe_has_a_connection_of_its_own() {
-    let ports = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
-    let seen = Arc::clone(&ports);
-    let router = Router::new().fallback(
-        move |ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>, headers: HeaderMap| async move {
-            assert!(!headers.contains_key("authorization"));
-            seen.lock().unwrap().insert(peer.port());
-            StatusCode::NOT_FOUND
-        },
-    );
-    let collector = HttpCollector::new(&serve(router).await).unwrap();
-    for _ in 0..5 {
-        assert!(matches!(collector.ask_time().await, Ok(AnswerDate::At(_))));
-    }
-    assert_eq!(ports.lock().unwrap().len(), 5);
-}
-
 /// Fault 2 of the original: there was no time limit on posts.
 #[tokio::test]
 async fn fault_2_an_abacus_that_hangs_is_left_after_the_time_limit() {
     let router = Router::new().fallback(std::future::pending::<StatusCode>);
-    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let collector = collector(router).await;
     let began = Instant::now();
     let posted = collector.post(&usage(), NOW).await;
     assert_eq!(posted.dated, AnswerDate::NoAnswer);
     assert!(collector.ask_time().await.is_err());
-    let answer = posted.answer;
-    assert!(
-        matches!(answer, Answer::TryAgain { after: None, .. }),
-        "{answer:?}"
-    );
+    tried_again(posted.answer);
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]
 async fn an_abacus_that_is_away_is_tried_again() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let options = options(listener.local_addr().unwrap());
-    drop(listener);
-    let collector = HttpCollector::new(&options).unwrap();
-    match collector.post(&usage(), NOW).await.answer {
-        Answer::TryAgain { error, .. } => assert!(!error.contains("http://"), "{error}"),
-        other => panic!("{other:?}"),
-    }
+    let collector = HttpCollector::new(&nowhere().await).unwrap();
+    let error = tried_again(collector.post(&usage(), NOW).await.answer);
+    assert!(!error.contains("http://"), "{error}");
 }
 
+/// What becomes of it by the answers to the three, the receiver's tests of mappings show.
 #[tokio::test]
 async fn a_mapping_is_three_calls_in_order_with_encoded_names() {
-    let calls = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (seen, status) = (
-        Arc::clone(&calls),
-        Arc::new(std::sync::Mutex::new(vec![409, 200, 409])),
-    );
-    let statuses = Arc::clone(&status);
-    let router = Router::new()
-        .route(
-            "/v1/provisioning/mappings/{part}/resources/{resource}/plans/{plan}/{of_abacus}",
-            post(
-                move |State(calls): State<Arc<std::sync::Mutex<Vec<String>>>>,
-                      Path(path): Path<[String; 4]>| async move {
-                    calls.lock().unwrap().push(path.join(" "));
-                    let status = statuses.lock().unwrap().pop().unwrap();
-                    StatusCode::from_u16(status).unwrap()
-                },
-            ),
-        )
-        .with_state(seen);
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&calls);
+    let router = Router::new().fallback(move |method: Method, uri: Uri| async move {
+        seen.lock().unwrap().push(format!("{method} {uri}"));
+    });
     let provisioning = Provisioning::new(&serve(router).await).unwrap();
     let mapping = Mapping {
         resource_id: id("a/b"),
@@ -255,18 +266,10 @@ async fn a_mapping_is_three_calls_in_order_with_encoded_names() {
         pricing_plan: id("p"),
     };
     assert_eq!(provisioning.map(&mapping, NOW).await, Mapped::Made);
-    let expected = ["metering a/b ü? m", "rating a/b ü? r", "pricing a/b ü? p"];
+    let parts = [("metering", "m"), ("rating", "r"), ("pricing", "p")];
+    let expected = parts.map(|(part, plan)| {
+        let names = "resources/a%2Fb/plans/%C3%BC%3F";
+        format!("POST /v1/provisioning/mappings/{part}/{names}/{plan}")
+    });
     assert_eq!(*calls.lock().unwrap(), expected);
-    *status.lock().unwrap() = vec![409, 409, 409];
-    assert_eq!(provisioning.map(&mapping, NOW).await, Mapped::Existed);
-    *status.lock().unwrap() = vec![500, 200];
-    assert!(matches!(
-        provisioning.map(&mapping, NOW).await,
-        Mapped::Failed { .. }
-    ));
-    assert_eq!(
-        calls.lock().unwrap().len(),
-        8,
-        "it ends at the first failure"
-    );
 }

@@ -17,14 +17,13 @@ async fn a_thousand_events_are_taken_and_of_more_none_is() {
             }
         };
         let world = World::new();
-        let answer = world
-            .send(request_as(media_type, EVENTS, write(&many(1_001))))
-            .await;
-        answer.names(413, "payload-too-large", &[]);
+        let send = async |count: usize| {
+            let body = write(&many(count));
+            world.send(request_as(media_type, EVENTS, body)).await
+        };
+        send(1_001).await.names(413, "payload-too-large", &[]);
         assert_eq!(world.store.calls(), 0);
-        let answer = world
-            .send(request_as(media_type, EVENTS, write(&many(1_000))))
-            .await;
+        let answer = send(1_000).await;
         let expected = if media_type == CLOUD_EVENTS { 400 } else { 201 };
         assert_eq!(statuses(&answer), [expected; 1_000]);
     }
@@ -56,9 +55,8 @@ async fn the_answer_is_bounded_however_much_is_wrong() {
     for number in 0..200 {
         event[format!("field {number}")] = json!(0);
     }
-    let answer = world
-        .post(EVENTS, &Value::from_iter(vec![event; 1_000]))
-        .await;
+    let events = Value::from_iter(vec![event; 1_000]);
+    let answer = world.post(EVENTS, &events).await;
     let named = |result: &Value| result["problem"]["errors"].as_array().unwrap().len();
     let results = results(&answer);
     assert_eq!(named(&results[0]), 100);

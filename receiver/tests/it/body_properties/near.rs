@@ -100,27 +100,10 @@ fn leaf(text: &str) -> Option<Value> {
     }
 }
 
+#[rustfmt::skip]
 const ODD_NAMES: [&str; 20] = [
-    "",
-    "id",
-    "timestamp",
-    "measure",
-    "quantity",
-    "measured_usage",
-    "plan_id",
-    "Timestamp",
-    "timestamp ",
-    "__proto__",
-    "constructor",
-    "$set",
-    "a.b",
-    "a/b~c",
-    "ü",
-    "\0",
-    "\u{202e}",
-    "duration",
-    "correlation_id",
-    "_id",
+    "", "id", "timestamp", "measure", "quantity", "measured_usage", "plan_id", "Timestamp", "timestamp ", "__proto__",
+    "constructor", "$set", "a.b", "a/b~c", "ü", "\0", "\u{202e}", "duration", "correlation_id", "_id",
 ];
 
 #[rustfmt::skip]

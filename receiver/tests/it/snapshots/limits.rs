@@ -5,10 +5,8 @@ use std::time::Duration;
 use sampler_receiver::SnapshotLimits;
 use serde_json::{Value, json};
 
-use super::{instance, instances, lines, lists, posted, proposals, snapshot};
-use crate::world::{DAY, HOUR, NOW, World};
-
-const AT: i64 = NOW - HOUR;
+use super::{AT, instance, instances, lines, lists, posted, proposals, snapshot};
+use crate::world::{DAY, HOUR, World};
 
 fn limited(change: impl FnOnce(&mut SnapshotLimits)) -> World {
     World::with(|options| change(&mut options.snapshots))
@@ -17,8 +15,8 @@ fn limited(change: impl FnOnce(&mut SnapshotLimits)) -> World {
 impl World {
     async fn start_many(&self, count: usize, plan: &str) {
         for number in 0..count {
-            self.starts_one(&format!("i-{number}"), plan, AT - HOUR)
-                .await;
+            let name = format!("i-{number}");
+            self.starts_one(&name, plan, AT - HOUR).await;
         }
     }
 
@@ -58,13 +56,9 @@ async fn open_spans_without_an_instance_have_a_limit() {
     // Memory is taken by the megabyte.
     let world = limited(|limits| limits.open_memory = 1 << 20);
     let id = |number: usize| {
-        let part = |at: usize| {
-            format!(
-                "{:016x}",
-                (number * 64 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            )
-        };
-        (0..60).map(part).collect::<String>()
+        let mixed = |at: usize| (number * 64 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let parts = (0..60).map(|at| format!("{:016x}", mixed(at)));
+        parts.collect::<String>()
     };
     for number in 0..400 {
         world.starts_one(&id(number), "large", AT - HOUR).await;
@@ -107,9 +101,8 @@ async fn the_ends_that_are_remembered_have_a_limit() {
     let world = limited(|limits| limits.ends = 3);
     world.start_many(5, "small").await;
     for number in 0..5 {
-        world
-            .stops_one(&format!("i-{number}"), "small", AT - HOUR / 2)
-            .await;
+        let name = format!("i-{number}");
+        world.stops_one(&name, "small", AT - HOUR / 2).await;
     }
     let mut all = instances(5, "large");
     for instance in &mut all {
@@ -141,10 +134,8 @@ async fn the_time_to_read_the_spans_has_a_limit() {
 #[test]
 fn the_parts_of_a_snapshot_fit_into_the_memory_that_is_named() {
     let usual = SnapshotLimits::default();
-    assert_eq!(
-        (usual.instances, usual.open, usual.differing),
-        (1_000_000, 100_000, 20_000)
-    );
+    let counts = (usual.instances, usual.open, usual.differing);
+    assert_eq!(counts, (1_000_000, 100_000, 20_000));
     let memory = usual.instances_memory + usual.open_memory + usual.differing_memory;
     assert_eq!(memory, 104 << 20);
 }

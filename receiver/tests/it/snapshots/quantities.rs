@@ -24,12 +24,10 @@ fn text(quantities: &[(&str, &str)]) -> String {
 impl World {
     /// The answer, and its text.
     async fn compare_text(&self, snapshot: &str) -> (Value, String) {
-        let answer = self
-            .send(request(super::SNAPSHOTS, snapshot.to_owned()))
-            .await;
+        let request = request(super::SNAPSHOTS, snapshot.to_owned());
+        let answer = self.send(request).await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        let text = answer.text();
-        (serde_json::from_str(&text).unwrap(), text)
+        (answer.json(), answer.text())
     }
 
     /// Posts the items of a list of the answer as their text has them.

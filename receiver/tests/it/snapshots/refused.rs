@@ -11,89 +11,66 @@ use crate::world::{HOUR, NOW, PAST, World, request, request_as};
 #[tokio::test]
 async fn wrong_fields_of_a_snapshot_are_named() {
     let world = World::new();
-    let one = || instance("j", "large");
-    let changed = |name: &str, value: Value| with(&one(), name, value);
-    let without = |name: &str| without(&one(), name);
-    let names = |fields: &[&str]| -> Vec<String> {
-        fields
-            .iter()
-            .map(|field| format!("#/instances/1/{field}"))
-            .collect()
-    };
+    let named = ["i", "j", "x"].map(|name| instance(name, "large"));
+    let [first, second, last] = &named;
+    let changed = |name: &str, value: Value| with(second, name, value);
+    let unnamed = without(second, "plan_id");
+    let unmeasured = changed("measured_usage", json!([{ "measure": "a" }]));
+    let later = changed("since", json!(NOW - HOUR + 1));
+    let head = |head: Value| with(&head, "instances", json!([]));
+    let three = |second: Value| snapshot(NOW - HOUR, &[first.clone(), second, last.clone()]);
+    let of_postgres = |at: i64| head(json!({ "resource_id": "postgres", "at": at }));
     for (wrong, fields) in [
-        (without("plan_id"), names(&["plan_id"])),
-        (changed("space_id", json!("")), names(&["space_id"])),
-        (changed("since", json!(NOW - HOUR + 1)), names(&["since"])),
-        (changed("since", json!("today")), names(&["since"])),
+        (three(unnamed.clone()), &["#/instances/1/plan_id"][..]),
         (
-            changed("resource_id", json!("redis")),
-            names(&["resource_id"]),
+            three(changed("space_id", json!(""))),
+            &["#/instances/1/space_id"],
         ),
-        (changed("id", json!("a")), names(&["id"])),
-        (changed("timestamp", json!(1)), names(&["timestamp"])),
-        (changed("nope", json!(1)), names(&["nope"])),
+        (three(later), &["#/instances/1/since"]),
         (
-            changed("measured_usage", json!([{ "measure": "a" }])),
-            names(&["measured_usage/0/quantity"]),
+            three(changed("since", json!("today"))),
+            &["#/instances/1/since"],
         ),
-        (json!([]), vec!["#/instances/1".to_owned()]),
-        (instance("i", "large"), vec!["#/instances/1".to_owned()]),
-    ] {
-        for form in forms(&snapshot(
-            NOW - HOUR,
-            &[
-                instance("i", "large"),
-                wrong.clone(),
-                instance("x", "large"),
-            ],
-        )) {
-            let answer = world.send(form).await;
-            answer.names(
-                400,
-                "invalid-snapshot",
-                &fields.iter().map(String::as_str).collect::<Vec<_>>(),
-            );
-        }
-    }
-    for (head, fields) in [
-        (json!({}), &["#/resource_id", "#/at"][..]),
         (
-            json!({ "resource_id": 7, "at": "now", "x": 1 }),
+            three(changed("resource_id", json!("redis"))),
+            &["#/instances/1/resource_id"],
+        ),
+        (three(changed("id", json!("a"))), &["#/instances/1/id"]),
+        (
+            three(changed("timestamp", json!(1))),
+            &["#/instances/1/timestamp"],
+        ),
+        (three(changed("nope", json!(1))), &["#/instances/1/nope"]),
+        (
+            three(unmeasured),
+            &["#/instances/1/measured_usage/0/quantity"],
+        ),
+        (three(json!([])), &["#/instances/1"]),
+        (three(first.clone()), &["#/instances/1"]),
+        // Each is named by its place in the body, also behind one that is wrong.
+        (
+            snapshot(NOW - HOUR, &[unnamed, first.clone(), first.clone()]),
+            &["#/instances/0/plan_id", "#/instances/2"],
+        ),
+        (head(json!({})), &["#/resource_id", "#/at"]),
+        (
+            head(json!({ "resource_id": 7, "at": "now", "x": 1 })),
             &["#/resource_id", "#/at", "#/x"],
         ),
         (
-            json!({ "resource_id": "", "at": NOW + 1 }),
+            head(json!({ "resource_id": "", "at": NOW + 1 })),
             &["#/resource_id", "#/at"],
         ),
-        (
-            json!({ "resource_id": "postgres", "at": NOW - PAST - 1 }),
-            &["#/at"],
-        ),
+        (of_postgres(NOW - PAST - 1), &["#/at"]),
     ] {
-        let head = with(&head, "instances", json!([]));
-        for form in forms(&head) {
-            world
-                .send(form)
-                .await
-                .names(400, "invalid-snapshot", fields);
+        for form in forms(&wrong) {
+            let answer = world.send(form).await;
+            answer.names(400, "invalid-snapshot", fields);
         }
     }
-    // Each is named by its place in the body, also behind one that is wrong.
-    let three = [
-        without("plan_id"),
-        instance("i", "large"),
-        instance("i", "large"),
-    ];
-    for form in forms(&snapshot(NOW - HOUR, &three)) {
-        let expected = ["#/instances/0/plan_id", "#/instances/2"];
-        let answer = world.send(form).await;
-        answer.names(400, "invalid-snapshot", &expected);
-    }
-    let none = json!({ "resource_id": "postgres", "at": NOW });
-    world
-        .compare_once(&none)
-        .await
-        .names(400, "invalid-snapshot", &["#/instances"]);
+    let none = without(&of_postgres(NOW), "instances");
+    let answer = world.compare_once(&none).await;
+    answer.names(400, "invalid-snapshot", &["#/instances"]);
     let many = vec![json!(7); 1_000];
     let answer = world.compare_once(&snapshot(NOW, &many)).await;
     let problem = answer.problem(400, "invalid-snapshot");
@@ -154,10 +131,8 @@ async fn what_is_no_snapshot_is_refused() {
         (Behaviour::Refused, 500, "internal"),
     ] {
         world.store.set_behaviour(behaviour);
-        world
-            .compare_once(&snapshot(NOW, &[]))
-            .await
-            .names(status, slug, &[]);
+        let answer = world.compare_once(&snapshot(NOW, &[])).await;
+        answer.names(status, slug, &[]);
     }
 }
 

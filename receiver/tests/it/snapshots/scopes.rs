@@ -3,31 +3,34 @@
 use std::io;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use futures_util::{Stream, StreamExt, stream};
-use sampler_testkit::now_millis;
+use sampler_testkit::uaa::SigningKey;
 use tokio::time::{Instant, sleep};
-use tower::ServiceExt;
 
-use super::{SNAPSHOTS, instance};
-use crate::auth_fixture::{bearer, options, secured};
+use super::{NDJSON, SNAPSHOTS, instance};
+use crate::auth_fixture::{bearer, configured};
+use crate::world::{NOW, World};
 
 const JSON: &str = "application/json";
-const NDJSON: &str = "application/x-ndjson";
+
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A receiver, and a token that lets read one resource, which is not `postgres`.
 struct OfRedis {
-    router: Router,
+    world: World,
     bearer: String,
 }
 
 impl OfRedis {
     fn new() -> Self {
-        let (key, router) = secured();
+        let key = SigningKey::rsa("key-1").unwrap();
+        let world = World::secured(configured(&key), |options| {
+            options.settings.limits.body_timeout = BODY_TIMEOUT;
+        });
         let bearer = bearer(&key, &["abacus.sampler.redis.read"]);
-        Self { router, bearer }
+        Self { world, bearer }
     }
 
     async fn status(&self, kind: &str, body: impl Stream<Item = Bytes> + Send + 'static) -> u16 {
@@ -35,14 +38,12 @@ impl OfRedis {
             .header("content-type", kind)
             .header("authorization", &self.bearer);
         let body = Body::from_stream(body.map(Ok::<_, io::Error>));
-        let answer = self.router.clone().oneshot(post.body(body).unwrap());
-        answer.await.unwrap().status().as_u16()
+        self.world.answer(post.body(body).unwrap()).await.status
     }
 }
 
 fn head(resource: &str) -> String {
-    let at = now_millis();
-    format!("\"resource_id\":\"{resource}\",\"at\":{at}")
+    format!("\"resource_id\":\"{resource}\",\"at\":{NOW}")
 }
 
 /// A body of NDJSON has no end here, so the answer does not wait for it. JSON is read whole first.
@@ -79,7 +80,6 @@ fn megabyte(kind: &str, number: usize) -> Bytes {
 #[tokio::test(start_paused = true)]
 async fn a_resource_must_be_named_within_the_time_for_a_body() {
     let receiver = OfRedis::new();
-    let most = options().settings.limits.body_timeout;
     let rest = |kind: &'static str, count: usize| {
         stream::iter(0..count).then(async move |number| {
             sleep(Duration::from_secs(1)).await;
@@ -95,7 +95,7 @@ async fn a_resource_must_be_named_within_the_time_for_a_body() {
         let began = Instant::now();
         let body = text(begun).chain(rest(kind, 8));
         assert_eq!(receiver.status(kind, body).await, 408, "{kind}");
-        assert_eq!(began.elapsed().as_secs(), most.as_secs(), "{kind}");
+        assert_eq!(began.elapsed().as_secs(), BODY_TIMEOUT.as_secs(), "{kind}");
     }
     // Once it is named, it has its time. JSON is there in the time that it has without.
     let last = format!("{}]}}", instance("last", "large"));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use axum::body::Body;
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
-use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
 use super::{lines, lists, posted, snapshot};
-use crate::event::{on, start, with};
+use crate::batches::{Typed, list};
+use crate::event::{on, start};
 use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, World, request};
 
@@ -19,14 +19,10 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
     let world = World::new();
-    let starts: Vec<Value> = (0..10_001)
-        .map(|number| {
-            let event = on(&format!("i-{number}"), &start(NOW - HOUR));
-            with(&event, "type", "start")
-        })
-        .collect();
+    let start = |number| ("start", on(&format!("i-{number}"), &start(NOW - HOUR)));
+    let starts: Vec<Typed> = (0..10_001).map(start).collect();
     for batch in starts.chunks(1_000) {
-        let batch = request(EVENTS, json!(batch).to_string());
+        let batch = request(EVENTS, list(batch));
         assert_eq!(world.answer(batch).await.status, 200);
     }
     world.store.set_behaviour(Behaviour::Held);
@@ -50,8 +46,7 @@ async fn a_snapshot_waits_for_its_turn_before_each_page_of_spans() {
         () = sum => {}
     }
     world.store.release();
-    let answer = comparing.await;
-    let answer = answer.json();
+    let answer = comparing.await.json();
     assert_eq!(lists(&answer)[0].len(), 10_001);
 }
 
@@ -66,7 +61,7 @@ async fn a_client_that_goes_away_leaves_room_for_the_next() {
     // While it sends.
     let begun = stream::iter([Ok::<_, std::io::Error>(lines(5))]).chain(stream::pending());
     let sending = world.send(posted(Body::from_stream(begun)));
-    let sending = tokio::time::timeout(Duration::from_millis(50), sending);
+    let sending = timeout(Duration::from_millis(50), sending);
     assert!(sending.await.is_err(), "its body has no end");
     is_room().await;
     // While it reads.
@@ -76,10 +71,15 @@ async fn a_client_that_goes_away_leaves_room_for_the_next() {
     is_room().await;
 }
 
+/// A receiver that waits for so long for bodies, and for clients to take an answer.
+fn with_time(limit: Duration) -> World {
+    World::with(|options| options.settings.limits.body_timeout = limit)
+}
+
 /// A client that reads little by little keeps others waiting, but not for ever.
 #[tokio::test]
 async fn the_time_to_read_an_answer_has_a_limit() {
-    let world = World::with(|options| options.settings.limits.body_timeout = Duration::ZERO);
+    let world = with_time(Duration::ZERO);
     let answer = world.respond(posted(lines(3_000).into())).await;
     assert_eq!(answer.status(), 200);
     // A client must see that it is not whole.
@@ -103,9 +103,7 @@ async fn takes_all(world: &World, instances: usize, period: Duration) -> bool {
 /// 1 MB a second on an average, as of the body.
 #[tokio::test]
 async fn a_client_that_takes_its_answer_slowly_is_cut_off() {
-    let world = World::with(|options| {
-        options.settings.limits.body_timeout = Duration::from_millis(500);
-    });
+    let world = with_time(Duration::from_millis(500));
     let (quick, slow) = (Duration::from_millis(20), Duration::from_millis(250));
     assert!(!takes_all(&world, 4_000, slow).await, "250 KB a second");
     assert!(
@@ -117,9 +115,7 @@ async fn a_client_that_takes_its_answer_slowly_is_cut_off() {
 /// The next snapshot waits no longer than that, also where nothing of the answer is taken.
 #[tokio::test]
 async fn a_client_that_stops_reading_its_answer_leaves_room_for_the_next() {
-    let world = World::with(|options| {
-        options.settings.limits.body_timeout = Duration::from_millis(500);
-    });
+    let world = with_time(Duration::from_millis(500));
     let unread = world.respond(posted(lines(3_000).into())).await;
     assert_eq!(unread.status(), 200);
     let next = world.send(posted(lines(1).into())).await;
