@@ -14,8 +14,9 @@ use sampler_domain::{
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
     ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, NewSpan,
-    NewStop, Operating, Page, Published, ReadConcern, Reading, Replication, SeenInstance, SpanPage,
-    SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    NewStop, Operating, Published, ReadConcern, Reading, Replication, ScanPage, SeenInstance,
+    SpanPage, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
+    SuspendedCause,
 };
 use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};
@@ -255,7 +256,7 @@ pass_on! {
         is_refused(usage: &str) -> bool;
         audit(query: &AuditQuery) -> AuditPage;
         instances() -> Vec<SeenInstance>;
-        page_of_spans(after: Option<&SpanId>, limit: usize) -> Page;
+        page_of_spans(after: Option<&SpanId>, limit: usize) -> ScanPage;
     }
 
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
