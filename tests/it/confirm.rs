@@ -93,7 +93,7 @@ async fn usages_that_abacus_puts_aside_are_shown_with_their_reason() {
     assert!((2..=3).contains(&of_aside), "{settled:?}");
     assert_eq!(settled["counted"], world.abacus.counted_count());
     assert_eq!(world.abacus.post_count(), posts, "nothing is posted again");
-    assert!(!world.abacus.questions().is_empty());
+    assert!(world.abacus.questions() > 0);
 
     let spans = get(
         &world,

@@ -75,7 +75,7 @@ async fn secured_programs_bill_with_tokens_of_uaa_and_say_nothing_of_them() {
     uaa.give_out("first.token.of-the-sampler");
     world
         .abacus
-        .set_bearer(Some("first.token.of-the-sampler".to_owned()));
+        .check_tokens(|token| token == "first.token.of-the-sampler");
     let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
     let worker = secured(world.worker(), &uaa).start().await.unwrap();
     until_ready(&world.http, &receiver).await;
@@ -100,7 +100,7 @@ async fn secured_programs_bill_with_tokens_of_uaa_and_say_nothing_of_them() {
     uaa.give_out("second.token.of-the-sampler");
     world
         .abacus
-        .set_bearer(Some("second.token.of-the-sampler".to_owned()));
+        .check_tokens(|token| token == "second.token.of-the-sampler");
     use_for_a_day(&world, &receiver, &token, 2).await;
     world.until_complete(2).await;
     assert_eq!(world.billed("instance-2"), i128::from(DAY));

@@ -1,6 +1,7 @@
 //! The checker. It knows what the API promises and what must be billed, and nothing of how that is
-//! done: it reads what the clients sent, what they were answered, and what Abacus counts. Whether the usages
-//! of a span are what was used is for the verifier to say, which knows as little.
+//! done: it reads what the clients sent, what they were answered, and what Abacus counts. Each usage that
+//! counts is what its entry in the ledger says, each entry is of a span that the API shows, and whether the
+//! entries of a span are what was used is for the verifier to say, which knows as little.
 //!
 //! Each start names itself in a measure, so each usage says which span it belongs to. Clients send
 //! the events of a target in order, so for each target there is one possible course of things; or
@@ -9,8 +10,8 @@
 
 mod acts;
 mod answers;
-mod bill;
 mod histories;
+mod hours;
 mod ledger;
 mod off;
 mod rule;
@@ -21,13 +22,12 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::event::{EventFields, Kind, Target};
-use crate::evidence::{Entry, Evidence, Span};
+use crate::evidence::{Entry, Evidence};
 use crate::history::{Event, Record};
 use crate::inject::ASIDE_REASON;
 use crate::schedule::COMMANDS_REFUSED;
 
 use answers::KnownOutcome;
-use bill::Bills;
 use histories::Histories;
 pub use ledger::Undecidable;
 use ledger::faults;
@@ -115,7 +115,6 @@ pub fn check(evidence: &Evidence) -> Verdict {
     let cases = cases(&evidence.records);
     let off = OffBill::new(evidence, &mut violations);
     let starts = Starts::of(&cases);
-    let bills = Bills::new(&evidence.counted, off, &starts, &mut violations);
     let spans = Spans::new(evidence, &starts, &mut violations);
     for case in &cases {
         if let (Some(other), KnownOutcome::Accepted) = (case.id_of, case.outcome) {
@@ -129,9 +128,8 @@ pub fn check(evidence: &Evidence) -> Verdict {
         uncertain += usize::from(histories.is_uncertain());
         violations.extend(histories.compare(cases, &spans));
     }
-    check_spans(evidence, &mut violations);
     let mut undecidable = ledger::check(evidence, &mut violations);
-    undecidable.unknown = bills.check_hours(&mut violations);
+    undecidable.unknown = hours::check(&evidence.counted, &off, &mut violations);
     for aside in evidence
         .aside
         .iter()
@@ -139,7 +137,6 @@ pub fn check(evidence: &Evidence) -> Verdict {
     {
         violations.push(Rule::PutAside.broken(&aside.dedup_id, &aside.reason));
     }
-    explain(&mut violations, &evidence.spans);
     let is_span =
         |case: &&Case<'_>| case.outcome == KnownOutcome::Accepted && case.event.kind == Kind::Start;
     let entries = |is_meant: fn(&Entry) -> bool| {
@@ -222,33 +219,4 @@ fn by_target<'a, 'b>(cases: &'b [Case<'a>]) -> BTreeMap<&'b Target, Vec<&'b Case
         }
     }
     targets
-}
-
-/// Each span is complete, in the database and by the API.
-fn check_spans(evidence: &Evidence, violations: &mut Vec<Violation>) {
-    let shown = evidence.shown.iter();
-    let shown: HashMap<&str, &str> = shown
-        .map(|span| (span.id.as_str(), span.state.as_str()))
-        .collect();
-    for span in &evidence.spans {
-        let id = span.document["_id"]["$oid"].as_str().unwrap_or_default();
-        let state = shown.get(id).copied();
-        if !span.complete || state != Some("complete") {
-            let detail = format!("complete: {}, and by the API {state:?}", span.complete);
-            violations.push(Rule::Incomplete.broken(&span.start_id, detail));
-        }
-    }
-}
-
-/// Adds what the database says about the span that a violation is about.
-fn explain(violations: &mut [Violation], spans: &[Span]) {
-    let documents: HashMap<&str, &Span> = spans
-        .iter()
-        .map(|span| (span.start_id.as_str(), span))
-        .collect();
-    for violation in violations {
-        if let Some(span) = documents.get(violation.subject.as_str()) {
-            violation.document = Some(span.document.to_string());
-        }
-    }
 }

@@ -213,7 +213,7 @@ impl Client {
         Event {
             client: self.number,
             kind: step.kind,
-            intent: step.intent.text().to_owned(),
+            intent: format!("{:?}", step.intent),
             gives_up: mode == SendMode::GivesUp,
             body: self.body(&name, target, step),
             name,

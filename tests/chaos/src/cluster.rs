@@ -9,17 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use mongodb::bson::{Document, doc};
 use sampler_testkit::mongod::{Options, ReplicaSet};
-use sampler_testkit::within;
 
 use crate::inject::{SWITCHES, switch};
 use crate::proxy::{Conditions, Proxy};
 
 /// The database of a run.
 const DATABASE: &str = "chaos";
-/// How long the members may take to take their new addresses in.
-const ADDRESS_LIMIT: Duration = Duration::from_mins(1);
 /// How often a member is started again that does not come up: its port may be taken for a moment.
 const RESTARTS: usize = 5;
 
@@ -50,10 +46,8 @@ impl Cluster {
             folder: folder.to_owned(),
             logs: AtomicU32::new(0),
         };
-        cluster
-            .readdress()
-            .await
-            .context("putting proxies in front of the servers")?;
+        let readdressed = cluster.set.readdress(&cluster.hosts()).await;
+        readdressed.context("putting proxies in front of the servers")?;
         Ok(cluster)
     }
 
@@ -70,54 +64,6 @@ impl Cluster {
             "mongodb://{}/{DATABASE}?replicaSet=rs0",
             self.hosts().join(",")
         )
-    }
-
-    /// Names the proxies in the configuration, and waits until every member knows.
-    async fn readdress(&self) -> Result<()> {
-        let primary = self.set.wait_for_primary().await?;
-        let mut configuration = self.configuration(primary).await?;
-        let version = configuration.get_i32("version").context("a version")?;
-        configuration.insert("version", version + 1);
-        let members = configuration.get_array_mut("members").context("members")?;
-        for (member, host) in members.iter_mut().zip(self.hosts()) {
-            member
-                .as_document_mut()
-                .context("a member")?
-                .insert("host", host);
-        }
-        let command = doc! { "replSetReconfig": configuration, "force": true };
-        // The server may close the connection over it; what counts is what the members say.
-        let _ = self.set.command(primary, command).await;
-        within("all servers know the proxies", ADDRESS_LIMIT, async || {
-            self.all_know().await
-        })
-        .await?;
-        self.set.wait_for_primary().await?;
-        Ok(())
-    }
-
-    async fn configuration(&self, member: usize) -> Result<Document> {
-        let answer = self
-            .set
-            .command(member, doc! { "replSetGetConfig": 1 })
-            .await?;
-        Ok(answer
-            .get_document("config")
-            .context("a configuration")?
-            .clone())
-    }
-
-    async fn all_know(&self) -> bool {
-        for member in 0..self.proxies.len() {
-            let Ok(configuration) = self.configuration(member).await else {
-                return false;
-            };
-            let text = configuration.to_string();
-            if !self.hosts().iter().all(|host| text.contains(host)) {
-                return false;
-            }
-        }
-        true
     }
 
     /// Changes the links to one member.

@@ -78,36 +78,3 @@ impl EventFields {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use sampler_testkit::build::without;
-    use sampler_verify::quantity::Quantity;
-
-    use super::*;
-
-    #[test]
-    fn reads_what_it_writes() {
-        let target = target(3, 4);
-        let start = start_body("a", 5, &target, 6, "tag");
-        let fields = EventFields::read(Kind::Start, &start).unwrap();
-        assert_eq!(
-            (fields.id.as_str(), fields.timestamp, &fields.target),
-            ("a", 5, &target)
-        );
-        let tag = Quantity::Text("tag".to_owned());
-        assert_eq!(fields.measures[1].quantity, tag);
-        let stop = stop_body("a", 5, &target);
-        assert_eq!(EventFields::read(Kind::Stop, &stop).unwrap().measures, []);
-        assert_eq!(EventFields::read(Kind::Start, &stop), None);
-    }
-
-    #[test]
-    fn a_body_without_a_field_is_invalid() {
-        let body = stop_body("a", 5, &target(3, 4));
-        for field in ["id", "timestamp", "plan_id", "resource_instance_id"] {
-            let lacking = without(body.clone(), field);
-            assert_eq!(EventFields::read(Kind::Stop, &lacking), None, "{field}");
-        }
-    }
-}

@@ -1,5 +1,6 @@
 //! What a verdict rests on, in the files of a run's folder.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -7,28 +8,16 @@ use mongodb::bson::Document;
 use sampler_testkit::abacus::{Outcome, StandInAbacus};
 use sampler_verify::api::{self, Interval};
 use sampler_verify::quantity::{Measure, Quantity};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::event::{DURATION, TAG, Target};
-use crate::history::{Record, read_lines, write_lines};
+use crate::history::{Record, read_history};
 
 /// What the clients sent, and what they were answered.
 pub(crate) const HISTORY: &str = "history.ndjson";
-/// What counts at Abacus.
-const COUNTED: &str = "counted.ndjson";
-/// What Abacus has set aside.
-const ASIDE: &str = "aside.ndjson";
-/// The spans in the database when all was quiet.
-const SPANS: &str = "spans.ndjson";
-/// The entries of the ledger by then.
-const LEDGER: &str = "ledger.ndjson";
-/// Every post to Abacus.
-const POSTS: &str = "posts.ndjson";
-/// The spans as the API shows them in the end.
-const SHOWN: &str = "shown.ndjson";
-/// The audit trail, as the API lists it.
-const TRAIL: &str = "trail.ndjson";
+/// What Abacus, the database and the API say in the end.
+const EVIDENCE: &str = "evidence.json";
 
 /// A usage that counts at Abacus.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -73,21 +62,15 @@ pub(crate) fn tag_in(measures: &[Measure]) -> Option<&str> {
 }
 
 /// A usage that Abacus took and then set aside.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Aside {
     pub dedup_id: String,
     /// Why.
     pub reason: String,
 }
 
-impl Aside {
-    pub(crate) fn id(&self) -> &str {
-        &self.dedup_id
-    }
-}
-
 /// A post to Abacus.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Post {
     /// When it came, ms since epoch.
     pub at: i64,
@@ -100,23 +83,12 @@ pub struct Post {
 }
 
 /// A record of the audit trail.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Trace {
     /// The reason that was given.
     pub reason: String,
     /// `asked`, `done` or `refused`.
     pub outcome: String,
-}
-
-/// A span of the database.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Span {
-    /// The `id` of the event that started it.
-    pub start_id: String,
-    /// Whether nothing is left to do.
-    pub complete: bool,
-    /// All of it, for diagnosis.
-    pub document: Value,
 }
 
 /// An entry of the ledger.
@@ -165,16 +137,15 @@ impl Entry {
 }
 
 /// Everything that there is to judge.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Evidence {
     /// What the clients sent, and what they were answered.
+    #[serde(skip)]
     pub records: Vec<Record>,
     /// What counts at Abacus.
     pub counted: Vec<Usage>,
     /// What does not, though Abacus took it.
     pub aside: Vec<Aside>,
-    /// The spans in the database.
-    pub spans: Vec<Span>,
     /// The entries of the ledger, those of each span in their order.
     pub ledger: Vec<Entry>,
     /// All posts to Abacus, in order.
@@ -188,36 +159,21 @@ pub struct Evidence {
 impl Evidence {
     /// Reads what a run has left in its folder.
     pub fn read(folder: &Path) -> Result<Self> {
+        let text = fs::read(folder.join(EVIDENCE)).context(EVIDENCE)?;
+        let evidence = serde_json::from_slice(&text).context(EVIDENCE)?;
         Ok(Self {
-            records: read_lines(&folder.join(HISTORY))?,
-            counted: read_lines(&folder.join(COUNTED))?,
-            aside: read_lines(&folder.join(ASIDE))?,
-            spans: read_lines(&folder.join(SPANS))?,
-            ledger: read_lines(&folder.join(LEDGER))?,
-            posts: read_lines(&folder.join(POSTS))?,
-            shown: read_lines(&folder.join(SHOWN))?,
-            trail: read_lines(&folder.join(TRAIL))?,
+            records: read_history(&folder.join(HISTORY))?,
+            ..evidence
         })
     }
 }
 
-/// Writes down how the API shows the spans, and what its audit trail holds.
-pub(crate) fn write_answers(folder: &Path, spans: &[Value], trail: &[Value]) -> Result<()> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    write_lines(&folder.join(SHOWN), spans)?;
-    let trail = trail.iter().map(|trace| Trace {
-        reason: text(&trace["reason"]),
-        outcome: text(&trace["outcome"]),
-    });
-    write_lines(&folder.join(TRAIL), trail)
-}
-
-/// Writes down what Abacus and the database say, beside the history.
+/// Writes down what Abacus and the database say, and what the API shows: its spans and its audit trail.
 pub(crate) fn write(
     folder: &Path,
     abacus: &StandInAbacus,
-    spans: &[Document],
     entries: &[Document],
+    [spans, trail]: [Vec<Value>; 2],
 ) -> Result<()> {
     let counted = abacus.counted();
     let counted = counted.iter().map(|counted| {
@@ -230,28 +186,29 @@ pub(crate) fn write(
             "measures": usage.measured_usage,
         })
     });
-    write_lines(&folder.join(COUNTED), counted)?;
     let aside = abacus.put_aside();
-    let aside = aside.into_iter().map(|(usage, reason)| Aside {
-        dedup_id: usage.dedup_id.clone(),
-        reason,
-    });
-    write_lines(&folder.join(ASIDE), aside)?;
+    let aside = aside
+        .iter()
+        .map(|(usage, reason)| json!({ "dedup_id": usage.dedup_id, "reason": reason }));
     let posts = abacus.posts();
-    let posts = posts.iter().map(|post| Post {
-        at: post.at,
-        dedup_id: post.json()["dedup_id"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
-        status: post.status,
-        counted: post.outcome == Outcome::Counted,
+    let posts = posts.iter().map(|post| {
+        json!({
+            "at": post.at,
+            "dedup_id": post.json()["dedup_id"],
+            "status": post.status,
+            "counted": post.outcome == Outcome::Counted,
+        })
     });
-    write_lines(&folder.join(POSTS), posts)?;
-    let spans: Result<Vec<Span>> = spans.iter().map(span).collect();
-    write_lines(&folder.join(SPANS), spans?)?;
-    let entries: Result<Vec<Value>> = entries.iter().map(entry).collect();
-    write_lines(&folder.join(LEDGER), entries?)
+    let ledger: Vec<Value> = entries.iter().map(entry).collect::<Result<_>>()?;
+    let evidence = json!({
+        "counted": counted.collect::<Value>(),
+        "aside": aside.collect::<Value>(),
+        "posts": posts.collect::<Value>(),
+        "ledger": ledger,
+        "shown": spans,
+        "trail": trail,
+    });
+    fs::write(folder.join(EVIDENCE), evidence.to_string()).context("writing the evidence")
 }
 
 /// The members of a document have the names of the API, beside the ids. The API adds the duration to the
@@ -276,17 +233,4 @@ fn entry(document: &Document) -> Result<Value> {
         "pending": document.contains_key("resend") || document.contains_key("ask_again"),
         "usage": usage,
     }))
-}
-
-fn span(document: &Document) -> Result<Span> {
-    let processing = document.get_document("processing").ok();
-    let complete = processing.and_then(|processing| processing.get_bool("complete").ok());
-    Ok(Span {
-        start_id: document
-            .get_str("start_dedup_id")
-            .unwrap_or_default()
-            .to_owned(),
-        complete: complete.unwrap_or_default(),
-        document: serde_json::to_value(document).context("a span as JSON")?,
-    })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
-use sampler_testkit::{Program, now_millis, within};
+use sampler_testkit::{Program, now_millis};
 use tokio::sync::Mutex;
 
 use crate::history::{History, ProgramEnd, Record};
@@ -21,8 +21,6 @@ pub(crate) const WORKERS: usize = 3;
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long a program may take until it says that it is ready.
 const READY_LIMIT: Duration = Duration::from_mins(1);
-/// How long it may take to say whether it is.
-const HEALTH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the receivers are, at the moment or before they died.
 #[derive(Debug, Default)]
@@ -150,24 +148,12 @@ impl Fleet {
     }
 
     /// Waits until each program says that it is ready.
-    pub(crate) async fn wait_ready(&self) -> Result<()> {
-        let client = reqwest::Client::builder().timeout(HEALTH_LIMIT).no_proxy();
-        let client = client.build().context("an HTTP client")?;
+    async fn wait_ready(&self) -> Result<()> {
         for managed in &self.programs {
             let program = managed.program.lock().await;
-            let program = program
-                .as_ref()
-                .with_context(|| format!("{} is away", managed.name))?;
-            let url = format!("{}/healthz/ready", program.base_url());
-            within(
-                &format!("{} is ready", managed.name),
-                READY_LIMIT,
-                async || {
-                    let answer = client.get(&url).send().await;
-                    answer.is_ok_and(|answer| answer.status().is_success())
-                },
-            )
-            .await?;
+            let program = program.as_ref();
+            let program = program.with_context(|| format!("{} is away", managed.name))?;
+            program.until_ready(READY_LIMIT).await?;
         }
         Ok(())
     }

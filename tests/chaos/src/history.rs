@@ -1,12 +1,11 @@
 //! What each client sent, and what it was answered, line by line.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -203,30 +202,11 @@ impl History {
     }
 }
 
-/// Reads a file of one JSON value a line.
-pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    let mut values = Vec::new();
-    for (number, line) in BufReader::new(file).lines().enumerate() {
-        let line = line.with_context(|| format!("reading {}", path.display()))?;
-        let value = serde_json::from_str(&line)
-            .with_context(|| format!("{}:{}", path.display(), number + 1))?;
-        values.push(value);
-    }
-    Ok(values)
-}
-
-/// Writes a file of one JSON value a line.
-pub(crate) fn write_lines<T: Serialize>(
-    path: &Path,
-    values: impl IntoIterator<Item = T>,
-) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
-    let mut file = BufWriter::new(file);
-    for value in values {
-        let line = serde_json::to_string(&value).context("a line of JSON")?;
-        writeln!(file, "{line}").with_context(|| format!("writing {}", path.display()))?;
-    }
-    file.flush()
-        .with_context(|| format!("writing {}", path.display()))
+/// Reads a history, line by line.
+pub(crate) fn read_history(path: &Path) -> Result<Vec<Record>> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let records = text.lines().map(serde_json::from_str);
+    records
+        .collect::<serde_json::Result<_>>()
+        .with_context(|| path.display().to_string())
 }

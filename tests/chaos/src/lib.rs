@@ -31,7 +31,7 @@ mod view;
 
 pub use check::{Rule, Undecidable, Verdict, Violation, check};
 pub use event::{Kind, Target};
-pub use evidence::{Aside, Entry, Evidence, Post, Span, Trace, Usage};
+pub use evidence::{Aside, Entry, Evidence, Post, Trace, Usage};
 pub use fleet::ProgramId;
 pub use history::{Act, ActKind, Answer, Attempt, Event, FaultRecord, ProgramEnd, Record};
 pub use report::Report;

@@ -24,9 +24,6 @@ struct Cli {
     /// How many clients send events at once.
     #[arg(long, default_value_t = 24, value_name = "N")]
     clients: usize,
-    /// Where the files of the run go, instead of a new folder under target/chaos.
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,7 +64,6 @@ async fn carry_out(cli: Cli) -> Result<bool> {
         seed,
         length,
         clients: cli.clients,
-        folder: cli.folder,
     };
     let report = tokio::select! {
         report = run(options) => report?,

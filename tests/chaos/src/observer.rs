@@ -73,9 +73,10 @@ impl Observer {
 
     /// The instances whose spans were not stopped.
     pub(crate) async fn open(&self) -> Result<BTreeSet<String>> {
-        let open = self
-            .find(doc! { "processing.complete": false, "end": Bson::Null })
-            .await?;
+        let spans = self.spans.clone();
+        let filter = doc! { "processing.complete": false, "end": Bson::Null };
+        let find = async move { spans.find(filter).await?.try_collect().await };
+        let open: Vec<Document> = within_limit(find).await?;
         let instance = |span: &Document| {
             let target = span.get_document("target").ok()?;
             target
@@ -86,11 +87,6 @@ impl Observer {
         Ok(open.iter().filter_map(instance).collect())
     }
 
-    /// All spans.
-    pub(crate) async fn all(&self) -> Result<Vec<Document>> {
-        self.find(doc! {}).await
-    }
-
     /// All entries of the ledger, in the order in which the usages of each span were planned.
     pub(crate) async fn entries(&self) -> Result<Vec<Document>> {
         let usages = self.usages.clone();
@@ -99,11 +95,6 @@ impl Observer {
             found.try_collect().await
         };
         within_limit(find).await
-    }
-
-    async fn find(&self, filter: Document) -> Result<Vec<Document>> {
-        let spans = self.spans.clone();
-        within_limit(async move { spans.find(filter).await?.try_collect().await }).await
     }
 }
 

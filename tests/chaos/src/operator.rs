@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::api::{Api, Asked, Found};
 use crate::history::{ActKind, Answer};
+use crate::sender::pause;
 use crate::stats::Stats;
 
 /// The longest pause between two acts, ms.
@@ -270,16 +271,6 @@ impl Operator {
     }
 
     async fn pause(&mut self, answer: &Answer) {
-        let asked = match answer {
-            Answer::Status {
-                retry_after: Some(seconds),
-                ..
-            } => i64::try_from(*seconds)
-                .unwrap_or(RETRY_MAX)
-                .saturating_mul(1_000),
-            _ => 300,
-        };
-        let pause = self.rng.between(50, asked.clamp(51, RETRY_MAX));
-        tokio::time::sleep(Duration::from_millis(pause.unsigned_abs())).await;
+        pause(answer, 300, RETRY_MAX, &mut self.rng).await;
     }
 }

@@ -22,19 +22,6 @@ const ESSENTIAL: [&str; 6] = [
     "usages confirmed",
 ];
 
-/// What is counted outside of the clients.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Totals {
-    /// Posts to Abacus.
-    pub(crate) posts: u64,
-    /// How often a worker paused sampling because the database could not keep up.
-    pub(crate) pauses: u64,
-    /// How often a worker kept a new cause of suspensions.
-    pub(crate) suspensions: u64,
-    /// How often the workers' own auditor found a difference.
-    pub(crate) differences: u64,
-}
-
 /// What came of a run.
 #[derive(Debug)]
 pub struct Report {
@@ -54,10 +41,10 @@ impl Report {
         options: &Options,
         folder: PathBuf,
         stats: &Stats,
-        totals: &Totals,
+        logged: [(&'static str, u64); 4],
         verdict: Verdict,
     ) -> Self {
-        let counts = vec![
+        let mut counts = vec![
             ("clients", options.clients as u64),
             ("events accepted", stats.accepted.get()),
             ("events refused", stats.refused.get()),
@@ -67,11 +54,8 @@ impl Report {
             ("spans", verdict.spans as u64),
             ("intervals billed", verdict.usages as u64),
             ("of them taken back", verdict.corrections as u64),
-            ("posts to Abacus", totals.posts),
-            ("pauses of sampling", totals.pauses),
             ("batches broken in their middle", stats.broken_batches.get()),
             ("of them completed by a repeat", stats.mended_batches.get()),
-            ("causes of suspensions", totals.suspensions),
             ("skips asked for", stats.skips.get()),
             ("spans and causes resumed", stats.resumes.get()),
             ("resends asked for", stats.resends.get()),
@@ -99,9 +83,9 @@ impl Report {
                 "taken back before it was known",
                 verdict.undecidable.unknown as u64,
             ),
-            ("differences found by the auditor", totals.differences),
             ("uncertain targets", verdict.uncertain as u64),
         ];
+        counts.extend(logged);
         Self {
             verdict,
             folder,

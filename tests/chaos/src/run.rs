@@ -12,6 +12,7 @@ use sampler_testkit::abacus::{Dates, Options as AbacusOptions, StandInAbacus};
 use sampler_testkit::mongod::find;
 use sampler_testkit::rng::Rng;
 use sampler_testkit::{now_millis, target_dir};
+use serde_json::Value;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::api::Api;
@@ -25,7 +26,7 @@ use crate::history::{FaultRecord, History, Record};
 use crate::inject::System;
 use crate::observer::Observer;
 use crate::operator::Operator;
-use crate::report::{Report, Totals};
+use crate::report::Report;
 use crate::schedule::{Lane, Planned};
 use crate::sender::Sender;
 use crate::stats::Stats;
@@ -63,8 +64,6 @@ pub struct Options {
     pub length: Duration,
     /// How many clients send events at once.
     pub clients: usize,
-    /// Where the files of the run go; without it, in a new folder under `target/chaos`.
-    pub folder: Option<PathBuf>,
 }
 
 /// What all tasks of a run share.
@@ -81,13 +80,10 @@ struct Run {
 
 /// Runs, and judges.
 pub async fn run(options: Options) -> Result<Report> {
-    let folder = match &options.folder {
-        Some(folder) => folder.clone(),
-        None => new_folder(options.seed),
-    };
+    let folder = new_folder(options.seed);
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let stats = Arc::new(Stats::default());
-    let view = Arc::new(View::new(Arc::clone(&stats), options.length));
+    let view = Arc::new(View::new(Arc::clone(&stats)));
     view.say(&format!(
         "seed {}, files in {}",
         options.seed,
@@ -96,31 +92,29 @@ pub async fn run(options: Options) -> Result<Report> {
     view.say(&format!("mongod: {}", find()?));
     let run = Arc::new(Run::start(&folder, &options, stats, view).await?);
     let outcome = run.inject_and_settle(&options).await;
-    run.view.finish();
     outcome?;
-    let spans = run.observer.all().await.context("reading the spans")?;
     let entries = run.observer.entries().await;
     let entries = entries.context("reading the ledger")?;
-    evidence::write(&folder, &run.system.abacus, &spans, &entries)?;
-    run.write_answers(&folder).await?;
+    evidence::write(&folder, &run.system.abacus, &entries, run.answers().await?)?;
     let run = Arc::into_inner(run).context("the run is still used")?;
     run.system.fleet.stop_all().await?;
     let logged = |code| run.system.fleet.logged(code).context("reading the logs");
-    let totals = Totals {
-        posts: run.system.abacus.post_count(),
-        pauses: logged("distress.begun")?,
-        suspensions: logged("suspension.begun")?,
-        differences: logged("audit.difference")?,
-    };
+    let differences = logged("audit.difference")?;
+    let logged = [
+        ("posts to Abacus", run.system.abacus.post_count()),
+        ("pauses of sampling", logged("distress.begun")?),
+        ("causes of suspensions", logged("suspension.begun")?),
+        ("differences found by the auditor", differences),
+    ];
     run.history.flush()?;
     let mut verdict = check(&Evidence::read(&folder)?);
-    if totals.differences > 0 {
+    if differences > 0 {
         let found = Rule::Ledger.broken("the auditor of the workers", "it logged audit.difference");
         verdict.violations.push(found);
     }
     // With violations, the database stays for inspection.
     run.system.cluster.stop(!verdict.is_right()).await?;
-    Ok(Report::new(&options, folder, &run.stats, &totals, verdict))
+    Ok(Report::new(&options, folder, &run.stats, logged, verdict))
 }
 
 fn new_folder(seed: u64) -> PathBuf {
@@ -168,13 +162,12 @@ impl Run {
         })
     }
 
-    /// Reads all spans and the audit trail, as a client of the API.
-    async fn write_answers(&self, folder: &Path) -> Result<()> {
+    /// All spans and the audit trail, as a client of the API reads them.
+    async fn answers(&self) -> Result<[Vec<Value>; 2]> {
         let mut rng = Rng::new(0, 0);
         let spans = format!("/v1/spans?resource_id={RESOURCE}&limit=1000");
         let spans = self.api.all(&spans, &mut rng).await?;
-        let trail = self.api.all("/v1/audit?limit=1000", &mut rng).await?;
-        evidence::write_answers(folder, &spans, &trail)
+        Ok([spans, self.api.all("/v1/audit?limit=1000", &mut rng).await?])
     }
 
     async fn inject_and_settle(self: &Arc<Self>, options: &Options) -> Result<()> {

@@ -26,6 +26,8 @@ const REQUEST_LIMITS: [Duration; 3] = [
 /// The longest pause before an event is sent again, whatever the answer asks for: there are many
 /// faults to meet, and little time.
 const PAUSE_MAX: i64 = 1_000;
+/// The pause where it asks for none.
+const PAUSE: i64 = 100;
 /// With more stopped spans to work off than this, clients pause: it is faults that are looked for
 /// here, not speed.
 const BACKLOG_MAX: u64 = 400;
@@ -94,7 +96,7 @@ impl Sender {
             self.attempt(halves, rng).await
         };
         while !answer.is_definite() && mode != SendMode::GivesUp && Instant::now() < self.give_up {
-            self.pause(&answer, rng).await;
+            pause(&answer, PAUSE, PAUSE_MAX, rng).await;
             self.stats.retries.add();
             answer = self.attempt(halves, rng).await;
         }
@@ -140,8 +142,7 @@ impl Sender {
         let is_whole = |answers: &[Answer]| answers.iter().all(Answer::is_definite);
         while !is_whole(&answers) && Instant::now() < self.give_up {
             let open = answers.iter().find(|answer| !answer.is_definite());
-            self.pause(&open.cloned().unwrap_or_else(|| answers[0].clone()), rng)
-                .await;
+            pause(open.unwrap_or(&answers[0]), PAUSE, PAUSE_MAX, rng).await;
             self.stats.retries.add();
             answers = self.send(&alone, true, rng).await;
         }
@@ -200,20 +201,21 @@ impl Sender {
         }
         answers
     }
+}
 
-    async fn pause(&self, answer: &Answer, rng: &mut Rng) {
-        let asked = match answer {
-            Answer::Status {
-                retry_after: Some(seconds),
-                ..
-            } => i64::try_from(*seconds)
-                .unwrap_or(PAUSE_MAX)
-                .saturating_mul(1_000),
-            _ => 100,
-        };
-        let pause = rng.between(50, asked.min(PAUSE_MAX));
-        tokio::time::sleep(Duration::from_millis(pause.unsigned_abs())).await;
-    }
+/// Pauses for as long as the answer asks for, or else so long, ms, but no longer than `most`.
+pub(crate) async fn pause(answer: &Answer, usual: i64, most: i64, rng: &mut Rng) {
+    let asked = match answer {
+        Answer::Status {
+            retry_after: Some(seconds),
+            ..
+        } => i64::try_from(*seconds)
+            .unwrap_or(most)
+            .saturating_mul(1_000),
+        _ => usual,
+    };
+    let pause = rng.between(50, asked.clamp(51, most));
+    tokio::time::sleep(Duration::from_millis(pause.unsigned_abs())).await;
 }
 
 /// What an event is, and its fields. Halves of an update differ only in what the start has more.

@@ -46,22 +46,6 @@ pub(crate) enum Intent {
 }
 
 impl Intent {
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Stop => "stop",
-            Self::UpdateStop => "stop of an update",
-            Self::UpdateStart => "start of an update",
-            Self::StartWhileOpen => "wrong: start while open",
-            Self::StartInside => "wrong: start inside the previous span",
-            Self::StopWhileClosed => "wrong: stop while closed",
-            Self::StopBeforeStart => "wrong: stop before start",
-            Self::IdOfAnother => "wrong: id of another event",
-            Self::Malformed => "wrong: a field is missing",
-            Self::LastStop => "last stop",
-        }
-    }
-
     /// Whether the event is meant to be taken.
     pub(crate) fn is_right(self) -> bool {
         use Intent::{LastStop, Start, Stop, UpdateStart, UpdateStop};
@@ -294,17 +278,5 @@ mod tests {
         timeline.note(&stop, Outcome::Accepted, &mut rng, NOW);
         let next = timeline.next(&mut rng, NOW);
         assert_eq!(next, step(Kind::Start, NOW - HOUR / 2, Intent::UpdateStart));
-    }
-
-    #[test]
-    fn what_was_given_up_ends_a_target_but_for_its_last_stop() {
-        let (mut rng, mut timeline) = rng_and_timeline();
-        let start = step(Kind::Start, NOW - HOUR, Intent::Start);
-        timeline.note(&start, Outcome::Unknown, &mut rng, NOW);
-        assert!(timeline.is_over(NOW) && timeline.may_be_open());
-        let last = timeline.last(&mut rng, NOW);
-        assert_eq!((last.kind, last.intent), (Kind::Stop, Intent::LastStop));
-        timeline.note(&last, Outcome::Refused, &mut rng, NOW);
-        assert!(!timeline.may_be_open());
     }
 }

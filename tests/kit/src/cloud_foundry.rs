@@ -8,21 +8,22 @@
 mod server;
 mod state;
 
-use std::net::SocketAddr;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use hyper::server::conn::http1;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 pub use state::{Events, World};
 
+use crate::serving::Serving;
 use crate::uaa::{Discovery, StandInUaa};
 
 /// The client that sees everything, and its secret.
 pub const CLIENT: (&str, &str) = ("usage", "usage-secret");
 /// The scope that it needs.
-pub const AUDITOR: &str = "cloud_controller.global_auditor";
+const AUDITOR: &str = "cloud_controller.global_auditor";
 
 /// What goes wrong with the next request of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +43,10 @@ pub enum Fault {
 }
 
 /// A running stand-in. It goes when this value goes.
-#[derive(Debug)]
 pub struct StandInCloudFoundry {
     pub uaa: StandInUaa,
     shared: Arc<Shared>,
-    address: SocketAddr,
-    serving: JoinHandle<()>,
+    serving: Serving,
 }
 
 #[derive(Debug)]
@@ -78,18 +77,21 @@ impl StandInCloudFoundry {
             faults: Mutex::default(),
             asked: Mutex::default(),
         });
-        let serving = tokio::spawn(server::serve(listener, Arc::clone(&shared)));
+        let seen = Arc::clone(&shared);
+        let serving = Serving::start(listener, http1::Builder::new(), move |request| {
+            let answer = server::answer(&seen, &request);
+            std::future::ready(Ok::<_, Infallible>(answer))
+        })?;
         Ok(Self {
             uaa,
             shared,
-            address,
             serving,
         })
     }
 
     /// Its address: what `--cf-api` takes.
     pub fn api(&self) -> String {
-        format!("http://{}", self.address)
+        self.serving.base_url()
     }
 
     /// Everything that it knows, to change it.
@@ -110,11 +112,5 @@ impl StandInCloudFoundry {
     /// The path and query of each request.
     pub fn asked(&self) -> Vec<String> {
         locked(&self.shared.asked).clone()
-    }
-}
-
-impl Drop for StandInCloudFoundry {
-    fn drop(&mut self) {
-        self.serving.abort();
     }
 }

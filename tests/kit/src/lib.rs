@@ -24,6 +24,7 @@ pub mod program;
 pub mod rng;
 pub mod router;
 pub mod sdks;
+mod serving;
 pub mod tls;
 pub mod uaa;
 mod unique;

@@ -103,15 +103,7 @@ impl StandInMeter {
     /// # Errors
     /// If there is no port.
     pub async fn start(options: MeterOptions) -> std::io::Result<Self> {
-        Self::start_at(options, "127.0.0.1:0").await
-    }
-
-    /// Starts at an address.
-    ///
-    /// # Errors
-    /// If it is taken.
-    pub async fn start_at(options: MeterOptions, address: &str) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base_url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             options,

@@ -9,5 +9,5 @@ mod replica_set;
 mod uri;
 
 pub use database::TestDatabase;
-pub use find::{DB_URI_VARIABLE, Found, MONGOD_VARIABLE, Source, find};
+pub use find::{DB_URI_VARIABLE, Found, find};
 pub use replica_set::{Options, ReplicaSet};

@@ -11,16 +11,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
+use reqwest::Client;
 use serde_json::Value;
 
 pub use binaries::{BIN_DIR_VARIABLE, CLI, RECEIVER, WORKER, binary, build, built_dir};
 use output::Output;
 
 use crate::guard::Guarded;
-use crate::wait::wait_until;
+use crate::wait::{wait_until, within};
 
 /// How long a program may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(30);
+/// How long it may take to say whether it is ready.
+const HEALTH_LIMIT: Duration = Duration::from_secs(2);
 /// How long a line that is certain may be on its way.
 const LOG_LIMIT: Duration = Duration::from_mins(1);
 /// The log line that says where a program listens, in its field `address`.
@@ -128,16 +131,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts a program with these variables in its environment and waits until it listens; see
-    /// [`Launch::new`] for what else is there.
-    pub async fn start(name: &str, environment: &[(&str, &str)]) -> Result<Self> {
-        let mut launch = Launch::new(name);
-        for (name, value) in environment {
-            launch = launch.env(name, *value);
-        }
-        launch.start().await
-    }
-
     async fn wait_listening(&mut self) -> Result<()> {
         let begin = Instant::now();
         loop {
@@ -212,6 +205,11 @@ impl Program {
         self.logs_of(message)
     }
 
+    /// Waits until it says that it is ready.
+    pub async fn until_ready(&self, limit: Duration) -> Result<()> {
+        until_ready(&self.base_url(), limit).await
+    }
+
     /// Asks it to stop.
     pub fn sigterm(&self) -> Result<()> {
         self.process().signal(Signal::SIGTERM)
@@ -253,6 +251,17 @@ impl Program {
     }
 }
 
+/// Waits until a program at this address says that it is ready.
+pub async fn until_ready(base_url: &str, limit: Duration) -> Result<()> {
+    let client = Client::builder().timeout(HEALTH_LIMIT).no_proxy().build()?;
+    let url = format!("{base_url}/healthz/ready");
+    within(&format!("{url} is answered 200"), limit, async || {
+        let answer = client.get(&url).send().await;
+        answer.is_ok_and(|answer| answer.status().is_success())
+    })
+    .await
+}
+
 /// The address in a log line that says so, with an address that can be dialled.
 fn listening_address(line: &str) -> Option<String> {
     if !line.contains(LISTENING) {
@@ -267,27 +276,4 @@ fn listening_address(line: &str) -> Option<String> {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
     Some(address.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_address() {
-        let line = |address: &str| format!(r#"{{"message":"listening","address":"{address}"}}"#);
-        assert_eq!(
-            listening_address(&line("0.0.0.0:80")).as_deref(),
-            Some("127.0.0.1:80")
-        );
-        assert_eq!(
-            listening_address(&line("127.0.0.2:80")).as_deref(),
-            Some("127.0.0.2:80")
-        );
-        assert_eq!(
-            listening_address(r#"{"message":"not listening","address":"1.1.1.1:1"}"#),
-            None
-        );
-        assert_eq!(listening_address("listening"), None);
-    }
 }

@@ -5,26 +5,25 @@ mod key;
 mod server;
 mod state;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hyper::server::conn::http1;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+
+use crate::serving::Serving;
 
 pub use key::SigningKey;
-use server::serve;
+use server::answer;
 use state::State;
 pub use state::{Discovery, Offer, Trouble};
 
 /// A running stand-in. It goes when this value goes.
-#[derive(Debug)]
 pub struct StandInUaa {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    serving: Mutex<Option<JoinHandle<()>>>,
+    serving: Serving,
 }
 
 /// What the stand-in and its connections share.
@@ -62,12 +61,11 @@ impl StandInUaa {
             base_url: format!("http://{address}"),
             state: Mutex::new(State::new(discovery)?),
         });
-        let serving = tokio::spawn(serve(listener, Arc::clone(&shared)));
-        Ok(Self {
-            shared,
-            address,
-            serving: Mutex::new(Some(serving)),
-        })
+        let seen = Arc::clone(&shared);
+        let serving = Serving::start(listener, http1::Builder::new(), move |request| {
+            answer(Arc::clone(&seen), request)
+        })?;
+        Ok(Self { shared, serving })
     }
 
     /// Where it is: the `AUTH_SERVER` of the programs.
@@ -191,31 +189,11 @@ impl StandInUaa {
 
     /// Closes all connections, and refuses new ones until [`StandInUaa::come_back`].
     pub async fn go_away(&self) {
-        let serving = self.serving().take();
-        if let Some(serving) = serving {
-            serving.abort();
-            let _ = serving.await;
-        }
+        self.serving.go_away().await;
     }
 
     /// Serves again after [`StandInUaa::go_away`], on the same port.
     pub async fn come_back(&self) -> Result<()> {
-        self.go_away().await;
-        let listener = TcpListener::bind(self.address).await;
-        let listener = listener.context("taking the port again")?;
-        *self.serving() = Some(tokio::spawn(serve(listener, Arc::clone(&self.shared))));
-        Ok(())
-    }
-
-    fn serving(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for StandInUaa {
-    fn drop(&mut self) {
-        if let Some(serving) = self.serving().take() {
-            serving.abort();
-        }
+        self.serving.come_back().await
     }
 }

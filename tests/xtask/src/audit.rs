@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use sampler_testkit::workspace_dir;
 
-use crate::shell::run_named;
+use crate::shell::{run_named, succeeds};
 use crate::tools::CHECKING;
 
 /// What looks. `deny.toml` was written for the version that is fetched.
@@ -28,7 +28,8 @@ pub(crate) enum Unreachable {
 pub(crate) fn run_audit(unreachable: Unreachable) -> Result<()> {
     let tool = CHECKING.program(TOOL)?;
     run_named(TOOL, deny(&tool, "check").args(ALWAYS))?;
-    if fetches_advisories(&tool)? {
+    // The list of weaknesses is fetched first.
+    if succeeds(TOOL, deny(&tool, "fetch").arg("db")) {
         return run_named(TOOL, deny(&tool, "check").arg("advisories"));
     }
     unchecked(unreachable)
@@ -51,16 +52,6 @@ fn deny(tool: &Path, command: &str) -> Command {
     let mut deny = Command::new(tool);
     deny.arg(command).current_dir(workspace_dir());
     deny
-}
-
-/// Whether the list of weaknesses is here by now.
-fn fetches_advisories(tool: &Path) -> Result<bool> {
-    let fetched = deny(tool, "fetch").arg("db").output();
-    let fetched = fetched.with_context(|| format!("starting {TOOL}"))?;
-    if !fetched.status.success() {
-        eprintln!("{}", String::from_utf8_lossy(&fetched.stderr).trim());
-    }
-    Ok(fetched.status.success())
 }
 
 #[cfg(test)]

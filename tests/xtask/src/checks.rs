@@ -42,7 +42,7 @@ pub(crate) async fn ci() -> Result<()> {
 
 /// All tests. The documentation of the code has no examples that would have to be compiled.
 pub(crate) async fn test(filters: &[String]) -> Result<()> {
-    let server = Server::start().await?;
+    let server = start_server().await?;
     let mut tests = Command::new(CHECKING.program(TEST_RUNNER)?);
     // The test runner builds the programs with the tests.
     tests
@@ -50,8 +50,8 @@ pub(crate) async fn test(filters: &[String]) -> Result<()> {
         .args(filters)
         .env(BIN_DIR_VARIABLE, built_dir())
         .current_dir(workspace_dir());
-    if let Some(uri) = server.uri() {
-        tests.env(DB_URI_VARIABLE, uri);
+    if let Some(server) = &server {
+        tests.env(DB_URI_VARIABLE, server.uri());
     }
     if std::env::var_os(THREADS_VARIABLE).is_none() {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -59,40 +59,20 @@ pub(crate) async fn test(filters: &[String]) -> Result<()> {
         tests.env(THREADS_VARIABLE, threads.to_string());
     }
     let result = run_named(TEST_RUNNER, &mut tests);
-    server.stop().await?;
+    if let Some(server) = server {
+        server.stop().await?;
+    }
     result
 }
 
-/// The MongoDB that all tests share.
-enum Server {
-    /// The environment names one already.
-    Given,
-    Started(ReplicaSet),
-}
-
-impl Server {
-    async fn start() -> Result<Self> {
-        if std::env::var_os(DB_URI_VARIABLE).is_some() {
-            eprintln!("==> mongod: the one that {DB_URI_VARIABLE} names");
-            return Ok(Self::Given);
-        }
-        eprintln!("==> mongod: {}", find()?);
-        Ok(Self::Started(ReplicaSet::start(Options::single()).await?))
+/// The MongoDB that all tests share, unless the environment names one already.
+async fn start_server() -> Result<Option<ReplicaSet>> {
+    if std::env::var_os(DB_URI_VARIABLE).is_some() {
+        eprintln!("==> mongod: the one that {DB_URI_VARIABLE} names");
+        return Ok(None);
     }
-
-    fn uri(&self) -> Option<String> {
-        match self {
-            Self::Given => None,
-            Self::Started(set) => Some(set.uri()),
-        }
-    }
-
-    async fn stop(self) -> Result<()> {
-        match self {
-            Self::Given => Ok(()),
-            Self::Started(set) => set.stop().await,
-        }
-    }
+    eprintln!("==> mongod: {}", find()?);
+    ReplicaSet::start(Options::single()).await.map(Some)
 }
 
 /// Runs the simulation as fast as it goes.

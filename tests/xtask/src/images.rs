@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mongodb::Client;
-use mongodb::bson::{Document, doc};
-use sampler_testkit::{now_millis, workspace_dir};
+use mongodb::bson::doc;
+use sampler_testkit::program::until_ready;
+use sampler_testkit::{now_millis, within, workspace_dir};
 
 use engine::Engine;
 use service::Service;
@@ -91,7 +92,7 @@ async fn replay(engine: &Engine, services: &mut Vec<Service>) -> Result<()> {
         services.push(Service::start(engine, name, &environment, &[])?);
     }
     for port in [receiver, worker] {
-        until_ready(port).await?;
+        until_ready(&format!("http://127.0.0.1:{port}"), LIMIT).await?;
     }
     let (url, now) = (
         format!("http://127.0.0.1:{receiver}"),
@@ -149,30 +150,9 @@ async fn initiate(port: u16) -> Result<()> {
     let members = [doc! { "_id": 0, "host": format!("127.0.0.1:{port}") }];
     let set = doc! { "replSetInitiate": { "_id": "rs0", "members": members.to_vec() } };
     admin.run_command(set).await.context("initiating the set")?;
-    let begin = Instant::now();
-    loop {
-        let hello: Document = admin.run_command(doc! { "hello": 1 }).await?;
-        if hello.get_bool("isWritablePrimary").unwrap_or_default() {
-            return Ok(());
-        }
-        ensure!(begin.elapsed() < LIMIT, "the set has no primary");
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-async fn until_ready(port: u16) -> Result<()> {
-    let address = format!("http://127.0.0.1:{port}/healthz/ready");
-    let begin = Instant::now();
-    let http = reqwest::Client::builder().timeout(LIMIT).build()?;
-    loop {
-        let answer = http.get(&address).send().await;
-        if answer.is_ok_and(|answer| answer.status().is_success()) {
-            return Ok(());
-        }
-        ensure!(
-            begin.elapsed() < LIMIT,
-            "{address} does not say that it is ready"
-        );
-        tokio::time::sleep(PAUSE).await;
-    }
+    within("a primary", LIMIT, async || {
+        let hello = admin.run_command(doc! { "hello": 1 }).await;
+        hello.is_ok_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or_default())
+    })
+    .await
 }

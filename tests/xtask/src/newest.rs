@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use sampler_testkit::{target_dir, workspace_dir};
 
-use crate::shell::{cargo, run};
+use crate::shell::{cargo, output, run, succeeds};
 
 /// Connections rely on more than it promises (ADR 52).
 const LIBRARY: &str = "hyper";
@@ -25,7 +25,7 @@ const LEFT_OUT: [&str; 2] = ["target", ".git"];
 pub(crate) fn run_newest() -> Result<()> {
     let folder = linked_workspace()?;
     let locked = version(&folder)?;
-    if !is_updated(&folder)? {
+    if !is_updated(&folder) {
         eprintln!(
             "==> {LIBRARY}: the index cannot be fetched, so no version newer than {locked} was tested"
         );
@@ -74,22 +74,13 @@ fn linked_workspace() -> Result<PathBuf> {
 /// The version of the library in the `Cargo.lock` of this workspace.
 fn version(folder: &Path) -> Result<String> {
     let mut command = cargo(&["pkgid", LIBRARY]);
-    let output = command.current_dir(folder).output();
-    let output = output.context("starting cargo pkgid")?;
-    let problem = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cargo pkgid: {}", problem.trim());
-    let id = String::from_utf8(output.stdout).context("reading what cargo pkgid says")?;
-    let (_, version) = id.trim().rsplit_once(['@', '#']).context("no version")?;
+    let id = output("cargo", command.current_dir(folder))?;
+    let (_, version) = id.rsplit_once(['@', '#']).context("no version")?;
     Ok(version.to_owned())
 }
 
 /// Takes the newest version into its `Cargo.lock`. Says whether the index could be asked for it.
-fn is_updated(folder: &Path) -> Result<bool> {
+fn is_updated(folder: &Path) -> bool {
     let mut command = cargo(&["update", "--package", LIBRARY]);
-    let output = command.current_dir(folder).output();
-    let output = output.context("starting cargo update")?;
-    if !output.status.success() {
-        eprintln!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(output.status.success())
+    succeeds("cargo", command.current_dir(folder))
 }

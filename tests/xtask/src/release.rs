@@ -11,7 +11,7 @@ use sampler_testkit::{target_dir, workspace_dir};
 
 use crate::images;
 use crate::package::{self, sums};
-use crate::shell::run_named;
+use crate::shell::{output, run_named};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Where the folders of versions lie, below the folder that cargo builds into.
@@ -94,18 +94,7 @@ fn require_tag() -> Result<()> {
 
 fn git(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
-    let output = command
-        .args(arguments)
-        .current_dir(workspace_dir())
-        .output();
-    let output = output.context("starting git")?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "git {}: {errors}",
-        arguments.join(" ")
-    );
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    output("git", command.args(arguments).current_dir(workspace_dir()))
 }
 
 /// The folder that `package` has made of a program.

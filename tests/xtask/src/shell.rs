@@ -20,15 +20,36 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// The same for another program than cargo.
 pub(crate) fn run_named(name: &str, command: &mut Command) -> Result<()> {
-    let words: Vec<_> = command
-        .get_args()
-        .map(|word| word.to_string_lossy())
-        .collect();
-    let line = format!("{name} {}", words.join(" "));
+    let line = line(name, command);
     eprintln!("==> {line}");
     let status = command
         .status()
         .with_context(|| format!("starting {line}"))?;
     ensure!(status.success(), "{line}: {status}");
     Ok(())
+}
+
+fn line(name: &str, command: &Command) -> String {
+    let words = command.get_args().map(|word| word.to_string_lossy());
+    let words: Vec<_> = words.collect();
+    format!("{name} {}", words.join(" "))
+}
+
+/// What a command prints. It must succeed.
+pub(crate) fn output(name: &str, command: &mut Command) -> Result<String> {
+    let line = line(name, command);
+    let output = command.output();
+    let output = output.with_context(|| format!("starting {line}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{line}: {}", errors.trim());
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Whether a command succeeds; otherwise its errors are shown.
+pub(crate) fn succeeds(name: &str, command: &mut Command) -> bool {
+    let output = output(name, command);
+    if let Err(error) = &output {
+        eprintln!("{error:#}");
+    }
+    output.is_ok()
 }

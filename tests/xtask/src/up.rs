@@ -23,6 +23,8 @@ use system::{ExtendedLimits, System};
 
 /// What the repository brings to replay.
 const EXAMPLE: &str = "examples/events.ndjson";
+/// The unit of time that no usage crosses a boundary of.
+const GRANULARITY: &str = "hour";
 /// How long nothing may happen before it is taken that nothing will.
 const STALL_LIMIT: Duration = Duration::from_mins(1);
 /// How long a late stop waits for usages that reach beyond it.
@@ -34,9 +36,6 @@ pub(crate) struct Arguments {
     /// Ends after the table of `sampler verify`, and fails if what was billed differs from what was used.
     #[arg(long)]
     once: bool,
-    /// How many workers share the work.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    workers: u16,
     /// A file of events (NDJSON) or spans (CSV) instead of the example; see examples/README.md.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
@@ -46,9 +45,6 @@ pub(crate) struct Arguments {
     /// Shows the feed: a stand-in foundation whose owners scale and delete apps and services.
     #[arg(long, conflicts_with = "once")]
     feed: bool,
-    /// The unit of time that no usage crosses a boundary of.
-    #[arg(long, default_value = "hour", value_enum)]
-    granularity: Granularity,
     /// What takes the usages: a stand-in for Abacus, or one for a metering system that takes CloudEvents,
     /// recognises repeats for a while, forgets, and answers finds.
     #[arg(long, default_value = "abacus", value_enum)]
@@ -56,20 +52,9 @@ pub(crate) struct Arguments {
     /// Goes on with the data of an earlier run.
     #[arg(long)]
     keep: bool,
-    /// The receiver's port; 0 is any free one.
+    /// The receiver's port, the worker has the next one; 0 is any free one for each.
     #[arg(long, default_value_t = 7070, value_name = "PORT")]
-    receiver_port: u16,
-    /// The first worker's port, the others have the next ones; 0 is any free one for each.
-    #[arg(long, default_value_t = 7071, value_name = "PORT")]
-    worker_port: u16,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Granularity {
-    Minute,
-    Hour,
-    Day,
-    Month,
+    port: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -78,20 +63,8 @@ enum Upstream {
     Cloudevents,
 }
 
-impl Granularity {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Month => "month",
-        }
-    }
-}
-
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    ensure!(arguments.workers > 0, "without a worker nothing is sampled");
     let now = now_millis();
     let events = read_events(&arguments, now)?;
     let earliest = events.as_ref().map(|events| events.earliest);
@@ -124,7 +97,7 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
         let mut is_right = replay(system, &cli, &events).await?;
         // The verifier must know all events behind the spans: not those of an earlier run.
         if !arguments.keep {
-            let words = cli.verify(&events.path, arguments.granularity)?;
+            let words = cli.verify(&events.path)?;
             println!("{}", cli.line(&words));
             is_right &= cli.run(&words).await?.success();
             again = Some(cli.line(&words));
@@ -141,7 +114,7 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
     let is_fresh =
         !arguments.keep && arguments.replay.is_none() && arguments.upstream == Upstream::Abacus;
     let late = if is_fresh {
-        Some(showcase::begin(system, arguments.granularity).await?.late)
+        Some(showcase::begin(system).await?)
     } else {
         None
     };

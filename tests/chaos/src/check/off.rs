@@ -5,9 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::bill::hour_of;
+use super::hours::hour_of;
 use super::{Rule, Violation};
-use crate::evidence::{Aside, Entry, Evidence};
+use crate::evidence::{Entry, Evidence};
 use crate::history::{ActKind, Record};
 
 /// How far the clocks of two workers may be apart, ms, and how long one may take to note what it learnt:
@@ -36,7 +36,8 @@ impl<'a> OffBill<'a> {
             let is_refused = entry.usage.duration < 0 && entry.usage.status == Some(400);
             is_refused && resent.iter().any(|other| entry.is_part_of(other))
         };
-        let aside: HashSet<&str> = evidence.aside.iter().map(Aside::id).collect();
+        let aside = evidence.aside.iter().map(|aside| aside.dedup_id.as_str());
+        let aside: HashSet<&str> = aside.collect();
         for entry in &evidence.ledger {
             let id = entry.id();
             off.entries.insert(id, entry);

@@ -7,6 +7,7 @@ use std::fmt;
 pub enum Rule {
     /// No request is answered with 500.
     NoInternalError,
+    /// Each answer is documented.
     DocumentedAnswer,
     /// Of all answers to an event, at most one says that it was kept just now.
     KeptOnce,
@@ -26,10 +27,9 @@ pub enum Rule {
     Billed,
     /// It has no more than one, and an event that could start nothing has none.
     BilledOnce,
+    /// What was refused is not billed.
     RefusedNotBilled,
-    /// A usage has the measures of its start.
-    MeasuresBilled,
-    /// A usage and a span belong to a start that a client has sent.
+    /// A span belongs to a start that a client has sent.
     UsageKnown,
     /// A usage is charged to whom its start named.
     TargetKept,
@@ -65,37 +65,6 @@ impl Rule {
             rule: self,
             subject,
             detail,
-            document: None,
-        }
-    }
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::NoInternalError => "an answer was 500",
-            Self::DocumentedAnswer => "an answer is not documented",
-            Self::KeptOnce => "an event was kept twice",
-            Self::RepeatAccepted => "the repeat of an accepted event was refused",
-            Self::IdTaken => "an id was taken again with other fields",
-            Self::MalformedRefused => "a body that lacks something was accepted",
-            Self::WrongRefused => "what may not be taken was accepted",
-            Self::RightAccepted => "what must be taken was refused",
-            Self::Answered => "an event has no definite answer",
-            Self::Billed => "what was acknowledged is not billed",
-            Self::BilledOnce => "a start is billed twice",
-            Self::RefusedNotBilled => "what was refused is billed",
-            Self::MeasuresBilled => "a measure is billed wrongly",
-            Self::UsageKnown => "a usage or a span belongs to nothing",
-            Self::TargetKept => "a usage is charged to somebody else",
-            Self::BelowZero => "an hour is below zero on the bill",
-            Self::PutAside => "a usage is set aside",
-            Self::Unsettled => "a usage is still to be sent again, or to be asked for",
-            Self::Withheld => "a usage was withheld",
-            Self::SkippedOnDemand => "a usage is skipped that nobody skipped",
-            Self::Trail => "the audit trail says something else",
-            Self::Verified => "the verifier finds a fault",
-            Self::Ledger => "the ledger does not agree",
-            Self::Incomplete => "a span is not complete",
-            Self::ProgramLives => "a program has ended by itself",
         }
     }
 }
@@ -108,16 +77,10 @@ pub struct Violation {
     pub subject: String,
     /// In which way.
     pub detail: String,
-    /// The span's document in the database, where there is one.
-    pub document: Option<String>,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.rule.text(), self.subject, self.detail)?;
-        match &self.document {
-            Some(document) => write!(f, "\n      in the database: {document}"),
-            None => Ok(()),
-        }
+        write!(f, "{:?}: {}: {}", self.rule, self.subject, self.detail)
     }
 }

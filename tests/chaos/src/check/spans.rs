@@ -102,6 +102,9 @@ impl<'a> Spans<'a> {
             }
             check.entry(&as_taken(entry));
         }
+        if span.state != "complete" {
+            violations.push(Rule::Incomplete.broken(name, format!("it is {}", span.state)));
+        }
         // Whether an operator has skipped it is checked elsewhere.
         let is_fault = |kind| !matches!(kind, Kind::Skipped | Kind::Unanswered);
         let findings = check.finish().findings.into_iter();

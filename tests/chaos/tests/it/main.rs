@@ -15,7 +15,6 @@ async fn a_short_chaos_bills_what_was_acknowledged_once() {
         seed: 1,
         length: LENGTH,
         clients: 16,
-        folder: None,
     };
     let report = run(options).await.unwrap();
     eprintln!("{report}");

@@ -1,6 +1,5 @@
 //! Faults that the stand-in can be told to show.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,12 +8,9 @@ use serde_json::Value;
 
 /// Which requests a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub(super) enum Endpoint {
     /// Posts of usages. The body that a condition sees is the usage.
     Usage,
-    /// Posts of mappings. The body that a condition sees has `kind` (`metering`, `rating` or
-    /// `pricing`), `resource_id`, `plan_id` and `plan`.
-    Mapping,
     /// Questions for the document of a usage. There is no body.
     Document,
 }
@@ -147,23 +143,6 @@ impl Fault {
         self.endpoint = Endpoint::Document;
         self
     }
-
-    /// For posts of mappings, not of usages.
-    #[must_use]
-    pub fn on_mappings(mut self) -> Self {
-        self.endpoint = Endpoint::Mapping;
-        self
-    }
-}
-
-impl fmt::Debug for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fault")
-            .field("kind", &self.kind)
-            .field("endpoint", &self.endpoint)
-            .field("left", &self.left)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The faults of one request.
@@ -174,7 +153,7 @@ pub(super) struct Applied {
 }
 
 /// The active faults, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Faults {
     active: Vec<Fault>,
 }
@@ -272,21 +251,5 @@ mod tests {
         assert_eq!(applied.failure, Some(FaultKind::Hang));
         faults.end("freeze");
         assert!(faults.is_empty());
-    }
-
-    #[test]
-    fn endpoints_are_apart() {
-        let mut faults = Faults::default();
-        faults.add(Fault::status(429).on_mappings());
-        assert_eq!(
-            faults.apply(Endpoint::Usage, &Value::Null),
-            Applied::default()
-        );
-        assert!(
-            faults
-                .apply(Endpoint::Mapping, &Value::Null)
-                .failure
-                .is_some()
-        );
     }
 }

@@ -9,19 +9,13 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming as IncomingBody;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::http::request::Parts;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 use super::fault::{Applied, Endpoint, FaultKind};
 use super::schema::Refusal;
 use super::stand_in::Shared;
-use super::state::{Incoming, Mapping, Reply};
+use super::state::{Incoming, Reply};
 
 /// Where usages are posted.
 const USAGE_PATH: &str = "/v1/metering/collected/usage";
@@ -33,36 +27,13 @@ const BODY_MAX: usize = 1_000_000;
 /// What a 429 comes with.
 const BUSY: &str = "<!DOCTYPE html>\n<html><body><pre>Too Many Requests</pre></body></html>\n";
 
-/// Serves until it is aborted, and all connections with it.
-pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => _ = connections.spawn(connection(stream, Arc::clone(&shared))),
-            // Out of file descriptors, most likely: let some connections end.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-        while connections.try_join_next().is_some() {}
+/// Answers a request; the connection is to be closed where there is no answer.
+pub(super) async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
+    let mut response = undated(&shared, request).await?;
+    if let Some(date) = shared.date().and_then(date) {
+        response.headers_mut().insert(DATE, date);
     }
-}
-
-async fn connection(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move {
-            let mut response = answer(Arc::clone(&shared), request).await?;
-            if let Some(date) = shared.date().and_then(date) {
-                response.headers_mut().insert(DATE, date);
-            }
-            Ok::<_, Lost>(response)
-        }
-    });
-    // An error is a client that has gone, or a connection that is to be lost on purpose.
-    let _ = http1::Builder::new()
-        .auto_date_header(false)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    Ok(response)
 }
 
 fn date(millis: i64) -> Option<HeaderValue> {
@@ -72,7 +43,7 @@ fn date(millis: i64) -> Option<HeaderValue> {
 
 /// The connection is to be closed without an answer: hyper does so when the service fails.
 #[derive(Debug)]
-struct Lost;
+pub(super) struct Lost;
 
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,9 +53,9 @@ impl std::fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-type Answer = Result<Response<Full<Bytes>>, Lost>;
+pub(super) type Answer = Result<Response<Full<Bytes>>, Lost>;
 
-async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
+async fn undated(shared: &Shared, request: Request<IncomingBody>) -> Answer {
     let (parts, body) = request.into_parts();
     let Ok(body) = Limited::new(body, BODY_MAX).collect().await else {
         return Ok(empty(StatusCode::PAYLOAD_TOO_LARGE));
@@ -97,16 +68,16 @@ async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
     } = parts;
     let path = uri.path();
     if path == USAGE_PATH && method == Method::POST {
-        return usage(&shared, &headers, body.to_bytes()).await;
+        return usage(shared, &headers, body.to_bytes()).await;
     }
     if let (Some(number), &Method::GET) = (path.strip_prefix(USAGE_PATH), &method) {
-        return document(&shared, number, &headers).await;
+        return document(shared, number, &headers).await;
     }
     if let (Some(path), &Method::POST) = (path.strip_prefix(MAPPINGS_PATH), &method) {
         if !shared.state().is_authorized(bearer(&headers)) {
             return Ok(empty(StatusCode::UNAUTHORIZED));
         }
-        return mapping(&shared, path).await;
+        return Ok(empty(mapping(shared, path)));
     }
     Ok(empty(StatusCode::NOT_FOUND))
 }
@@ -209,7 +180,7 @@ async fn document(shared: &Shared, number: &str, headers: &HeaderMap) -> Answer 
     let faults = apply_faults(shared, Endpoint::Document, || None);
     tokio::time::sleep(faults.delay).await;
     let authorization = bearer(headers);
-    shared.state().note_question(authorization);
+    shared.state().note_question();
     match faults.failure {
         Some(FaultKind::Status {
             status,
@@ -233,68 +204,13 @@ async fn document(shared: &Shared, number: &str, headers: &HeaderMap) -> Answer 
     })
 }
 
-async fn mapping(shared: &Shared, path: &str) -> Answer {
-    let Some(mapping) = parse_mapping(path) else {
-        return Ok(empty(StatusCode::NOT_FOUND));
-    };
-    let faults = apply_faults(shared, Endpoint::Mapping, || {
-        let Mapping {
-            kind,
-            resource_id,
-            plan_id,
-            plan,
-        } = &mapping;
-        Some(json!({ "kind": kind, "resource_id": resource_id, "plan_id": plan_id, "plan": plan }))
-    });
-    let map = || {
-        let is_new = shared.state().map(mapping.clone());
-        empty(if is_new {
-            StatusCode::OK
-        } else {
-            StatusCode::CONFLICT
-        })
-    };
-    let answer = match faults.failure {
-        None | Some(FaultKind::Delay(_) | FaultKind::PutAside(_)) => Some(Ok(map())),
-        Some(FaultKind::LoseAnswer) => {
-            map();
-            Some(Err(Lost))
-        }
-        Some(FaultKind::CloseBefore) => Some(Err(Lost)),
-        Some(FaultKind::Hang) => None,
-        Some(FaultKind::Status {
-            status,
-            retry_after,
-        }) => Some(Ok(failure(status, retry_after.as_deref()))),
-    };
-    tokio::time::sleep(faults.delay).await;
-    match answer {
-        Some(answer) => answer,
-        None => pending().await,
+/// A part of a mapping is made: `{kind}/resources/{resource_id}/plans/{plan_id}/{plan}`.
+fn mapping(shared: &Shared, path: &str) -> StatusCode {
+    match path.rsplit_once('/') {
+        Some((part, _)) if shared.state().map(part) => StatusCode::OK,
+        Some(_) => StatusCode::CONFLICT,
+        None => StatusCode::NOT_FOUND,
     }
-}
-
-/// `{kind}/resources/{resource_id}/plans/{plan_id}/{plan}`, each part percent-encoded.
-fn parse_mapping(path: &str) -> Option<Mapping> {
-    let parts: Vec<&str> = path.split('/').collect();
-    let [kind, "resources", resource_id, "plans", plan_id, plan] = parts.as_slice() else {
-        return None;
-    };
-    if !matches!(*kind, "metering" | "rating" | "pricing") {
-        return None;
-    }
-    let decode = |part: &str| {
-        percent_decode_str(part)
-            .decode_utf8()
-            .ok()
-            .map(String::from)
-    };
-    Some(Mapping {
-        kind: (*kind).to_owned(),
-        resource_id: decode(resource_id)?,
-        plan_id: decode(plan_id)?,
-        plan: decode(plan)?,
-    })
 }
 
 fn failure(status: u16, retry_after: Option<&str>) -> Response<Full<Bytes>> {

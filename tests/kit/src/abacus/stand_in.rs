@@ -1,21 +1,21 @@
 //! The stand-in as a test sees it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use hyper::server::conn::http1;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 use super::fault::Fault;
 use super::schema::Usage;
-use super::server::serve;
-use super::state::{Counted, Mapping, Post, State, Tokens};
+use super::server::answer;
+use super::state::{Counted, Post, State};
 use super::sums::{Amounts, add_amounts};
 use super::{Clock, Options};
 use crate::now_millis;
+use crate::serving::Serving;
 
 /// How answers are dated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,11 +55,9 @@ impl Dates {
 }
 
 /// A running stand-in. It goes when this value goes.
-#[derive(Debug)]
 pub struct StandInAbacus {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    serving: Mutex<Option<JoinHandle<()>>>,
+    serving: Serving,
 }
 
 /// What the stand-in and its connections share.
@@ -68,14 +66,6 @@ pub(super) struct Shared {
     pub(super) address: SocketAddr,
     dates: Mutex<Dates>,
     state: Mutex<State>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("state", &self.state)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Shared {
@@ -94,9 +84,8 @@ impl Shared {
 impl StandInAbacus {
     /// Starts serving on the runtime that is running.
     pub async fn start(options: Options) -> Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", options.port)).await;
-        let listener = listener.with_context(|| format!("listening on port {}", options.port))?;
-        Self::start_on(listener, options)
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        Self::start_on(listener.context("listening")?, options)
     }
 
     /// Starts serving on a listener that is there.
@@ -110,17 +99,18 @@ impl StandInAbacus {
             dates: Mutex::default(),
             state,
         });
-        let serving = tokio::spawn(serve(listener, Arc::clone(&shared)));
-        Ok(Self {
-            shared,
-            address,
-            serving: Mutex::new(Some(serving)),
-        })
+        let seen = Arc::clone(&shared);
+        let mut connections = http1::Builder::new();
+        connections.auto_date_header(false);
+        let serving = Serving::start(listener, connections, move |request| {
+            answer(Arc::clone(&seen), request)
+        })?;
+        Ok(Self { shared, serving })
     }
 
     /// Where it is: the `COLLECTOR_URL` and the `PROVISIONING_URL` of the programs.
     pub fn base_url(&self) -> String {
-        format!("http://{}", self.address)
+        self.serving.base_url()
     }
 
     /// Adds a fault.
@@ -140,26 +130,12 @@ impl StandInAbacus {
 
     /// Closes all connections, and refuses new ones until [`StandInAbacus::come_back`].
     pub async fn go_away(&self) {
-        let serving = self
-            .serving
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(serving) = serving {
-            serving.abort();
-            let _ = serving.await;
-        }
+        self.serving.go_away().await;
     }
 
     /// Serves again after [`StandInAbacus::go_away`], on the same port.
     pub async fn come_back(&self) -> Result<()> {
-        self.go_away().await;
-        let listener = TcpListener::bind(self.address)
-            .await
-            .context("taking the port again")?;
-        let serving = tokio::spawn(serve(listener, Arc::clone(&self.shared)));
-        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = Some(serving);
-        Ok(())
+        self.serving.come_back().await
     }
 
     /// Dates its answers so from now on.
@@ -171,14 +147,9 @@ impl StandInAbacus {
             .unwrap_or_else(PoisonError::into_inner) = dates;
     }
 
-    /// Changes the token it wants to see.
-    pub fn set_bearer(&self, bearer: Option<String>) {
-        self.shared.state().options.bearer = bearer;
-    }
-
     /// From now on tokens must pass this check.
     pub fn check_tokens(&self, check: impl Fn(&str) -> bool + Send + Sync + 'static) {
-        self.shared.state().tokens = Tokens(Some(Box::new(check)));
+        self.shared.state().token_check = Some(Box::new(check));
     }
 
     /// Every post of a usage, in the order they came.
@@ -186,8 +157,8 @@ impl StandInAbacus {
         self.shared.state().posts()
     }
 
-    /// The `Authorization` header of each question for the document of a usage.
-    pub fn questions(&self) -> Vec<Option<String>> {
+    /// How often the document of a usage was asked for.
+    pub fn questions(&self) -> usize {
         self.shared.state().questions()
     }
 
@@ -211,10 +182,6 @@ impl StandInAbacus {
         self.shared.state().put_aside()
     }
 
-    pub fn mappings(&self) -> Vec<Mapping> {
-        self.shared.state().mappings()
-    }
-
     /// The sum of the durations that count, for each key.
     pub fn duration_sum_by<K: Ord>(&self, key: impl Fn(&Usage) -> K) -> BTreeMap<K, i128> {
         let mut sums = BTreeMap::new();
@@ -224,37 +191,14 @@ impl StandInAbacus {
         sums
     }
 
-    /// For each key the sum of the durations (under `duration`) and, for each measure of integer
-    /// quantities, the sum of duration times quantity, over what counts.
-    pub fn amounts_by<K: Ord>(&self, key: impl Fn(&Usage) -> K) -> BTreeMap<K, Amounts> {
-        let mut sums: BTreeMap<K, Amounts> = BTreeMap::new();
+    /// What counts for each day (UTC, in days since epoch): the sum of the durations (under `duration`) and,
+    /// for each measure of integer quantities, the sum of duration times quantity.
+    pub fn amounts_per_day(&self) -> BTreeMap<i64, Amounts> {
+        let mut sums: BTreeMap<i64, Amounts> = BTreeMap::new();
         for counted in self.counted() {
-            add_amounts(sums.entry(key(&counted.usage)).or_default(), &counted.usage);
+            add_amounts(sums.entry(counted.usage.day()).or_default(), &counted.usage);
         }
         sums
-    }
-
-    /// The amounts over all that counts.
-    pub fn amounts(&self) -> Amounts {
-        self.amounts_by(|_| ()).remove(&()).unwrap_or_default()
-    }
-
-    /// The amounts for each day (UTC, in days since epoch).
-    pub fn amounts_per_day(&self) -> BTreeMap<i64, Amounts> {
-        self.amounts_by(Usage::day)
-    }
-}
-
-impl Drop for StandInAbacus {
-    fn drop(&mut self) {
-        let serving = self
-            .serving
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(serving) = serving {
-            serving.abort();
-        }
     }
 }
 

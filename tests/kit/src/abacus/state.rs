@@ -1,11 +1,9 @@
 //! What the stand-in knows: what it was sent, what it counts and what it has set aside.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chrono::{DateTime, Datelike, NaiveDate};
 use serde_json::{Value, json};
 
 use super::fault::Faults;
@@ -14,9 +12,6 @@ use super::{Keep, Options};
 
 /// A day in ms.
 pub(super) const DAY: i64 = 86_400_000;
-
-/// The kinds of mappings that a plan needs before its usages are taken.
-const MAPPING_KINDS: [&str; 3] = ["metering", "rating", "pricing"];
 
 /// What became of a post.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +32,6 @@ pub struct Post {
     pub at: i64,
     /// The bytes of the body.
     pub body: Bytes,
-    /// The `Authorization` header.
-    pub authorization: Option<String>,
     /// The `traceparent` header.
     pub traceparent: Option<String>,
     /// The answer; `None` if none was given.
@@ -61,18 +54,6 @@ pub struct Counted {
     pub at: i64,
     /// What it says.
     pub usage: Arc<Usage>,
-}
-
-/// A mapping of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// `metering`, `rating` or `pricing`.
-    pub kind: String,
-    pub resource_id: String,
-    /// The plan of that resource.
-    pub plan_id: String,
-    /// What it is mapped to.
-    pub plan: String,
 }
 
 #[derive(Debug)]
@@ -106,31 +87,20 @@ impl Reply {
 }
 
 /// Decides whether a token is good.
-type TokenCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
+pub(super) type TokenCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Which tokens are good, where it takes more than a look.
-#[derive(Default)]
-pub(super) struct Tokens(pub(super) Option<TokenCheck>);
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tokens").finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) options: Options,
-    pub(super) tokens: Tokens,
+    /// Which tokens are good, where not all are.
+    pub(super) token_check: Option<TokenCheck>,
     pub(super) faults: Faults,
     posts: Vec<Post>,
     documents: Vec<Document>,
     seen: HashSet<Key>,
     /// The last number of a `Location`.
     numbers: usize,
-    questions: Vec<Option<String>>,
-    mappings: Vec<Mapping>,
-    mapped: HashSet<(String, String, String)>,
+    questions: usize,
+    mapped: HashSet<String>,
     post_count: u64,
     counted_count: u64,
 }
@@ -148,14 +118,13 @@ impl State {
     pub(super) fn new(options: Options) -> Self {
         Self {
             options,
-            tokens: Tokens::default(),
+            token_check: None,
             faults: Faults::default(),
             posts: Vec::new(),
             documents: Vec::new(),
             seen: HashSet::new(),
             numbers: 0,
-            questions: Vec::new(),
-            mappings: Vec::new(),
+            questions: 0,
             mapped: HashSet::new(),
             post_count: 0,
             counted_count: 0,
@@ -190,32 +159,15 @@ impl State {
     /// Whether the header holds a token that is wanted, if one is.
     pub(super) fn is_authorized(&self, authorization: Option<&str>) -> bool {
         let token = authorization.and_then(|header| header.strip_prefix("Bearer "));
-        let as_wanted = |wanted: &String| token == Some(wanted.as_str());
-        let as_checked = |check: &TokenCheck| token.is_some_and(check);
-        self.options.bearer.as_ref().is_none_or(as_wanted)
-            && self.tokens.0.as_ref().is_none_or(as_checked)
+        let check = self.token_check.as_ref();
+        check.is_none_or(|check| token.is_some_and(check))
     }
 
     fn parse(&self, incoming: &Incoming) -> Result<Usage, Reply> {
         if !self.is_authorized(incoming.authorization.as_deref()) {
             return Err(Reply::Unauthorized);
         }
-        let usage = Usage::parse(&incoming.body).map_err(Reply::Refused)?;
-        if self.options.requires_mappings && !self.is_mapped(&usage) {
-            return Err(Reply::Refused(Refusal::Instance));
-        }
-        Ok(usage)
-    }
-
-    fn is_mapped(&self, usage: &Usage) -> bool {
-        MAPPING_KINDS.iter().all(|kind| {
-            let key = (
-                (*kind).to_owned(),
-                usage.resource_id.clone(),
-                usage.plan_id.clone(),
-            );
-            self.mapped.contains(&key)
-        })
+        Usage::parse(&incoming.body).map_err(Reply::Refused)
     }
 
     fn judge(&mut self, usage: Usage, at: i64, aside: Option<String>) -> (Reply, Outcome) {
@@ -225,7 +177,7 @@ impl State {
             let document = self.next_number();
             return (Reply::Accepted { document }, Outcome::Repeat);
         }
-        let error = aside.or_else(|| self.reason_to_put_aside(&usage, at));
+        let error = aside.or_else(|| reason_to_put_aside(&usage, at));
         let document = self.next_number();
         let outcome = if let Some(reason) = &error {
             Outcome::PutAside(reason.clone())
@@ -249,25 +201,12 @@ impl State {
     }
 
     /// Notes that a document was asked for.
-    pub(super) fn note_question(&mut self, authorization: Option<&str>) {
-        if self.options.keep == Keep::Everything {
-            self.questions.push(authorization.map(str::to_owned));
-        }
+    pub(super) fn note_question(&mut self) {
+        self.questions += 1;
     }
 
-    /// The `Authorization` of each question for a document.
-    pub(super) fn questions(&self) -> Vec<Option<String>> {
-        self.questions.clone()
-    }
-
-    fn reason_to_put_aside(&self, usage: &Usage, now: i64) -> Option<String> {
-        let tomorrow = (now.div_euclid(DAY) + 1) * DAY;
-        if self.options.refuses_future && usage.end >= tomorrow {
-            return Some("the usage is in the future".to_owned());
-        }
-        let slack = i64::try_from(self.options.month_slack?.as_millis()).unwrap_or(i64::MAX);
-        let closes = next_month(usage.end)?.saturating_add(slack);
-        (now > closes).then(|| "the month of the usage is closed".to_owned())
+    pub(super) fn questions(&self) -> usize {
+        self.questions
     }
 
     fn record(&mut self, incoming: Incoming, status: Option<u16>, outcome: Outcome) {
@@ -275,17 +214,10 @@ impl State {
         if self.options.keep == Keep::Count {
             return;
         }
-        let Incoming {
-            at,
-            body,
-            authorization,
-            traceparent,
-        } = incoming;
         self.posts.push(Post {
-            at,
-            body,
-            authorization,
-            traceparent,
+            at: incoming.at,
+            body: incoming.body,
+            traceparent: incoming.traceparent,
             status,
             outcome,
         });
@@ -307,29 +239,13 @@ impl State {
         Some(value)
     }
 
-    /// Makes a mapping; false if there is one already, which is never changed.
-    pub(super) fn map(&mut self, mapping: Mapping) -> bool {
-        let Mapping {
-            kind,
-            resource_id,
-            plan_id,
-            ..
-        } = &mapping;
-        let is_new = self
-            .mapped
-            .insert((kind.clone(), resource_id.clone(), plan_id.clone()));
-        if is_new {
-            self.mappings.push(mapping);
-        }
-        is_new
+    /// Makes a part of a mapping; false if there is one already, which is never changed.
+    pub(super) fn map(&mut self, part: &str) -> bool {
+        self.mapped.insert(part.to_owned())
     }
 
     pub(super) fn posts(&self) -> Vec<Post> {
         self.posts.clone()
-    }
-
-    pub(super) fn mappings(&self) -> Vec<Mapping> {
-        self.mappings.clone()
     }
 
     pub(super) fn post_count(&self) -> u64 {
@@ -374,35 +290,7 @@ fn key(usage: &Usage) -> Key {
     (texts, usage.end, usage.start)
 }
 
-/// The beginning of the month (UTC) after that of `moment`.
-fn next_month(moment: i64) -> Option<i64> {
-    let date = DateTime::from_timestamp_millis(moment)?.date_naive();
-    let (year, month) = match date.month() {
-        12 => (date.year() + 1, 1),
-        month => (date.year(), month + 1),
-    };
-    let first = NaiveDate::from_ymd_opt(year, month, 1)?.and_hms_opt(0, 0, 0)?;
-    Some(first.and_utc().timestamp_millis())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn months_follow_each_other() {
-        let millis = |text: &str| {
-            text.parse::<DateTime<chrono::Utc>>()
-                .unwrap()
-                .timestamp_millis()
-        };
-        assert_eq!(
-            next_month(millis("2024-02-29T23:59:59Z")),
-            Some(millis("2024-03-01T00:00:00Z"))
-        );
-        assert_eq!(
-            next_month(millis("2023-12-01T00:00:00Z")),
-            Some(millis("2024-01-01T00:00:00Z"))
-        );
-    }
+fn reason_to_put_aside(usage: &Usage, now: i64) -> Option<String> {
+    let tomorrow = (now.div_euclid(DAY) + 1) * DAY;
+    (usage.end >= tomorrow).then(|| "the usage is in the future".to_owned())
 }

@@ -1,10 +1,8 @@
 //! The stand-in as an HTTP server.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use base64::Engine;
@@ -12,14 +10,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 use super::state::{Events, Row};
 use super::{Fault, Shared, locked};
@@ -36,7 +29,7 @@ const SCOPES: [&str; 3] = [
 ];
 
 /// A body that may break off in the middle.
-struct Reply {
+pub(super) struct Reply {
     rest: Option<Bytes>,
     length: u64,
     is_cut: bool,
@@ -98,22 +91,8 @@ impl Answer {
     }
 }
 
-pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(connection(stream, Arc::clone(&shared)));
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn connection(stream: TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(&shared, &request);
-        async move { Ok::<_, Infallible>(response(answer)) }
-    });
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Reply> {
+    response(answer_of(shared, request))
 }
 
 fn response(answer: Answer) -> Response<Reply> {
@@ -131,7 +110,7 @@ fn response(answer: Answer) -> Response<Reply> {
     builder.body(body).expect("its parts are well-formed")
 }
 
-fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
+fn answer_of(shared: &Shared, request: &Request<Incoming>) -> Answer {
     let path = request.uri().path();
     if path == "/" {
         let links = json!({ "uaa": { "href": shared.uaa }, "self": { "href": shared.base_url } });

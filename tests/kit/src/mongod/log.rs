@@ -34,27 +34,3 @@ pub(super) fn tail(log: &Path) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(15)..].join("\n")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_last_port() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        assert_eq!(listening_port(&log), None);
-        let line =
-            r#"{"id":23016,"msg":"Waiting for connections","attr":{"port":1234,"ssl":"off"}}"#;
-        let other = r#"{"id":5,"msg":"23016"}"#;
-        fs::write(
-            &log,
-            format!(
-                "{line}\nnot JSON 23016\n{other}\n{}",
-                line.replace("34", "56")
-            ),
-        )
-        .unwrap();
-        assert_eq!(listening_port(&log), Some(1256));
-    }
-}

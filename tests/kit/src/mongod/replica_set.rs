@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Document, doc};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -19,6 +19,8 @@ use crate::wait::within;
 const SET_NAME: &str = "rs0";
 /// How long a set may take to have a primary.
 const PRIMARY_LIMIT: Duration = Duration::from_mins(1);
+/// How long the members miss a primary before they elect another.
+const ELECTION_TIMEOUT_MILLIS: i32 = 2_000;
 /// How often a set gets its new addresses.
 const RECONFIG_ATTEMPTS: usize = 5;
 /// The server's code for "there is no replica set yet".
@@ -38,8 +40,6 @@ pub struct Options {
     pub test_commands: bool,
     /// The cache of each member in GB.
     pub cache_gb: f32,
-    /// How long the members miss a primary before they elect another.
-    pub election_timeout: Duration,
     /// More arguments for each member.
     pub arguments: Vec<String>,
     /// The key of the set, of 6 to 1,024 characters of base64: users must sign in.
@@ -55,7 +55,6 @@ impl Options {
             ports: Vec::new(),
             test_commands: true,
             cache_gb: 0.25,
-            election_timeout: Duration::from_secs(2),
             arguments: Vec::new(),
             key: None,
         }
@@ -85,9 +84,8 @@ impl ReplicaSet {
     /// Starts the members, makes them a set, and waits for a primary. A folder that holds the data
     /// of an earlier set of as many members is taken up again, on whatever ports it is now.
     pub async fn start(options: Options) -> Result<Self> {
-        let election_timeout = options.election_timeout;
         let set = Self::start_members(options, Some(SET_NAME)).await?;
-        configure(&set.endpoints(), election_timeout)
+        configure(&set.endpoints())
             .await
             .context("making the replica set")?;
         set.wait_for_primary().await?;
@@ -161,11 +159,7 @@ impl ReplicaSet {
 
     /// The connection string with `database` in its path.
     pub fn uri_of(&self, database: &str) -> String {
-        let hosts: Vec<String> = self
-            .ports
-            .iter()
-            .map(|port| format!("127.0.0.1:{port}"))
-            .collect();
+        let hosts: Vec<String> = self.ports.iter().copied().map(host).collect();
         match hosts.as_slice() {
             [single] => format!("mongodb://{single}/{database}?directConnection=true"),
             several => format!(
@@ -217,6 +211,24 @@ impl ReplicaSet {
         })
         .await?;
         found.into_inner().context("a primary")
+    }
+
+    /// Gives the members other addresses, those of something in front of them, and waits until each knows
+    /// all.
+    pub async fn readdress(&self, addresses: &[String]) -> Result<()> {
+        let endpoints = self.endpoints();
+        let old = present_configuration(endpoints[0]).await?;
+        readdress(old.context("a set")?, endpoints[0], addresses).await?;
+        within("all members know", PRIMARY_LIMIT, async || {
+            let mut all_know = true;
+            for endpoint in &endpoints {
+                let present = present_configuration(*endpoint).await.ok().flatten();
+                all_know &= present.is_some_and(|present| has_hosts(&present, addresses));
+            }
+            all_know
+        })
+        .await?;
+        self.wait_for_primary().await.map(drop)
     }
 
     /// Kills a member with SIGKILL.
@@ -273,9 +285,10 @@ fn write_key(folder: &Path, key: &str) -> Result<PathBuf> {
 }
 
 /// Makes new servers a set; gives the members of an old set their new addresses.
-async fn configure(endpoints: &[Endpoint<'_>], election_timeout: Duration) -> Result<()> {
+async fn configure(endpoints: &[Endpoint<'_>]) -> Result<()> {
+    let own: Vec<String> = endpoints.iter().map(|it| host(it.port)).collect();
     let Some(old) = present_configuration(endpoints[0]).await? else {
-        let configuration = configuration(endpoints, election_timeout, 1)?;
+        let configuration = configuration(&own, 1)?;
         patient_command(
             endpoints[0],
             doc! { "replSetInitiate": configuration },
@@ -289,25 +302,21 @@ async fn configure(endpoints: &[Endpoint<'_>], election_timeout: Duration) -> Re
         count == endpoints.len(),
         "the folder holds a set of {count} members"
     );
-    readdress(old, endpoints, election_timeout).await
+    readdress(old, endpoints[0], &own).await
 }
 
 /// Gives the members of an old set their new addresses. The server may cut the connection while it
 /// finds itself in the new configuration, so what counts is what it says when asked again.
-async fn readdress(
-    mut old: Document,
-    endpoints: &[Endpoint<'_>],
-    election_timeout: Duration,
-) -> Result<()> {
+async fn readdress(mut old: Document, endpoint: Endpoint<'_>, addresses: &[String]) -> Result<()> {
     for _ in 0..RECONFIG_ATTEMPTS {
-        let version = old.get_i32("version").unwrap_or(1);
-        let new = configuration(endpoints, election_timeout, version + 1)?;
-        if hosts(&old) == hosts(&new) {
+        if has_hosts(&old, addresses) {
             return Ok(());
         }
+        let version = old.get_i32("version").unwrap_or(1);
+        let new = configuration(addresses, version + 1)?;
         let reconfig = doc! { "replSetReconfig": new, "force": true };
-        let _ = patient_command(endpoints[0], reconfig, PRIMARY_LIMIT).await;
-        old = present_configuration(endpoints[0])
+        let _ = patient_command(endpoint, reconfig, PRIMARY_LIMIT).await;
+        old = present_configuration(endpoint)
             .await?
             .context("the set has lost its data")?;
     }
@@ -338,33 +347,26 @@ fn error_code(error: &anyhow::Error) -> Option<i32> {
     }
 }
 
-fn configuration(
-    endpoints: &[Endpoint<'_>],
-    election_timeout: Duration,
-    version: i32,
-) -> Result<Document> {
+/// The address of a member.
+fn host(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+fn configuration(addresses: &[String], version: i32) -> Result<Document> {
     let mut members = Vec::new();
-    for (id, Endpoint { port, .. }) in endpoints.iter().enumerate() {
-        members.push(doc! { "_id": i32::try_from(id)?, "host": format!("127.0.0.1:{port}") });
+    for (id, host) in addresses.iter().enumerate() {
+        members.push(doc! { "_id": i32::try_from(id)?, "host": host });
     }
-    let timeout = i32::try_from(election_timeout.as_millis())?;
     Ok(doc! {
         "_id": SET_NAME,
         "version": version,
         "members": members,
-        "settings": { "electionTimeoutMillis": timeout, "heartbeatIntervalMillis": 500 },
+        "settings": { "electionTimeoutMillis": ELECTION_TIMEOUT_MILLIS, "heartbeatIntervalMillis": 500 },
     })
 }
 
-fn hosts(configuration: &Document) -> Vec<Bson> {
-    let members = configuration
-        .get_array("members")
-        .cloned()
-        .unwrap_or_default();
-    let host = |member: Bson| {
-        member
-            .as_document()
-            .and_then(|member| member.get("host").cloned())
-    };
-    members.into_iter().filter_map(host).collect()
+fn has_hosts(configuration: &Document, addresses: &[String]) -> bool {
+    let members = configuration.get_array("members").into_iter().flatten();
+    let hosts = members.filter_map(|member| member.as_document()?.get_str("host").ok());
+    hosts.eq(addresses)
 }

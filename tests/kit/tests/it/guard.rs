@@ -1,7 +1,7 @@
-//! Child processes die with us, and tell how they ended.
+//! Child processes die with us.
 
 use std::ffi::OsString;
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,33 +12,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn shell(script: &str, remove: Option<&Path>) -> Guarded {
     let args = ["-c", script].map(OsString::from);
     Guarded::spawn(Path::new("/bin/sh"), &args, remove, |_| ()).unwrap()
-}
-
-#[tokio::test]
-async fn tells_the_exit_code_and_the_output() {
-    let mut child = shell("echo one; echo two; exit 64", None);
-    let mut output = String::new();
-    child
-        .take_stdout()
-        .unwrap()
-        .read_to_string(&mut output)
-        .unwrap();
-    assert_eq!(output, "one\ntwo\n");
-    assert_eq!(child.wait_exit(LIMIT).await.unwrap(), 64);
-}
-
-#[tokio::test]
-async fn a_killed_child_has_the_signal_in_its_code() {
-    let mut child = shell("exec sleep 100", None);
-    assert_eq!(child.exit_code(), None);
-    child.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
-    assert_eq!(child.wait_exit(LIMIT).await.unwrap(), 128 + 9);
-}
-
-#[tokio::test]
-async fn waiting_for_an_end_that_does_not_come_fails() {
-    let mut child = shell("exec sleep 100", None);
-    assert!(child.wait_exit(Duration::from_millis(30)).await.is_err());
 }
 
 #[tokio::test]

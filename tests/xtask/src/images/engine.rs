@@ -10,7 +10,7 @@ use sampler_testkit::mongod::find;
 use sampler_testkit::{target_dir, workspace_dir};
 use serde_json::Value;
 
-use crate::shell::run_named;
+use crate::shell::{output, run_named};
 
 /// The programs that are needed, and Debian's packages of the same names.
 const TOOLS: [&str; 2] = ["buildah", "mmdebstrap"];
@@ -121,12 +121,10 @@ impl Engine {
     }
 
     fn make_builder(&self, debian: &Path) -> Result<()> {
-        let rustc = Command::new("rustc")
-            .args(["--print", "sysroot"])
-            .current_dir(workspace_dir())
-            .output()
-            .context("asking for the toolchain")?;
-        let toolchain = PathBuf::from(String::from_utf8(rustc.stdout)?.trim());
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--print", "sysroot"]);
+        let toolchain = output("rustc", rustc.current_dir(workspace_dir()))?;
+        let toolchain = PathBuf::from(toolchain);
         let container = self.debian(debian)?;
         for part in ["bin", "lib"] {
             self.copy(
@@ -183,17 +181,7 @@ impl Engine {
 
     /// What a command prints.
     fn output(&self, arguments: &[&str]) -> Result<String> {
-        let output = self
-            .buildah(arguments)
-            .output()
-            .context("starting buildah")?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "buildah {}: {errors}",
-            arguments.join(" ")
-        );
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+        output("buildah", &mut self.buildah(arguments))
     }
 
     /// Writes an image into an archive.

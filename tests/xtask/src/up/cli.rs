@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use sampler_testkit::program::{CLI, binary};
 use tokio::process::Command;
 
-use super::Granularity;
+use super::GRANULARITY;
 use super::events::Events;
 
 /// The command line, and what it is told of a file of events.
@@ -37,10 +37,10 @@ impl Cli {
     }
 
     /// The words of `sampler verify` for a file.
-    pub(super) fn verify(&self, file: &Path, granularity: Granularity) -> Result<Vec<String>> {
+    pub(super) fn verify(&self, file: &Path) -> Result<Vec<String>> {
         let mut words = vec!["verify".to_owned(), text(file)?];
         words.extend(self.common.iter().cloned());
-        words.extend(["--granularity", granularity.name(), "--strict", "--all"].map(str::to_owned));
+        words.extend(["--granularity", GRANULARITY, "--strict", "--all"].map(str::to_owned));
         Ok(words)
     }
 

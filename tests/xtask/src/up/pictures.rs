@@ -11,7 +11,7 @@ use serde_json::json;
 use super::cli::Cli;
 use super::events::Events;
 use super::system::{ExtendedLimits, System};
-use super::{Arguments, Granularity, read_events, replay, showcase};
+use super::{Arguments, read_events, replay, showcase};
 
 /// What is taken, in `target/console` and in `docs/images`.
 const NAMES: [&str; 2] = ["console-timeline", "console-overview"];
@@ -25,26 +25,20 @@ struct Defaults {
 
 /// Starts everything, and takes the pictures.
 pub(crate) async fn run() -> Result<()> {
-    let given = [
-        "up",
-        "--granularity=hour",
-        "--receiver-port=0",
-        "--worker-port=0",
-    ];
-    let arguments = Defaults::try_parse_from(given)?.arguments;
+    let arguments = Defaults::try_parse_from(["up", "--port=0"])?.arguments;
     let events = read_events(&arguments, now_millis())?.context("the example")?;
     let system = System::start(&arguments, &ExtendedLimits::default()).await?;
-    let taken = take(&system, events, arguments.granularity).await;
+    let taken = take(&system, events).await;
     system.stop().await?;
     taken
 }
 
-async fn take(system: &System, events: Events, granularity: Granularity) -> Result<()> {
+async fn take(system: &System, events: Events) -> Result<()> {
     let cli = Cli::new(&system.receiver.base_url(), &events).await?;
     replay(system, &cli, &events).await?;
-    let shown = showcase::begin(system, granularity).await?;
+    let late = showcase::begin(system).await?;
     showcase::fall_behind(system).await?;
-    let known = json!({ "base": system.receiver.base_url(), "span": shown.late });
+    let known = json!({ "base": system.receiver.base_url(), "span": late });
     let is_taken = visit("pictures", &known).await?;
     ensure!(is_taken, "pictures need a browser");
     for name in NAMES {

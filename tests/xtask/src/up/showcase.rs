@@ -13,11 +13,9 @@ use sampler_testkit::abacus::Fault;
 use sampler_testkit::now_millis;
 use serde_json::{Value, json};
 
-use super::Granularity;
 use super::system::System;
 
-const MINUTE: i64 = 60_000;
-const HOUR: i64 = 60 * MINUTE;
+const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
 /// The plan that has no mapping.
@@ -34,27 +32,14 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How long workers may take until there is something to look at.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-/// What there is to look at.
-pub(crate) struct Showcase {
-    /// The span with the late stop.
-    pub(crate) late: String,
-}
+/// How long ago the usage with the late stop began and ended. Several windows begin in between, and one has
+/// ended since: so the stop is late.
+const LATE: (i64, i64) = (9 * HOUR + HOUR / 3, 3 * HOUR + HOUR / 4);
 
-/// How long ago the usage with the late stop began and ended. Several windows of each granularity
-/// begin in between, and one has ended since: so the stop is late.
-fn late_usage(granularity: Granularity) -> (i64, i64) {
-    match granularity {
-        Granularity::Minute => (9 * MINUTE + MINUTE / 3, 3 * MINUTE + MINUTE / 4),
-        Granularity::Hour => (9 * HOUR + HOUR / 3, 3 * HOUR + HOUR / 4),
-        Granularity::Day => (9 * DAY + DAY / 3, 3 * DAY + DAY / 4),
-        Granularity::Month => (59 * DAY, 35 * DAY),
-    }
-}
-
-/// Sends the events.
-pub(crate) async fn begin(system: &System, granularity: Granularity) -> Result<Showcase> {
+/// Sends the events. Answers the id of the span with the late stop.
+pub(crate) async fn begin(system: &System) -> Result<String> {
     let sender = Sender::new(system)?;
-    let late = sender.late_stop(late_usage(granularity)).await?;
+    let late = sender.late_stop(LATE).await?;
     sender.update().await?;
     let refused = Fault::status(400).only_where("plan_id", UNMAPPED);
     system.abacus.fault(refused);
@@ -64,7 +49,7 @@ pub(crate) async fn begin(system: &System, granularity: Granularity) -> Result<S
     });
     sender.send_all(refused.collect()).await?;
     sender.wait_until_suspended().await?;
-    Ok(Showcase { late })
+    Ok(late)
 }
 
 /// Sends the events of spans that are behind, for one who watches by now.

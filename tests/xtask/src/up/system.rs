@@ -16,7 +16,7 @@ use sampler_testkit::program::{Launch, RECEIVER, WORKER};
 use sampler_testkit::{Program, now_millis, target_dir};
 use sampler_verify::Target;
 
-use super::{Arguments, Upstream};
+use super::{Arguments, GRANULARITY, Upstream};
 
 /// The database on a server of our own.
 const DATABASE: &str = "sampler";
@@ -89,7 +89,7 @@ pub(super) struct System {
     meter: Option<StandInMeter>,
     pub(super) database: Database,
     pub(super) receiver: Program,
-    workers: Vec<Program>,
+    worker: Program,
     uri: String,
     server: Option<ReplicaSet>,
 }
@@ -114,30 +114,27 @@ impl System {
             launch = launch.env(DB_URI_VARIABLE, &uri);
             launch = launch.env("COLLECTOR_URL", abacus.base_url());
             launch = launch.env("PROVISIONING_URL", abacus.base_url());
-            launch = launch.env("SAMPLER_DIMENSION", arguments.granularity.name());
+            launch = launch.env("SAMPLER_DIMENSION", GRANULARITY);
             launch = launch.env("PROCESS_SCHEDULE_INTERVAL", "100");
             let more = limits.environment().into_iter();
             more.chain(meter.iter().flat_map(upstream_settings))
                 .fold(launch, |launch, (name, value)| launch.env(name, value))
         };
         let log = folder.join("receiver.log");
-        let receiver = common(RECEIVER, log, arguments.receiver_port)
+        let receiver = common(RECEIVER, log, arguments.port)
             .env("SAMPLER_UNITS", UNITS)
             .start()
             .await?;
-        let mut workers = Vec::new();
-        for number in 0..arguments.workers {
-            let log = folder.join(format!("worker-{number}.log"));
-            let port = worker_port(arguments.worker_port, number)?;
-            workers.push(common(WORKER, log, port).start().await?);
-        }
+        let port = next_port(arguments.port)?;
+        let worker = common(WORKER, folder.join("worker.log"), port);
+        let worker = worker.start().await?;
         Ok(Self {
             _lock: lock,
             abacus,
             meter,
             database,
             receiver,
-            workers,
+            worker,
             uri,
             server,
         })
@@ -187,8 +184,8 @@ impl System {
         Ok(self.spans().count_documents(beyond).await? > 0)
     }
 
-    fn programs(&self) -> impl Iterator<Item = &Program> {
-        self.workers.iter().chain([&self.receiver])
+    fn programs(&self) -> [&Program; 2] {
+        [&self.worker, &self.receiver]
     }
 
     /// What to look at, in the order in which one would: the console, the proof, requests to try, and
@@ -207,7 +204,6 @@ impl System {
                 "2. Work out again whether all of this is billed to the millisecond:\n   {line}\n\n"
             )
         });
-        let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
         format!(
             "\n1. Look at the console in a browser:\n   {receiver}/console\n{}\n{}\
              3. Send events:\n{}\n\
@@ -218,13 +214,13 @@ impl System {
              target/debug/sampler backlog\n\
              target/debug/sampler suspended\n\n\
              What runs:\n\
-             receiver  {receiver} (API: {receiver}/docs)\nworkers   {}\nabacus    {} (a stand-in)\n\
+             receiver  {receiver} (API: {receiver}/docs)\nworker    {}\nabacus    {} (a stand-in)\n\
              mongodb   {}\nlogs      target/up/*.log\n\n\
              Ctrl-C stops everything.",
             late.unwrap_or_default(),
             verification.unwrap_or_default(),
             example(&receiver, now_millis()),
-            workers.join(" "),
+            self.worker.base_url(),
             self.abacus.base_url(),
             self.uri,
         )
@@ -271,13 +267,14 @@ fn example(receiver: &str, now: i64) -> String {
     )
 }
 
-fn worker_port(first: u16, number: u16) -> Result<u16> {
-    if first == 0 {
-        return Ok(0);
+/// The port after that one; any free one where that is any.
+fn next_port(port: u16) -> Result<u16> {
+    match port {
+        0 => Ok(0),
+        _ => port
+            .checked_add(1)
+            .context("there is no port after the receiver's"),
     }
-    first
-        .checked_add(number)
-        .context("there are not as many ports")
 }
 
 /// Two at a time would share data and logs.
@@ -408,8 +405,8 @@ mod tests {
 
     #[test]
     fn ports_follow_each_other() {
-        assert_eq!(worker_port(7071, 2).unwrap(), 7073);
-        assert_eq!(worker_port(0, 2).unwrap(), 0);
-        assert!(worker_port(u16::MAX, 1).is_err());
+        assert_eq!(next_port(7070).unwrap(), 7071);
+        assert_eq!(next_port(0).unwrap(), 0);
+        assert!(next_port(u16::MAX).is_err());
     }
 }
