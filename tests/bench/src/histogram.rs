@@ -32,34 +32,9 @@ impl Histogram {
         self.0.add(&other.0).expect("it grows as needed");
     }
 
-    /// How many latencies were counted.
-    pub(crate) fn total(&self) -> u64 {
-        self.0.len()
-    }
-
     /// The latency in ms that this part of all do not exceed: 0.5 is the median. Never less than
     /// the true one; 0 where nothing was counted.
     pub(crate) fn millis_at(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1000.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_slow_answer_in_a_hundred_shows_at_the_percentile_above() {
-        let mut histogram = Histogram::default();
-        assert!(histogram.millis_at(1.0).abs() < f64::EPSILON);
-        let mut slow = Histogram::default();
-        slow.record(Duration::from_mins(1));
-        (0..99).for_each(|_| histogram.record(Duration::from_millis(1)));
-        histogram.merge(&slow);
-        assert_eq!(histogram.total(), 100);
-        assert!(histogram.millis_at(0.99) < 1.01);
-        for millis in [histogram.millis_at(0.999), histogram.millis_at(1.0)] {
-            assert!((60_000.0..60_480.0).contains(&millis), "{millis}");
-        }
     }
 }

@@ -2,7 +2,6 @@
 //! See `docs/performance.md` for what each figure means.
 
 mod baseline;
-mod data;
 mod event;
 mod histogram;
 mod load;
@@ -12,7 +11,6 @@ mod programs;
 mod report;
 mod scale;
 mod scenario;
-mod template;
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -90,19 +88,19 @@ async fn measure(scale: Scale) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Vec<Section>> {
-    use scenario::{against, batches, fairness, ledger, midnight, receiver, upstreams, worker};
+    use scenario::{against, beside, events, midnight, worker};
     let mut sections = Vec::new();
     for part in &scale.parts {
         eprintln!("{part:?}");
         sections.push(match part {
-            Part::Receiver => Box::pin(receiver::run(server, scale)).await?,
-            Part::Fairness => Box::pin(fairness::run(server, scale)).await?,
-            Part::Batches => Box::pin(batches::run(server, scale)).await?,
+            Part::Receiver => Box::pin(events::run(server, scale)).await?,
+            Part::Fairness => Box::pin(beside::fairness(server, scale)).await?,
+            Part::Batches => Box::pin(beside::batches(server, scale)).await?,
             Part::Worker => Box::pin(worker::run(server, scale)).await?,
             Part::Midnight => Box::pin(midnight::run(server, scale)).await?,
             Part::Against => Box::pin(against::run(server, scale)).await?,
-            Part::Ledger => Box::pin(ledger::run(server, scale)).await?,
-            Part::Upstreams => Box::pin(upstreams::run(server, scale)).await?,
+            Part::Ledger => Box::pin(worker::ledger(server, scale)).await?,
+            Part::Upstreams => Box::pin(worker::upstreams(server, scale)).await?,
         });
     }
     Ok(sections)

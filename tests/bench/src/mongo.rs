@@ -12,11 +12,10 @@ use mongodb::{Client, Collection, Database};
 use sampler_store::{Events, StartOutcome};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet, find};
-use sampler_testkit::target_dir;
+use sampler_testkit::{now_millis, target_dir};
 use tempfile::TempDir;
 
 use crate::event::new_span;
-use crate::template::Values;
 
 /// The collection of spans, as both programs have it unless told otherwise.
 const SPANS: &str = "spans";
@@ -207,15 +206,17 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Starts spans of the targets of these numbers, by the programs' own store.
+    /// Starts spans of the targets of these numbers, by the programs' own store: `moments` says when each
+    /// starts, and when it is due.
     pub(crate) async fn load_open(
         &self,
         numbers: Range<u64>,
-        values: impl Fn(u64) -> Values,
+        moments: impl Fn(u64) -> (i64, i64),
     ) -> Result<()> {
         let store = store(&self.uri, self.database.name(), self.collection).await?;
+        let now = now_millis();
         let starts = numbers.map(|number| {
-            let new = new_span(&values(number));
+            let new = new_span(number, moments(number), now);
             async {
                 let outcome = store.start(new?).await.context("starting a span")?;
                 ensure!(outcome == StartOutcome::Opened, "a start is {outcome:?}");
@@ -269,22 +270,5 @@ impl Spans {
     /// Removes the database.
     pub(crate) async fn drop(self) -> Result<()> {
         self.database.drop().await.context("removing a database")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_commands_that_are_work() {
-        let mut metrics: Document = COMMANDS
-            .iter()
-            .map(|name| ((*name).to_owned(), Bson::from(doc! { "total": 2_i64 })))
-            .collect();
-        metrics.insert("hello", doc! { "total": 99_i64 });
-        let status = doc! { "metrics": { "commands": metrics } };
-        assert_eq!(commands_in(&status), Some(16));
-        assert_eq!(commands_in(&doc! {}), None);
     }
 }

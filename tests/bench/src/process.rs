@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use procfs::process::Process;
 use procfs::{Current, CurrentSI, KernelStats, ProcResult, ticks_per_second};
+use sampler_testkit::Program;
+
+use crate::mongo::Server;
 
 /// The processes whose processor time is read, beside our own.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,15 @@ pub(crate) struct Spent {
     pub(crate) own: f64,
     /// By anything else on the machine.
     pub(crate) others: f64,
+}
+
+impl WatchedProcesses {
+    pub(crate) fn of(server: &Server, programs: &[&Program]) -> Self {
+        Self {
+            server: Some(server.pid),
+            programs: programs.iter().map(|program| program.pid()).collect(),
+        }
+    }
 }
 
 impl Reading {
@@ -121,24 +133,4 @@ pub(crate) fn machine() -> String {
         model.unwrap_or_else(|| "of an unknown kind".to_owned()),
         memory.map_or("unknown".to_owned(), |gigabytes| gigabytes.to_string()),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_its_own_meters() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let watch = WatchedProcesses {
-            server: None,
-            programs: vec![own],
-        };
-        let before = Reading::take(&watch).unwrap();
-        let spent = || Reading::take(&watch).unwrap().since(&before);
-        // To read meters takes time, and counts.
-        while spent().own < 0.02 {}
-        assert!(spent().programs >= 0.02 && spent().server.abs() < f64::EPSILON);
-        assert!(peak_memory_mb(own).unwrap() > 0.1);
-    }
 }

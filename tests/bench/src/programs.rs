@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sampler_testkit::program::{BIN_DIR_VARIABLE, Launch, RECEIVER, WORKER};
-use sampler_testkit::{Program, target_dir, within, workspace_dir};
-
-use crate::load::http::Connection;
+use sampler_testkit::{Program, target_dir, workspace_dir};
 
 /// The argument that makes our own program the server of one write per event.
 pub(crate) const ONE_WRITE: &str = "one-write";
@@ -21,11 +19,6 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Only what is wrong, and where a program listens: that is how it is found.
 const LOG_LEVEL: &str = "warn,sampler_service::http=info";
 
-/// Starts a receiver on that database, and waits until it takes events.
-pub(crate) async fn receiver(uri: &str) -> Result<Program> {
-    ready(common(RECEIVER, uri)?.env("SAMPLER_DIMENSION", "day")).await
-}
-
 /// Starts the server of one write per event on that database.
 pub(crate) async fn one_write(uri: &str) -> Result<Program> {
     ready(own(ONE_WRITE)?.env("DB_URI", uri)).await
@@ -33,13 +26,11 @@ pub(crate) async fn one_write(uri: &str) -> Result<Program> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerProgram {
-    Released,
-    /// The same code in our own program.
-    WithLedger,
-    /// That code, but no entry of the ledger is written.
-    WithoutLedger,
-    /// That of a build.
     Of(Build),
+    /// That of this commit in our own program.
+    WithLedger,
+    /// The same code, but no entry of the ledger is written.
+    WithoutLedger,
 }
 
 /// Whose programs are run beside each other.
@@ -52,7 +43,7 @@ pub(crate) enum Build {
 }
 
 /// Starts a receiver of a build on that database, and waits until it takes events.
-pub(crate) async fn receiver_of(build: Build, uri: &str) -> Result<Program> {
+pub(crate) async fn receiver(build: Build, uri: &str) -> Result<Program> {
     let launch = of_build(build, RECEIVER, uri)?.env("SAMPLER_DIMENSION", "day");
     // Earlier programs turn away what is beyond this, where later ones have a queue.
     ready(match build {
@@ -63,14 +54,18 @@ pub(crate) async fn receiver_of(build: Build, uri: &str) -> Result<Program> {
 }
 
 fn of_build(build: Build, name: &str, uri: &str) -> Result<Launch> {
-    match build {
-        Build::Own => common(name, uri),
+    let path = match build {
+        Build::Own => path(name)?,
         Build::Other => {
             let folder = std::env::var_os(OTHER_BUILD_VARIABLE);
-            let folder = PathBuf::from(folder.context("no programs of another commit")?);
-            Ok(logging(name, folder.join(name), uri))
+            PathBuf::from(folder.context("no programs of another commit")?).join(name)
         }
-    }
+    };
+    Ok(Launch::new(name)
+        .path(path)
+        .log_file(target_dir().join("bench").join(format!("{name}.log")))
+        .env("LOG_LEVEL", LOG_LEVEL)
+        .env("DB_URI", uri))
 }
 
 /// Our own program with one of these arguments.
@@ -88,7 +83,6 @@ pub(crate) async fn workers(
     let mut workers = Vec::new();
     for _ in 0..count {
         let launch = match program {
-            WorkerProgram::Released => common(WORKER, uri)?,
             WorkerProgram::Of(build) => of_build(build, WORKER, uri)?,
             WorkerProgram::WithLedger => own(WITH_LEDGER)?.env("DB_URI", uri),
             WorkerProgram::WithoutLedger => own(WITHOUT_LEDGER)?.env("DB_URI", uri),
@@ -100,23 +94,11 @@ pub(crate) async fn workers(
         }
         // Our own serves nothing: what it does shows in what is posted.
         workers.push(match program {
-            WorkerProgram::Released | WorkerProgram::Of(_) => launch.start().await?,
+            WorkerProgram::Of(_) => launch.start().await?,
             _ => launch.spawn().await?,
         });
     }
     Ok(workers)
-}
-
-fn common(name: &str, uri: &str) -> Result<Launch> {
-    Ok(logging(name, path(name)?, uri))
-}
-
-fn logging(name: &str, path: PathBuf, uri: &str) -> Launch {
-    Launch::new(name)
-        .path(path)
-        .log_file(target_dir().join("bench").join(format!("{name}.log")))
-        .env("LOG_LEVEL", LOG_LEVEL)
-        .env("DB_URI", uri)
 }
 
 /// The program of that name: where the environment says, or beside our own.
@@ -134,16 +116,6 @@ fn path(name: &str) -> Result<PathBuf> {
 
 async fn ready(launch: Launch) -> Result<Program> {
     let program = launch.start().await?;
-    let request = format!(
-        "GET /healthz/ready HTTP/1.1\r\nhost: {}\r\n\r\n",
-        program.address()
-    );
-    within("a program that is ready", READY_LIMIT, || async {
-        let Ok(mut connection) = Connection::open(program.address()).await else {
-            return false;
-        };
-        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
-    })
-    .await?;
+    program.until_ready(READY_LIMIT).await?;
     Ok(program)
 }

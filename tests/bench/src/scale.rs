@@ -28,10 +28,6 @@ pub(crate) enum Part {
 }
 
 /// How much is measured.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of the command line"
-)]
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ScaleArguments {
     /// In about three minutes.
@@ -46,12 +42,6 @@ pub(crate) struct ScaleArguments {
     /// Only this part; may be repeated.
     #[arg(long, value_enum)]
     only: Vec<Part>,
-    /// Makes no run again, however busy others keep the machine.
-    #[arg(long)]
-    once: bool,
-    /// Seconds that each rate is measured for.
-    #[arg(long)]
-    seconds: Option<f64>,
     /// Compares the programs with those of another commit, and measures nothing else.
     #[arg(long, value_name = "COMMIT")]
     against: Option<String>,
@@ -67,8 +57,6 @@ pub(crate) struct Scale {
     pub(crate) name: &'static str,
     /// What is run.
     pub(crate) parts: Vec<Part>,
-    /// Whether a run is made again when others were busy.
-    pub(crate) again: bool,
     /// Numbers of connections to the receiver.
     pub(crate) connections: Vec<usize>,
     /// How long each run of events takes.
@@ -86,7 +74,7 @@ pub(crate) struct Scale {
     /// Spans that are due at midnight.
     pub(crate) midnight: u64,
     /// Connections of a client that floods the receiver.
-    pub(crate) flood: Vec<u64>,
+    pub(crate) flood: Vec<usize>,
     /// Events of a batch.
     pub(crate) batch: usize,
     /// Spans that are due at a midnight with the ledger, and at one without.
@@ -117,22 +105,10 @@ impl ScaleArguments {
         } else {
             scale.parts.retain(|part| self.only.contains(part));
         }
-        scale.again &= !self.once;
-        if let Some(seconds) = self.seconds {
-            scale.timing.measured = Duration::from_secs_f64(seconds);
-            scale.worker_timing.measured = Duration::from_secs_f64(seconds);
-        }
         if let Some(rounds) = self.rounds {
             scale.rounds = rounds;
         }
         scale
-    }
-}
-
-impl Scale {
-    /// The most connections that are measured.
-    pub(crate) fn most_connections(&self) -> usize {
-        self.connections.iter().copied().max().unwrap_or(1)
     }
 }
 
@@ -141,7 +117,6 @@ fn usual() -> Scale {
     Scale {
         name: "default",
         parts: Part::value_variants().to_vec(),
-        again: true,
         connections: vec![1, 16, 64, 256, 1024],
         timing: Timing::millis(500, 2_000),
         rounds: 3,
@@ -181,7 +156,6 @@ fn quick() -> Scale {
 fn smoke() -> Scale {
     Scale {
         name: "smoke",
-        again: false,
         connections: vec![2],
         timing: Timing::millis(100, 1_000),
         rounds: 1,
@@ -215,17 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn full_is_the_default_with_a_million() {
-        let (usual, full) = (scale(""), scale("--full"));
-        assert_eq!((usual.midnight, full.midnight), (100_000, 1_000_000));
-        assert_eq!(usual.connections, full.connections);
-        assert_eq!(usual.catch_up, (1_000, 30));
-    }
-
-    #[test]
-    fn parts_and_sizes_can_be_chosen() {
-        let chosen = scale("--quick --only worker --only ledger --seconds 0.5");
+    fn a_size_and_parts_can_be_chosen() {
+        let chosen = scale("--full --only worker --only ledger --rounds 5");
         assert_eq!(chosen.parts, [Part::Worker, Part::Ledger]);
-        assert_eq!(chosen.timing.measured, Duration::from_millis(500));
+        assert_eq!((chosen.midnight, chosen.rounds), (1_000_000, 5));
+        assert_eq!(scale("--against HEAD").parts, [Part::Against]);
+        assert!(!scale("").parts.contains(&Part::Against));
     }
 }

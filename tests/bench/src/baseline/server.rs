@@ -50,8 +50,15 @@ pub(crate) async fn one_write() -> Result<()> {
     let routes = Router::new()
         .route("/v1/events/start", post(start))
         .route("/v1/events/stop", post(end))
+        .route("/healthz/ready", get(async || StatusCode::OK))
         .with_state(Arc::new(spans));
-    serve(routes).await
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
+    let address = listener.local_addr().context("the address")?;
+    println!(r#"{{"message":"listening","address":"{address}"}}"#);
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, routes).await.context("serving")
 }
 
 impl Event {
@@ -67,17 +74,6 @@ impl Event {
             resource_instance_id: id(&self.resource_instance_id),
         })
     }
-}
-
-async fn serve(routes: Router) -> Result<()> {
-    let routes = routes.route("/healthz/ready", get(async || StatusCode::OK));
-    let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
-    let address = listener.local_addr().context("the address")?;
-    println!(r#"{{"message":"listening","address":"{address}"}}"#);
-    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    axum::serve(listener, routes).await.context("serving")
 }
 
 async fn start(

@@ -3,16 +3,16 @@
 //! Everything goes through the programs themselves: what they write, and the indexes that they make, are
 //! those of their commits. So nothing is loaded past them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use sampler_testkit::build::Kind;
 use sampler_testkit::now_millis;
 
+use super::events::send;
 use super::workers::{Job, RunningWorkers, Upstream};
-use crate::event::{Feed, Mix, Times};
-use crate::load::http::{BatchSender, HttpSender};
-use crate::load::{Outcome, Sender, Timing, closed, on_own_thread};
+use crate::event::{Feed, Requests, Times};
+use crate::load::{Outcome, Sender, Timing, fill};
 use crate::mongo::Server;
 use crate::process::{WatchedProcesses, peak_memory_mb};
 use crate::programs::{self, Build, WorkerProgram};
@@ -21,6 +21,7 @@ use crate::scale::Scale;
 
 const CONNECTIONS: usize = 256;
 const BATCH_CONNECTIONS: usize = 4;
+const BATCH: usize = 500;
 /// How many days the spans of a worker are behind.
 const DAYS: i64 = 10;
 /// Longer than any run takes: it ends when its events are sent.
@@ -36,7 +37,8 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
         let mut figures = [Figures::new(), Figures::new()];
         for turn in [round % 2, 1 - round % 2] {
             let build = [Build::Other, Build::Own][turn];
-            figures[turn] = of_build(server, scale, build).await?;
+            figures[turn] = events(server, scale.against, build).await?;
+            figures[turn].extend(intervals(server, scale.against_spans, build).await?);
             eprintln!("  {build:?}: {:?}", figures[turn]);
         }
         rounds.push(figures);
@@ -44,59 +46,55 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
     Ok(of_against(&rounds))
 }
 
-async fn of_build(server: &Server, scale: &Scale, build: Build) -> Result<Figures> {
-    let mut figures = events(server, scale.against, build).await?;
-    figures.extend(intervals(server, scale.against_spans, build).await?);
-    Ok(figures)
-}
-
 /// Starts, their stops, and as many starts in batches.
 async fn events(server: &Server, count: u64, build: Build) -> Result<Figures> {
     let spans = server.untouched();
-    let program = programs::receiver_of(build, &spans.uri).await?;
-    let address = program.address().to_owned();
-    let watch = WatchedProcesses {
-        server: Some(server.pid),
-        programs: vec![program.pid()],
+    let program = programs::receiver(build, &spans.uri).await?;
+    let requests = Requests::new(program.address(), Times::beginning(now_millis()));
+    let watch = WatchedProcesses::of(server, &[&program]);
+    let sent = async |connections, feed| {
+        let how = (UNTIL_ALL_ARE_SENT, watch.clone());
+        send(connections, requests.clone(), feed, how).await
     };
-    let times = Times::beginning(now_millis());
-    let starts = Feed::new(Mix::Starts, 0, 0, 0).at_most(count);
-    let started = single(&address, starts, times, watch.clone()).await?;
+    let single = (CONNECTIONS, None);
+    let started = sent(single, Feed::new(Kind::Start, 0, count)).await;
+    let started = started.context("starts")?;
     server.settle().await?;
     let of_open = spans.index_bytes().await? / count as f64;
-    let stops = Feed::new(Mix::Stops, 0, 0, count);
-    let stopped = single(&address, stops, times, watch.clone()).await?;
+    let stopped = sent(single, Feed::new(Kind::Stop, 0, count)).await;
+    let stopped = stopped.context("stops")?;
     server.settle().await?;
     let of_ended = spans.index_bytes().await? / count as f64;
-    let starts = Feed::new(Mix::Starts, count, 0, 0).at_most(count);
-    let batched = batches(&address, starts, times, watch).await;
+    let by_batches = (BATCH_CONNECTIONS, Some(BATCH));
+    let batched = sent(by_batches, Feed::new(Kind::Start, count, count)).await;
     if let Err(error) = &batched {
         eprintln!("  no batches: {error:#}");
     }
-    let batched = batched.ok();
+    let of_batches = |figure: fn(&Outcome) -> f64| batched.as_ref().ok().map(figure);
     let memory = peak_memory_mb(program.pid())?;
     program.kill()?;
     spans.drop().await?;
+    let p99 = |outcome: &Outcome| Some(outcome.latencies.millis_at(0.99));
     Ok(vec![
-        ("Starts a second", Some(rate(&started))),
+        ("Starts a second", Some(started.per_second())),
+        ("p99 of a start, ms", p99(&started)),
+        ("MongoDB for a start, µs", Some(started.server_us())),
+        ("The receiver for a start, µs", Some(started.program_us())),
+        ("Stops a second", Some(stopped.per_second())),
+        ("p99 of a stop, ms", p99(&stopped)),
+        ("MongoDB for a stop, µs", Some(stopped.server_us())),
+        ("The receiver for a stop, µs", Some(stopped.program_us())),
         (
-            "p99 of a start, ms",
-            Some(started.latencies.millis_at(0.99)),
+            "Starts in batches a second",
+            of_batches(Outcome::per_second),
         ),
-        ("MongoDB for a start, µs", Some(server_us(&started))),
-        ("The receiver for a start, µs", Some(program_us(&started))),
-        ("Stops a second", Some(rate(&stopped))),
-        ("p99 of a stop, ms", Some(stopped.latencies.millis_at(0.99))),
-        ("MongoDB for a stop, µs", Some(server_us(&stopped))),
-        ("The receiver for a stop, µs", Some(program_us(&stopped))),
-        ("Starts in batches a second", batched.as_ref().map(rate)),
         (
             "MongoDB for one of them, µs",
-            batched.as_ref().map(server_us),
+            of_batches(Outcome::server_us),
         ),
         (
             "The receiver for one of them, µs",
-            batched.as_ref().map(program_us),
+            of_batches(Outcome::program_us),
         ),
         ("Index bytes of an open span", Some(of_open)),
         ("Index bytes of an ended span", Some(of_ended)),
@@ -107,11 +105,10 @@ async fn events(server: &Server, count: u64, build: Build) -> Result<Figures> {
 /// Spans that are ten days behind, sampled by days.
 async fn intervals(server: &Server, count: u64, build: Build) -> Result<Figures> {
     let spans = server.untouched();
-    let program = programs::receiver_of(build, &spans.uri).await?;
-    let starts = Feed::new(Mix::Starts, 0, 0, 0).at_most(count);
-    let times = Times::behind(now_millis(), DAYS);
-    let senders = HttpSender::open(program.address(), BATCH_CONNECTIONS, times).await?;
-    closed::fill(senders, Arc::new(starts)).await?;
+    let program = programs::receiver(build, &spans.uri).await?;
+    let requests = Requests::new(program.address(), Times::behind(now_millis(), DAYS));
+    let senders = Sender::open(BATCH_CONNECTIONS, None, requests).await?;
+    fill(senders, Feed::new(Kind::Start, 0, count)).await?;
     program.kill()?;
     let job = Job {
         program: WorkerProgram::Of(build),
@@ -127,8 +124,7 @@ async fn intervals(server: &Server, count: u64, build: Build) -> Result<Figures>
     let before = running.meters().await?;
     let all = count * DAYS.unsigned_abs();
     running.wait_for_posts(all * 9 / 10, None).await?;
-    let after = running.meters().await?;
-    let sampled = running.sampled(&before, &after)?;
+    let sampled = running.sampled(&before).await?;
     running.kill()?;
     spans.drop().await?;
     Ok(vec![
@@ -137,49 +133,4 @@ async fn intervals(server: &Server, count: u64, build: Build) -> Result<Figures>
         ("The worker for an interval, µs", Some(sampled.worker_us)),
         ("Memory of the worker, MB", Some(sampled.memory_mb)),
     ])
-}
-
-async fn single(
-    address: &str,
-    feed: Feed,
-    times: Times,
-    watch: WatchedProcesses,
-) -> Result<Outcome> {
-    let address = address.to_owned();
-    on_own_thread(move || async move {
-        let senders = HttpSender::open(&address, CONNECTIONS, times).await?;
-        send(senders, feed, watch).await
-    })
-    .await
-    .context("single events")
-}
-
-async fn batches(
-    address: &str,
-    feed: Feed,
-    times: Times,
-    watch: WatchedProcesses,
-) -> Result<Outcome> {
-    let address = address.to_owned();
-    on_own_thread(move || async move {
-        let senders = BatchSender::open(&address, BATCH_CONNECTIONS, 500, times).await?;
-        send(senders, feed, watch).await
-    })
-    .await
-}
-
-async fn send<S: Sender>(senders: Vec<S>, feed: Feed, watch: WatchedProcesses) -> Result<Outcome> {
-    closed::run(senders, Arc::new(feed), UNTIL_ALL_ARE_SENT, watch).await
-}
-
-fn rate(outcome: &Outcome) -> f64 {
-    outcome.events as f64 / outcome.seconds
-}
-
-fn server_us(outcome: &Outcome) -> f64 {
-    outcome.spent.server * 1e6 / outcome.events as f64
-}
-
-fn program_us(outcome: &Outcome) -> f64 {
-    outcome.spent.programs * 1e6 / outcome.events as f64
 }

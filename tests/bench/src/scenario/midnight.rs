@@ -7,14 +7,12 @@ use chrono::{DateTime, Datelike, NaiveDate};
 use sampler_testkit::now_millis;
 
 use super::worker::{USUAL_WORKERS, until_done};
-use super::workers::{Job, Upstream};
-use crate::data::Sampled;
+use super::workers::{Job, Sampled, Upstream};
 use crate::event::DAY;
 use crate::mongo::Server;
-use crate::programs::WorkerProgram;
+use crate::programs::{Build, WorkerProgram};
 use crate::report::{Section, of_midnight};
 use crate::scale::Scale;
-use crate::template::Values;
 
 /// The longest that a month can be told to stay open behind its end. With that, it is still the
 /// first of the month for the workers, except during the last days.
@@ -22,7 +20,7 @@ const MONTH_SLACK: (&str, u32) = ("27d", 27);
 
 /// Runs until the last span is through.
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Section> {
-    let (sampled, day) = through(server, scale.midnight, WorkerProgram::Released).await?;
+    let (sampled, day) = through(server, scale.midnight, WorkerProgram::Of(Build::Own)).await?;
     Ok(of_midnight(&sampled, day <= MONTH_SLACK.1))
 }
 
@@ -32,20 +30,13 @@ pub(crate) async fn through(
     count: u64,
     program: WorkerProgram,
 ) -> Result<(Sampled, u32)> {
-    let now = now_millis();
-    let (midnight, day) = first_of_month(now).context("the calendar")?;
-    let mut spans = server.hidden().await?;
-    let values = |number: u64| {
+    let (midnight, day) = first_of_month(now_millis()).context("the calendar")?;
+    let spans = server.hidden().await?;
+    let moments = |number: u64| {
         let within = i64::try_from(number % 27).unwrap_or(0) * DAY;
-        Values {
-            number,
-            start: midnight - DAY - within,
-            due_at: midnight,
-            now,
-            stop: 0,
-        }
+        (midnight - DAY - within, midnight)
     };
-    spans.load_open(0..count, values).await?;
+    spans.load_open(0..count, moments).await?;
     let job = Job {
         program,
         upstream: Upstream::Abacus,
@@ -58,9 +49,7 @@ pub(crate) async fn through(
         ],
         spans: count,
     };
-    let sampled = until_done(server, &mut spans, job, count).await?;
-    spans.drop().await?;
-    Ok((sampled, day))
+    Ok((until_done(server, spans, job, count).await?, day))
 }
 
 /// The first moment of this month (UTC), and which day of it is today.

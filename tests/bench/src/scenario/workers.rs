@@ -8,7 +8,6 @@ use sampler_testkit::abacus::{Fault, Keep, Options, StandInAbacus};
 use sampler_testkit::meter::{MeterOptions, StandInMeter};
 use tokio::time::Instant;
 
-use crate::data::Sampled;
 use crate::mongo::{Server, Spans};
 use crate::process::{Reading, WatchedProcesses, peak_memory_mb};
 use crate::programs::{self, WorkerProgram};
@@ -88,6 +87,30 @@ impl StandIn {
     }
 }
 
+/// One run of workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampled {
+    /// How many workers.
+    pub(crate) workers: usize,
+    /// How long Abacus took to answer, ms.
+    pub(crate) answer_ms: u128,
+    /// How many spans there were.
+    pub(crate) spans: u64,
+    /// How many intervals were executed.
+    pub(crate) intervals: u64,
+    /// In how long.
+    pub(crate) seconds: f64,
+    /// How many a second that is.
+    pub(crate) per_second: f64,
+    /// Commands to the database for each, those that poll for work included.
+    pub(crate) commands_each: f64,
+    /// Processor time of the database server for each, µs.
+    pub(crate) server_us: f64,
+    pub(crate) worker_us: f64,
+    /// The most memory that one worker had at a time, MB.
+    pub(crate) memory_mb: f64,
+}
+
 /// Workers that run.
 pub(crate) struct RunningWorkers<'a> {
     job: Job,
@@ -134,10 +157,8 @@ impl<'a> RunningWorkers<'a> {
                 .map(|(name, value)| (*name, (*value).to_owned())),
         );
         self.workers = programs::workers((*program, *workers), &spans.uri, &all).await?;
-        self.watch = WatchedProcesses {
-            server: Some(self.server.pid),
-            programs: self.workers.iter().map(Program::pid).collect(),
-        };
+        let workers: Vec<&Program> = self.workers.iter().collect();
+        self.watch = WatchedProcesses::of(self.server, &workers);
         Ok(())
     }
 
@@ -180,8 +201,9 @@ impl<'a> RunningWorkers<'a> {
         }
     }
 
-    /// What came of the time between two moments.
-    pub(crate) fn sampled(&self, before: &Meters, after: &Meters) -> Result<Sampled> {
+    /// What came of the time since a moment.
+    pub(crate) async fn sampled(&self, before: &Meters) -> Result<Sampled> {
+        let after = self.meters().await?;
         let spent = after.reading.since(&before.reading);
         let commands = after.commands - before.commands;
         let intervals = after.posts - before.posts;
@@ -201,10 +223,9 @@ impl<'a> RunningWorkers<'a> {
             commands_each: each(commands as f64),
             server_us: each(spent.server * 1e6),
             worker_us: each(spent.programs * 1e6),
-            others_share: spent.share(spent.others),
             memory_mb,
         };
-        show(&sampled);
+        eprintln!("    {sampled:?}");
         Ok(sampled)
     }
 
@@ -212,18 +233,4 @@ impl<'a> RunningWorkers<'a> {
     pub(crate) fn kill(self) -> Result<()> {
         self.workers.iter().try_for_each(Program::kill)
     }
-}
-
-fn show(sampled: &Sampled) {
-    eprintln!(
-        "    {} workers, answers after {} ms: {} intervals in {:.1} s, {:.0} a second, {:.3} commands \
-         each; others {:.0} %",
-        sampled.workers,
-        sampled.answer_ms,
-        sampled.intervals,
-        sampled.seconds,
-        sampled.per_second,
-        sampled.commands_each,
-        sampled.others_share,
-    );
 }
