@@ -1,6 +1,7 @@
 //! Explores all states of a scenario, or until violations are found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
@@ -37,19 +38,15 @@ pub fn explore_updates(updates: Updates) -> Explored<UpdateAction> {
     explored(&updates.checker().spawn_bfs().join())
 }
 
-/// Searches for a violation of a property, the shortest.
-pub fn find_update_violation(updates: Updates, property: &'static str) -> Explored<UpdateAction> {
-    let checker = updates.checker();
-    let checker = checker.finish_when(HasDiscoveries::AllOf(BTreeSet::from([property])));
-    explored(&checker.spawn_bfs().join())
-}
-
 /// Searches for violations of these properties, the shortest first, until it has one of each.
-pub fn find_violations(scenario: Scenario, properties: &[&'static str]) -> Explored {
-    let all: BTreeSet<_> = properties.iter().copied().collect();
-    let checker = Protocol::new(scenario)
-        .checker()
-        .target_state_count(STATES_MAX);
+pub fn find_violations<M>(model: M, properties: &[&'static str]) -> Explored<M::Action>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + PartialEq + Hash + Send + Sync,
+    M::Action: Clone + PartialEq + Send + Sync,
+{
+    let all = properties.iter().copied().collect();
+    let checker = model.checker().target_state_count(STATES_MAX);
     let checker = checker.finish_when(HasDiscoveries::AllOf(all));
     explored(&checker.spawn_bfs().join())
 }

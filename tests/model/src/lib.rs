@@ -68,7 +68,7 @@ mod update;
 mod worker;
 
 pub use confirm::Confirmer;
-pub use explore::{Explored, explore, explore_updates, find_update_violation, find_violations};
+pub use explore::{Explored, explore, explore_updates, find_violations};
 pub use properties::{
     ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS,
     MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, RESENT, SAME_BYTES, SAMPLED_COUNTS, SET_ASIDE,

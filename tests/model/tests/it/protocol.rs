@@ -30,52 +30,25 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
     assert!(explored.states >= states_min, "{} states", explored.states);
 }
 
-#[test]
-fn an_update_between_two_workers() {
-    assert_holds(Scenario::update(), 1_150_000);
+/// Tests by name: the scenario, and how many states it has at least.
+macro_rules! hold {
+    ($($name:ident: $scenario:ident, $states_min:literal;)+) => {$(
+        #[test]
+        fn $name() {
+            assert_holds(Scenario::$scenario(), $states_min);
+        }
+    )+};
 }
 
-#[test]
-fn events_in_any_order() {
-    assert_holds(Scenario::disorder(), 410_000);
-}
-
-#[test]
-fn a_late_stop_while_abacus_fails() {
-    assert_holds(Scenario::outage(), 360_000);
-}
-
-#[test]
-fn a_late_stop_while_abacus_refuses() {
-    assert_holds(Scenario::refusal(), 100_000);
-}
-
-#[test]
-fn what_abacus_refuses_is_given_up() {
-    assert_holds(Scenario::skip(), 50_000);
-}
-
-#[test]
-fn what_was_given_up_is_sent_again() {
-    assert_holds(Scenario::resend(), 100_000);
-}
-
-#[test]
-fn what_abacus_sets_aside_is_sent_again() {
-    assert_holds(Scenario::aside(), 120_000);
-}
-
-#[test]
-fn an_upstream_that_remembers_nothing() {
-    assert_holds(Scenario::forgets(), 10_000);
-}
-
-#[test]
-fn an_upstream_that_forgets_after_a_while() {
-    assert_holds(Scenario::horizon(), 10_000);
-}
-
-#[test]
-fn what_abacus_sets_aside_repeatedly_is_sent_again() {
-    assert_holds(Scenario::rounds(), 10_000);
+hold! {
+    an_update_between_two_workers: update, 1_150_000;
+    events_in_any_order: disorder, 410_000;
+    a_late_stop_while_abacus_fails: outage, 360_000;
+    a_late_stop_while_abacus_refuses: refusal, 100_000;
+    what_abacus_refuses_is_given_up: skip, 50_000;
+    what_was_given_up_is_sent_again: resend, 100_000;
+    what_abacus_sets_aside_is_sent_again: aside, 120_000;
+    an_upstream_that_remembers_nothing: forgets, 10_000;
+    an_upstream_that_forgets_after_a_while: horizon, 10_000;
+    what_abacus_sets_aside_repeatedly_is_sent_again: rounds, 10_000;
 }

@@ -2,7 +2,7 @@
 
 use sampler_model::{
     INCOMPLETE, MISTAKEN, NOT_CLAIMED, NOT_DENIED, NOT_HALVED, ONE_START, REPEATED, SentUpdates,
-    UPDATES_MUST_HOLD, UpdateMutant, Updates, explore_updates, find_update_violation,
+    UPDATES_MUST_HOLD, UpdateMutant, Updates, explore_updates, find_violations,
 };
 
 fn assert_hold(sent: SentUpdates, must_happen: &[&str]) {
@@ -40,7 +40,7 @@ fn two_updates_under_one_id_from_one_target() {
 /// The model must find a way to break this.
 fn assert_breaks(sent: SentUpdates, mutant: UpdateMutant, property: &'static str) {
     let mutant = Some(mutant);
-    let explored = find_update_violation(Updates { sent, mutant }, property);
+    let explored = find_violations(Updates { sent, mutant }, &[property]);
     assert!(explored.found.contains_key(property), "holds: {property}");
 }
 
