@@ -200,7 +200,7 @@ async fn sums_for_some_resources_read_usages_of_these_alone(
 
 /// The names of the indexes for sums that are there.
 async fn sum_indexes(spans: &Collection<Document>) -> Vec<String> {
-    let usages = usages_beside(&spans);
+    let usages = usages_beside(spans);
     let names = usages.list_index_names().await.unwrap();
     names
         .into_iter()
