@@ -208,10 +208,11 @@ impl Sending {
     /// With a pause, each waits for its next tick before.
     pub(crate) fn begin(
         senders: Vec<Sender>,
-        feed: Arc<Feed>,
+        feed: Feed,
         span: Span,
         pause: Option<Duration>,
     ) -> Self {
+        let feed = Arc::new(feed);
         let start = |sender| {
             let feed = Arc::clone(&feed);
             tokio::spawn(async move { drive(sender, &feed, span, pause).await })
@@ -266,7 +267,7 @@ pub(crate) async fn measure(
     watch: WatchedProcesses,
 ) -> Result<Outcome> {
     let span = Span::beginning_now(timing);
-    let mut sending = std::pin::pin!(Sending::begin(senders, Arc::new(feed), span, None).end());
+    let mut sending = std::pin::pin!(Sending::begin(senders, feed, span, None).end());
     let mut early = tokio::select! {
         record = &mut sending => Some(record),
         () = tokio::time::sleep_until(span.from.into()) => None,
@@ -299,7 +300,7 @@ pub(crate) async fn measure(
 /// Has everything sent, and measures nothing.
 pub(crate) async fn fill(senders: Vec<Sender>, feed: Feed) -> Result<()> {
     let span = Span::beginning_now(Timing::millis(0, 600_000));
-    let sending = Sending::begin(senders, Arc::new(feed), span, None);
+    let sending = Sending::begin(senders, feed, span, None);
     sending.end().await?.require_all_kept().map(drop)
 }
 

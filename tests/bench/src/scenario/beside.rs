@@ -1,7 +1,6 @@
 //! A quiet client with single events beside others who send as much as there can be: single events over
 //! many connections, or batches over a few.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -96,7 +95,7 @@ async fn quiet(
         let others = Sender::open(connections, batch, requests.clone()).await?;
         let requests = requests.of_resource(QUIET);
         let quiet = Sender::open(QUIET_CONNECTIONS.into(), None, requests).await?;
-        let feed = |first| Arc::new(Feed::new(Kind::Start, first, QUIET_FIRST));
+        let feed = |first| Feed::new(Kind::Start, first, QUIET_FIRST);
         let span = Span::beginning_now(timing);
         let others = Sending::begin(others, feed(0), span, None);
         let pause = QUIET_PAUSE * QUIET_CONNECTIONS.into();
