@@ -1,4 +1,5 @@
-//! No window of a span ever counts less than nothing upstream: what never counted is never taken back.
+//! No window of a span ever counts less than nothing upstream, unless what it takes back was set aside after it was
+//! planned to be taken back.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What never counted is never taken back, whatever is skipped or set aside, and whenever the stop is
+//! What is known not to count is not taken back, whatever is skipped or set aside, and whenever the stop is
 //! dated.
 
 use std::collections::BTreeMap;
