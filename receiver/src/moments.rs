@@ -94,7 +94,7 @@ fn rendered(json: &[u8], names: &BTreeSet<String>) -> Vec<u8> {
     let mut rest = json;
     while let Some(&byte) = rest.first() {
         let count = match byte {
-            b'"' => json::behind_string(rest, 1),
+            b'"' => json::behind_string(rest, 1).min(rest.len()),
             _ => 1,
         };
         let (token, behind) = rest.split_at(count);

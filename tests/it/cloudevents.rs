@@ -175,6 +175,7 @@ async fn what_counted_before_a_kill_counts_once() {
         ("ce_again", seconds(3_600), &[][..], false),
         ("ce_forever", seconds(3_600), &no_finds, false),
         ("ce_found", seconds(4), &[], true),
+        ("ce_nothing", Duration::ZERO, &[], true),
     ] {
         let world = World::new(label, horizon, seconds(1)).await;
         let worker = || {
@@ -201,7 +202,16 @@ async fn what_counted_before_a_kill_counts_once() {
         world.landscape.until_complete(1).await;
         world.assert_exact("instance-1");
         if is_forgotten {
-            assert!(world.meter.finds().iter().any(|find| find.found == 1));
+            let finds = world.meter.finds();
+            assert!(finds.iter().any(|find| find.found == 1));
+            // An upstream that remembers nothing is asked before each post, also the first.
+            let was_asked = |post: &Posted| {
+                let mut finds = finds.iter();
+                finds.any(|find| {
+                    find.found == 0 && find.query.contains(&post.id) && find.at < post.at
+                })
+            };
+            assert!(!horizon.is_zero() || world.meter.posts().iter().all(was_asked));
             let usages = world.landscape.usages().await;
             let entry = usages.find_one(doc! { "_id": posted.id }).await;
             let entry = entry.unwrap().unwrap();

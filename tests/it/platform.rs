@@ -21,6 +21,9 @@ use crate::landscape::{HOUR, Landscape, MINUTE, PATIENCE, client, until_ready};
 /// were built for the tests.
 const PACKAGES_VARIABLE: &str = "SAMPLER_PACKAGE_DIR";
 
+/// The platform kills after ten seconds; the programs promise eight.
+const PROMISE: Duration = Duration::from_secs(8);
+
 /// Providers at work at the same time.
 const PROVIDERS: usize = 4;
 
@@ -243,7 +246,7 @@ async fn a_rolling_update_under_load_fails_no_request_and_bills_each_ms_once() {
         receivers.push(start_receiver(&world, &load).await);
         load.until_more().await;
         receivers[old].sigterm().unwrap();
-        assert_eq!(receivers[old].wait_exit(PATIENCE).await.unwrap(), 0);
+        assert_eq!(receivers[old].wait_exit(PROMISE).await.unwrap(), 0);
         let url = receivers[old].base_url();
         load.receivers.lock().unwrap().retain(|known| *known != url);
         workers.push(start(world.worker(), &world, WORKER).await);
@@ -254,7 +257,7 @@ async fn a_rolling_update_under_load_fails_no_request_and_bills_each_ms_once() {
             workers[old].kill().unwrap();
         } else {
             workers[old].sigterm().unwrap();
-            assert_eq!(workers[old].wait_exit(PATIENCE).await.unwrap(), 0);
+            assert_eq!(workers[old].wait_exit(PROMISE).await.unwrap(), 0);
         }
     }
     load.until_more().await;

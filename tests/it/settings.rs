@@ -154,10 +154,17 @@ async fn faults_3_and_14_wrong_settings_are_named_at_once_and_exit_64() {
     let wrong_names = mistakes.map(|(name, _)| name);
     let (retention, slack) = ("SAMPLER_RETENTION", "SAMPLER_SLACK_PAST_INTERVAL");
     let kept_for = |slack_millis| [collector, (retention, "1465h"), (slack, slack_millis)];
+    let (posting, operation) = ("SAMPLER_POST_TIMEOUT", "SAMPLER_DB_OPERATION_TIMEOUT");
+    let writing = |post, write| [collector, (posting, post), (operation, write)];
     for (program, settings, named) in [
         (WORKER, &mistakes[..], &wrong_names[..]),
         (WORKER, &mistakes, &["COLLECTOR_URL"]),
         (WORKER, &kept_for("5270400001"), &["billed twice"]),
+        (
+            WORKER,
+            &writing("2m", "25s"),
+            &["SAMPLER_POST_TIMEOUT", "skipped"],
+        ),
         // A program with `SECURED=true` is never open, in no state.
         (RECEIVER, &[secured], &["JWTKEY"]),
         (RECEIVER, &[secured, api, provisioning], &["CLIENT_ID"]),
@@ -168,6 +175,7 @@ async fn faults_3_and_14_wrong_settings_are_named_at_once_and_exit_64() {
             &["AUTH_SERVER"],
         ),
         (WORKER, &kept_for("5270400000"), &[]),
+        (WORKER, &writing("2m", "23s"), &[]),
         (WORKER, &[collector], &[]),
     ] {
         let arguments = named.is_empty().then_some("--check-config");

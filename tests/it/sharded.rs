@@ -484,6 +484,8 @@ async fn each_statement_says_where_its_span_is_kept() {
         usages.count_documents(aside).await.unwrap() > 0
     })
     .await;
+    let message = "the upstream has set usages aside that it had accepted";
+    worker.until_logged(message, 1).await;
     read_all(&world, &receiver).await;
     // It ended long ago: once it is complete it is removed.
     wait_until("the stale span is through", PATIENCE, async || {

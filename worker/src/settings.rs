@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use sampler_domain::{READ_VALID_FOR, SKIP_DELAY};
 use sampler_program::ProgramSettings;
 use sampler_service::settings::{Kind, Program, Reader};
 use sampler_settings::worker::TABLE;
@@ -13,6 +14,9 @@ use url::Url;
 /// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
 /// a little behind. If its span were removed by then, the event would be kept again.
 pub(crate) const RETENTION_MARGIN: Duration = Duration::from_hours(1);
+
+/// What a write of the database may take beyond its two limits.
+const WRITE_MARGIN: Duration = Duration::from_secs(1);
 
 /// The worker on the command line.
 pub const PROGRAM: Program = Program {
@@ -109,6 +113,7 @@ impl ProgramSettings for CheckedSettings {
         settings.security.require_client(reader);
         check_retention(&settings, reader);
         check_month(&settings, reader);
+        check_skip(&settings, reader);
         check_thresholds(&settings, reader);
         let destination = destination?;
         note(&settings, &destination, reader);
@@ -157,6 +162,23 @@ fn check_retention(settings: &WorkerSettings, reader: &mut Reader) {
         "the ids of events would be forgotten while repeats are still accepted, and repeats would be \
          billed twice",
     );
+}
+
+/// A skip waits for [`SKIP_DELAY`] after the refusal. Until then the suspension is written, its cause first,
+/// and each post has ended that was begun by a read from before that.
+fn check_skip(settings: &WorkerSettings, reader: &mut Reader) {
+    let database = &settings.database;
+    let write = database.server_selection_timeout + database.operation_timeout + WRITE_MARGIN;
+    let all = settings.delivery.timeout + 2 * write;
+    if all > Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs()) {
+        reader.complain(format!(
+            "{} and twice {} and {} must together be less than 3 minutes: otherwise a usage could be posted \
+             after it was skipped, and be billed although the ledger says that it is not",
+            reader.described("abacus.timeout"),
+            reader.described("database.server_selection_timeout"),
+            reader.described("database.operation_timeout"),
+        ));
+    }
 }
 
 fn check_month(settings: &WorkerSettings, reader: &mut Reader) {

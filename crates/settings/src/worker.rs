@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_domain::{Backoff, READ_VALID_FOR, SKIP_DELAY};
+use sampler_domain::Backoff;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, Kind, LogSettings, Reader, TraceSettings};
 use url::Url;
@@ -12,13 +12,10 @@ use crate::{
     SamplingSettings, SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, UpstreamSettings, millis,
 };
 
-/// From a refusal until the suspension is written, ms: its cause is registered first, and each of the two
-/// writes ends, or never has an effect, within the time of one operation.
-const SUSPENDING: i64 = 60_000;
 /// The longest post that has ended when its usage can be skipped. It was begun by a read of the span
-/// from before the suspension.
-const POST_TIMEOUT_MAX: Duration =
-    Duration::from_millis((SKIP_DELAY - READ_VALID_FOR - SUSPENDING).unsigned_abs());
+/// from before the suspension. What is left of [`SKIP_DELAY`] is for the two writes of the suspension:
+/// `worker/src/settings.rs` checks that they fit.
+const POST_TIMEOUT_MAX: Duration = Duration::from_mins(2);
 
 sampler_service::settings! {
     // Its section has the name of the first upstream.

@@ -233,7 +233,7 @@ fn unreachable(error: CallError) -> MigrationError {
 }
 
 /// Makes one index. On a large collection that takes a while, so there is no time limit.
-pub(crate) async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
+async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
     let Index {
         name,
         keys,

@@ -1,6 +1,7 @@
 //! Sends requests upstream, and builds URLs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::global;
@@ -84,7 +85,18 @@ impl UpstreamClient {
     /// Sends a request. If its token is refused, the request is sent once more with a new one: tokens
     /// can be revoked, and keys changed, before a token expires.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, SendError> {
+        self.send_noting(request, &AtomicBool::new(false)).await
+    }
+
+    /// The same. Notes once something may have been sent.
+    async fn send_noting(
+        &self,
+        request: RequestBuilder,
+        is_begun: &AtomicBool,
+    ) -> Result<Response, SendError> {
         let request = request.headers(trace_context());
+        let needs_token = self.bearer.is_none() && self.tokens.is_some();
+        is_begun.store(!needs_token, Ordering::Relaxed);
         if let Some(bearer) = &self.bearer {
             let request = request.header(AUTHORIZATION, bearer.clone());
             return Ok(request.send().await?);
@@ -94,6 +106,7 @@ impl UpstreamClient {
         };
         let again = request.try_clone();
         let token = tokens.token().await.map_err(SendError::without_token)?;
+        is_begun.store(true, Ordering::Relaxed);
         let response = request.header(AUTHORIZATION, token.header()).send().await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
@@ -108,16 +121,22 @@ impl UpstreamClient {
         }
     }
 
-    /// The same, but the two requests together take no longer than one may.
+    /// The same, but with the tokens the two requests together take no longer than one may.
     pub(crate) async fn send_in_time(
         &self,
         request: RequestBuilder,
     ) -> Result<Response, SendError> {
-        match tokio::time::timeout(self.timeout, self.send(request)).await {
+        let is_begun = AtomicBool::new(false);
+        let sending = self.send_noting(request, &is_begun);
+        match tokio::time::timeout(self.timeout, sending).await {
             Ok(sent) => sent,
-            Err(_) => Err(SendError {
+            Err(_) if is_begun.into_inner() => Err(SendError {
                 text: "it took too long".to_owned(),
                 unsent: false,
+            }),
+            Err(_) => Err(SendError {
+                text: "no token: it took too long".to_owned(),
+                unsent: true,
             }),
         }
     }
@@ -216,7 +235,7 @@ pub(crate) fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'
 }
 
 /// The start of the body. A body that breaks off does not matter.
-pub(crate) async fn read_start(mut response: Response) -> Vec<u8> {
+async fn read_start(mut response: Response) -> Vec<u8> {
     let mut start = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         let room = BODY_LEN_MAX - start.len();

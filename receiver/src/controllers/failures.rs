@@ -73,7 +73,7 @@ impl Receiver {
         log(failure);
         match failure {
             StoreError::Overloaded => {
-                self.overloaded("Too many changes wait for the database. Nothing was done.")
+                self.unavailable("Too many changes wait for the database. Nothing was done.")
             }
             StoreError::Unavailable(_) | StoreError::Preparing => {
                 self.unavailable("The database cannot be reached. Nothing was done.")
@@ -144,15 +144,15 @@ impl Receiver {
     /// Refuses events before the unique indexes exist, without which a repeat would be kept twice, and before
     /// the slack is announced and the control is known.
     pub(crate) fn require_prepared(&self) -> Result<(), Problem> {
-        self.require_indexes("The database is being prepared. Nothing was kept.")
+        self.require_preparation("The database is being prepared. Nothing was kept.")
     }
 
     /// Refuses to read before the indexes exist: without them a list would read all spans.
     pub(crate) fn require_readable(&self) -> Result<(), Problem> {
-        self.require_indexes("The database is being prepared.")
+        self.require_preparation("The database is being prepared.")
     }
 
-    fn require_indexes(&self, detail: &str) -> Result<(), Problem> {
+    fn require_preparation(&self, detail: &str) -> Result<(), Problem> {
         let is_prepared = self.is_prepared();
         is_prepared
             .then_some(())

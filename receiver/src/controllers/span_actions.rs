@@ -9,7 +9,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request};
 use axum::response::{IntoResponse, Response};
-use futures_util::TryFutureExt;
 use sampler_api as api;
 use sampler_domain::{Change, Changed, SKIP_DELAY, Skip, Span, Suspension};
 use sampler_service::problem::{FieldError, Pointer, Problem};
@@ -164,13 +163,14 @@ impl Receiver {
             before: summary(span),
             after: summary(&after.span),
         };
-        let now = self.parts.clock.now();
-        let operating = &self.parts.operating;
-        let changing = operating
-            .change_by_operator(id, span, &change, now)
-            .map_ok(|changed| changed == Changed::Made);
+        let clock = &self.parts.clock;
+        let changing = async {
+            let operating = &self.parts.operating;
+            let changed = operating.change_by_operator(id, span, &change, clock.now());
+            changed.await.map(|changed| changed == Changed::Made)
+        };
         self.perform(id, grant, record, changing, stale).await?;
-        Ok(shown_span(&after, now, &HeaderMap::new()).into_response())
+        Ok(shown_span(&after, clock.now(), &HeaderMap::new()).into_response())
     }
 }
 

@@ -7,7 +7,6 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures_util::TryFutureExt;
 use sampler_api as api;
 use sampler_domain::{Entry, EntryState, Resend};
 use sampler_service::problem::Problem;
@@ -55,22 +54,20 @@ pub async fn resend(
             after: summary(&entry, true),
         };
         let act = receiver.parts.random.uuid_v4();
-
-        let resend = Resend {
-            act,
-            from: entry.state,
-            at: receiver.parts.clock.now(),
-            // At once, whatever the clock of this machine says.
-            due_at: entry.planned_at,
-            acceptance: None,
+        let marking = async {
+            let resend = Resend {
+                act,
+                from: entry.state,
+                at: receiver.parts.clock.now(),
+                // At once, whatever the clock of this machine says.
+                due_at: entry.planned_at,
+                acceptance: None,
+            };
+            let operating = &receiver.parts.operating;
+            let marked = operating.resend_by_operator(&EntryKey::of(&entry), &resend);
+            // A worker finds the mark within seconds. One that is there already stays as it is.
+            marked.await.map(|is_new| is_new || entry.resend.is_some())
         };
-        let key = EntryKey::of(&entry);
-        // A worker finds the mark within seconds. One that is there already stays as it is.
-        let was_marked = entry.resend.is_some();
-        let operating = &receiver.parts.operating;
-        let marking = operating
-            .resend_by_operator(&key, &resend)
-            .map_ok(|is_new| is_new || was_marked);
         receiver
             .perform(act, &grant, record, marking, not_resendable)
             .await?;

@@ -11,15 +11,19 @@ use sampler_domain::{
     Change, Changed, Entry, EntryState, Id, Interval, Measure, Measures, Planned, Quantity, Span,
     SpanId, StartEvent, Timestamp, Usage,
 };
-use sampler_store::Work;
+use sampler_store::{EntryKey, Work};
+use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 use sampler_upstream::{Answer, AnswerDate, LookupResult, Posted, Promises, Sought, Upstream};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use crate::abacus::{refusal, try_again};
 use crate::skip::{skip, suspended};
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
+
+mod crashes;
 
 /// A span with a usage that was given up, and the entry of that.
 async fn skipped(world: &World) -> Entry {
@@ -184,6 +188,80 @@ async fn a_refusal_ends_a_resend_and_a_failure_does_not() {
     world.until_settled().await;
     worker.stop().await;
     assert_right(&world);
+}
+
+/// One more usage of the span that is given up: what it has planned next.
+async fn another_skipped(world: &World) -> Entry {
+    let before = world.kept("a").span.processing.totals.skipped;
+    world
+        .abacus
+        .answer(|_| Some(refusal("Abacus answered 400")));
+    let worker = world.run("w");
+    world.until_suspended("a").await;
+    worker.stop().await;
+    let span = world.kept("a").span;
+    let guid = span.processing.planned.clone().unwrap().usage_guid;
+    assert_eq!(skip(world, &span).await, Changed::Made);
+    world.abacus.answer(|_| None);
+    let worker = world.run("w");
+    let is_noted = || world.kept("a").span.processing.totals.skipped > before;
+    world.until("it is skipped", is_noted).await;
+    worker.stop().await;
+    world.entry(&guid)
+}
+
+/// A worker that sleeps between what it has read and the correction counts nothing twice: the other one
+/// has done everything, and has corrected another usage after that.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_sleeps_counts_no_resend_twice() {
+    let world = World::new();
+    let first = skipped(&world).await;
+    let second = another_skipped(&world).await;
+    assert!(world.send_again(&first, 7, None).await);
+    let sleeper = Sleeper::default();
+    let parts = Parts {
+        work: FaultyStore::new(world.store.clone(), sleeper.clone()),
+        ..world.parts()
+    };
+    let sleeping = run_with(parts, options("a sleeper"));
+    let is_asleep = || sleeper.is_asleep.load(Ordering::Relaxed);
+    world.until("it sleeps", is_asleep).await;
+    let worker = world.run("w");
+    let key = EntryKey::of(&first);
+    // The other one may not own the first partition.
+    world
+        .store
+        .with(|table| table.postpone_resend(&key, Uuid::from_u128(7), first.planned_at));
+    let other = run_with(world.parts(), options("another"));
+    world.store.leave("a sleeper").await.unwrap();
+    world.pass(HOUR / 2).await;
+    assert!(world.send_again(&second, 8, None).await);
+    world.pass(HOUR / 2).await;
+    sleeper.woken.notify_waiters();
+    world.pass(MINUTE).await;
+    sleeping.stop().await;
+    worker.stop().await;
+    other.stop().await;
+    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
+    assert_right(&world);
+}
+
+/// Makes the first correction of totals wait.
+#[derive(Clone, Default)]
+struct Sleeper {
+    is_asleep: Arc<AtomicBool>,
+    woken: Arc<Notify>,
+}
+
+#[async_trait]
+impl Faults for Sleeper {
+    async fn fault(&self, method: &'static str, arguments: String) -> Option<Fault> {
+        let is_correction = method == "change" && arguments.contains("Resent");
+        if is_correction && !self.is_asleep.swap(true, Ordering::Relaxed) {
+            self.woken.notified().await;
+        }
+        None
+    }
 }
 
 /// A collector whose caller falls asleep when it is about to post a usage for the first time.

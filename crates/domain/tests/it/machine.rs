@@ -1,7 +1,10 @@
 //! The law and its companions, for any interleaving of stop and sampling.
 
 use proptest::prelude::*;
-use sampler_domain::{Granularity, Interval, Planned, Step, Timestamp, Usage, next_step};
+use sampler_domain::{
+    Action, Change, Contract, Driver, Granularity, Interval, Planned, Step, Timestamp, Usage,
+    next_step,
+};
 
 use crate::support::{Sampled, granularity, moment, policy, scale, span};
 
@@ -205,6 +208,23 @@ fn fault_7_the_first_partial_window_is_due_at_its_boundary() {
         end: boundary,
     };
     assert_eq!(next_step(&span, boundary, &policy), Step::Plan(interval));
+}
+
+/// Fault 8: the original plans intervals of no length. What it has left behind is recorded, and not posted.
+#[test]
+fn fault_8_a_plan_of_no_length_is_recorded_and_not_posted() {
+    let mut span = span(at("2026-01-31T23:00:00Z"));
+    let interval = Interval {
+        start: span.start,
+        end: span.start,
+    };
+    span.processing.planned = Some(Planned::new(&span, interval, span.start));
+    let mut driver = Driver::new(span, Contract::Forever, Timestamp::MIN);
+    let action = driver.action(at("2026-02-01T01:00:00Z"), &policy(Granularity::Hour, 0));
+    assert!(
+        matches!(action, Action::Change(Change::Executed { .. })),
+        "{action:?}"
+    );
 }
 
 /// Fault 8 of the original: usages of zero length were posted.

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sampler_domain::{Granularity, READ_VALID_FOR, SKIP_DELAY};
+use sampler_domain::Granularity;
 use sampler_service::security::{Algorithm, SecuritySettings};
 use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, Setting, load};
 use sampler_settings::receiver::{self, LimitsSettings};
@@ -155,24 +155,6 @@ fn a_receiver_that_is_not_told_the_dimension_does_not_know_it() {
         dimension(&WORKER, &[("COLLECTOR_URL", "http://collector")]),
         Some(Granularity::Day)
     );
-}
-
-#[test]
-fn the_longest_post_has_ended_when_its_usage_can_be_skipped() {
-    let read = |timeout| {
-        let variables = [
-            ("COLLECTOR_URL", "http://collector"),
-            ("SAMPLER_POST_TIMEOUT", timeout),
-        ];
-        read(&WORKER, &variables, DeliverySettings::read)
-    };
-    let longest = read("2m").unwrap().timeout;
-    let suspending = 60_000;
-    assert_eq!(millis(longest), SKIP_DELAY - READ_VALID_FOR - suspending);
-    let refused = read("120001ms").unwrap_err();
-    assert_eq!(refused.code, 64);
-    let said = refused.stderr;
-    assert!(said.contains("SAMPLER_POST_TIMEOUT"), "{said}");
 }
 
 #[test]
