@@ -63,10 +63,10 @@ pub async fn resend(
                 due_at: entry.planned_at,
                 acceptance: None,
             };
-            let operating = &receiver.parts.operating;
-            let marked = operating.resend_by_operator(&EntryKey::of(&entry), &resend);
+            let (operating, key) = (&receiver.parts.operating, EntryKey::of(&entry));
+            let marked = operating.resend_by_operator(&key, &resend).await;
             // A worker finds the mark within seconds. One that is there already stays as it is.
-            marked.await.map(|is_new| is_new || entry.resend.is_some())
+            marked.map(|is_new| is_new || entry.resend.is_some())
         };
         receiver
             .perform(act, &grant, record, marking, not_resendable)
