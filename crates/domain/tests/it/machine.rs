@@ -219,7 +219,7 @@ fn fault_8_a_plan_of_no_length_is_recorded_and_not_posted() {
         end: span.start,
     };
     span.processing.planned = Some(Planned::new(&span, interval, span.start));
-    let mut driver = Driver::new(span, Contract::Forever, Timestamp::MIN);
+    let driver = Driver::new(span, Contract::Forever, Timestamp::MIN);
     let action = driver.action(at("2026-02-01T01:00:00Z"), &policy(Granularity::Hour, 0));
     assert!(
         matches!(action, Action::Change(Change::Executed { .. })),

@@ -6,7 +6,7 @@ use sampler_service::security::{Algorithm, SecuritySettings};
 use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, Setting, load};
 use sampler_settings::receiver::{self, LimitsSettings};
 use sampler_settings::worker::{self, CleanupSettings, DeliverySettings, ProcessingSettings};
-use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis};
+use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings};
 use secrecy::ExposeSecret;
 
 const RECEIVER: Program = Program {
