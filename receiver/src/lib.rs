@@ -5,22 +5,23 @@
 //!
 //! 1. the token: each handler takes a `Grant`, which axum makes of the request's head
 //!    (`sampler_service::security`),
-//! 2. the query and the headers ([`event_headers`]); whether the token may write at all; the body
-//!    ([`body`]),
-//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
+//! 2. the query; whether the token may write at all (for a batch before the query); the body ([`body`]),
+//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete; the headers
+//!    ([`event_headers`]),
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
 //! 7. the fields ([`event`]), and whether `Idempotency-Key` fits,
 //! 8. for any other body, the client's turn; for a large one its range's share, where there are several,
 //! 9. whether the database is prepared, and the slack,
-//! 10. for a start, the rate of new starts,
+//! 10. for a start, the rate of new starts (what 9 or 10 refuses is accepted if it repeats a kept event),
 //! 11. the store.
 //!
 //! Each event of a batch ([`batch`]) passes 4 to 11, with turns and commands of its own kind, up to 512 concurrently.
 //! Events of one target are processed in their order.
 //!
-//! [`controllers`] carry this out and choose the answer. Requests that read pass 1, then [`reading`]; actions
+//! [`controllers`] carry this out and choose the answer: 4 to 8 is `Receiver::admit` in `controllers/mod.rs`,
+//! 9 to 11 `Receiver::keep` in `controllers/events/decision.rs`. Requests that read pass 1, then [`reading`]; actions
 //! of operators pass 1 and 2, then [`actions`]. A snapshot ([`snapshot`]) is compared with the spans and
 //! changes nothing.
 

@@ -17,7 +17,7 @@ pub(crate) enum PostOutcome {
     Posted(Answer, Details),
     /// Nothing was posted, because the worker shuts down or sampling pauses.
     Held,
-    /// Nothing was posted: what it is about was read too long ago.
+    /// Nothing was posted: what it is about was read too long ago, or the usage must be looked up first.
     Outdated,
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum LookupOutcome {
 pub(crate) struct Unclear {
     pub(crate) error: String,
     pub(crate) status: Option<u16>,
-    /// How long nothing is to be looked up, ms.
+    /// The wait that the upstream asked for, ms; 0 if none.
     pub(crate) wait: i64,
 }
 

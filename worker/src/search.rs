@@ -18,7 +18,7 @@ use crate::{Worker, error_chain};
 
 /// How long a search runs before a new one begins. With a backlog, a span that becomes more urgent
 /// or whose retry becomes due waits up to this long until a search can find it.
-const SEARCH_LENGTH: Duration = Duration::from_secs(10);
+pub(crate) const SEARCH_LENGTH: Duration = Duration::from_secs(10);
 
 /// The memory that large spans in the queue may take before a further page is read. A page adds a
 /// few of them.

@@ -10,6 +10,8 @@ use sampler_settings::worker::TABLE;
 use sampler_settings::{CloudEventsSettings, CommonSettings, WorkerSettings, receiver};
 use url::Url;
 
+use crate::search::SEARCH_LENGTH;
+
 /// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
 /// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
 /// a little behind. If its span were removed by then, the event would be kept again.
@@ -169,10 +171,10 @@ fn check_retention(settings: &WorkerSettings, reader: &mut Reader) {
 fn check_skip(settings: &WorkerSettings, reader: &mut Reader) {
     let database = &settings.database;
     let write = database.server_selection_timeout + database.operation_timeout + WRITE_MARGIN;
-    let all = settings.delivery.timeout + 2 * write;
+    let all = settings.delivery.timeout + 2 * write + SEARCH_LENGTH;
     if all > Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs()) {
         reader.complain(format!(
-            "{} and twice {} and {} must together be less than 3 minutes: otherwise a usage could be posted \
+            "{} and twice {} and {} must together be less than 170 seconds: otherwise a usage could be posted \
              after it was skipped, and be billed although the ledger says that it is not",
             reader.described("abacus.timeout"),
             reader.described("database.server_selection_timeout"),

@@ -43,7 +43,7 @@ pub enum Change {
         /// Why, and when it is to be tried again.
         failure: Failure,
         attempts: u32,
-        /// How often the upstream has refused its usage by now.
+        /// The refusals that count towards a suspension by now.
         refusals: u32,
         /// When the upstream first refused its usage, if it did.
         refused_at: Option<Timestamp>,

@@ -386,7 +386,8 @@ impl Driver {
     }
 
     /// Input: the store has rejected the change, because the span has changed since it was read. A
-    /// failure need not be recorded then, unless it had no answer: the span stays due, and is found again.
+    /// failure need not be recorded then, unless its post may have been carried out: the span stays due,
+    /// and is found again.
     pub fn on_change_rejected(&mut self) {
         self.state = match &self.state {
             DriverState::Failed { failure, .. } if failure.unanswered => {

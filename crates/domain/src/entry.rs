@@ -10,10 +10,11 @@ pub enum EntryState {
     Planned,
     /// The upstream refused it. It is tried again.
     Refused,
-    /// An operator skipped it: it is not billed.
+    /// An operator skipped it, or it takes such a usage back and was withheld: it is not billed.
     Skipped,
     Accepted,
-    /// The upstream accepted it, and set it aside later: it is not billed.
+    /// The upstream accepted it, and set it aside later, or it takes such a usage back and was withheld: it is
+    /// on no bill, but in `billed` of the span's totals.
     SetAside,
     /// The upstream accepted the usage, and confirmed later that it counts.
     Counted,

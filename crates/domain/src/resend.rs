@@ -16,7 +16,7 @@ use crate::{
 /// although the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resend {
-    /// The operator's action in the audit trail. A worker that finds the usage in the upstream draws an id.
+    /// The operator's action in the audit trail. Where a worker marks the entry itself, an id that is in no trail.
     pub act: Uuid,
     /// Why the usage did not count when it was marked: `skipped` or `set_aside`.
     pub from: EntryState,

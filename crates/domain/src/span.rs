@@ -116,8 +116,9 @@ pub struct Processing {
 
 /// How long after the last refusal a usage can be skipped, ms: by then no post of it is in flight. A
 /// worker begins no post by a read of the span that is older than
-/// [`READ_VALID_FOR`](crate::READ_VALID_FOR), and a post ends after `SAMPLER_POST_TIMEOUT`. The rest is for the
-/// writes of the suspension (`check_skip` in `worker/src/settings.rs`).
+/// [`READ_VALID_FOR`](crate::READ_VALID_FOR) and the length of a search, and a post ends after
+/// `SAMPLER_POST_TIMEOUT`. The rest is for the writes of the suspension (`check_skip` in
+/// `worker/src/settings.rs`).
 pub const SKIP_DELAY: i64 = 5 * 60_000;
 
 /// An operator skips the planned interval of a span: its usage is no longer posted. The interval

@@ -33,8 +33,9 @@ sampler_service::settings! {
         /// How long a span waits after the first failed delivery of its usage. The wait doubles
         /// after each further failure, less a random part of up to half.
         retry_first: Duration = "SAMPLER_RETRY_FIRST", Kind::Duration(TEN_MILLIS, HOUR), or("1s");
-        /// The longest wait of a span after a failure. It must be shorter than SAMPLER_MONTH_SLACK:
-        /// a usage that is retried after its month has been closed is lost.
+        /// The longest wait after a failed post, also of a usage that is sent again. It must be shorter
+        /// than SAMPLER_MONTH_SLACK, unless that is 0: a usage that is retried after its month has been
+        /// closed is lost.
         retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::Duration(TEN_MILLIS, DAY), or("2m");
         /// Whether 409 means that the upstream has the usage already. Abacus itself answers repeats with
         /// 202 and never with 409; a gateway in front of it may.

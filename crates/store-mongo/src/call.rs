@@ -125,8 +125,8 @@ impl Link {
         self.time_limit + MARGIN
     }
 
-    /// How long the server may still execute a write after it was sent, if its answer is lost: as long, for
-    /// another reason.
+    /// How long the server may still execute a write after it was sent, if its answer is lost: its time
+    /// limit, and the interval in which it checks that.
     pub(crate) fn execution_limit(&self) -> Duration {
         self.time_limit + MARGIN
     }
@@ -245,7 +245,8 @@ impl Link {
         Ok(removed.await?.deleted_count > 0)
     }
 
-    /// Finds documents as current as the concern says.
+    /// Finds documents as current as the concern says. With a majority no more than [`LOOKED_UP_MAX`] are
+    /// found: then the filter is for one span or event.
     pub(crate) async fn find_with(
         &self,
         filter: Document,
@@ -334,7 +335,7 @@ impl Link {
     /// no record by which it could be repeated, which would be a write of its own: so each of what
     /// is listed must be something that may be written again.
     ///
-    /// Nothing is handed to the driver after `send_by`, and the driver looks for a server only so long
+    /// Nothing is handed to the driver after `send_by`, and the driver looks for a server for a limited time
     /// before it sends. The server continues a write whose client has gone, but not for longer than the
     /// time limit. So there is a time after which a write without an answer is either done, or never will
     /// be ([`unknown_for`](crate::MongoOptions::unknown_for)).
@@ -441,7 +442,7 @@ impl Serialize for WriteCommand<'_> {
     }
 }
 
-/// Reads the answer to an `insert` or `update` command.
+/// Reads the answer to an `insert`, `update` or `delete` command.
 fn written(answer: &Document) -> Result<Written, CallError> {
     if let Some(unconfirmed) = answer.get("writeConcernError") {
         return Err(CallError::Unconfirmed(unconfirmed.to_string()));

@@ -22,7 +22,7 @@ use crate::resolve::{
 };
 use crate::unreadable::{decoded, key_of};
 
-/// How many spans one search may find for each start. If it finds more, each start gets its own search.
+/// How many spans one search may find for each start. If it finds as many, each start gets its own search.
 const SPANS_EACH: usize = 4;
 
 /// How many such searches run at the same time. Others need connections, too.

@@ -136,7 +136,7 @@ impl GroupWriter for StopWriter {
     }
 
     /// Reads, in this order: the span that this stop ended and the open span of the target, then an
-    /// earlier event with the same `id`. If that exists, the stop is a repeat, even if the document
+    /// earlier event with the same `id`. The first decides. Without it the third does, even if its document
     /// appeared between the two reads.
     async fn resolve(
         &self,

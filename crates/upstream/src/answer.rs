@@ -22,7 +22,7 @@ pub enum Answer {
     /// The upstream does not take this usage as it is. An operator must act; until then the worker
     /// keeps the usage and posts it again.
     Refused {
-        /// The status and the start of the body.
+        /// The status, and the name of the error.
         error: String,
     },
 }

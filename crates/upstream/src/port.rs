@@ -1,4 +1,4 @@
-//! The port to the system that takes usages: what it promises, and two verbs, `post` and `look_up`.
+//! The port to the system that takes usages: what it promises, and three verbs, `post`, `look_up` and `ask_time`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A budget of bytes that clients share while their bodies are in memory.
 //!
 //! A client may hold as much as is still free (a dynamic threshold, as switches share the memory of
-//! their ports). So one client alone gets half of the budget, two get a third each; whatever the
+//! their ports). So one client alone gets half of the budget, two that fill it together a third each; whatever the
 //! others hold, something is left for a client that holds nothing.
 
 use std::collections::BTreeMap;

@@ -11,8 +11,8 @@
 //!    the defaults, a TOML file, the environment, and for the database a service that the platform
 //!    has bound. An empty text counts as not set, in every layer.
 //! 3. *Parsed and checked* alone (`setting.rs`, `parse.rs`), and returned by its key (`reader.rs`).
-//! 4. *Checked against other settings*, and handed to the program: `receiver/src/settings.rs`,
-//!    `worker/src/settings.rs`.
+//! 4. *Checked against others*: of its group by the function behind `checked by`, of other groups in
+//!    `receiver/src/settings.rs` and `worker/src/settings.rs`, which hand it to the program.
 //! 5. *Printed* for `--print-config` and the other flags that print (`print.rs`); `tests/xtask/src/docs.rs` writes the
 //!    same texts to `docs/`.
 //!
