@@ -29,20 +29,15 @@ const LIVE: &[u8] = b"GET /healthz/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// Longer than anything may take.
 const AGES: Duration = Duration::from_mins(1);
 
-/// The pages of its file that a release has in memory at the most, in KB.
-const FILE: u64 = 24 << 10;
-
-/// The most memory that the program has had, in KB, if it were a release: the file of a test build is several
-/// times as large, and its pages count as memory.
+/// The most memory that the program has had, in KB.
 fn peak(program: &Program) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
-    let kilobytes = |name: &str| -> u64 {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.unwrap().trim().trim_end_matches(" kB");
-        number.parse().unwrap()
-    };
-    let file = kilobytes("RssFile:");
-    kilobytes("VmHWM:") - file + file.min(FILE)
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap()
 }
 
 #[track_caller]
