@@ -15,8 +15,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::routing::post;
-use sampler_metrics::Counters;
-use sampler_metrics::catalogue::{COMMIT_BATCH_EVENTS, COMMIT_SECONDS, EVENTS};
+use sampler_metrics::{Counters, Metric};
+use sampler_receiver::settings::metrics;
 use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::{HttpMetrics, answer, with_fallbacks};
@@ -35,9 +35,9 @@ const PATH: &str = "/v1/events/start";
 async fn main() {
     let bare = Router::new().route(PATH, post(async || StatusCode::CREATED));
     let (events, writes, seconds) = (
-        Counters::new(&EVENTS),
-        COMMIT_BATCH_EVENTS.histogram(),
-        COMMIT_SECONDS.histogram(),
+        Counters::new(metric("sampler_events_total")),
+        metric("sampler_commit_batch_events").histogram(),
+        metric("sampler_commit_seconds").histogram(),
     );
     let counting = move || {
         let began = tokio::time::Instant::now();
@@ -65,6 +65,11 @@ async fn main() {
     println!("the same with metrics        {with:>10.2?}");
     println!("a start, kept in memory      {start:>10.2?}");
     println!("metrics                      {cost:>10.2?}, {share:.2} % of it");
+}
+
+fn metric(name: &str) -> &'static Metric {
+    let mut all = metrics().into_iter();
+    all.find(|metric| metric.name == name).unwrap()
 }
 
 fn receiver() -> Arc<Receiver> {

@@ -4,14 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use sampler_domain::Timestamp;
-use sampler_metrics::catalogue::{COMMIT_LAG_SECONDS, EVENTS, QUEUE_EVENTS};
 use sampler_metrics::{Counters, Registry};
 use sampler_service::problem::Problem;
 use sampler_service::problem::kinds::OVERLOADED;
+use sampler_steering::COMMIT_LAG_SECONDS;
 use sampler_store::Intake;
 
 use crate::Receiver;
 use crate::problems::THROTTLED;
+
+sampler_metrics::metrics! {
+    pub(crate) METRICS;
+
+    /// Events by their answer: accepted and new; replayed, which were kept before; refused with 4xx;
+    /// turned_away with 503 or 429, because there were too many; failed with any other 5xx
+    EVENTS = "sampler_events_total", Counter,
+        event: Words(&["start", "stop", "update", "unknown"]),
+        outcome: Words(&["accepted", "replayed", "refused", "turned_away", "failed"]);
+
+    /// Events that wait for their turn
+    QUEUE_EVENTS = "sampler_queue_events", Gauge;
+}
 
 /// Counts events by their answers.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! The settings of the receiver, and the checks of settings that depend on each other.
 
+use sampler_metrics::Metric;
 use sampler_program::ProgramSettings;
 use sampler_service::http::Tls;
 use sampler_service::settings::{Printout, Program, Reader};
@@ -8,6 +9,7 @@ use sampler_settings::{CommonSettings, ReceiverSettings, worker};
 use url::Url;
 
 use crate::console;
+use crate::metrics::METRICS;
 use crate::problems::catalogue;
 
 /// The receiver on the command line.
@@ -17,12 +19,24 @@ pub const PROGRAM: Program = Program {
     version: env!("CARGO_PKG_VERSION"),
     settings: TABLE,
     other: worker::TABLE,
-    printouts: &[Printout {
-        flag: "help-errors",
-        about: "Prints what each error answer means, as Markdown",
-        text: catalogue,
-    }],
+    printouts: &[
+        Printout {
+            flag: "help-errors",
+            about: "Prints what each error answer means, as Markdown",
+            text: catalogue,
+        },
+        Printout {
+            flag: "help-metrics",
+            about: "Prints what each metric means, as Markdown",
+            text: || sampler_metrics::document(PROGRAM.name, &metrics()),
+        },
+    ],
 };
+
+/// All metrics of the receiver.
+pub fn metrics() -> Vec<&'static Metric> {
+    [METRICS, &sampler_program::metrics()].concat()
+}
 
 #[derive(Clone, Debug)]
 pub struct CheckedSettings {

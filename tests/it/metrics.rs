@@ -4,10 +4,11 @@ mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampler_metrics::catalogue::ALL;
 use sampler_metrics::{Metric, MetricKind, Values};
+use sampler_receiver::settings::metrics as receiver_metrics;
 use sampler_testkit::build::{start_event, stop_event, without};
 use sampler_testkit::{Program, now_millis};
+use sampler_worker::settings::metrics as worker_metrics;
 
 use crate::landscape::{HOUR, Landscape, until_ready};
 
@@ -55,16 +56,12 @@ fn sum(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
     samples.iter().filter(has).map(|sample| sample.value).sum()
 }
 
-/// The metric that a sample belongs to.
-fn declared(name: &str) -> Option<&'static Metric> {
-    let of_histogram = |metric: &Metric| {
-        let rest = name.strip_prefix(metric.name);
-        matches!(metric.kind, MetricKind::Histogram(_))
-            && matches!(rest, Some("_bucket" | "_sum" | "_count"))
-    };
-    let all = ALL.iter().copied();
-    let mut found = all.filter(|metric| metric.name == name || of_histogram(metric));
-    found.next()
+/// Whether a sample with this name belongs to a metric.
+fn is_of(metric: &Metric, name: &str) -> bool {
+    let rest = name.strip_prefix(metric.name);
+    rest == Some("")
+        || (matches!(metric.kind, MetricKind::Histogram(_))
+            && matches!(rest, Some("_bucket" | "_sum" | "_count")))
 }
 
 /// A port that is free now.
@@ -110,11 +107,11 @@ async fn attack(world: &Landscape, program: &Program) {
     }
 }
 
-/// Each sample is one of a metric that is declared for the program, with its labels and words.
-fn assert_declared(program: &str, samples: &[Sample]) {
+/// Each sample is one of a metric that the program's document has, with its labels and words.
+fn assert_declared(declared: &[&Metric], samples: &[Sample]) {
     for sample in samples {
-        let metric = declared(&sample.name).unwrap_or_else(|| panic!("{sample:?}"));
-        assert!(metric.program.includes(program), "{sample:?}");
+        let mut found = declared.iter().filter(|it| is_of(it, &sample.name));
+        let metric = found.next().unwrap_or_else(|| panic!("{sample:?}"));
         let labels: BTreeSet<_> = sample.labels.keys().map(String::as_str).collect();
         let bucket = sample.name.ends_with("_bucket").then_some("le");
         let names = metric.labels.iter().map(|label| label.name);
@@ -124,6 +121,27 @@ fn assert_declared(program: &str, samples: &[Sample]) {
             if let Values::Words(words) = label.values {
                 let value = sample.labels[label.name].as_str();
                 assert!(words.contains(&value), "{sample:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_name_is_there_once_and_says_its_kind() {
+    for declared in [receiver_metrics(), worker_metrics()] {
+        let mut seen = BTreeSet::new();
+        for metric in declared {
+            let (name, kind) = (metric.name, metric.kind);
+            assert!(seen.insert(name), "{name} is there twice");
+            let is_ours = name.starts_with("sampler_") || name.starts_with("process_");
+            let is_word = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            assert!(is_ours && name.bytes().all(is_word), "{name}");
+            let (is_counter, is_info) = (kind == MetricKind::Counter, kind == MetricKind::Info);
+            assert_eq!(is_counter, name.ends_with("_total"), "{name}");
+            assert_eq!(is_info, name.ends_with("_info"), "{name}");
+            assert!(!metric.help.ends_with('.'), "{name}");
+            if let MetricKind::Histogram(bounds) = kind {
+                assert!(bounds.is_sorted_by(|a, b| a < b), "{name}");
             }
         }
     }
@@ -145,8 +163,8 @@ async fn running_programs_tell_what_is_declared_and_what_dashboards_ask_for() {
     let apart = format!("http://127.0.0.1:{port}");
     let of_receiver = metrics(&world, &apart).await;
     let of_worker = metrics(&world, &worker.base_url()).await;
-    assert_declared("sampler-receiver", &of_receiver);
-    assert_declared("sampler-worker", &of_worker);
+    assert_declared(&receiver_metrics(), &of_receiver);
+    assert_declared(&worker_metrics(), &of_worker);
 
     let events = |event, outcome| {
         let labels = [("event", event), ("outcome", outcome)];

@@ -13,7 +13,6 @@ use sampler_domain::{
     Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Question, Span, Timestamp,
 };
 use sampler_metrics::Counters;
-use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 use sampler_upstream::{LookupAnswer, LookupResult, Lookups, Sought};
@@ -21,6 +20,19 @@ use tracing::{error, info, warn};
 
 use crate::upstream_limit::UpstreamLimit;
 use crate::{IgnoreProgress, Worker, error_chain};
+
+sampler_metrics::metrics! {
+    pub(crate) METRICS;
+
+    /// With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted,
+    /// by their outcome: counted; set_aside, which an operator must look at; not_yet, which are
+    /// repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave no
+    /// `Location`; throttled with 429; failed, which are repeated
+    CONFIRMATIONS = "sampler_confirmations_total", Counter,
+        outcome: Words(&[
+            "counted", "set_aside", "not_yet", "given_up", "throttled", "failed",
+        ]);
+}
 
 /// Questions in flight, at the most. Posts have a limit of their own and do not wait for them.
 const CONCURRENCY: usize = 16;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_metrics::Registry;
-use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_program::{self as program, Startup};
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::Health;
@@ -248,10 +247,7 @@ fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health, registry: &mut R
         let time = Arc::clone(time);
         move || time.uses_own_clock()
     });
-    let time = Arc::clone(time);
-    registry.gauge(&CLOCK_OFFSET_SECONDS, move || {
-        time.ahead().map(|ahead| ahead as f64 / 1_000.0)
-    });
+    time.register_metrics(registry);
 }
 
 fn shadow(

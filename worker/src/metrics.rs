@@ -3,14 +3,38 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sampler_metrics::catalogue::{
-    COMMIT_LAG_SECONDS, CONSERVATION_VIOLATIONS, DISTRESS, POST_CONCURRENCY, POST_SECONDS, USAGES,
-};
 use sampler_metrics::{Counters, Histogram, Registry};
+use sampler_steering::COMMIT_LAG_SECONDS;
 use sampler_upstream::Answer;
 use tokio::time::Instant;
 
 use crate::Worker;
+
+sampler_metrics::metrics! {
+    pub(crate) METRICS;
+
+    /// Posts of usages by their answer: accepted; refused, which an operator must look at; throttled
+    /// with 429; failed, which are repeated
+    USAGES = "sampler_usages_total", Counter,
+        outcome: Words(&["accepted", "refused", "throttled", "failed"]);
+
+    /// The time from posting a usage to the upstream's answer
+    POST_SECONDS = "sampler_post_seconds", Histogram(POST_BOUNDS);
+
+    /// How many posts may be in flight at once, as the upstream can take them now
+    POST_CONCURRENCY = "sampler_post_concurrency", Gauge;
+
+    /// 1 while this worker pauses sampling because the database cannot keep up; 0 otherwise
+    DISTRESS = "sampler_distress", Gauge;
+
+    /// Spans whose durations were found not to add up to what was used
+    CONSERVATION_VIOLATIONS = "sampler_conservation_violations_total", Counter;
+}
+
+/// From an upstream nearby to one that takes a minute.
+const POST_BOUNDS: &[f64] = &[
+    0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+];
 
 #[derive(Debug)]
 pub(crate) struct PostMetrics {

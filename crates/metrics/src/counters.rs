@@ -102,17 +102,28 @@ fn combinations(metric: &'static Metric) -> Vec<Labels> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
+
+    crate::metrics! {
+        _ALL;
+
+        /// Events
+        EVENTS = "sampler_events_total", Counter,
+            event: Words(&["start", "stop"]),
+            outcome: Words(&["accepted", "refused", "failed"]);
+
+        /// Violations
+        VIOLATIONS = "sampler_violations_total", Counter;
+    }
 
     #[test]
     fn each_combination_has_a_counter_of_its_own() {
-        let counters = Counters::new(&catalogue::EVENTS);
+        let counters = Counters::new(&EVENTS);
         counters.inc(&["stop", "accepted"]);
         counters.add(&["start", "failed"], 7);
         counters.clone().inc(&["stop", "accepted"]);
         assert_eq!(counters.get(&["stop", "accepted"]), 2);
         assert_eq!(counters.get(&["start", "failed"]), 7);
-        let all = combinations(&catalogue::EVENTS);
+        let all = combinations(&EVENTS);
         let words = all.iter().map(|labels| [labels[0].1, labels[1].1]);
         let sum: u64 = words.map(|words| counters.get(&words)).sum();
         assert_eq!(sum, 9);
@@ -120,7 +131,7 @@ mod tests {
 
     #[test]
     fn one_without_labels_is_a_counter() {
-        let counters = Counters::new(&catalogue::CONSERVATION_VIOLATIONS);
+        let counters = Counters::new(&VIOLATIONS);
         counters.inc(&[]);
         assert_eq!(counters.get(&[]), 1);
     }
@@ -128,6 +139,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "sampler_events_total")]
     fn a_word_that_is_not_declared_is_a_mistake() {
-        Counters::new(&catalogue::EVENTS).inc(&["start", "lost"]);
+        Counters::new(&EVENTS).inc(&["start", "lost"]);
     }
 }

@@ -7,19 +7,11 @@ use prometheus_client::metrics::histogram::Histogram;
 pub struct Metric {
     /// Its name, as Prometheus knows it: that of a counter ends in `_total`, that of an info in `_info`.
     pub name: &'static str,
-    pub program: Program,
     pub kind: MetricKind,
     /// Its labels. No value of a label is a text of a client.
     pub labels: &'static [Label],
     /// Its meaning, without a full stop at the end.
     pub help: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    Receiver,
-    Worker,
-    Both,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,15 +40,32 @@ pub enum Values {
     Bounded(&'static str),
 }
 
-impl Program {
-    /// Whether the program with this name has it.
-    pub fn includes(self, program: &str) -> bool {
-        match self {
-            Self::Receiver => program == "sampler-receiver",
-            Self::Worker => program == "sampler-worker",
-            Self::Both => true,
-        }
-    }
+/// Declares the metrics that a module measures, and a list of them for the documents. The comment on a
+/// metric is its help. Names and labels are what dashboards and alerts rest on: they stay as they are.
+#[macro_export]
+macro_rules! metrics {
+    ($list_vis:vis $list:ident; $(
+        $(#[doc = $help:literal])+
+        $vis:vis $metric:ident = $name:literal, $kind:ident $(($bounds:expr))?
+            $(, $label:ident: $values:ident($of:expr))*;
+    )+) => {
+        $(
+            $(#[doc = $help])+
+            #[allow(clippy::doc_markdown, reason = "operators read the comments as they stand")]
+            $vis static $metric: $crate::Metric = $crate::Metric {
+                name: $name,
+                kind: $crate::MetricKind::$kind $(($bounds))?,
+                labels: &[$($crate::Label {
+                    name: stringify!($label),
+                    values: $crate::Values::$values($of),
+                }),*],
+                help: concat!($($help),+).trim_ascii_start(),
+            };
+        )+
+
+        /// All of these, in the order of the document.
+        $list_vis static $list: &[&$crate::Metric] = &[$(&$metric),+];
+    };
 }
 
 impl Metric {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::Context;
 use axum::Router;
 use sampler_domain::Timestamp;
-use sampler_metrics::Registry;
+use sampler_metrics::{Metric, Registry};
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::health::Health;
-use sampler_service::http::{HttpMetrics, Port, Tls, bind, serve};
+use sampler_service::http::{self, HttpMetrics, Port, Tls, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::{self, MetricsAccess};
 use sampler_service::platform::Identity;
@@ -86,6 +86,19 @@ where
     });
     drop(telemetry);
     end.into()
+}
+
+/// The metrics that both programs have.
+pub fn metrics() -> Vec<&'static Metric> {
+    let all = [
+        http::METRICS,
+        sampler_store::group::METRICS,
+        sampler_steering::METRICS,
+        telemetry::METRICS,
+        sampler_metrics::METRICS,
+        process::METRICS,
+    ];
+    all.concat()
 }
 
 impl Startup {

@@ -5,10 +5,25 @@
 use std::fs;
 
 use sampler_metrics::Registry;
-use sampler_metrics::catalogue::{
-    PROCESS_CPU_SECONDS, PROCESS_MAX_FDS, PROCESS_OPEN_FDS, PROCESS_RESIDENT_MEMORY_BYTES,
-    PROCESS_START_TIME_SECONDS,
-};
+
+sampler_metrics::metrics! {
+    pub METRICS;
+
+    /// The processor time of the process, in user and in system mode
+    PROCESS_CPU_SECONDS = "process_cpu_seconds_total", Counter;
+
+    /// The memory of the process that is in the machine's memory
+    PROCESS_RESIDENT_MEMORY_BYTES = "process_resident_memory_bytes", Gauge;
+
+    /// The open file descriptors of the process; connections are among them
+    PROCESS_OPEN_FDS = "process_open_fds", Gauge;
+
+    /// How many file descriptors the process may open
+    PROCESS_MAX_FDS = "process_max_fds", Gauge;
+
+    /// When the process was started, in seconds since the epoch
+    PROCESS_START_TIME_SECONDS = "process_start_time_seconds", Gauge;
+}
 
 /// The ticks of a second in `/proc`. It is 100 on all machines that Linux runs on (`USER_HZ`).
 const TICKS: f64 = 100.0;

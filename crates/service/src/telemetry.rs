@@ -27,7 +27,7 @@ use traces::Traces;
 
 pub(crate) use traces::EXPORT_TIMEOUT;
 
-pub use counts::LogCounts;
+pub use counts::{LogCounts, METRICS};
 pub use sampler_domain::text::error_chain;
 pub use traces::TraceOptions;
 

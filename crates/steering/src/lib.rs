@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 pub use instance::{Describe, InstanceReports};
+pub use metrics::{COMMIT_LAG_SECONDS, METRICS};
 pub use month::MonthClose;
 use trend::Trend;
 

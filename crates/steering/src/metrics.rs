@@ -4,15 +4,59 @@ use std::sync::Arc;
 
 use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
-use sampler_metrics::catalogue::{
-    ADMISSION_RATE, BACKLOG_OLDEST_SECONDS, BACKLOG_SPAN_SECONDS, BACKLOG_SPANS,
-    CONTROLLER_DERIVATIVE, CONTROLLER_INTEGRAL, CONTROLLER_NEEDED_SECONDS, CONTROLLER_PROPORTIONAL,
-    CONTROLLER_RUNNING, MONTH_CLOSE_SECONDS, MONTH_LEFT_SPANS, SAMPLING_PAUSED, SUSPENDED_SPANS,
-};
 use sampler_service::environment::Clock;
 use sampler_store::{Backlog, ControllerState};
 
 use crate::{MonthClose, Steering, is_of};
+
+sampler_metrics::metrics! {
+    pub METRICS;
+
+    /// Spans that are due
+    BACKLOG_SPANS = "sampler_backlog_spans", Gauge;
+
+    /// How long the span has been due that waits longest; 0 where none is due
+    BACKLOG_OLDEST_SECONDS = "sampler_backlog_oldest_seconds", Gauge;
+
+    /// The time of due spans that is not sampled yet, over all of them
+    BACKLOG_SPAN_SECONDS = "sampler_backlog_span_seconds", Gauge;
+
+    /// The time until the upstream closes the previous month; absent while no month closes
+    MONTH_CLOSE_SECONDS = "sampler_month_close_seconds", Gauge;
+
+    /// Spans with intervals of the previous month that are not sampled yet; absent while no month
+    /// closes
+    MONTH_LEFT_SPANS = "sampler_month_left_spans", Gauge;
+
+    /// Spans that are suspended, because the upstream refuses their usages
+    SUSPENDED_SPANS = "sampler_suspended_spans", Gauge;
+
+    /// The percentage of new starts that is admitted, for resources without a rate of their own
+    ADMISSION_RATE = "sampler_admission_rate", Gauge;
+
+    /// 1 while operators have paused sampling; 0 otherwise
+    SAMPLING_PAUSED = "sampler_sampling_paused", Gauge;
+
+    /// 1 while the controller of starts is on and its parameters are right; 0 otherwise
+    CONTROLLER_RUNNING = "sampler_controller_running", Gauge;
+
+    /// How long the backlog needs, as the controller measured last; absent while it does not run
+    CONTROLLER_NEEDED_SECONDS = "sampler_controller_needed_seconds", Gauge;
+
+    /// The term of the error, as a share of all starts; absent while the controller does not run
+    CONTROLLER_PROPORTIONAL = "sampler_controller_proportional", Gauge;
+
+    /// The term of the sum of all errors, as a share of all starts; absent while the controller does
+    /// not run
+    CONTROLLER_INTEGRAL = "sampler_controller_integral", Gauge;
+
+    /// The term of the change of the error, as a share of all starts; absent while the controller does
+    /// not run
+    CONTROLLER_DERIVATIVE = "sampler_controller_derivative", Gauge;
+
+    /// How far a majority of the replica set is behind its primary; absent while it is unknown
+    pub COMMIT_LAG_SECONDS = "sampler_commit_lag_seconds", Gauge;
+}
 
 impl Steering {
     /// Adds what is known of the backlog and of rates to the metrics of a program.

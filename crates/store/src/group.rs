@@ -30,7 +30,7 @@ use tracing::{Instrument, Span, trace_span};
 
 use crate::StoreError;
 
-pub use metrics::GroupMetrics;
+pub use metrics::{GroupMetrics, METRICS};
 pub use ranges::GroupPerRange;
 pub use writes::{
     CommandFailure, CommandResult, GroupWriter, Resolution, WriteOutcome, WriteResult, store_error,

@@ -12,10 +12,12 @@ use similar::TextDiff;
 use crate::kubernetes;
 
 /// Documents: the path of each, and the program and arguments whose output it is.
-const GENERATED: [(&str, &str, &str); 7] = [
+const GENERATED: [(&str, &str, &str); 9] = [
     ("docs/settings-receiver.md", RECEIVER, "--help-settings"),
     ("docs/settings-worker.md", WORKER, "--help-settings"),
     ("docs/errors.md", RECEIVER, "--help-errors"),
+    ("docs/metrics-receiver.md", RECEIVER, "--help-metrics"),
+    ("docs/metrics-worker.md", WORKER, "--help-metrics"),
     ("docs/help/sampler-receiver.txt", RECEIVER, "--help"),
     ("docs/help/sampler-worker.txt", WORKER, "--help"),
     ("docs/config/receiver.toml", RECEIVER, "--print-defaults"),
@@ -38,12 +40,8 @@ pub(crate) fn run(check: bool) -> Result<()> {
         let text = generate(&programs.join(program), arguments);
         ((*document).to_owned(), text)
     });
-    let metrics = (
-        "docs/metrics.md".to_owned(),
-        Ok(sampler_metrics::document()),
-    );
     let rules = (kubernetes::RULES.to_owned(), kubernetes::rules());
-    for (document, text) in of_programs.chain(of_cli).chain([metrics, rules]) {
+    for (document, text) in of_programs.chain(of_cli).chain([rules]) {
         let text = text.with_context(|| format!("making {document}"))?;
         let path = workspace_dir().join(&document);
         if !check {

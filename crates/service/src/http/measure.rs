@@ -14,7 +14,6 @@ use pin_project_lite::pin_project;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use sampler_metrics::catalogue::{HTTP_REQUEST_DURATION_SECONDS, HTTP_REQUESTS};
 use sampler_metrics::{Histogram, Registry};
 use tokio::time::Instant;
 use tower::{Layer, Service};
@@ -22,6 +21,29 @@ use tracing::instrument::Instrumented;
 use tracing::{Instrument, Span};
 
 use super::trace;
+
+sampler_metrics::metrics! {
+    pub METRICS;
+
+    /// Requests that were answered
+    HTTP_REQUESTS = "sampler_http_requests_total", Counter,
+        route: Bounded(
+            "the path as the API documents it, such as `/v1/spans/{id}`; `unknown` for any other \
+             path, `none` for a request that no route has seen"
+        ),
+        method: Bounded("the methods of HTTP; `other` for any other word"),
+        status: Bounded("the statuses that the program answers");
+
+    /// The time from the head of a request to the head of its answer
+    HTTP_REQUEST_DURATION_SECONDS = "sampler_http_request_duration_seconds", Histogram(REQUEST_SECONDS),
+        route: Bounded("as above");
+}
+
+/// From half a millisecond, for what a receiver answers from memory, to the longest wait for a turn
+/// and for the database.
+const REQUEST_SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
 
 /// The route of a path that the program does not serve.
 const UNKNOWN: &str = "unknown";

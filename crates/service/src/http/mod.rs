@@ -46,7 +46,7 @@ use header_timer::HeaderTimer;
 use linger::linger;
 use wire::Wire;
 
-pub use measure::HttpMetrics;
+pub use measure::{HttpMetrics, METRICS};
 pub(crate) use router::method_not_allowed;
 pub use router::{answer, not_found, with_fallbacks};
 pub use tls::{FileError, Tls, TlsError, TlsFiles};

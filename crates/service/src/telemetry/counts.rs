@@ -7,11 +7,22 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use sampler_metrics::Registry;
-use sampler_metrics::catalogue::LOG_EVENTS;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
+
+sampler_metrics::metrics! {
+    pub METRICS;
+
+    /// Warnings and errors in the log, as far as `LOG_LEVEL` lets them through
+    LOG_EVENTS = "sampler_log_events_total", Counter,
+        level: Words(&["warn", "error"]),
+        code: Bounded(
+            "the codes that [operations.md](operations.md#what-the-log-says) explains; `none` for \
+             a line of a library"
+        );
+}
 
 /// The code of a warning of another library: those have none.
 const NO_CODE: &str = "none";
