@@ -212,10 +212,13 @@ pub(crate) fn blames_usage(details: &Details) -> bool {
 }
 
 /// Whether the upstream may have taken a usage although the post failed: the request was sent, and no answer
-/// of the upstream's came back. Gateways answer 500, 502 and 504 where they lose its answer.
+/// of the upstream's came back. Where gateways lose its answer, they answer 502 or 504 with any body, others
+/// (such as Envoy's 503) without the name of an error.
 fn is_unanswered(details: &Details) -> bool {
-    let has_no_answer =
-        details.error_name.is_none() && matches!(details.status, None | Some(500 | 502 | 504));
+    let has_no_answer = match details.status {
+        None | Some(502 | 504) => true,
+        Some(status) => status >= 500 && details.error_name.is_none(),
+    };
     has_no_answer && !details.unsent
 }
 
@@ -234,5 +237,28 @@ mod tests {
         };
         assert!(!blames(404, None) && !blames(408, None) && !blames(425, None));
         assert!(blames(404, Some("plannotfound")) && blames(400, None) && blames(422, None));
+    }
+
+    #[test]
+    fn what_gateways_answer_where_they_lose_an_answer_leaves_open_whether_the_usage_counts() {
+        let unanswered = |status: Option<u16>, name: Option<&str>, unsent: bool| {
+            is_unanswered(&Details {
+                status,
+                error_name: name.map(str::to_owned),
+                unsent,
+                ..Details::default()
+            })
+        };
+        for status in [None, Some(500), Some(502), Some(503), Some(504), Some(520)] {
+            assert!(unanswered(status, None, false), "{status:?}");
+            assert!(
+                !unanswered(status, None, true),
+                "{status:?} of a token server"
+            );
+        }
+        let (gateway, own) = (Some("Gateway Timeout"), Some("dbunavailable"));
+        assert!(unanswered(Some(502), gateway, false) && unanswered(Some(504), gateway, false));
+        assert!(!unanswered(Some(500), own, false) && !unanswered(Some(503), own, false));
+        assert!(!unanswered(Some(401), None, false) && !unanswered(Some(302), None, false));
     }
 }

@@ -88,6 +88,9 @@ impl Worker {
                     let span = driver.span();
                     read_at = ReadAt::now(self);
                     let found = self.parts.work.read(&span.id, &span.target).await?;
+                    if driver.loses_answer(found.as_ref()) {
+                        warn_of_lost_answer(driver.span());
+                    }
                     driver.on_reread(found);
                 }
                 Action::Done => break,
@@ -194,4 +197,14 @@ impl Worker {
             None => TurnState::Continues,
         })
     }
+}
+
+fn warn_of_lost_answer(span: &Span) {
+    let planned = span.processing.planned.as_ref();
+    warn!(
+        code = "delivery.lost_answer",
+        span.id = %span.id,
+        usage = planned.map(|planned| &*planned.usage_guid),
+        "a post had no answer, and another worker recorded the usage meanwhile"
+    );
 }

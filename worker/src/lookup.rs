@@ -12,7 +12,7 @@ use crate::Worker;
 
 const CONCURRENCY: usize = 16;
 
-/// The part of all spans in progress that may wait for lookups.
+/// One of so many spans in progress may wait for a lookup.
 const SHARE: usize = 4;
 
 /// A span that gets no permit waits as if it had failed so often.

@@ -65,10 +65,10 @@ impl Worker {
             // While it waited for memory, spans in progress have yielded to this span, too.
             self.update_spans_wait(&due);
             let worker = Arc::clone(self);
-            self.rate.begin();
             tasks.spawn(async move {
+                let driving = worker.rate.begin();
                 let pause = worker.drive(span, read_at).await;
-                worker.rate.end();
+                drop(driving);
                 worker.pause_span(pause, (permit, charge)).await;
                 drop(claim);
             });

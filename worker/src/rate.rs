@@ -16,6 +16,15 @@ const SLOT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct RateMeter(Mutex<Meter>);
 
+/// A span that is driven.
+pub(crate) struct Driving<'m>(&'m RateMeter);
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        self.0.counted().driven -= 1;
+    }
+}
+
 #[derive(Debug)]
 struct Meter {
     /// Spans that are driven.
@@ -46,15 +55,10 @@ impl Default for RateMeter {
 }
 
 impl RateMeter {
-    /// A span begins to be driven.
-    pub(crate) fn begin(&self) {
+    /// A span is driven until the answer is dropped.
+    pub(crate) fn begin(&self) -> Driving<'_> {
         self.counted().driven += 1;
-    }
-
-    /// A span is no longer driven.
-    pub(crate) fn end(&self) {
-        let mut meter = self.counted();
-        meter.driven = meter.driven.saturating_sub(1);
+        Driving(self)
     }
 
     /// The execution of an interval is recorded at this time.
@@ -133,7 +137,7 @@ mod tests {
         let meter = RateMeter::default();
         assert!(meter.rate() == 0.0);
         pass(60).await;
-        meter.begin();
+        let driving = meter.begin();
         for _ in 0..100 {
             pass(1).await;
             meter.count_interval(at(0));
@@ -141,7 +145,7 @@ mod tests {
         }
         let rate = meter.rate();
         assert!((1.9..2.1).contains(&rate), "{rate}");
-        meter.end();
+        drop(driving);
         pass(20).await;
         let rate = meter.rate();
         assert!(
@@ -153,14 +157,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn where_nothing_moves_the_rate_falls_to_nothing() {
         let meter = RateMeter::default();
-        meter.begin();
+        let driving = meter.begin();
         meter.count_interval(at(0));
         for _ in 0..30 {
             pass(5).await;
             meter.rate();
         }
         assert!(meter.rate() == 0.0);
-        meter.end();
+        drop(driving);
         pass(600).await;
         assert!(meter.rate() == 0.0);
     }

@@ -4,13 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use sampler_domain::{READ_VALID_FOR, SKIP_DELAY};
+use sampler_metrics::Metric;
 use sampler_program::ProgramSettings;
-use sampler_service::settings::{Kind, Program, Reader};
+use sampler_service::settings::{Kind, Printout, Program, Reader};
 use sampler_settings::worker::TABLE;
 use sampler_settings::{CloudEventsSettings, CommonSettings, WorkerSettings, receiver};
 use url::Url;
 
 use crate::search::SEARCH_LENGTH;
+use crate::{confirm, metrics, upstream_time};
 
 /// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
 /// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
@@ -27,8 +29,18 @@ pub const PROGRAM: Program = Program {
     version: env!("CARGO_PKG_VERSION"),
     settings: TABLE,
     other: receiver::TABLE,
-    printouts: &[],
+    printouts: &[Printout {
+        flag: "help-metrics",
+        about: "Prints what each metric means, as Markdown",
+        text: || sampler_metrics::document(PROGRAM.name, &metrics()),
+    }],
 };
+
+/// All metrics of the worker.
+pub fn metrics() -> Vec<&'static Metric> {
+    let own = [metrics::METRICS, confirm::METRICS, upstream_time::METRICS];
+    [own.concat(), sampler_program::metrics()].concat()
+}
 
 /// The settings of the worker, and what follows from several of them.
 #[derive(Clone, Debug)]
@@ -170,15 +182,18 @@ fn check_retention(settings: &WorkerSettings, reader: &mut Reader) {
 /// and each post has ended that was begun by a read from before that.
 fn check_skip(settings: &WorkerSettings, reader: &mut Reader) {
     let database = &settings.database;
-    let write = database.server_selection_timeout + database.operation_timeout + WRITE_MARGIN;
-    let all = settings.delivery.timeout + 2 * write + SEARCH_LENGTH;
-    if all > Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs()) {
+    let write = 2 * database.server_selection_timeout + database.operation_timeout;
+    let all = settings.delivery.timeout + 2 * write;
+    let delay = Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs());
+    let limit = delay.saturating_sub(SEARCH_LENGTH + 2 * WRITE_MARGIN);
+    if all > limit {
         reader.complain(format!(
-            "{} and twice {} and {} must together be less than 170 seconds: otherwise a usage could be posted \
+            "{}, four times {} and twice {} must add up to at most {} seconds: otherwise a usage could be posted \
              after it was skipped, and be billed although the ledger says that it is not",
             reader.described("abacus.timeout"),
             reader.described("database.server_selection_timeout"),
             reader.described("database.operation_timeout"),
+            limit.as_secs(),
         ));
     }
 }

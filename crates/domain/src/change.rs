@@ -260,6 +260,7 @@ impl Span {
                 processing.version += 1;
             }
             Change::NotFound { posts_end_by } => {
+                // The entry of an earlier post may have this version. The totals count it, too.
                 processing
                     .totals
                     .first_version
@@ -309,6 +310,7 @@ impl Span {
                 processing.refused_at = *refused_at;
                 processing.unanswered |= failure.unanswered;
                 processing.last_error = Some(failure.to_last_error());
+                // Since the lookup only this worker may have posted, and its post has ended.
                 if let Some(planned) = processing.planned.as_mut().filter(|_| failure.is_post) {
                     planned.posts_end_by = planned.posts_end_by.map(|_| failure.at);
                 }
@@ -330,8 +332,8 @@ impl Span {
     }
 
     /// Whether the span that was read is `current` in all that a change is decided by: the version, the
-    /// end, what is to be skipped, the last resend that the totals count, and what does not count
-    /// upstream. Only a worker that drives the span changes the version, but a change must be decided with
+    /// end, what is to be skipped, the last resend that the totals count, what does not count upstream, and
+    /// whether a post had no answer. Only a worker that drives the span changes the version, but a change must be decided with
     /// knowledge of the others, too.
     pub fn is_unchanged(&self, current: &Self) -> bool {
         current.processing.version == self.processing.version
@@ -339,5 +341,6 @@ impl Span {
             && current.processing.skip == self.processing.skip
             && current.processing.resent == self.processing.resent
             && current.processing.uncounted == self.processing.uncounted
+            && current.processing.unanswered == self.processing.unanswered
     }
 }

@@ -74,7 +74,8 @@ impl<'a> ConservationCheck<'a> {
         }
         self.lead_to(entry.interval.start);
         self.reached = entry.interval.end;
-        self.answered_at = entry.accepted_at.or(entry.skipped_at);
+        let answered_at = entry.accepted_at.or(entry.skipped_at);
+        self.answered_at = answered_at.or(entry.set_aside_at);
         self.is_resending |= entry.resend.is_some();
         match entry.state {
             EntryState::Accepted | EntryState::Counted | EntryState::SetAside => {

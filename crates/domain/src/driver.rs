@@ -403,13 +403,7 @@ impl Driver {
     /// ([`Span::is_unchanged`]) or the read was too old, the driver decides again. Otherwise it is done:
     /// another worker drives the span, or the next search finds it.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
-        let before = &self.span;
-        let is_outdated = self.state == DriverState::Outdated;
-        let is_still_ours = |fresh: &Span| {
-            fresh.processing.version == before.processing.version
-                && (is_outdated || !before.is_unchanged(fresh))
-        };
-        match fresh.filter(is_still_ours) {
+        match fresh.filter(|fresh| self.is_ours(fresh)) {
             Some(fresh) => {
                 self.set_span(fresh);
                 self.state = match &self.state {
@@ -424,18 +418,36 @@ impl Driver {
         }
     }
 
+    /// Whether the driver decides again, for the span as it was read again.
+    fn is_ours(&self, fresh: &Span) -> bool {
+        let is_outdated = self.state == DriverState::Outdated;
+        fresh.processing.version == self.span.processing.version
+            && (is_outdated || !self.span.is_unchanged(fresh))
+    }
+
+    /// Whether a post had no answer, and the span, as it was read again, cannot say so any more: another worker
+    /// has recorded the usage.
+    pub fn loses_answer(&self, fresh: Option<&Span>) -> bool {
+        matches!(self.state, DriverState::Unrecorded(_))
+            && !fresh.is_some_and(|fresh| self.is_ours(fresh))
+    }
+
     /// Input: the span was read too long ago for a post, or it is too late for one without another lookup.
     /// It is read again, and the driver decides again.
     pub fn on_outdated(&mut self) {
         self.state = DriverState::Outdated;
     }
 
-    /// Replaces the span, and drops the outcome if its plan is no longer the span's.
+    /// Replaces the span, and drops the outcome if its plan is no longer the span's, or if the ledger has a
+    /// skip that does not say yet that a post had no answer.
     fn set_span(&mut self, span: Span) {
+        let learned = span.processing.unanswered && !self.span.processing.unanswered;
         self.span = span;
         let planned = self.span.processing.planned.as_ref();
-        self.outcome
-            .take_if(|outcome| Some(&outcome.planned) != planned);
+        let skipped = Progress::EntryWritten(EntryState::Skipped);
+        self.outcome.take_if(|outcome| {
+            Some(&outcome.planned) != planned || (learned && outcome.progress == skipped)
+        });
     }
 }
 

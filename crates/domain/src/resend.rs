@@ -99,8 +99,8 @@ impl Entry {
         })
     }
 
-    /// Whether its span has recorded the skip. Until then a worker may be about to record what the ledger says, so
-    /// the entry must stay `skipped`.
+    /// Whether its span has recorded the execution or the skip. Until then a worker may be about to record what
+    /// the ledger says, so the entry must stay as it is.
     pub fn is_recorded_on(&self, span: Option<&Span>) -> bool {
         span.is_none_or(|span| span.processing.version > self.version)
     }
@@ -113,7 +113,9 @@ impl Entry {
         };
         let is_missing = match reason {
             UncountedReason::Skipped { .. } => span.counts(self.version),
-            UncountedReason::SetAside => span.knows_uncounted(self.interval),
+            UncountedReason::SetAside => {
+                self.interval.duration() > 0 && span.knows_uncounted(self.interval)
+            }
         };
         let after = span.processing.resent.clone();
         if !is_missing || after.as_ref().is_some_and(|last| last.act == mark.act) {

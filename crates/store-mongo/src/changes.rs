@@ -123,6 +123,12 @@ fn condition(before: &Span, change: &Change, id: ObjectId) -> RawDocumentBuf {
         None => condition.append(resent, rawdoc! { "$exists": false }),
     }
     uncounted::require_unchanged(before, &mut condition);
+    let unanswered = cstr!("processing.unanswered");
+    if processing.unanswered {
+        condition.append(unanswered, version);
+    } else {
+        condition.append(unanswered, rawdoc! { "$ne": version });
+    }
     if !change.is_of_complete() {
         condition.append(cstr!("processing.complete"), false);
     }

@@ -201,14 +201,38 @@ impl MongoStore {
     }
 }
 
+impl MongoStore {
+    /// A usage that was skipped may count, also where that became known after its entry was written.
+    async fn learn_unanswered(&self, later: &Entry) -> Result<(), StoreError> {
+        if later.state != EntryState::Skipped || !later.unanswered {
+            return Ok(());
+        }
+        let filter = doc! {
+            "_id": &later.usage_guid,
+            "partition": i64::from(partition_of(&later.target)),
+            "span": id_to_bson(&later.span),
+            "state": EntryState::Skipped.name(),
+        };
+        let (usages, update) = (&self.usages, doc! { "$set": { "unanswered": true } });
+        usages
+            .update_one(&usages.collection, filter, update, false)
+            .await?;
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl Ledger for MongoStore {
     async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let range = self.range_of(&entry.target);
         let write = EntryWrite::new(&entry, lifetime)?;
         let kept = self.entries.submit(range, Arc::new(write)).await?;
-        if kept.is_older && kept.state == EntryState::Accepted {
-            confirmations::ask_later(self, &entry).await?;
+        match kept.state {
+            EntryState::Accepted if kept.is_older => {
+                confirmations::ask_later(self, &entry).await?;
+            }
+            EntryState::Skipped if kept.is_older => self.learn_unanswered(&entry).await?,
+            _ => {}
         }
         Ok(kept.state)
     }

@@ -1,7 +1,7 @@
-//! An estimate of Abacus's clock from the dates of several of its answers, without I/O.
+//! An estimate of the upstream's clock from the dates of several of its answers, without I/O.
 //!
-//! Moments are durations since a fixed one, by a clock that never steps. A sample is the offset of
-//! Abacus's clock from that clock, so a step of the machine's own clock does not change the estimate.
+//! Times are durations since a fixed time, by a clock that never steps. A sample is the offset of the
+//! upstream's clock from that clock, so a step of the machine's own clock does not change the estimate.
 
 use std::collections::VecDeque;
 use std::time::Duration;

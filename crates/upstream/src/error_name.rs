@@ -1,4 +1,4 @@
-//! The short name of an error in an answer of Abacus.
+//! The short name of an error in an answer of the upstream.
 //!
 //! An answer may come from a gateway that repeats what it was sent: our token, the ids of the usage.
 //! The kept part ends up in logs, and in the document of the span. So only the name of the error is

@@ -1,8 +1,8 @@
 //! The systems around Abacus and in its place: the upstream, which takes usages from the worker, and the
 //! provisioning service, which takes mappings from the receiver.
 //!
-//! An [`Upstream`] says what it promises, and has two verbs. There are two of them: [`Abacus`], and
-//! [`CloudEvents`] for whatever takes CloudEvents over HTTP. Functions without I/O decide what an answer
+//! An [`Upstream`] says what it promises, takes usages, looks them up and tells its time. Two types implement it:
+//! [`Abacus`], and [`CloudEvents`] for whatever takes CloudEvents over HTTP. Functions without I/O decide what an answer
 //! means ([`answer`], [`provisioning::part_outcome`]) and what time it is there ([`clock`]).
 
 pub mod abacus;

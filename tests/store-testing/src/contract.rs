@@ -114,6 +114,7 @@ macro_rules! contract_cases {
                 a_refusal_is_told_until_the_execution
                 an_entry_is_kept_as_it_was_given
                 what_was_written_first_of_a_usage_stays
+                a_skip_learns_that_a_post_had_no_answer
                 of_64_entries_of_one_usage_one_is_kept
                 of_64_entries_each_has_its_own_answer
                 entries_come_page_by_page_in_the_order_of_their_plans

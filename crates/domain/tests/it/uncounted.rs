@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Action, Change, Contract, Driver, Entry, Failure, Granularity, Interval, Resent, Step,
-    Timestamp, UNCOUNTED_MAX, UncountedReason, next_step,
+    Action, Change, Contract, Correction, Driver, Entry, EntryState, Failure, Granularity,
+    Interval, Resend, Resent, Skip, Step, Timestamp, UNCOUNTED_MAX, UncountedReason, next_step,
 };
 use uuid::Uuid;
 
@@ -313,15 +313,88 @@ fn a_lost_answer_is_noted_although_the_span_has_changed() {
     driver.on_failed(failure(true));
     driver.on_change_rejected();
     assert_eq!(driver.action(moment(HOUR), &policy), Action::Reread);
+    // Once another worker has recorded the usage, the span cannot say it any more.
+    let recorded = sampled.span.executed();
+    assert!(driver.loses_answer(Some(&recorded)) && driver.loses_answer(None));
     sampled.span.end = Some(moment(HOUR / 2));
+    assert!(!driver.loses_answer(Some(&sampled.span)));
     driver.on_reread(Some(sampled.span.clone()));
     let Action::Change(change) = driver.action(moment(HOUR), &policy) else {
         panic!("it is to be noted");
     };
     assert!(sampled.span.after(&change).processing.unanswered);
+    assert!(!driver.loses_answer(None));
     // Any other failure need not be noted.
     let mut driver = Driver::new(sampled.span, Contract::Forever, Timestamp::MIN);
     driver.on_failed(failure(false));
     driver.on_change_rejected();
     assert_eq!(driver.action(moment(HOUR), &policy), Action::Done);
+}
+
+/// Another worker notes a lost answer after the entry of the skip was written, and before the span records it.
+#[test]
+fn a_skip_is_recorded_with_an_answer_that_was_lost_since_it_was_read() {
+    let mut sampled = Sampled::new(span(moment(0)));
+    let policy = policy(Granularity::Hour, 0);
+    assert!(sampled.step(moment(HOUR), &policy));
+    let mut span = sampled.span;
+    let planned = span.processing.planned.as_ref().expect("it is planned");
+    span.processing.skip = Some(Skip {
+        usage_guid: planned.usage_guid.clone(),
+        at: moment(HOUR),
+        not_before: moment(HOUR),
+        act: Uuid::nil(),
+    });
+    let mut driver = Driver::new(span.clone(), Contract::Forever, Timestamp::MIN);
+    for unanswered in [false, true] {
+        let Action::WriteEntry(entry) = driver.action(moment(HOUR), &policy) else {
+            panic!("it is skipped");
+        };
+        assert_eq!(
+            (entry.state, entry.unanswered),
+            (EntryState::Skipped, unanswered)
+        );
+        driver.on_entry_written(EntryState::Skipped);
+        let Action::Change(change) = driver.action(moment(HOUR), &policy) else {
+            panic!("it is to be recorded");
+        };
+        span.processing.unanswered = true;
+        assert_eq!(change.is_allowed(driver.span(), &span), unanswered);
+        driver.on_change_rejected();
+        driver.on_reread(Some(span.clone()));
+    }
+}
+
+/// Both of two hours in a row were set aside, and the second one counts by now.
+#[test]
+fn a_resend_of_what_takes_back_leaves_its_neighbour_in_the_list() {
+    let hour = |from: i64, to: i64| Interval {
+        start: moment(from * HOUR),
+        end: moment(to * HOUR),
+    };
+    let mut sampled = Sampled::new(span(moment(0)));
+    assert!(sampled.step(moment(HOUR), &policy(Granularity::Hour, 0)));
+    let neighbour = Change::SetAside {
+        interval: hour(0, 1),
+    };
+    let span = sampled.span.executed().after(&neighbour);
+    let withheld = |interval| Entry {
+        interval,
+        state: EntryState::SetAside,
+        resend: Some(Resend {
+            act: Uuid::nil(),
+            from: EntryState::SetAside,
+            at: moment(0),
+            due_at: moment(0),
+            acceptance: None,
+        }),
+        ..Entry::of_planned(&sampled.span).expect("it is planned")
+    };
+    let takes_back = withheld(hour(2, 1));
+    assert_eq!(takes_back.correction(Some(&span)), Correction::Nothing);
+    let itself = withheld(hour(0, 1));
+    assert!(matches!(
+        itself.correction(Some(&span)),
+        Correction::Make { .. }
+    ));
 }

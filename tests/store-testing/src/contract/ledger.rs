@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sampler_domain::{Entry, EntryState, Interval, LastError, Next, Planned, Span, SpanId, Totals};
+use sampler_domain::{
+    Entry, EntryState, Failure, Interval, LastError, Next, Planned, Span, SpanId, Totals,
+};
 use sampler_store::Entries;
 use tokio::task::JoinSet;
 
@@ -137,6 +139,33 @@ pub async fn what_was_written_first_of_a_usage_stays(store: &Shared) {
         assert_eq!(write(store, later.clone()).await, EntryState::Accepted);
     }
     assert_eq!(all_of(store, &span).await, [first]);
+}
+
+/// A worker notes a lost answer, after another one has written that the usage is skipped.
+pub async fn a_skip_learns_that_a_post_had_no_answer(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", -HOUR).await;
+    let skipped = |span: &Span| Entry {
+        skipped_at: Some(at(9)),
+        state: EntryState::Skipped,
+        ..Entry::of_planned(span).expect("it is planned")
+    };
+    write(store, skipped(&span)).await;
+    let lost = Failure {
+        unanswered: true,
+        ..failure("no answer", at(61))
+    };
+    let noted = done(store.failed(&span, lost).await);
+    assert!(noted.processing.unanswered);
+    let by_older_read = store.executed(&span, Next::Wait, at(HOUR), at(HOUR));
+    assert_eq!(by_older_read.await.unwrap(), None);
+    assert_eq!(write(store, skipped(&noted)).await, EntryState::Skipped);
+    let expected = Entry {
+        unanswered: true,
+        ..skipped(&span)
+    };
+    assert_eq!(all_of(store, &span).await, [expected]);
+    done(store.executed(&noted, Next::Wait, at(HOUR), at(HOUR)).await);
 }
 
 pub async fn of_64_entries_of_one_usage_one_is_kept(store: &Shared) {

@@ -27,6 +27,7 @@ impl Table {
     /// is by then.
     pub fn write_entry(&mut self, entry: Entry, lifetime: i64) -> EntryState {
         self.ask_later(&entry);
+        self.learn_unanswered(&entry);
         let kept = self.entries.insert(StoredEntry {
             entry,
             lifetime,
@@ -44,6 +45,14 @@ impl Table {
         if let (Some(ask), Some(later)) = (ask, entry.question) {
             ask.at = ask.at.max(later.at);
             ask.until = ask.until.max(later.until);
+        }
+    }
+
+    /// A usage that was skipped may count, also where that became known after its entry was written.
+    fn learn_unanswered(&mut self, later: &Entry) {
+        let kept = self.entries.get_mut(&later.usage_guid);
+        if let Some(kept) = kept.filter(|kept| kept.entry.learns_unanswered(later)) {
+            kept.entry.unanswered = true;
         }
     }
 
