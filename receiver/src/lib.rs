@@ -14,7 +14,7 @@
 //! 7. the fields ([`event`]), and whether `Idempotency-Key` fits,
 //! 8. for any other body, the client's turn; for a large one its range's share, where there are several,
 //! 9. whether the database is prepared, and the slack,
-//! 10. for a start, the rate of new starts (what 9 or 10 refuses is accepted if it repeats a kept event),
+//! 10. for a start, the rate of new starts (what the slack or the rate refuses is accepted if it repeats a kept event),
 //! 11. the store.
 //!
 //! Each event of a batch ([`batch`]) passes 4 to 11, with turns and commands of its own kind, up to 512 concurrently.

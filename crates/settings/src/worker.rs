@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The longest post that has ended when its usage can be skipped. It was begun by a read of the span
-/// from before the suspension. What is left of [`SKIP_DELAY`] is for the two writes of the suspension:
+/// from before the suspension. What is left of `sampler_domain::SKIP_DELAY` is for the two writes of the suspension:
 /// `worker/src/settings.rs` checks that they fit.
 const POST_TIMEOUT_MAX: Duration = Duration::from_mins(2);
 
@@ -24,7 +24,7 @@ sampler_service::settings! {
         /// The address of Abacus's collector; /v1/metering/collected/usage is appended. It must be set
         /// where SAMPLER_UPSTREAM is abacus.
         collector_url: Option<Url> = "COLLECTOR_URL", Kind::Url;
-        /// How long one post of a usage may take. An operator's skip waits until no post of its usage
+        /// How long one post of a usage, or one lookup, may take. An operator's skip waits until no post of its usage
         /// can be in flight, which is why this is at most 2 minutes.
         timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::Duration(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
         /// The maximum number of usages in flight to the upstream. The worker uses fewer while the

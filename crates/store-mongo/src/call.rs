@@ -18,7 +18,7 @@ use mongodb::options::{FindOptions, Hint, UpdateModifications};
 use mongodb::results::UpdateResult;
 use mongodb::{Collection, Cursor, Database};
 use sampler_store::ReadConcern;
-use sampler_store::group::{CommandFailure, WriteResult, write_results};
+use sampler_store::group::{CommandFailure, WriteOutcome, WriteResult, write_results};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
@@ -465,12 +465,13 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         |_| Vec::new(),
         |all| all.iter().filter_map(failure).collect(),
     );
-    // A router that lost its server knows as little as we do when we lose the router.
-    if let Some(lost) = failed
+    // A router that lost its server knows as little as we do when we lose the router. A statement that may
+    // succeed when it is sent again has no other place for its reason.
+    let unknown = failed
         .iter()
-        .position(|(_, error)| error.may_still_execute())
-    {
-        return Err(failed.swap_remove(lost).1);
+        .position(|(_, error)| error.outcome() == WriteOutcome::Unknown);
+    if let Some(unknown) = unknown {
+        return Err(failed.swap_remove(unknown).1);
     }
     Ok(Written {
         matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
@@ -513,5 +514,25 @@ impl Written {
             }
         }
         results
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes::DUPLICATE_KEY;
+
+    #[test]
+    fn the_reason_of_what_may_succeed_later_is_told() {
+        let answer = |code: i32| {
+            let refused = doc! { "index": 1, "code": code, "errmsg": "why" };
+            doc! { "n": 1, "writeErrors": [refused] }
+        };
+        let user_writes_blocked = 371;
+        let failure = written(&answer(user_writes_blocked)).unwrap_err();
+        assert!(failure.to_string().contains("why"), "{failure}");
+        assert_eq!(failure.outcome(), WriteOutcome::Unknown);
+        let taken = written(&answer(DUPLICATE_KEY)).unwrap();
+        assert_eq!((taken.matched, taken.failed.len()), (1, 1));
     }
 }

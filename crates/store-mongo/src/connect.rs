@@ -32,10 +32,10 @@ pub struct MongoOptions {
 
 impl MongoOptions {
     /// How long after a [`StoreError::Unknown`] the server may still carry out the command. The driver
-    /// looks for a server for up to `server_selection_timeout` before it sends, and the server then works
-    /// for up to `operation_timeout`, even where its client has gone.
+    /// looks for a server and connects to it, each for up to `server_selection_timeout`, before it sends,
+    /// and the server then works for up to `operation_timeout`, even where its client has gone.
     pub fn unknown_for(&self) -> Duration {
-        self.server_selection_timeout + self.operation_timeout + call::MARGIN
+        2 * self.server_selection_timeout + self.operation_timeout + call::MARGIN
     }
 }
 
@@ -70,6 +70,9 @@ pub(crate) async fn client(options: &MongoOptions) -> Result<Client, ConnectErro
     client.server_selection_timeout = Some(options.server_selection_timeout);
     client.connect_timeout = Some(options.server_selection_timeout);
     client.retry_writes = Some(true);
+    // Where no connection could be made, the driver would send a write of many documents again, later than
+    // `unknown_for`.
+    client.max_adaptive_retries = Some(0);
     // Whatever the connection string says: a secondary does not know yet what the primary has
     // promised. All collections inherit it.
     client.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));

@@ -14,7 +14,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{SpanId, Target, Timestamp};
+use sampler_domain::{SpanId, StopEvent};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{Arrival, ReadConcern, SpansBy};
@@ -234,20 +234,24 @@ impl Receiver {
         // It takes another read to know which span a stop has ended: only where the client wants the
         // span.
         let stop = match &event {
-            Event::Stop(stop) if wants_span => Some((stop.target.clone(), stop.timestamp)),
+            Event::Stop(stop) if wants_span => Some(stop.clone()),
             _ => None,
         };
         let mut kept = self.keep(event, grant, arrival).await?;
-        if let (Some((target, end)), None) = (stop, &kept.ended) {
-            kept.ended = self.ended_at(&target, end).await;
+        if let (Some(stop), None) = (stop, &kept.ended) {
+            kept.ended = self.ended_by(&stop).await;
         }
         Ok(kept)
     }
 
-    async fn ended_at(&self, target: &Target, end: Timestamp) -> Option<SpanId> {
-        let by = SpansBy::NotEndedBy(end.plus(-1));
+    async fn ended_by(&self, stop: &StopEvent) -> Option<SpanId> {
+        let end = stop.timestamp;
+        let by = match &stop.id {
+            Some(id) => SpansBy::StoppedBy(id.clone()),
+            None => SpansBy::NotEndedBy(end.plus(-1)),
+        };
         let found = self
-            .find_spans(target, &by, ReadConcern::Majority)
+            .find_spans(&stop.target, &by, ReadConcern::Majority)
             .await
             .ok()?;
         let mut ended = found.into_iter().filter(|span| span.end == Some(end));

@@ -168,6 +168,16 @@ async fn the_answer_has_the_span_where_that_is_preferred() {
             assert_eq!(read.json(), span, "{path}");
         }
     }
+    // A usage of no length that follows ends at the same time.
+    let larger = |event| with(&event, "plan_id", "larger");
+    let ended = by("stop", &larger(stop(NOW + 2 * HOUR)));
+    let before = world.post_with(STOP, &prefer, &ended).await.json();
+    for (path, event) in [(START, start(NOW + 2 * HOUR)), (STOP, stop(NOW + 2 * HOUR))] {
+        let event = by("none", &larger(event));
+        world.post_with(path, &[], &event).await.is_created();
+    }
+    let again = world.post_with(STOP, &prefer, &ended).await.json();
+    assert_eq!(again["id"], before["id"]);
     let minimal = [("Prefer", "return=minimal")];
     let again = start(NOW + 3 * HOUR);
     let answer = world.post_with(START, &minimal, &again).await;

@@ -423,7 +423,7 @@ impl Setup {
                     retention: millis(self.retention),
                     ..CleanupSettings::default()
                 },
-                // Some entries expire while the run goes on, some do not.
+                // Some entries expire while the run lasts, some do not.
                 ledger: LedgerSettings {
                     retention: LedgerRetention {
                         minute: millis(2 * tick + kept),
@@ -498,7 +498,7 @@ impl Setup {
                 sampling: self.sampling(rng),
                 ..ReceiverSettings::default()
             },
-            unknown_for: Duration::from_secs(16),
+            unknown_for: Duration::from_secs(21),
             snapshots: sampler_receiver::SnapshotLimits::default(),
         }
     }

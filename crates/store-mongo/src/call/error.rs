@@ -50,7 +50,7 @@ impl CommandFailure for CallError {
         let error = match self {
             Self::Driver(error) => error,
             Self::Write { code, .. } if !is_of_the_moment(*code) => return WriteOutcome::Refused,
-            // Also if nothing was sent because one caller has gone: the writes of the others go on.
+            // Also if nothing was sent because one caller has gone: the writes of the others continue.
             _ => return WriteOutcome::Unknown,
         };
         match error.kind.as_ref() {

@@ -11,7 +11,7 @@ use super::{GroupMetrics, NoAnswer, Waiting};
 use crate::StoreError;
 
 /// The most commands that a write is part of. Usually one is enough. A further one is needed if the
-/// conflict is gone when it is looked up, or if an answer is lost. It has as many again by itself if one
+/// conflict is gone when it is looked up, if an answer is lost, or if the server refuses for the time being. It has as many again by itself if one
 /// write made the server refuse a whole command.
 pub(super) const TRIES: usize = 5;
 

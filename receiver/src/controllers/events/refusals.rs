@@ -94,7 +94,8 @@ fn incomplete(refusal: Refusal, event: &UpdateEvent) -> Problem {
         Refusal::AlreadyOpen => format!(
             "The new target has an open span. If that is the use that was to start, it is billed, \
              and nothing is to be done. If not, stop that span at {at} at the latest, then repeat \
-             the update with the same id."
+             the update with the same id. If that span starts after {at}, do not repeat the update: \
+             the time until then cannot be billed any more."
         ),
         // It stays in the way: an end never changes.
         Refusal::Overlaps { until } => format!(

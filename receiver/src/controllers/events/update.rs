@@ -1,4 +1,4 @@
-//! Updates: the previous span stops and the new one starts, or neither does.
+//! Updates: the previous span stops and the new one starts at the same time.
 //!
 //! Each half is one atomic change of one span, as for a stop and a start. [`UpdateIntake`] says what is
 //! read, and when which half is kept. The stop comes first: two spans of one target cannot be open
