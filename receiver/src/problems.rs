@@ -147,11 +147,12 @@ sampler_service::problem_types! {
         slug: "not-resendable",
         status: CONFLICT,
         title: "The usage cannot be sent again",
-        when: "An operator has a usage sent again that was neither skipped nor set aside. The upstream has it \
-            already, or refuses it.",
+        when: "An operator has a usage sent again that was neither skipped nor set aside: the upstream has it \
+            already, or refuses it. Or the usage is `withheld`: it takes back what does not count.",
         provider: NOTHING,
         operator: "Read the usage again. No action is needed if it is `accepted` by now. If it is \
-            `refused` and its span is suspended, resume the span or its cause.",
+            `refused` and its span is suspended, resume the span or its cause. If it is `withheld`, send \
+            again the usage that it takes back: this one follows by itself.",
     }
     UPDATE_INCOMPLETE {
         slug: "update-incomplete",

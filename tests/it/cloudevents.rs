@@ -396,6 +396,12 @@ async fn settings_that_would_count_twice_or_show_a_token_are_refused_by_name() {
         for name in named {
             assert!(text.contains(name), "{name}: {text}");
         }
+        // An address may hold a key.
+        let (_, printed) = run(WORKER, &["--print-config"], &environment).await;
+        for secret in ["pw", "x=y", "//x/"] {
+            let shown = [&text, &printed].map(|it| it.contains(secret));
+            assert_eq!(shown, [false; 2], "{secret}: {text}{printed}");
+        }
         assert!(is_taken || !text.contains("COLLECTOR_URL"), "{text}");
     }
 }

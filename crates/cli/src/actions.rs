@@ -1,5 +1,6 @@
 //! `suspended` lists causes; `resume`, `skip` and `resend` are actions; `audit` lists all actions.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -12,9 +13,10 @@ use crate::api::{Api, Query, Request};
 use crate::failure::Failure;
 use crate::listing::{Columns, Common, Length, Period, add, print_list};
 use crate::moment::FORMS;
-use crate::output::printable;
+use crate::output::{printable, warn};
 use crate::resolve;
 use crate::show::{show_answer, text};
+use crate::span::MAY_COUNT;
 
 /// Lists the causes of suspended spans, the cause of the most spans first
 #[derive(Debug, Args)]
@@ -178,7 +180,7 @@ pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failu
         });
     }
     let span = arguments.span.as_deref().unwrap_or_default();
-    on_span(&api, span, "resume", &body, &act.common, "").await
+    on_span(&api, span, "resume", &body, &act.common, |_| String::new()).await
 }
 
 /// `812 spans`, or `at least 100,000 spans`: no more are counted.
@@ -198,9 +200,22 @@ pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> 
         reason: act.reason.clone(),
         usage_id: arguments.usage.clone(),
     };
-    let then = "A worker skips the usage five minutes after its last refusal, or once sampling is no \
-                longer paused.\n";
-    on_span(&api, &arguments.span, "skip", &body, &act.common, then).await
+    on_span(&api, &arguments.span, "skip", &body, &act.common, skipped).await
+}
+
+/// What follows a skip.
+fn skipped(span: &Span) -> String {
+    let mut text =
+        "A worker skips the usage five minutes after its last refusal, or once sampling is no \
+                    longer paused.\n"
+            .to_owned();
+    if span.delivery.unanswered {
+        let _ = writeln!(
+            text,
+            "But {MAY_COUNT}. Ask before anybody bills it by hand."
+        );
+    }
+    text
 }
 
 pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failure> {
@@ -220,8 +235,8 @@ pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure
     add(&mut query, "who", arguments.who.as_ref());
     add(&mut query, "span", span_of(&arguments).await?);
     let columns = Columns {
-        header: ["at", "who", "act", "subject", "outcome", "reason"],
-        left: &[0, 1, 2, 3, 4, 5],
+        header: ["at", "who", "act", "subject", "outcome", "reason", "id"],
+        left: &[0, 1, 2, 3, 4, 5, 6],
         nothing: "No actions.",
     };
     let (common, length) = (&arguments.common, &arguments.length);
@@ -236,12 +251,17 @@ async fn span_of(arguments: &AuditArguments) -> Result<Option<String>, Failure> 
     let api = Api::new(&arguments.common.connection)?;
     match resolve::span(&api, given).await {
         Ok(found) => Ok(Some(found.id)),
-        Err(Failure::NotFound(..)) => Ok(Some(given.clone())),
+        Err(Failure::NotFound(..)) => {
+            warn(
+                "no span and no instance has this name now; it is taken as the id of a removed span",
+            );
+            Ok(Some(given.clone()))
+        }
         Err(failure) => Err(failure),
     }
 }
 
-fn act_row(act: &sampler_api::Act) -> [String; 6] {
+fn act_row(act: &sampler_api::Act) -> [String; 7] {
     [
         act.at.to_string(),
         text(act.who.as_ref()),
@@ -249,6 +269,7 @@ fn act_row(act: &sampler_api::Act) -> [String; 6] {
         printable(&act.subject),
         printable(&act.outcome),
         printable(&act.reason),
+        printable(&act.id),
     ]
 }
 
@@ -260,7 +281,7 @@ async fn on_span(
     act: &str,
     body: &impl Serialize,
     common: &Common,
-    then: &str,
+    then: fn(&Span) -> String,
 ) -> Result<ExitCode, Failure> {
     let found = resolve::span(api, span).await?;
     let path = ["v1", "spans", &found.id, act];
@@ -269,8 +290,9 @@ async fn on_span(
     show_answer(common, &answer, &path, |span: &Span| {
         let (id, state) = (printable(&span.id), printable(&span.state));
         format!(
-            "The span {id} is {state}, sampled to {}.\n{then}",
-            span.sampled_to
+            "The span {id} is {state}, sampled to {}.\n{}",
+            span.sampled_to,
+            then(span)
         )
     })
 }

@@ -83,6 +83,10 @@ fn page(span: &Span, usages: &[Usage], shown: usize) -> String {
     parts.join("\n")
 }
 
+/// What is said of a usage where a post of it had no answer.
+pub(crate) const MAY_COUNT: &str =
+    "a post of the planned usage had no answer: the upstream may count it";
+
 fn facts(span: &Span) -> String {
     let target = &span.target;
     let mut facts = vec![
@@ -114,6 +118,9 @@ fn facts(span: &Span) -> String {
     {
         let usage = printable(usage_id);
         facts.push(("planned", format!("{start} to {end} (usage {usage})")));
+    }
+    if span.delivery.unanswered {
+        facts.push(("unanswered", MAY_COUNT.to_owned()));
     }
     if let Some(error) = &span.delivery.last_error {
         let (at, status, what) = (error.at, text(error.status), printable(&error.error));
@@ -216,7 +223,9 @@ fn ledger(usages: &[Usage], shown: usize) -> String {
 }
 
 fn answered(usage: &Usage) -> String {
+    let unanswered = usage.unanswered.then(|| "a post had no answer".to_owned());
     let parts = [
+        unanswered,
         usage.status.map(|status| status.to_string()),
         usage.accepted_at.map(|at| at.to_string()),
         usage.error.as_deref().map(printable),

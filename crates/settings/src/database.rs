@@ -86,7 +86,8 @@ impl DatabaseSettings {
     }
 }
 
-/// Complains of each option in the address that would weaken what Sampler promises.
+/// Complains of each option in the address that would weaken what Sampler promises, also where
+/// [`DatabaseUri::parse`] refuses the address: all mistakes are named at once.
 fn check_options(_: &DatabaseSettings, reader: &mut Reader) {
     let origin = reader.origin("database.uri").unwrap_or_default().to_owned();
     let findings: Vec<Finding> = reader.parsed("database.uri", |uri| Ok(findings(uri)));

@@ -18,8 +18,9 @@ sampler_service::settings! {
     pub struct UpstreamSettings("upstream") {
         /// What takes the usages: Abacus, or whatever takes CloudEvents over HTTP, such as OpenMeter.
         kind: String = "SAMPLER_UPSTREAM", Kind::Choice(&["abacus", "cloudevents"]), or("abacus");
-        /// The address to which each usage is posted, exactly as it is written.
-        url: Option<String> = "SAMPLER_UPSTREAM_URL", Kind::Text;
+        /// The address to which each usage is posted, exactly as it is written. Its path and query may hold a
+        /// key, so it is never printed.
+        url: Option<SecretString> = "SAMPLER_UPSTREAM_URL", Kind::Text, secret();
         /// The attribute source of each event: a URI reference. The upstream recognises a repeat by it and the
         /// id: if it changes, usages that are in flight or not confirmed may count twice.
         source: String = "SAMPLER_UPSTREAM_SOURCE", Kind::Text, or("sampler");
@@ -33,7 +34,7 @@ sampler_service::settings! {
         horizon: Option<String> = "SAMPLER_UPSTREAM_HORIZON", Kind::Text;
         /// The address at which a usage is found, with {id} in it, and {source} where that is of use. It
         /// is needed where the horizon is not forever, and with SAMPLER_CONFIRM.
-        find_url: Option<String> = "SAMPLER_UPSTREAM_FIND_URL", Kind::Text;
+        find_url: Option<SecretString> = "SAMPLER_UPSTREAM_FIND_URL", Kind::Text, secret();
         /// How long after a post a usage may still not be found.
         settles: Duration = "SAMPLER_UPSTREAM_SETTLES", Kind::Duration(Duration::ZERO, DAY), or("1m");
     }
@@ -103,12 +104,13 @@ impl UpstreamSettings {
     }
 
     fn read_url(&self, reader: &mut Reader) -> Option<Url> {
-        let url = self.url.as_deref().and_then(web_address);
+        let text = self.url.as_ref().map(ExposeSecret::expose_secret);
+        let url = text.and_then(web_address);
         if url.is_none() {
             reader.complain(format!(
                 "{} {}: expected an http or https address with a host, without credentials",
                 reader.described("upstream.url"),
-                stated(self.url.as_deref()),
+                stated(text),
             ));
         }
         url
@@ -138,7 +140,7 @@ impl UpstreamSettings {
     }
 
     fn read_find_url(&self, reader: &mut Reader) -> Option<FindUrl> {
-        match FindUrl::new(self.find_url.as_deref()?) {
+        match FindUrl::new(self.find_url.as_ref()?.expose_secret()) {
             Ok(url) => Some(url),
             Err(error) => {
                 reader.complain(format!("{} {error}", reader.described("upstream.find_url")));

@@ -4,8 +4,8 @@
 //! carried out, as one atomic change. Then the outcome is recorded. A program that dies in
 //! between leaves a record whose outcome is [`ActOutcome::Asked`]: the action was asked for. Where
 //! the answer of the database was lost, the outcome is [`ActOutcome::Unknown`]. In both cases a span
-//! shows whether it was done: it names its last actions. A cause and an entry do not; to resume or to send
-//! again once more does no harm. So every action that was done is in the trail.
+//! shows whether it was done: it names its last actions. A cause does not, and an entry only while its usage
+//! is sent again; to resume or to send again once more does no harm. So every action that was done is in the trail.
 
 use sampler_domain::{ClientId, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -48,11 +48,11 @@ pub async fn resume(
             before: serde_json::to_value(shown(&cause)).unwrap_or_default(),
             after: json!({ "resuming": cause.spans }),
         };
-        let action_id = receiver.parts.random.uuid_v4();
+        let act = receiver.parts.random.uuid_v4();
         // Workers find it within seconds.
         let resuming = receiver.parts.operating.resume_by_operator(id);
         receiver
-            .perform(action_id, &grant, record, resuming, no_such_cause)
+            .perform(act, &grant, record, resuming, no_such_cause)
             .await?;
         let resumed = cause.spans;
         Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))

@@ -55,7 +55,7 @@ pub async fn resume(
         // A time of the workers' clock that has passed. The clock of this machine may be ahead.
         let due_at = suspension.since;
         receiver
-            .change_by_operator(&grant, "span.resume", reason, listed, |_| Change::Resume {
+            .act_on_span(&grant, "span.resume", reason, listed, |_| Change::Resume {
                 suspension,
                 due_at,
             })
@@ -102,7 +102,7 @@ pub async fn skip(
         let not_before = suspension.since.plus(SKIP_DELAY);
         let at = receiver.parts.clock.now();
         receiver
-            .change_by_operator(&grant, "span.skip", reason, listed, |act| {
+            .act_on_span(&grant, "span.skip", reason, listed, |act| {
                 Change::RequestSkip {
                     skip: Skip {
                         usage_guid: usage_id,
@@ -141,7 +141,7 @@ impl Receiver {
 
     /// Records the action in the audit trail, then makes its change. Answers with the span as it is after
     /// that.
-    async fn change_by_operator(
+    async fn act_on_span(
         &self,
         grant: &Grant,
         kind: &'static str,
@@ -149,8 +149,8 @@ impl Receiver {
         listed: ListedSpan,
         change: impl FnOnce(Uuid) -> Change,
     ) -> Result<Response, Problem> {
-        let (id, span) = (self.parts.random.uuid_v4(), &listed.span);
-        let change = change(id);
+        let (act, span) = (self.parts.random.uuid_v4(), &listed.span);
+        let change = change(act);
         let after = ListedSpan {
             span: span.after(&change),
             due_at: change.due_at().or(listed.due_at),
@@ -166,10 +166,10 @@ impl Receiver {
         let clock = &self.parts.clock;
         let changing = async {
             let operating = &self.parts.operating;
-            let changed = operating.change_by_operator(id, span, &change, clock.now());
+            let changed = operating.change_by_operator(act, span, &change, clock.now());
             changed.await.map(|changed| changed == Changed::Made)
         };
-        self.perform(id, grant, record, changing, stale).await?;
+        self.perform(act, grant, record, changing, stale).await?;
         Ok(shown_span(&after, clock.now(), &HeaderMap::new()).into_response())
     }
 }

@@ -139,7 +139,7 @@ fn a_seed_has_an_id_of_its_own_each_time() {
 fn a_plan_changes_by_its_guid_and_goes_from_the_old_names() {
     let mut state = FeedState::default();
     sent(&mut state, &[runs("1", 10, service("small", "a"))], &[]);
-    // A new name of the plan is no change, and a stop names the old one.
+    // A new name of the plan is not a change, and a stop names the old one.
     assert_eq!(
         sent(&mut state, &[runs("2", 20, service("tiny", "a"))], &[]),
         [""; 0]

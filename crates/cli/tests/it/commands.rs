@@ -7,7 +7,7 @@ use crate::api::{HOUR, World};
 use crate::stub::{Reply, Stub};
 use crate::{Ended, NOW, json_of, run};
 
-/// Two spans: one of 20 hours that stopped, one that goes on.
+/// Two spans: one of 20 hours that stopped, one that continues.
 fn world() -> World {
     let mut world = World::new();
     world.add("orders", NOW - 50 * HOUR, 20, false);
@@ -293,8 +293,18 @@ fn causes_and_the_audit_trail_are_listed() {
     assert_eq!(causes[1], expected);
     assert_eq!(causes[2].join(" "), "12 more of r: see --resource-id");
     let acts = rows(&["audit", "--who", "ann", "--from", "2026-11-22T13:00:00Z"]);
-    let header = ["at", "who", "act", "subject", "outcome", "reason"];
-    let row = |outcome| [since, "ann", "skip", "s1", outcome, "agreed\u{fffd}"];
+    let header = ["at", "who", "act", "subject", "outcome", "reason", "id"];
+    let row = |outcome| {
+        [
+            since,
+            "ann",
+            "skip",
+            "s1",
+            outcome,
+            "agreed\u{fffd}",
+            outcome,
+        ]
+    };
     let expected = [header, row("done"), row("refused"), row("unknown")];
     assert_eq!(acts, expected);
     let audit = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");

@@ -258,7 +258,7 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
     };
     let length = plan.end.since(plan.start);
     let direction = if length < 0 {
-        "It takes back too much that was billed, and will never do so."
+        "It takes back what was billed too much. That stays billed, unless it is sent again later."
     } else {
         "It is not billed, unless it is sent again later."
     };

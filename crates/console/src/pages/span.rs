@@ -133,6 +133,8 @@ fn text(usages: &[Usage]) -> String {
         "attempts",
         "planned_at",
         "accepted_at",
+        "unanswered",
+        "withheld",
         "location",
         "error",
     ];
@@ -150,6 +152,8 @@ fn text(usages: &[Usage]) -> String {
             usage
                 .accepted_at
                 .map_or_else(String::new, |it| it.to_string()),
+            usage.unanswered.to_string(),
+            usage.withheld.to_string(),
             plain(usage.location.as_deref().unwrap_or_default()),
             plain(usage.error.as_deref().unwrap_or_default()),
         ]);

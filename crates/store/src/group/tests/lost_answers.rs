@@ -68,7 +68,7 @@ fn are_unknown(answers: &[Result<u32, StoreError>]) -> bool {
     answers.iter().all(unknown)
 }
 
-/// The server goes on with a command whose answer is lost: what is refused now may be kept later.
+/// The server continues with a command whose answer is lost: what is refused now may be kept later.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_refused_while_an_earlier_command_may_still_be_carried_out() {
     let answers = refused_when_resolved(&[End::Late]).await;
