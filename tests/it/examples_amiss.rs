@@ -37,7 +37,7 @@ async fn take(connection: &mut TcpStream) -> Vec<u8> {
     body
 }
 
-/// Sends the same batch again until an answer says what became of each event.
+/// Sends the same batch again until an answer says the outcome of each event.
 pub(crate) async fn sends_again(command: &[&str]) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();

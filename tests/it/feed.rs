@@ -378,7 +378,7 @@ async fn holes_are_filled_and_their_bounds_said() {
     }
     assert!(!foundation.spans("kept").await[0]["end"].is_null());
     let spans = foundation.spans("db").await;
-    assert_eq!(spans.len(), 1, "a new name is no change: {spans:#?}");
+    assert_eq!(spans.len(), 1, "a new name is not a change: {spans:#?}");
     assert!(!spans[0]["end"].is_null());
 
     // The start of the task is no longer in the table, so its end is not told.
@@ -552,7 +552,7 @@ async fn killed_anywhere_it_continues_without_loss_and_without_a_second_bill() {
     }
     let mapping = foundation.folder.path().join("mapping.toml");
     for kill in 0..25 {
-        // A mapping that changes is no change of what was started, nor of what was sent.
+        // A mapping that changes is not a change of what was started, nor of what was sent.
         write(
             &mapping,
             &format!("[[processes]]\nplan_id = \"plan-{kill}\"\n"),

@@ -105,7 +105,7 @@ async fn secured_programs_bill_with_tokens_of_uaa_and_say_nothing_of_them() {
     world.until_complete(1).await;
     assert_eq!(world.billed("instance-1"), i128::from(DAY));
 
-    // Abacus takes another token from now on: the old one is dropped, and billing goes on.
+    // Abacus takes another token from now on: the old one is dropped, and billing continues.
     uaa.give_out("second.token.of-the-sampler");
     world
         .abacus

@@ -82,7 +82,7 @@ fn complaint(command: &Document) -> Option<String> {
             let filter = first_match(command);
             filter.is_some_and(|filter| is_placed(filter) || is_exception(command, filter))
         }
-        // A cursor goes on where it was opened; the others are about the collection.
+        // A cursor continues where it was opened; the others are about the collection.
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
         _ => false,
     };

@@ -99,7 +99,7 @@ fn stretches() -> Vec<(i64, i64)> {
         ),
         (day(1999, 12, 31) + 1, day(2000, 1, 1) + 1),
         (day(2037, 12, 31), day(2038, 1, 20)),
-        // Where clocks are moved somewhere in the world, and UTC goes on.
+        // Where clocks are moved somewhere in the world, and UTC does not.
         (day(2026, 3, 29), day(2026, 3, 30)),
         (day(2026, 10, 25), day(2026, 10, 26)),
         // Where a leap second was: UTC as computers count it has none.

@@ -270,7 +270,7 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
     }
 }
 
-/// A change of the rate begins the time anew in which all get in; it never makes it longer than that.
+/// A change of the rate begins again the time in which all get in; it never makes it longer than that.
 #[tokio::test]
 async fn after_the_last_change_of_the_rate_all_get_in_in_time() {
     let world = World::new();

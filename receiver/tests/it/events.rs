@@ -21,7 +21,7 @@ async fn a_start_is_kept_as_a_span_that_nobody_has_sampled_yet() {
     assert_eq!(span.id, SpanId::new(Timestamp::clamped(NOW), 0));
     // The policy samples by the day.
     assert_eq!(documents[0].due_at, Some(Timestamp::clamped(NOW)));
-    // Its stop makes it due earlier, and is no change by a worker.
+    // Its stop makes it due earlier, and is not a change by a worker.
     let end = stop(NOW - 1);
     world.stop(&end).await.is_created();
     world.assert_kept(&[(&event, Some(&end))]);

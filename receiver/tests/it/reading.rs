@@ -28,7 +28,7 @@ impl World {
     }
 }
 
-/// The database goes on with what a client does not wait for any more.
+/// The database continues with what a client does not wait for any more.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
     let world = World::new();

@@ -64,7 +64,7 @@ pub struct Attempt {
 pub enum ActKind {
     /// To skip the planned usage of a suspended span.
     Skip,
-    /// That a suspended span goes on.
+    /// That a suspended span continues.
     Resume,
     /// That all spans of a cause go on.
     ResumeCause,

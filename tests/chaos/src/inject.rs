@@ -19,7 +19,7 @@ const NO_FLUSH: &str = "pauseJournalFlusherBeforeFlush";
 /// All switches that are used here.
 pub(crate) const SWITCHES: [&str; 3] = ["failCommand", NO_REPLICATION, NO_FLUSH];
 
-/// How long a flush of the journal takes on a slow disk, and how long it goes on then.
+/// How long a flush of the journal takes on a slow disk, and how long it continues then.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(2_500);
 const FLUSH_LENGTH: Duration = Duration::from_millis(50);
 

@@ -22,7 +22,7 @@ pub enum Link {
     Fair,
     /// Connections are closed, and new ones too.
     Cut,
-    /// Nothing passes; what waits goes on when the link is fair again.
+    /// Nothing passes; what waits continues when the link is fair again.
     Held,
     /// Everything passes later.
     Delayed(Duration),
@@ -263,7 +263,7 @@ mod tests {
             programs: Link::Fair,
             others: Link::WithoutReplies,
         });
-        connected(&proxy, "sampler-receiver, anew").await;
+        connected(&proxy, "sampler-receiver, again").await;
         assert!(say(&mut other, "and now?").await.is_err());
     }
 

@@ -48,7 +48,7 @@ const OPERATORS: usize = 2;
 /// How many times as fast as the machine's Abacus's clock runs, and the workers' time with it: a skip
 /// waits for five minutes of it. No program is frozen for as long as such a skip takes by the machine's.
 const CLOCK_TIMES: i64 = 8;
-/// How long after the faults Abacus's clock goes on so, until it is right.
+/// How long after the faults Abacus's clock stays so, until it is right.
 const FAST_AFTER: Duration = Duration::from_mins(3);
 /// How long before the end of the faults nothing more is skipped, so that the end need not wait for it.
 const LAST_SKIPS: Duration = Duration::from_secs(40);

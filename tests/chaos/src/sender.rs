@@ -264,7 +264,7 @@ async fn post(client: &Client, url: &str, body: &Value) -> (Answer, Option<Value
         Err(error) => return (lost(error), None),
     };
     let mut answer = status_of(&response);
-    // The status alone says what became of the event; an answer that breaks off after it counts.
+    // The status alone says the outcome of the event; an answer that breaks off after it counts.
     let body: Option<Value> = response.json().await.ok();
     if let (Answer::Status { problem, .. }, Some(body)) = (&mut answer, &body) {
         *problem = body["type"].as_str().map(str::to_owned);

@@ -42,9 +42,9 @@ pub(crate) struct Stats {
     pub(crate) accepted: Counter,
     pub(crate) refused: Counter,
     pub(crate) unknown: Counter,
-    /// Events that were sent again because no answer said what became of them.
+    /// Events that were sent again because no answer said the outcome.
     pub(crate) retries: Counter,
-    /// Events that were sent again though it was known what became of them.
+    /// Events that were sent again though the outcome was known.
     pub(crate) repeats: Counter,
     /// Batches of new events of which some were kept and others had no definite answer.
     pub(crate) broken_batches: Counter,

@@ -53,7 +53,7 @@ impl Intent {
     }
 }
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Accepted,
@@ -68,7 +68,7 @@ enum State {
     Closed,
     /// Since this moment.
     Open(i64),
-    /// Closed for an update, which a start goes on with.
+    /// Closed for an update, whose start may still come.
     Updating,
     /// An event was given up, so the client does not know.
     Uncertain,
@@ -111,7 +111,7 @@ impl Timeline {
         self.state == State::Uncertain || (is_recent && self.state == State::Closed)
     }
 
-    /// Whether it is left alone for a while, so that sampling goes on beyond what is to come.
+    /// Whether it is left alone for a while, so that sampling continues beyond what is to come.
     pub(crate) fn is_resting(&self, now: i64) -> bool {
         now < self.resting_until
     }
@@ -121,7 +121,7 @@ impl Timeline {
         matches!(self.state, State::Open(_) | State::Uncertain)
     }
 
-    /// The database says that its usage goes on.
+    /// The database says that its usage continues.
     pub(crate) fn is_open_after_all(&mut self) {
         self.state = State::Uncertain;
     }
@@ -192,7 +192,7 @@ impl Timeline {
         step(Kind::Stop, timestamp, Intent::LastStop)
     }
 
-    /// Notes what became of an event.
+    /// Records the outcome of an event.
     pub(crate) fn note(&mut self, step: &NextEvent, outcome: Outcome, rng: &mut Rng, now: i64) {
         match (outcome, step.intent.is_right()) {
             (Outcome::Accepted, true) => self.advance(step, rng, now),

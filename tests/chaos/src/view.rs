@@ -1,4 +1,4 @@
-//! What is seen while it goes on: a line now and then.
+//! What is seen while it runs: a line now and then.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

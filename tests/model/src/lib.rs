@@ -34,10 +34,10 @@
 //!   others go on. A cause without spans is removed at any time.
 //! - An operator gives up the usage of a suspended span that no worker has in hand, and later has it
 //!   sent again. One worker does that in four steps; it may die or sleep between two of them, while the
-//!   span goes on, is complete or removed. Abacus may refuse it.
+//!   span continues, is complete or removed. Abacus may refuse it.
 //! - Abacus sets a usage aside that it has accepted. One worker learns that, and records it on the span and
 //!   then on the entry; it may die or sleep in between. A usage that is sent again counts.
-//! - The clock goes on at any time; complete spans are removed once their retention is over.
+//! - The clock advances at any time; complete spans are removed once their retention is over.
 //!
 //! # Liveness
 //!

@@ -26,7 +26,7 @@ pub struct Protocol {
 /// What happens next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// The clock goes on to its next moment.
+    /// The clock advances to its next time.
     Tick(Timestamp),
     /// A receiver calls the store with an event, for the first time or again.
     CallStore(Request),

@@ -31,7 +31,7 @@ pub enum Mutant {
     IgnoresEnd,
     /// Each attempt to post draws a new id for the usage.
     GuidPerAttempt,
-    /// Each attempt to post works out the timestamps anew, from the clock.
+    /// Each attempt to post works out the timestamps again, from the clock.
     TimestampPerAttempt,
     /// A span is complete as soon as it has an end and no plan, wherever sampling stands.
     CompletesWithoutComparingEnd,
@@ -211,7 +211,7 @@ impl Scenario {
     }
 
     /// One target that is started and stopped, and an Abacus that refuses its usages, or does not
-    /// answer. A refusal suspends the span; then it is probed, and goes on. One worker drives the
+    /// answer. A refusal suspends the span; then it is probed, and continues. One worker drives the
     /// span, and another looks after causes; with two that drive there are too many states.
     pub fn refusal() -> Self {
         Self {
@@ -233,7 +233,7 @@ impl Scenario {
         }
     }
 
-    /// The same, and later an operator has that sent again, while a worker goes on with the span or
+    /// The same, and later an operator has that sent again, while a worker continues with the span or
     /// after it is complete.
     pub fn resend() -> Self {
         Self {

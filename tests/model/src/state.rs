@@ -46,7 +46,7 @@ pub struct State {
     pub history: History,
 }
 
-/// The provider: it repeats an event until it is answered, then goes on to the next. Requests and
+/// The provider: it repeats an event until it is answered, then continues to the next. Requests and
 /// answers may be lost, and all that it ever sent may arrive again, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Provider {

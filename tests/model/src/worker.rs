@@ -276,7 +276,7 @@ fn broken(scenario: &Scenario, span: &Span, action: Action) -> Action {
 }
 
 /// The upstream says whether it has the usage of a planned interval. Anything may happen before the worker
-/// goes on.
+/// continues.
 fn find(
     scenario: &Scenario,
     state: &State,

@@ -381,9 +381,7 @@ impl World {
             let first_kept = replies.filter(|reply| **reply == Reply::Kept).count();
             // Of two requests with the same update, each may have kept a half.
             if event.id.is_some() && first_kept > event.halves().len() {
-                self.report_violation(format!(
-                    "{event} was said to be kept anew {first_kept} times"
-                ));
+                self.report_violation(format!("{event} was said to be new {first_kept} times"));
             }
             let must_succeed = all.iter().filter(|one| one.must_succeed);
             for one in must_succeed.filter(|one| !is_kept(one)) {

@@ -204,7 +204,7 @@ impl Generator<'_> {
             self.unordered[index].clone()
         };
         let mut event = event;
-        let anew = format!("noise-{}", self.serial);
+        let fresh = format!("noise-{}", self.serial);
         self.serial += 1;
         match self.rng.below(8) {
             // The same id for something else.
@@ -217,13 +217,13 @@ impl Generator<'_> {
             4 if event.kind == Kind::Start => event.measures = (event.measures + 1) % MEASURES,
             // Before what it should follow, or inside another span.
             5 => {
-                event.id = Some(anew);
+                event.id = Some(fresh);
                 event.timestamp = event
                     .timestamp
                     .plus(-1 - self.rng.log_uniform(4 * self.length()));
             }
             6 => {
-                event.id = Some(anew);
+                event.id = Some(fresh);
                 let slack = self.setup.slack;
                 let wrong = 2 * self.setup.scale.clock_error + 1;
                 let outside = *self.rng.pick(&[-slack.past - wrong, slack.future + wrong]);

@@ -54,7 +54,7 @@ pub(crate) enum ProcessFault {
     },
     /// It shuts down, and another process replaces it at once.
     Replace { renamed: bool },
-    /// It freezes after this many checkpoints, or soon, for `length`. Then it goes on.
+    /// It freezes after this many checkpoints, or soon, for `length`. Then it continues.
     Freeze { checkpoints: usize, length: i64 },
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Event {
     pub(crate) broken: bool,
 }
 
-/// Whether a usage starts, stops, or goes on otherwise.
+/// Whether a usage starts, stops, or continues with other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Start,

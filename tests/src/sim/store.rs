@@ -84,7 +84,7 @@ impl SimStore {
         }
     }
 
-    /// The process could not note what became of its post of this usage.
+    /// The process could not record the outcome of its post of this usage.
     fn note_lost(&self, usage_guid: &str) {
         let Connection { world, life, .. } = &self.connection;
         world.note_lost(life, usage_guid);
@@ -180,7 +180,7 @@ impl<S: Statement> GroupWriter for Grouped<S> {
     }
 }
 
-/// What became of each write.
+/// The outcome of each write.
 struct Resolved<A>(Vec<Option<A>>);
 
 /// A page of a search, if there was one, and the rest of the search.

@@ -59,7 +59,7 @@ impl MemoryStore {
         self.lock().table.all().cloned().collect()
     }
 
-    /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
+    /// Puts a span in as the original Sampler leaves it: without a moment at which it is due.
     pub fn insert_original(&self, span: Span) {
         self.lock().table.insert_original(span);
     }

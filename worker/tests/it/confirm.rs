@@ -100,7 +100,7 @@ async fn a_usage_is_asked_for_until_abacus_knows_it() {
     world.assert_ledger();
 }
 
-/// The span goes on, and its totals stay.
+/// The span continues, and its totals stay.
 #[tokio::test(start_paused = true)]
 async fn a_usage_that_was_put_aside_is_kept_with_its_cause() {
     let world = World::new();

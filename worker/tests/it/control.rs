@@ -44,7 +44,7 @@ async fn while_sampling_is_paused_what_is_in_flight_is_finished_and_nothing_is_b
     world.pass(5_000).await;
     assert!(
         world.abacus.post_count() > posts,
-        "it goes on within five seconds"
+        "it continues within five seconds"
     );
     let all = || (0..20).all(|number| world.abacus.sum(&format!("{number}")) >= 5 * HOUR);
     world.until("all are through", all).await;
@@ -189,7 +189,7 @@ async fn sampling_pauses_while_a_majority_is_far_behind_and_goes_on_below_the_lo
     // Stops are kept all the while.
     world.stop("b", 0).await;
     lags_by(4).await;
-    world.until("it goes on", || world.is_complete("b")).await;
+    world.until("it continues", || world.is_complete("b")).await;
     assert_eq!(world.abacus.sum("b"), HOUR);
     worker.stop().await;
 }

@@ -121,7 +121,7 @@ async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
     worker.stop().await;
 }
 
-/// A search goes on where it was, but not for ever: what failed is found again before a backlog that
+/// A search continues where it was, but not for ever: what failed is found again before a backlog that
 /// is less urgent has come to its end.
 #[tokio::test(start_paused = true)]
 async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {

@@ -167,7 +167,7 @@ async fn a_stop_of_a_suspended_span_is_kept_and_waits() {
     worker.stop().await;
 }
 
-/// Whatever dies between the success of the probe and the others: the next worker goes on.
+/// Whatever dies between the success of the probe and the others: the next worker continues.
 #[tokio::test(start_paused = true)]
 async fn workers_that_die_lose_no_success_of_a_probe() {
     let world = World::new();

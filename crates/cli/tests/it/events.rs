@@ -164,7 +164,7 @@ fn the_receiver_says_when_to_send_again() {
     assert_eq!(stub.whats().len(), 2);
 }
 
-/// What a command that goes on with seven events in batches of two has sent in the end: the third batch got no answer.
+/// What a command that resumes seven events in batches of two has sent in the end: the third batch got no answer.
 fn assert_goes_on(stub: &Stub, path: &str) {
     let ended = stub.send(path, &["--batch", "2"]);
     ended.writes(1, &[]);

@@ -33,7 +33,7 @@ fn the_connection_stands_before_or_behind_the_command() {
     nested.tells(3, &[]);
     let asked = api.whats();
     assert_eq!(asked.len(), 4, "it asks this receiver: {asked:?}");
-    // A variable that is set is no part of what is missing, and one that is wrong is told.
+    // A variable that is set is not part of what is missing, and one that is wrong is told.
     let ended = run_in(&["span"], &[("SAMPLER_URL", &url)]);
     assert!(!ended.errors.contains("--url"), "{ended:?}");
     let ended = run_in(&ask, &[("SAMPLER_URL", "nowhere")]);
@@ -113,7 +113,7 @@ fn a_file_of_another_kind_is_known() {
     assert_eq!(stub.seen().len(), 0);
 }
 
-/// Ctrl-C says how far it is and how to go on, and the next command says where it goes on.
+/// Ctrl-C says how far it is and how to resume, and the next command says where it resumes.
 #[test]
 fn an_interruption_says_how_to_go_on() {
     let (stub, was_asked, let_go) = holding(1);

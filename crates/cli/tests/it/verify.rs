@@ -8,7 +8,7 @@ use crate::{Ended, NOW, file, run, run_in};
 
 pub(crate) const MOMENT: [&str; 2] = ["--now", "2026-11-22T13:00:00Z"];
 
-/// Two spans that stopped and one that goes on, in a world and in a file.
+/// Two spans that stopped and one that continues, in a world and in a file.
 pub(crate) fn three() -> (World, String) {
     let mut world = World::new();
     let mut text = String::from("# three databases\n\n");
@@ -167,7 +167,7 @@ fn events_that_contradict_each_other_do_not_fit() {
     assert!(text.contains("line 7 was not stopped"), "{text}");
 }
 
-/// The programs go on while one reads: a usage that came between two answers is no fault.
+/// The programs go on while one reads: a usage that came between two answers is not a fault.
 #[test]
 fn what_changes_while_it_is_read_is_read_again() {
     let (mut world, events) = three();

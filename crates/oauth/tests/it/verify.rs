@@ -171,7 +171,7 @@ fn claims_and_headers_count_though_the_signature_is_good() {
         (with(json!({ "scope": { "a": 1 } })), Err(Malformed)),
         // The mark of a refresh token of UAA.
         (with(json!({ "jti": "0123-r" })), Err(Type)),
-        // Bound to a certificate or a key of its sender: it is no bearer token.
+        // Bound to a certificate or a key of its sender: it is not a bearer token.
         (
             with(json!({ "cnf": { "x5t#S256": "bwcK0esc3ACC3DB2" } })),
             Err(SenderBound),

@@ -124,7 +124,7 @@ async fn the_entry_of_an_open_span_does_not_expire_when_it_is_confirmed() {
     assert_eq!(expires_at(&confirmed), Some(NOW + 9 + LIFETIME));
 }
 
-/// What is no entry is told of, and in nobody's way.
+/// A document that is not an entry is reported, and stops nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_cannot_be_read_hides_no_other() {
     let (store, spans) = store_and_spans("confirm_unreadable").await;

@@ -1,4 +1,4 @@
-//! Event ids across targets: while an original writes, and once it has gone.
+//! Event ids across targets: while the original writes, and once it has gone.
 
 use std::collections::BTreeSet;
 
@@ -145,7 +145,7 @@ fn documented_indexes() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The way back: the indexes of an original can be made again as long as no id was used twice, and
+/// The way back: the indexes of the original can be made again as long as no id was used twice, and
 /// count from then on.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_indexes_of_an_original_can_be_made_again() {
@@ -202,7 +202,7 @@ async fn the_indexes_of_an_original_can_be_made_again() {
     );
 }
 
-/// A receiver notices only every few seconds that the indexes of an original are gone.
+/// A receiver notices only every few seconds that the indexes of the original are gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
     let (worker, spans) = beside_original("ids_unnoticed").await;

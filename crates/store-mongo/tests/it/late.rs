@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-/// While the server works on it, the target has another open span, which is no reason to say that
+/// While the server works on it, the target has another open span, which is not a reason to say that
 /// the start was not kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_may_come_late_is_not_refused() {

@@ -1,4 +1,4 @@
-//! The ledger in MongoDB: beside an original, with documents that nobody can read, and what of it
+//! The ledger in MongoDB: beside the original, with documents that nobody can read, and what of it
 //! expires when.
 
 use bson::{Bson, doc};
@@ -155,7 +155,7 @@ async fn what_is_no_entry_stands_in_nobodys_way() {
     assert_eq!(usages.count_documents(doc! {}).await.unwrap(), 5);
 }
 
-/// An original knows no totals: where it has sampled a span on, ours begin anew.
+/// The original knows no totals: where it has sampled a span on, ours start at zero again.
 #[tokio::test(flavor = "multi_thread")]
 async fn totals_begin_anew_where_an_original_has_sampled_on() {
     let (store, spans) = beside_original("ledger_totals").await;
@@ -214,7 +214,7 @@ async fn totals_begin_anew_where_an_original_has_sampled_on() {
     assert_eq!(counted.count(), 1);
 }
 
-/// A refusal of an interval that an original has executed since does not belong to the interval that
+/// A refusal of an interval that the original has executed since does not belong to the interval that
 /// is planned now.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_counts_no_more_once_an_original_has_executed() {

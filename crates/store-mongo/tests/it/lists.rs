@@ -39,7 +39,7 @@ async fn ids(store: &MongoStore, mut query: SpanQuery) -> (Vec<String>, usize) {
     }
 }
 
-/// A span as an original keeps it: with doubles, and without a key.
+/// A span as the original keeps it: with doubles, and without a key.
 fn of_original(id: impl Into<Bson>, start: f64) -> Document {
     let id: Bson = id.into();
     let last = doc! { "start": start, "end": start };

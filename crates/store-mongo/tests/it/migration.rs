@@ -28,7 +28,7 @@ const NAMES: [&str; 13] = [
     "unique_stop",
 ];
 
-/// What an original makes beside `_id_`.
+/// What the original makes beside `_id_`.
 const OF_ORIGINAL: [&str; 5] = [
     "search_end_is_set",
     "search_processing",

@@ -13,7 +13,7 @@ use sampler_store_testing::support::{
 use crate::original::{HOUR, NOW_DOUBLE, original, policy, stopped_by_original};
 use crate::support::{beside_original, database_of};
 
-/// A failure of ours, then an execution by an original, which knows nothing of failures.
+/// A failure of ours, then an execution by the original, which knows nothing of failures.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_counts_no_more_once_an_original_has_executed() {
     let (store, spans) = beside_original("stale_failure").await;
@@ -53,7 +53,7 @@ async fn a_failure_counts_no_more_once_an_original_has_executed() {
     assert_eq!(attempts("waiting").await, 2);
     assert_eq!(attempts("older").await, 2);
 
-    // The next failure begins to count anew, and an execution of ours leaves nothing behind.
+    // The next failure starts to count at zero, and an execution of ours leaves nothing behind.
     let span = kept(&store, "executed").await;
     let plan = plan_to(&span, -3_600_000);
     let span = done(store.plan(&span, plan, at(0), at(0)).await);

@@ -1,4 +1,4 @@
-//! A collection as an original Sampler leaves it: doubles, nulls and all.
+//! A collection as the original Sampler leaves it: doubles, nulls and all.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_domain::Next;

@@ -1,4 +1,4 @@
-//! Earlier times that a usage was set aside, in documents: what is no round is in nobody's way, and a
+//! Earlier times that a usage was set aside, in documents: a value that is not a round harms nothing, and a
 //! list and the sums agree about it.
 
 use bson::{Bson, bson, doc};
@@ -152,7 +152,7 @@ async fn an_entry_has_rounds_from_the_second_time_on() {
     let twice = document(&usages, &entry).await;
     let rounds = bson!([{ "set_aside_at": NOW + 20, "resent_at": NOW + 30 }]);
     assert_eq!(twice.get("earlier_rounds"), Some(&rounds));
-    // The moment before cannot be read: there is no round to keep.
+    // The time before cannot be read: there is no round to keep.
     send_again(&store, &entry, 50).await;
     let odd = doc! { "$set": { "set_aside_at": Bson::Null } };
     usages.update_one(by_id, odd).await.unwrap();

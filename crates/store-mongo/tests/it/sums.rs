@@ -316,7 +316,7 @@ async fn a_window_that_takes_too_long_is_refused_and_those_before_it_are_shown()
     assert_eq!(counted(&store, &all).await, 150_000 + 25);
 }
 
-/// More groups than the server may keep in memory: it neither writes to its disk nor goes on.
+/// More groups than the server may keep in memory: it neither writes to its disk nor continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_without_end_are_refused() {
     let (store, spans) = store_with_sum_indexes("sums_groups", &["resource_id"]).await;

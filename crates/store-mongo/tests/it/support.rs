@@ -34,12 +34,12 @@ pub(crate) async fn store_and_spans(label: &str) -> (MongoStore, Collection<Docu
     let store = MongoStore::connect(options(&database)).await.unwrap();
     store.migrate().await.unwrap();
     let spans = database.database().await.collection("spans");
-    // It goes with its value, and the test goes on; the server of the tests goes after them all.
+    // It goes with its value, and the test continues; the server of the tests goes after them all.
     std::mem::forget(database);
     (store, spans)
 }
 
-/// The same, where an original has made its indexes before us and may write beside us.
+/// The same, where the original has made its indexes before us and may write beside us.
 pub(crate) async fn beside_original(label: &str) -> (MongoStore, Collection<Document>) {
     let database = TestDatabase::new(label).await;
     make_original_indexes(&database).await;

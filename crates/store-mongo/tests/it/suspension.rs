@@ -1,4 +1,4 @@
-//! Suspended spans in MongoDB: what it costs to find them, and what an original leaves behind.
+//! Suspended spans in MongoDB: what it costs to find them, and what the original leaves behind.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::Collection;
@@ -152,7 +152,7 @@ async fn the_largest_of_many_causes_has_its_whole_number() {
     assert_eq!([many, few].map(|it| it.unwrap().unwrap()), listed[..]);
 }
 
-/// An original knows no suspensions. What it executes is suspended no longer, and what it leaves
+/// The original knows no suspensions. What it executes is suspended no longer, and what it leaves
 /// behind is removed with the cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_original_executes_is_suspended_no_longer() {
@@ -171,7 +171,7 @@ async fn what_an_original_executes_is_suspended_no_longer() {
     let read = kept(&store, "a").await;
     assert_eq!(read.processing.suspended, None);
     assert_eq!(read.processing.refusals, 0);
-    // What it has left behind is no span to be tried.
+    // The cause has no span left to probe.
     assert_eq!(
         store.probe(cause, resumption(), HOUR).await.unwrap(),
         Probe::NoSpan
@@ -195,7 +195,7 @@ async fn suspended(store: &MongoStore, name: &str, error: &str, millis: i64) -> 
     done(failed.await)
 }
 
-/// An original sets nothing of ours: a span that goes on without us would be due in the far future
+/// The original sets nothing of ours: a span that continues without us would be due in the far future
 /// for ever, and a part of it would not be billed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_span_that_others_went_on_with_is_found_again() {

@@ -78,7 +78,7 @@ async fn an_upstream_that_redirects_to_another_host_gets_no_token_sent_there() {
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 
-/// Nothing is unpacked: what is compressed is no answer.
+/// Nothing is decompressed: a compressed body does not count as an answer.
 #[tokio::test]
 async fn what_is_compressed_is_not_unpacked() {
     let bomb = {

@@ -67,7 +67,7 @@ async fn a_usage_carries_the_token_of_the_moment() {
     assert_eq!(uaa.asked(Offer::Token), 1);
 }
 
-/// Fault 16 of the original: tokens were not fetched anew on a 401.
+/// Fault 16 of the original: tokens were not fetched again on a 401.
 #[tokio::test]
 async fn fault_16_a_token_that_is_refused_is_replaced_and_the_usage_sent_once_more() {
     let (uaa, tokens) = tokens().await;

@@ -47,7 +47,7 @@ pub(crate) fn used(start: Millis, end: Option<Millis>) -> Used {
 }
 
 /// The bill of a usage by windows of `window` ms. A late stop is billed up to the boundary behind
-/// it, and taken back. What goes on is billed up to the last boundary before `now`.
+/// it, and taken back. What continues is billed up to the last boundary before `now`.
 pub(crate) fn bill(used: &Used, window: Millis, is_late: bool, now: Millis) -> Ledger {
     let boundary_after = |at: Millis| (at.div_euclid(window) + 1) * window;
     let until = match used.end {

@@ -64,7 +64,7 @@ async fn a_resource_that_may_not_be_read_is_refused_as_soon_as_it_is_named() {
     }
 }
 
-/// A megabyte of a body that goes on.
+/// A megabyte of a body that has more.
 fn megabyte(kind: &str, number: usize) -> Bytes {
     let text = if kind == NDJSON {
         "\n".repeat(1 << 20)

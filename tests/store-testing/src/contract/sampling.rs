@@ -451,7 +451,7 @@ pub async fn pages_hold_each_span_once(store: &Shared) {
         seen.sort();
         assert_eq!(seen, all, "{limit} at a time");
     }
-    // A span that has gone is no reason to pass over the one behind it.
+    // A span that has gone is not a reason to pass over the one behind it.
     let first = page(None, 1).await.next.expect("there are seven");
     let span = page(None, 1).await.spans.remove(0);
     done(store.complete(&span, at(0)).await);

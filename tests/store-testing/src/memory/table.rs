@@ -33,7 +33,7 @@ pub struct StoredSpan {
     /// The `correlation_id` that its stop brought; nil while it is open. No two spans of a target
     /// have the same one, so a stop that is carried out again, however late, ends no other span.
     pub correlation_id: Uuid,
-    /// When it needs a worker next; none where an original Sampler started it.
+    /// When it needs a worker next; none where the original Sampler started it.
     pub due_at: Option<Timestamp>,
     /// When it was last tried for its cause, while there is no answer.
     pub probed_at: Option<Timestamp>,
@@ -69,7 +69,7 @@ impl Table {
         self.spans.values().map(|kept| &**kept)
     }
 
-    /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
+    /// Puts a span in as the original Sampler leaves it: without a moment at which it is due.
     /// It knows no totals, so ours begin at what it has sampled.
     pub fn insert_original(&mut self, mut span: Span) {
         span.processing.totals = Totals::from(span.sampled_to());
@@ -330,7 +330,7 @@ impl Table {
         }
     }
 
-    /// Takes in spans that an original Sampler started.
+    /// Takes in spans that the original Sampler started.
     pub fn adopt(&mut self, policy: &Policy, now: Timestamp, limit: usize) -> Adopted {
         let strangers = self
             .spans
@@ -369,7 +369,7 @@ impl Table {
     }
 }
 
-/// The `correlation_id` of an original's span: nil while it is open, one of its own once it has
+/// The `correlation_id` of the original's span: nil while it is open, one of its own once it has
 /// ended.
 fn original_correlation_id(span: &Span) -> Uuid {
     match span.end {

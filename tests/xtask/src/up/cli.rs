@@ -28,7 +28,7 @@ impl Cli {
         })
     }
 
-    /// Sends a file, and prints what became of it. Its status is 1 if an event was refused.
+    /// Sends a file, and prints the outcome. Its status is 1 if an event was refused.
     pub(super) async fn send(&self, file: &Path) -> Result<ExitStatus> {
         let mut words = vec!["events".to_owned(), "send".to_owned(), text(file)?];
         words.extend(self.common.iter().cloned());

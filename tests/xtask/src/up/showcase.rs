@@ -1,7 +1,7 @@
 //! What is worth looking at in the console once the replay is done: a late stop, an update, a plan that
 //! Abacus refuses, and a backlog that drains while one watches.
 //!
-//! It is of organizations and resources of its own, so that it is no part of the table and of what is
+//! It is of organizations and resources of its own, so that it is not part of the table and of what is
 //! verified.
 
 use std::time::{Duration, Instant};

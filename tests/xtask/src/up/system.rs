@@ -331,7 +331,7 @@ async fn open_database(uri: &str) -> Result<Database> {
     database.with_context(|| format!("{DB_URI_VARIABLE} names no database in its path"))
 }
 
-/// Begins anew, unless earlier data is kept; but never removes data that is not its own.
+/// Starts afresh, unless earlier data is kept; but never removes data that is not its own.
 async fn prepare_database(database: &Database, is_ours: bool, keep: bool) -> Result<()> {
     if keep {
         return Ok(());

@@ -37,7 +37,7 @@ fn dies_at(number: usize, is_done: bool) -> impl Fn(&'static str, String) -> Opt
     }
 }
 
-/// A worker that dies at any of its steps leaves something from which the next one goes on. Two usages of
+/// A worker that dies at any of its steps leaves something from which the next one resumes. Two usages of
 /// one span are sent again: the second one's totals overwrite what the span says of the first.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_at_any_step_leaves_nothing_wrong() {
