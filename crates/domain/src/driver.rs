@@ -403,14 +403,8 @@ impl Driver {
     /// ([`Span::is_unchanged`]) or the read was too old, the driver decides again. Otherwise it is done:
     /// another worker drives the span, or the next search finds it.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
-        let before = &self.span;
-        let is_outdated = self.state == DriverState::Outdated;
-        let is_still_ours = |fresh: &Span| {
-            fresh.processing.version == before.processing.version
-                && (is_outdated || !before.is_unchanged(fresh))
-        };
-        match fresh.filter(is_still_ours) {
-            Some(fresh) => {
+        match fresh {
+            Some(fresh) if self.decides_again(&fresh) => {
                 self.set_span(fresh);
                 self.state = match &self.state {
                     DriverState::Unrecorded(failure) => DriverState::Failed {
@@ -420,8 +414,14 @@ impl Driver {
                     _ => DriverState::Deciding,
                 };
             }
-            None => self.state = DriverState::Done,
+            _ => self.state = DriverState::Done,
         }
+    }
+
+    fn decides_again(&self, fresh: &Span) -> bool {
+        let is_outdated = self.state == DriverState::Outdated;
+        fresh.processing.version == self.span.processing.version
+            && (is_outdated || !self.span.is_unchanged(fresh))
     }
 
     /// Input: the span was read too long ago for a post, or it is too late for one without another lookup.
