@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
-    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Question, Span, Timestamp,
+    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Question, Timestamp,
 };
 use sampler_metrics::Counters;
 use sampler_settings::millis;
@@ -298,8 +298,8 @@ impl Worker {
         for _ in 0..TRIES {
             let is_proved = usage.ask.is_missing || !self.promises.lookups.is_by_id();
             let span = self.parts.work.read(&usage.span, &usage.target).await?;
-            let is_planned = |span: &Span| span.plans(&usage.usage_guid);
-            if !is_proved && span.as_ref().is_some_and(is_planned) {
+            let is_planned = span.as_ref().is_some_and(|it| it.plans(&usage.usage_guid));
+            if !is_proved && is_planned {
                 return Ok(false);
             }
             let Some(span) = span.filter(|span| span.is_to_learn(usage.interval)) else {
@@ -372,8 +372,9 @@ impl Worker {
             self.asking.outcomes.inc(&[outcome(answer, confirmation)]);
         }
         for (id, cause) in causes {
-            let is_of_cause = |it: &&(Unconfirmed, Confirmation)| matches!(&it.1, Confirmation::SetAside { cause, .. } if cause == id);
-            let mut usages = confirmed.iter().filter(is_of_cause);
+            let mut usages = confirmed.iter().filter(
+                |(_, it)| matches!(it, Confirmation::SetAside { cause, .. } if cause == id),
+            );
             let Some((first, _)) = usages.next() else {
                 continue;
             };
@@ -382,8 +383,9 @@ impl Worker {
                 usages = usages.count() + 1, span.id = %first.span, usage = first.usage_guid,
                 "the upstream has set usages aside that it had accepted");
         }
-        let given_up = |it: &&(Unconfirmed, Confirmation)| it.1 == Confirmation::GivenUp;
-        let mut usages = confirmed.iter().filter(given_up);
+        let mut usages = confirmed
+            .iter()
+            .filter(|(_, it)| *it == Confirmation::GivenUp);
         if let Some((first, _)) = usages.next() {
             warn!(code = "confirmation.given_up", usages = usages.count() + 1,
                 span.id = %first.span, usage = first.usage_guid,
@@ -412,7 +414,7 @@ impl Worker {
         let missing = missing.into_iter().map(|usage| (usage, not_found()));
         let has_missing = self.record_answers(missing.collect()).await?;
         let now = self.now();
-        let release = |usage: Unconfirmed| {
+        let released = page.into_iter().map(|usage| {
             let until = usage.ask.until;
             let confirmation = if until <= now {
                 Confirmation::GivenUp
@@ -420,8 +422,8 @@ impl Worker {
                 Confirmation::AskAgain { at: until }
             };
             (usage, confirmation)
-        };
-        let released: Vec<_> = page.into_iter().map(release).collect();
+        });
+        let released: Vec<_> = released.collect();
         if released.is_empty() {
             return Ok(has_missing);
         }

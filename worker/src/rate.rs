@@ -43,6 +43,12 @@ struct Slot {
     done: u32,
 }
 
+impl Slot {
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
+    }
+}
+
 impl Default for RateMeter {
     fn default() -> Self {
         Self(Mutex::new(Meter {
@@ -100,20 +106,18 @@ impl RateMeter {
         let passed = now.saturating_duration_since(meter.counted_to);
         meter.counted_to = now;
         let is_busy = meter.driven > 0;
-        let is_full = |slot: &Slot| now.saturating_duration_since(slot.began) >= SLOT;
         if let Some(slot) = meter.slots.back_mut().filter(|_| is_busy) {
             // A longer time without any sign belongs to the window, and no further back.
             slot.busy += passed.min(WINDOW);
         }
-        if meter.slots.back().is_none_or(is_full) {
+        if meter.slots.back().is_none_or(|it| it.age(now) >= SLOT) {
             meter.slots.push_back(Slot {
                 began: now,
                 busy: Duration::ZERO,
                 done: 0,
             });
         }
-        let is_old = |slot: &Slot| now.saturating_duration_since(slot.began) > WINDOW + SLOT;
-        while meter.slots.len() > 1 && meter.slots.front().is_some_and(is_old) {
+        while meter.slots.len() > 1 && meter.slots[0].age(now) > WINDOW + SLOT {
             meter.slots.pop_front();
         }
         meter

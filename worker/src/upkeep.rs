@@ -105,8 +105,7 @@ impl Worker {
             }) => false,
             Ok(Adopted { starts, stops }) => {
                 info!(starts, stops, "adopted what the original Sampler wrote");
-                let is_full = |count| usize::try_from(count) == Ok(limit);
-                is_full(starts) || is_full(stops)
+                [starts, stops].contains(&(limit as u64))
             }
             Err(error) => {
                 warn!(

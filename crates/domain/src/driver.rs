@@ -403,8 +403,8 @@ impl Driver {
     /// ([`Span::is_unchanged`]) or the read was too old, the driver decides again. Otherwise it is done:
     /// another worker drives the span, or the next search finds it.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
-        match fresh.filter(|fresh| self.is_ours(fresh)) {
-            Some(fresh) => {
+        match fresh {
+            Some(fresh) if self.decides_again(&fresh) => {
                 self.set_span(fresh);
                 self.state = match &self.state {
                     DriverState::Unrecorded(failure) => DriverState::Failed {
@@ -414,12 +414,11 @@ impl Driver {
                     _ => DriverState::Deciding,
                 };
             }
-            None => self.state = DriverState::Done,
+            _ => self.state = DriverState::Done,
         }
     }
 
-    /// Whether the driver decides again, for the span as it was read again.
-    fn is_ours(&self, fresh: &Span) -> bool {
+    fn decides_again(&self, fresh: &Span) -> bool {
         let is_outdated = self.state == DriverState::Outdated;
         fresh.processing.version == self.span.processing.version
             && (is_outdated || !self.span.is_unchanged(fresh))
@@ -429,7 +428,7 @@ impl Driver {
     /// has recorded the usage.
     pub fn loses_answer(&self, fresh: Option<&Span>) -> bool {
         matches!(self.state, DriverState::Unrecorded(_))
-            && !fresh.is_some_and(|fresh| self.is_ours(fresh))
+            && !fresh.is_some_and(|fresh| self.decides_again(fresh))
     }
 
     /// Input: the span was read too long ago for a post, or it is too late for one without another lookup.

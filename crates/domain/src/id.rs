@@ -112,7 +112,7 @@ impl ClientId {
     pub const LEN_MAX: usize = 255;
 
     /// Replaces a control character.
-    const REPLACEMENT: char = '?';
+    const REPLACEMENT: &str = "?";
 
     /// Takes a name from a token. An empty one does not count as a name.
     pub fn new(text: &str) -> Option<Self> {
@@ -120,14 +120,7 @@ impl ClientId {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        let plain = |letter: char| {
-            if letter.is_control() {
-                Self::REPLACEMENT
-            } else {
-                letter
-            }
-        };
-        let name: String = text[..end].chars().map(plain).collect();
+        let name = text[..end].replace(char::is_control, Self::REPLACEMENT);
         (!name.is_empty()).then_some(Self(name))
     }
 

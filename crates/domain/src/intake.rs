@@ -90,8 +90,8 @@ impl IntakeRules {
     /// The original Sampler keeps the first and accepts the second, where the target is the same; a
     /// setting makes Sampler do so, too.
     pub fn require_same(&self, differences: Vec<Field>) -> Result<(), Refusal> {
-        let is_of_target = |field: &Field| matches!(field, Field::Target(_));
-        if differences.is_empty() || self.lenient_repeats && !differences.iter().any(is_of_target) {
+        let differs_in_target = differences.iter().any(|it| matches!(it, Field::Target(_)));
+        if differences.is_empty() || self.lenient_repeats && !differs_in_target {
             return Ok(());
         }
         Err(Refusal::IdTaken(differences))

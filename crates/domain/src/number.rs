@@ -87,12 +87,9 @@ fn parsed(text: &str) -> Option<f64> {
 fn significant_digits(text: &str) -> usize {
     let end = text.find(['e', 'E']).unwrap_or(text.len());
     let digits = text[..end].bytes().filter(u8::is_ascii_digit);
-    let behind_zeros = digits.skip_while(|digit| *digit == b'0');
-    let count = |(all, significant): (usize, usize), digit| match digit {
-        b'0' => (all + 1, significant),
-        _ => (all + 1, all + 1),
-    };
-    behind_zeros.fold((0, 0_usize), count).1
+    let numbered = (1..).zip(digits.skip_while(|digit| *digit == b'0'));
+    let last = numbered.filter(|(_, digit)| *digit != b'0').last();
+    last.map_or(0, |(number, _)| number)
 }
 
 fn shown(text: &str) -> String {

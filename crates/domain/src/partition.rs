@@ -27,13 +27,13 @@ pub fn range_of(partition: u32, ranges: usize) -> usize {
 /// those for which it has the highest weight of all (rendezvous hashing). When a worker comes or
 /// goes, only the partitions that it gets or had change hands.
 pub fn partitions_of(worker: &str, workers: &[String]) -> Vec<u32> {
-    let mine = |partition: &u32| {
+    let mine = (0..PARTITIONS).filter(|partition| {
         let own = weight(worker, *partition);
         workers
             .iter()
             .all(|other| other == worker || weight(other, *partition) < own)
-    };
-    (0..PARTITIONS).filter(mine).collect()
+    });
+    mine.collect()
 }
 
 /// The weight of a worker for a partition; the name decides between equal hashes.

@@ -33,8 +33,7 @@ impl Span {
     /// Whether the span has some time in common with `[from, to)`. `None` means no bound. A span of no
     /// length counts if it is within.
     pub fn overlaps(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
-        let ends_after = |from| self.end.is_none_or(|end| end > from);
-        from.is_none_or(|from| self.start >= from || ends_after(from))
+        from.is_none_or(|from| self.start >= from || self.end.is_none_or(|end| end > from))
             && to.is_none_or(|to| self.start < to)
     }
 }

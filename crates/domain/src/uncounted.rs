@@ -155,11 +155,11 @@ impl Span {
 fn make_room(known: &mut Vec<Uncounted>) {
     let mut by_time: Vec<usize> = (0..known.len()).collect();
     by_time.sort_by_key(|place| known[*place].interval.start);
-    let is_one = |pair: &&[usize]| {
+    let alike = by_time.windows(2).find(|pair| {
         let (first, second) = (known[pair[0]], known[pair[1]]);
         first.interval.end == second.interval.start && first.reason == second.reason
-    };
-    match by_time.windows(2).find(is_one) {
+    });
+    match alike {
         Some(pair) => {
             known[pair[0]].interval.end = known[pair[1]].interval.end;
             known.remove(pair[1]);

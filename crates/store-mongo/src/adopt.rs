@@ -39,20 +39,16 @@ impl MongoStore {
         now: Timestamp,
         limit: usize,
     ) -> Result<u64, StoreError> {
-        // No partition, whatever is due: a stop of ours may have set that already.
-        let without = |complete: bool| {
-            doc! { "processing.complete": complete, "processing.partition": Bson::Null }
-        };
-        let open = |raw: &RawDocument| adoption(raw, policy, now);
-        let found = (without(false), index::DUE);
-        let adopted = self.change_found(STARTS, found, limit, open).await?;
+        let found = (unadopted(false), index::DUE);
+        let open = self.change_found(STARTS, found, limit, |raw| adoption(raw, policy, now));
+        let adopted = open.await?;
         // Spans that the original has completed need only their key: the ids of their events count
         // within the target, which is found by its key.
         let missing = limit - usize::try_from(adopted).unwrap_or(limit).min(limit);
         if missing == 0 {
             return Ok(adopted);
         }
-        let found = (without(true), index::COMPLETE);
+        let found = (unadopted(true), index::COMPLETE);
         let complete = self.change_found(STARTS, found, missing, complete_adoption);
         Ok(adopted + complete.await?)
     }
@@ -136,6 +132,11 @@ impl MongoStore {
             error!(code = "adopt.left", span.id = %name, error = %problem, of, "a document of the original Sampler is left as it is");
         }
     }
+}
+
+/// No partition, whatever is due: a stop of ours may have set that already.
+fn unadopted(complete: bool) -> Document {
+    doc! { "processing.complete": complete, "processing.partition": Bson::Null }
 }
 
 /// The statement that adopts one document, unless another worker did.

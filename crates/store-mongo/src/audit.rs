@@ -134,18 +134,17 @@ fn filter(query: &AuditQuery) -> Document {
 
 fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
     let document = decoded(raw)?;
-    let text = |name: &str| read_text(&document, name).map(str::to_owned);
-    let outcome = ActOutcome::from_name(&text("outcome")?);
+    let outcome = ActOutcome::from_name(read_text(&document, "outcome")?);
     let AuditPosition { at, id } =
         position(raw).ok_or_else(|| unreadable("at", "is not a time"))?;
     Ok(AuditRecord {
         id,
         at,
         who: document.get_str("who").ok().and_then(ClientId::new),
-        act: text("act")?,
-        subject: text("subject")?,
-        span: text("span").ok(),
-        reason: text("reason")?,
+        act: read_text(&document, "act")?.to_owned(),
+        subject: read_text(&document, "subject")?.to_owned(),
+        span: document.get_str("span").ok().map(str::to_owned),
+        reason: read_text(&document, "reason")?.to_owned(),
         before: json(&document, "before")?,
         after: json(&document, "after")?,
         outcome: outcome.ok_or_else(|| unreadable("outcome", "is not the outcome of an action"))?,

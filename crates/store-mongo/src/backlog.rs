@@ -44,19 +44,19 @@ pub(crate) async fn count_backlog(
     let (of_due, read) = store.sum_some(query).await?;
     let failed = store.sum_failed(query).await?;
     let scale = f64::from(PARTITIONS) / f64::from(read);
-    let scaled = |due: f64, failed: f64| whole(due * scale + failed);
     let oldest = store.oldest_due(query).await?;
     let closing = query.closing.map(|month| ClosingBacklog {
         start: month.start,
         end: month.end,
-        spans: scaled(of_due.left, failed.left),
-        intervals: scaled(of_due.left_intervals, failed.left_intervals),
+        spans: whole(of_due.left * scale + failed.left),
+        intervals: whole(of_due.left_intervals * scale + failed.left_intervals),
     });
+    let millis = whole(of_due.millis * scale + failed.millis);
     Ok(Backlog {
-        due: scaled(of_due.spans, failed.spans),
+        due: whole(of_due.spans * scale + failed.spans),
         oldest: oldest.into_iter().chain(failed.oldest).min(),
-        span_millis: i64::try_from(scaled(of_due.millis, failed.millis)).unwrap_or(i64::MAX),
-        intervals: scaled(of_due.intervals, failed.intervals),
+        span_millis: i64::try_from(millis).unwrap_or(i64::MAX),
+        intervals: whole(of_due.intervals * scale + failed.intervals),
         suspended: store.count_suspended().await?,
         rate: store.rate_of_all().await?,
         closing,
@@ -240,8 +240,9 @@ fn all_partitions() -> Vec<i64> {
 
 /// How many partitions may be read, given how many documents one of them has.
 fn affordable(of_one: f64) -> u32 {
-    let fits = |count: &u32| f64::from(*count) * of_one <= f64::from(DOCUMENTS);
-    (2..=PARTITIONS).rev().find(fits).unwrap_or(1)
+    let mut counts = (2..=PARTITIONS).rev();
+    let affordable = counts.find(|count| f64::from(*count) * of_one <= f64::from(DOCUMENTS));
+    affordable.unwrap_or(1)
 }
 
 /// The time up to which spans are read: now, or until the last ones fall due that belong to the
@@ -263,15 +264,13 @@ fn due_by(moment_of: Timestamp, partitions: &[i64]) -> Document {
 /// sampled, and for documents that meet the second, what is left of the closing month.
 fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document {
     let now = moment(query.now);
-    let number_or_now = |field: &str| doc! { "$cond": [{ "$isNumber": field }, field, &now] };
-    let sampled_to = number_or_now("$processing.last_interval.end");
-    let reached = doc! { "$min": [number_or_now("$end"), &now] };
+    let sampled_to = number_or("$processing.last_interval.end", &now);
+    let reached = doc! { "$min": [number_or("$end", &now), &now] };
     let from = doc! { "$min": [&sampled_to, &reached] };
     let to = doc! { "$max": [&sampled_to, &reached] };
     let millis = doc! { "$subtract": [&to, &from] };
     let length = length(&query.granularities);
-    let intervals = |millis: &Document| doc! { "$ceil": { "$divide": [millis, &length] } };
-    let at_least_one = doc! { "$max": [1, intervals(&millis)] };
+    let at_least_one = doc! { "$max": [1, intervals(&millis, &length)] };
     let mut group = doc! {
         "_id": Bson::Null,
         "documents": { "$sum": 1 },
@@ -285,12 +284,18 @@ fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document
         let of_month = doc! { "$subtract": [end, &from] };
         let is_left = doc! { "$and": [may_be_left, { "$gt": [&of_month, 0] }] }.into();
         group.insert("left", sum_if(&is_left, 1.into()));
-        group.insert(
-            "left_intervals",
-            sum_if(&is_left, intervals(&of_month).into()),
-        );
+        let intervals = intervals(&of_month, &length);
+        group.insert("left_intervals", sum_if(&is_left, intervals.into()));
     }
     doc! { "$group": group }
+}
+
+fn number_or(field: &str, otherwise: &Bson) -> Document {
+    doc! { "$cond": [{ "$isNumber": field }, field, otherwise] }
+}
+
+fn intervals(millis: &Document, length: &Bson) -> Document {
+    doc! { "$ceil": { "$divide": [millis, length] } }
 }
 
 fn sum_if(condition: &Bson, value: Bson) -> Document {
@@ -299,9 +304,9 @@ fn sum_if(condition: &Bson, value: Bson) -> Document {
 
 /// When a span fell due whose usage failed.
 fn fell_due() -> Document {
-    let planned = |field: &str| format!("$processing.planned_interval.{field}");
-    let is_forward = doc! { "$gt": [planned("end"), planned("start")] };
-    doc! { "$cond": [is_forward, planned("end"), planned("planned_at")] }
+    let end = "$processing.planned_interval.end";
+    let is_forward = doc! { "$gt": [end, "$processing.planned_interval.start"] };
+    doc! { "$cond": [is_forward, end, "$processing.planned_interval.planned_at"] }
 }
 
 /// How long an interval of a span is, ms.

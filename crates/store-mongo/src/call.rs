@@ -421,9 +421,8 @@ impl WriteCommand<'_> {
     /// Written into a buffer that is large enough from the start: most of what is sent goes through
     /// here.
     fn document(&self) -> Result<RawDocumentBuf, bson::error::Error> {
-        let item = |item: &&RawDocumentBuf| item.as_bytes().len() + ITEM_BYTES;
-        let size: usize = self.items.iter().map(item).sum();
-        let mut bytes = Vec::with_capacity(size + COMMAND_BYTES);
+        let sizes = self.items.iter().map(|it| it.as_bytes().len() + ITEM_BYTES);
+        let mut bytes = Vec::with_capacity(sizes.sum::<usize>() + COMMAND_BYTES);
         bson::serialize_to_buffer(self, &mut bytes)?;
         RawDocumentBuf::from_bytes(bytes)
     }
@@ -447,23 +446,10 @@ fn written(answer: &Document) -> Result<Written, CallError> {
     if let Some(unconfirmed) = answer.get("writeConcernError") {
         return Err(CallError::Unconfirmed(unconfirmed.to_string()));
     }
-    let count = |name| u64::try_from(answer.get_i32(name).unwrap_or(0)).unwrap_or(0);
-    let failure = |failure: &Bson| {
-        let failure = failure.as_document()?;
-        let error = CallError::Write {
-            code: failure.get_i32("code").ok()?,
-            message: failure.get_str("errmsg").unwrap_or_default().to_owned(),
-            is_across_targets: failure
-                .get_document("keyPattern")
-                .is_ok_and(is_across_targets),
-        };
-        let index = usize::try_from(failure.get_i32("index").ok()?).ok()?;
-        Some((index, error))
-    };
     let failures = answer.get_array("writeErrors");
     let mut failed: Vec<(usize, CallError)> = failures.map_or_else(
         |_| Vec::new(),
-        |all| all.iter().filter_map(failure).collect(),
+        |all| all.iter().filter_map(write_failure).collect(),
     );
     // A router that lost its server knows as little as we do when we lose the router. A statement that may
     // succeed when it is sent again has no other place for its reason.
@@ -474,11 +460,25 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         return Err(failed.swap_remove(unknown).1);
     }
     Ok(Written {
-        matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
+        matched: usize::try_from(answer.get_i32("n").unwrap_or(0)).unwrap_or(0),
         upserted: answer.get_array("upserted").map_or(0, Vec::len),
-        modified: count("nModified"),
+        modified: u64::try_from(answer.get_i32("nModified").unwrap_or(0)).unwrap_or(0),
         failed,
     })
+}
+
+/// The index of a document or statement, and why it failed.
+fn write_failure(failure: &Bson) -> Option<(usize, CallError)> {
+    let failure = failure.as_document()?;
+    let error = CallError::Write {
+        code: failure.get_i32("code").ok()?,
+        message: failure.get_str("errmsg").unwrap_or_default().to_owned(),
+        is_across_targets: failure
+            .get_document("keyPattern")
+            .is_ok_and(is_across_targets),
+    };
+    let index = usize::try_from(failure.get_i32("index").ok()?).ok()?;
+    Some((index, error))
 }
 
 /// Whether a unique index with these keys allows an event id only once in all.
@@ -499,11 +499,10 @@ impl Written {
     where
         A: Clone,
     {
-        let is_elsewhere = |(_, error): &&(usize, CallError)| error.is_across_targets();
         let taken: Vec<usize> = self
             .failed
             .iter()
-            .filter(is_elsewhere)
+            .filter(|(_, error)| error.is_across_targets())
             .map(|(index, _)| *index)
             .collect();
         let mut results = write_results(self.matched, self.failed, items, answer);

@@ -28,10 +28,9 @@ impl Counts {
     /// A cause with its numbers, which are exact.
     fn of(&self, kept: &KeptCause) -> SuspendedCause {
         let id = kept.id.to_string();
-        let count = |counts: &HashMap<String, u64>| counts.get(&id).copied().unwrap_or(0);
         SuspendedCause {
-            spans: count(&self.spans),
-            set_aside: count(&self.set_aside),
+            spans: self.spans.get(&id).copied().unwrap_or(0),
+            set_aside: self.set_aside.get(&id).copied().unwrap_or(0),
             more: 0,
             kept: kept.clone(),
         }
@@ -168,11 +167,11 @@ impl MongoStore {
             doc! { "$group": { "_id": field, "count": { "$sum": 1_i64 } } },
         ];
         let found = self.aggregate(of.clone(), pipeline, Some(index)).await?;
-        let count = |group: &Document| {
+        let counts = found.iter().filter_map(|group| {
             let id = group.get_str("_id").ok()?.to_owned();
             Some((id, u64::try_from(group.get_i64("count").ok()?).ok()?))
-        };
-        let counts: HashMap<String, u64> = found.iter().filter_map(count).collect();
+        });
+        let counts: HashMap<String, u64> = counts.collect();
         let is_all = counts.values().sum::<u64>() <= SuspendedCause::COUNT_MAX as u64;
         Ok(is_all.then_some(counts))
     }

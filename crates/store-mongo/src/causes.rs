@@ -252,14 +252,8 @@ impl MongoStore {
         };
         let options = self.link.find_options(1, doc! {}, "_id_");
         let found = self.link.fetch(probed, options).await?;
-        let is_probe = |raw: &RawDocumentBuf| {
-            let document = decoded(raw).ok()?;
-            let processing = document.get_document("processing").ok()?;
-            let version = read_integer(processing, "version").ok()?;
-            let is_complete = processing.get_bool("complete").unwrap_or(false);
-            Some(!is_complete && read_probe(processing, version) == Some(cause))
-        };
-        Ok(found.first().and_then(is_probe).unwrap_or(false))
+        let is_probe = found.first().and_then(|raw| is_probe(raw, cause));
+        Ok(is_probe.unwrap_or(false))
     }
 
     /// The matching span that has been suspended longest.
@@ -332,6 +326,15 @@ fn probed(raw: &RawDocument, now: Timestamp) -> Document {
         "at": moment(now),
         "key": key_of(raw).map(key_to_bson),
     }
+}
+
+/// Whether a span is tried for a cause; none if it cannot be read.
+fn is_probe(raw: &RawDocument, cause: CauseId) -> Option<bool> {
+    let document = decoded(raw).ok()?;
+    let processing = document.get_document("processing").ok()?;
+    let version = read_integer(processing, "version").ok()?;
+    let is_complete = processing.get_bool("complete").unwrap_or(false);
+    Some(!is_complete && read_probe(processing, version) == Some(cause))
 }
 
 /// Whether the last probe of a cause was begun less than `lasts` ms ago. An earlier release recorded no

@@ -97,8 +97,8 @@ impl ChangeWrite {
         };
         let processing = document.get_document("processing");
         let acts = processing.and_then(|processing| processing.get_array("acts"));
-        let is_it = |name: RawBsonRef<'_>| name.as_str() == Some(&act);
-        acts.is_ok_and(|acts| acts.into_iter().flatten().any(is_it))
+        let mut names = acts.into_iter().flatten().flatten();
+        names.any(|name| name.as_str() == Some(&act))
     }
 }
 
@@ -435,11 +435,13 @@ impl GroupWriter for ChangeWriter {
     ) -> Result<Vec<Resolution<Changed>>, CallError> {
         let spans = batch.iter().map(|change| &change.before);
         let spans = by_span_id(&self.link, spans).await?;
-        let seen = |change: &Arc<ChangeWrite>| match spans.get(&change.before.id) {
-            Some(document) => change.seen(document),
-            // The span is complete, and was removed.
-            None => Some(Ok(Changed::Rejected)),
-        };
-        Ok(batch.iter().map(seen).collect())
+        let resolutions = batch
+            .iter()
+            .map(|change| match spans.get(&change.before.id) {
+                Some(document) => change.seen(document),
+                // The span is complete, and was removed.
+                None => Some(Ok(Changed::Rejected)),
+            });
+        Ok(resolutions.collect())
     }
 }

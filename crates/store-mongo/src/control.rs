@@ -134,16 +134,7 @@ fn read_control(document: &Document) -> Result<KeptControl, Unreadable> {
         let resource = read_text(item, "resource_id")?.to_owned();
         resources.insert(resource, percent(item, "rate")?);
     }
-    let flag = |document: &Document, name: &str| {
-        let flag = document.get_bool(name);
-        flag.map_err(|_| unreadable(name, "is not a boolean"))
-    };
     let controller = member(document, "controller")?;
-    // The range of a parameter is checked where it is used: a wrong one turns the controller off.
-    let parameter = |name: &str| match controller.get(name) {
-        Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => number(controller, name),
-        _ => f64::NAN,
-    };
     let control = Control {
         starts: StartRates {
             rate: percent(starts, "rate")?,
@@ -152,12 +143,13 @@ fn read_control(document: &Document) -> Result<KeptControl, Unreadable> {
         sampling: SamplingControl {
             paused: flag(member(document, "sampling")?, "paused")?,
         },
+        // The range of a parameter is checked where it is used: a wrong one turns the controller off.
         controller: ControllerSettings {
             enabled: flag(controller, "enabled")?,
-            target_seconds: parameter("target_seconds"),
-            kp: parameter("kp"),
-            ki: parameter("ki"),
-            kd: parameter("kd"),
+            target_seconds: number_or_nan(controller, "target_seconds"),
+            kp: number_or_nan(controller, "kp"),
+            ki: number_or_nan(controller, "ki"),
+            kd: number_or_nan(controller, "kd"),
         },
     };
     Ok(KeptControl {
@@ -166,14 +158,29 @@ fn read_control(document: &Document) -> Result<KeptControl, Unreadable> {
     })
 }
 
-fn percent(document: &Document, name: &str) -> Result<Percent, Unreadable> {
-    let wrong = || unreadable(name, "is not a number from 0 to 100");
+fn flag(document: &Document, name: &str) -> Result<bool, Unreadable> {
+    let flag = document.get_bool(name);
+    flag.map_err(|_| unreadable(name, "is not a boolean"))
+}
+
+fn number_or_nan(document: &Document, name: &str) -> f64 {
     match document.get(name) {
-        Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => {
-            Percent::new(number(document, name)).map_err(|_| wrong())
-        }
-        _ => Err(wrong()),
+        Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => number(document, name),
+        _ => f64::NAN,
     }
+}
+
+fn percent(document: &Document, name: &str) -> Result<Percent, Unreadable> {
+    Percent::new(number_or_nan(document, name))
+        .map_err(|_| unreadable(name, "is not a number from 0 to 100"))
+}
+
+fn finite(document: &Document, name: &str) -> Result<f64, Unreadable> {
+    let number = number(document, name);
+    if number.is_finite() {
+        return Ok(number);
+    }
+    Err(unreadable(name, "is not finite"))
 }
 
 fn controller_document(state: &ControllerState) -> Document {
@@ -192,26 +199,21 @@ fn controller_document(state: &ControllerState) -> Document {
 }
 
 fn read_controller(document: &Document) -> Result<ControllerState, Unreadable> {
-    let finite = |name: &str| {
-        let number = number(document, name);
-        if number.is_finite() {
-            return Ok(number);
-        }
-        Err(unreadable(name, "is not finite"))
-    };
     let has_last = matches!(document.get("last_error"), Some(Bson::Double(_)));
     Ok(ControllerState {
         rate: percent(document, "rate")?,
         terms: ControllerTerms {
-            needed_seconds: finite("needed_seconds")?,
-            proportional: finite("proportional")?,
-            integral: finite("integral")?,
-            derivative: finite("derivative")?,
+            needed_seconds: finite(document, "needed_seconds")?,
+            proportional: finite(document, "proportional")?,
+            integral: finite(document, "integral")?,
+            derivative: finite(document, "derivative")?,
         },
         memory: ControllerMemory {
-            integral: finite("error_sum")?,
-            last_error: has_last.then(|| finite("last_error")).transpose()?,
-            capacity: finite("capacity")?,
+            integral: finite(document, "error_sum")?,
+            last_error: has_last
+                .then(|| finite(document, "last_error"))
+                .transpose()?,
+            capacity: finite(document, "capacity")?,
             rate: Some(percent(document, "rate")?),
         },
         version: read_integer(document, "version")?,

@@ -351,38 +351,42 @@ pub(crate) fn read_text<'a>(document: &'a Document, name: &str) -> Result<&'a st
 }
 
 pub(crate) fn read_target(target: &Document) -> Result<Target, Unreadable> {
-    let field = |name: &str| match target.get(name) {
+    Ok(Target {
+        organization_id: member_of_target(target, "organization_id")?,
+        space_id: member_of_target(target, "space_id")?,
+        consumer_id: member_of_target(target, "consumer_id")?,
+        resource_id: member_of_target(target, "resource_id")?,
+        plan_id: member_of_target(target, "plan_id")?,
+        resource_instance_id: member_of_target(target, "resource_instance_id")?,
+    })
+}
+
+fn member_of_target(target: &Document, name: &str) -> Result<Id, Unreadable> {
+    match target.get(name) {
         Some(Bson::String(text)) => Ok(Id::from_store(text.clone())),
         _ => Err(unreadable(&format!("target.{name}"), "is not a string")),
-    };
-    Ok(Target {
-        organization_id: field("organization_id")?,
-        space_id: field("space_id")?,
-        consumer_id: field("consumer_id")?,
-        resource_id: field("resource_id")?,
-        plan_id: field("plan_id")?,
-        resource_instance_id: field("resource_instance_id")?,
-    })
+    }
 }
 
 pub(crate) fn read_measures(document: &Document) -> Result<Measures, Unreadable> {
     let Ok(list) = document.get_array("measured_usage") else {
         return Err(unreadable("measured_usage", "is not a list"));
     };
-    let read = |bson: &Bson| {
-        let document = bson.as_document()?;
-        let name = document.get_str("measure").ok()?;
-        let quantity = document.get("quantity").map_or(Value::Null, to_json);
+    let measures = list.iter().map(|bson| {
+        let (measure, quantity) = read_measure(bson)?;
         let quantity = Quantity::from_store(quantity);
-        Some(Measure {
-            measure: Id::from_store(name),
-            quantity,
-        })
-    };
-    let measures: Option<Vec<Measure>> = list.iter().map(read).collect();
+        Some(Measure { measure, quantity })
+    });
+    let measures: Option<Vec<Measure>> = measures.collect();
     measures
         .map(Measures::from_store)
         .ok_or_else(|| unreadable("measured_usage", "holds something that is not a measure"))
+}
+
+pub(crate) fn read_measure(bson: &Bson) -> Option<(Id, Value)> {
+    let measure = bson.as_document()?;
+    let name = Id::from_store(measure.get_str("measure").ok()?);
+    Some((name, measure.get("quantity").map_or(Value::Null, to_json)))
 }
 
 pub(crate) fn read_event_id(document: &Document, name: &str) -> Option<Id> {

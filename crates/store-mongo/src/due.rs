@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 
@@ -104,11 +104,11 @@ fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
 
 /// Corrects the keys and partitions of spans. The next search finds them there.
 async fn move_to_key(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
-    let statement = |(document, span): &(RawDocumentBuf, Span)| {
+    let statements = misplaced.iter().filter_map(|(document, span)| {
         let update = doc! { "$set": placed_by(Key::of(&span.target)) };
         Statement::new(document, &doc! {}, &update)
-    };
-    let statements: Vec<Statement> = misplaced.iter().filter_map(statement).collect();
+    });
+    let statements: Vec<Statement> = statements.collect();
     if statements.is_empty() {
         return;
     }
@@ -133,22 +133,9 @@ fn continues_at() -> Document {
 /// The scans, one after the other, by search class (see [`DueQuery::search_class`], which is the same
 /// rule for a single span). The last class is two scans.
 fn scans(query: &DueQuery) -> VecDeque<IndexScan> {
-    let number = |partition: &u32| Bson::Int64(i64::from(*partition));
-    let partitions: Vec<Bson> = query.partitions.iter().map(number).collect();
-    let due = |due_at| {
-        doc! {
-            "processing.complete": false,
-            "processing.partition": { "$in": &partitions },
-            "processing.due_at": due_at,
-        }
-    };
-    let by_due_at = |filter| IndexScan {
-        filter,
-        index: index::DUE,
-    };
     let now = moment(query.now);
     let Some(closing) = query.closing else {
-        return VecDeque::from([by_due_at(due(doc! { "$lte": now }))]);
+        return VecDeque::from([by_due_at(due_in(query, doc! { "$lte": now }))]);
     };
     let start = moment(closing.start);
     let in_time = doc! { "$gte": &start, "$lte": moment(closing.last_due_at().min(query.now)) };
@@ -160,17 +147,34 @@ fn scans(query: &DueQuery) -> VecDeque<IndexScan> {
         "processing.last_interval.end": { "$gte": &start, "$lte": &end },
         "$expr": { "$and": [has_failed(), { "$gte": [&next, &start] }, { "$lt": [&next, &end] }] },
     };
-    let mut failed = due(after.clone());
+    let mut failed = due_in(query, after.clone());
     failed.extend(put_off.clone());
-    let mut others = due(after);
+    let mut others = due_in(query, after);
     others.insert("$nor", [put_off]);
     VecDeque::from([
-        by_due_at(due(in_time)),
+        by_due_at(due_in(query, in_time)),
         IndexScan {
             filter: failed,
             index: index::FAILED,
         },
-        by_due_at(due(doc! { "$lt": start })),
+        by_due_at(due_in(query, doc! { "$lt": start })),
         by_due_at(others),
     ])
+}
+
+/// The condition on spans of the query's partitions that are due in a range of time.
+fn due_in(query: &DueQuery, range: Document) -> Document {
+    let partitions: Vec<i64> = query.partitions.iter().copied().map(i64::from).collect();
+    doc! {
+        "processing.complete": false,
+        "processing.partition": { "$in": partitions },
+        "processing.due_at": range,
+    }
+}
+
+fn by_due_at(filter: Document) -> IndexScan {
+    IndexScan {
+        filter,
+        index: index::DUE,
+    }
 }

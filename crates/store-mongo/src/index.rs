@@ -90,25 +90,6 @@ pub(crate) struct Index {
 }
 
 pub(crate) fn indexes() -> [Index; 12] {
-    let partial = |filter| {
-        IndexOptions::builder()
-            .partial_filter_expression(filter)
-            .build()
-    };
-    let unique_partial = |filter| {
-        IndexOptions::builder()
-            .unique(true)
-            .partial_filter_expression(filter)
-            .build()
-    };
-    let by_partition = |keys: Document| {
-        let mut all = doc! { "processing.partition": 1 };
-        all.extend(keys);
-        all
-    };
-    let due = doc! { "processing.due_at": 1 };
-    let failed = doc! { "processing.due_at": 1, "processing.last_interval.end": 1 };
-    let complete = doc! { "processing.last_interval.end": 1 };
     [
         // A second open span of the target has the same end, null, and the same correlation id.
         Index {
@@ -128,13 +109,17 @@ pub(crate) fn indexes() -> [Index; 12] {
         },
         Index {
             name: DUE,
-            keys: by_partition(due),
+            keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
             options: partial(doc! { "processing.complete": false }),
         },
         // Empty as a rule. The month of a span is that of the end of its last interval.
         Index {
             name: FAILED,
-            keys: by_partition(failed),
+            keys: doc! {
+                "processing.partition": 1,
+                "processing.due_at": 1,
+                "processing.last_interval.end": 1,
+            },
             options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
         },
         // Empty as a rule. A cause is searched in all partitions at once.
@@ -151,7 +136,7 @@ pub(crate) fn indexes() -> [Index; 12] {
         },
         Index {
             name: COMPLETE,
-            keys: by_partition(complete),
+            keys: doc! { "processing.partition": 1, "processing.last_interval.end": 1 },
             options: partial(doc! { "processing.complete": true }),
         },
         // None of their keys ever changes, so they cost starts alone. An instance has few spans, so the
@@ -193,9 +178,6 @@ pub(crate) fn ledger_indexes() -> [Index; 3] {
         .expire_after(Duration::ZERO)
         .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
         .build();
-    let marked = IndexOptions::builder()
-        .partial_filter_expression(doc! { "resend.due_at": { "$exists": true } })
-        .build();
     let mut of_span = ledger_shard_key();
     of_span.insert("version", 1);
     [
@@ -213,7 +195,7 @@ pub(crate) fn ledger_indexes() -> [Index; 3] {
         Index {
             name: RESEND,
             keys: doc! { "resend.due_at": 1 },
-            options: marked,
+            options: partial(doc! { "resend.due_at": { "$exists": true } }),
         },
     ]
 }
@@ -234,34 +216,21 @@ pub(crate) fn sum_index(field: &str) -> Index {
 
 /// The indexes of the audit trail, in the order of its lists.
 pub(crate) fn audit_indexes() -> [Index; 3] {
-    let of = |name, field: Option<&str>| {
-        let mut keys: Document = field
-            .map(|field| (field.to_owned(), 1.into()))
-            .into_iter()
-            .collect();
-        keys.extend(doc! { "at": 1, "_id": 1 });
-        let options = IndexOptions::default();
-        Index {
-            name,
-            keys,
-            options,
-        }
-    };
-    [
-        of(AUDIT, None),
-        of(AUDIT_WHO, Some("who")),
-        of(AUDIT_SPAN, Some("span")),
-    ]
+    let indexes = [
+        (AUDIT, doc! { "at": 1, "_id": 1 }),
+        (AUDIT_WHO, doc! { "who": 1, "at": 1, "_id": 1 }),
+        (AUDIT_SPAN, doc! { "span": 1, "at": 1, "_id": 1 }),
+    ];
+    indexes.map(|(name, keys)| Index {
+        name,
+        keys,
+        options: IndexOptions::default(),
+    })
 }
 
 /// The indexes of what is asked of the upstream after it has accepted it, and of what it has set aside.
 /// Where usages are not confirmed, they hold nothing and cost nothing.
 pub(crate) fn confirmation_indexes() -> [Index; 2] {
-    let partial = |filter| {
-        IndexOptions::builder()
-            .partial_filter_expression(filter)
-            .build()
-    };
     let exists = doc! { "$exists": true };
     let accepted = EntryState::Accepted.name();
     [
@@ -276,6 +245,19 @@ pub(crate) fn confirmation_indexes() -> [Index; 2] {
             options: partial(doc! { "cause": exists }),
         },
     ]
+}
+
+fn partial(filter: Document) -> IndexOptions {
+    IndexOptions::builder()
+        .partial_filter_expression(filter)
+        .build()
+}
+
+fn unique_partial(filter: Document) -> IndexOptions {
+    IndexOptions::builder()
+        .unique(true)
+        .partial_filter_expression(filter)
+        .build()
 }
 
 /// Keys within a target: its key, and these.

@@ -142,7 +142,7 @@ impl GroupWriter for EntryWriter {
             // a start that was sent again has another `_id`, and usages with the same ids.
             states.extend(self.states(doc! { "_id": { "$in": missing } }).await?);
         }
-        let mut seen = |write: &Arc<EntryWrite>| {
+        let resolutions = batch.iter().map(|write| {
             let state = states.remove(&write.usage_guid)?;
             // Two writers of one usage may share a command.
             if let Ok(state) = &state {
@@ -153,8 +153,8 @@ impl GroupWriter for EntryWriter {
                 is_older: true,
             });
             Some(kept.map_err(StoreError::refused))
-        };
-        Ok(batch.iter().map(&mut seen).collect())
+        });
+        Ok(resolutions.collect())
     }
 }
 
@@ -245,15 +245,15 @@ impl Ledger for MongoStore {
         let of_ours: Vec<(u32, &Finished)> = of_ours.collect();
         // No more at once than the group has room for.
         for some in of_ours.chunks(EXPIRIES_AT_ONCE) {
-            let submit = |(partition, span): &(u32, &Finished)| {
+            let expiries = some.iter().map(|(partition, span)| {
                 let range = range_of(*partition, self.expiries.count());
                 let statement = expiry(*partition, span);
                 async move {
                     let statement = Arc::new(statement.map_err(StoreError::refused)?);
                     self.expiries.submit(range, statement).await
                 }
-            };
-            let expired = join_all(some.iter().map(submit)).await;
+            });
+            let expired = join_all(expiries).await;
             expired.into_iter().collect::<Result<(), StoreError>>()?;
         }
         Ok(())

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use bson::raw::RawDocument;
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 
 use sampler_domain::{Cause, Id, Timestamp};
 use sampler_store::StoreError;
@@ -13,6 +13,7 @@ use crate::MongoStore;
 use crate::call::CallError;
 use crate::document::read_integer;
 use crate::entry_document::status_in;
+use crate::unreadable::value_in;
 
 /// The most causes that are checked at once.
 const MISSING_MAX: usize = 10_000;
@@ -54,8 +55,8 @@ impl MongoStore {
     async fn known_causes(&self) -> Result<HashSet<String>, CallError> {
         let order = doc! { "_id": 1 };
         let found = self.find_causes(doc! {}, order, MISSING_MAX).await?;
-        let name = |cause: &Document| cause.get_str("_id").ok().map(str::to_owned);
-        Ok(found.iter().filter_map(name).collect())
+        let names = found.iter().filter_map(|cause| cause.get_str("_id").ok());
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// The cause by its spans. A span that cannot be read, or that has forgotten its error, is
@@ -81,13 +82,9 @@ fn suspended_under(raw: &RawDocument) -> Option<&str> {
 fn cause_in(raw: &RawDocument) -> Option<Cause> {
     let target = raw.get_document("target").ok()?;
     let processing = raw.get_document("processing").ok()?;
-    let id = |name| target.get_str(name).ok().map(Id::from_store);
-    let version = |name| {
-        let value = Bson::try_from(processing.get(name).ok()??).ok()?;
-        read_integer(&doc! { "version": value }, "version").ok()
-    };
     // A failure of another version is not why it is suspended.
-    let is_of_version = version("failed_version") == version("version");
+    let is_of_version =
+        integer_in(processing, "failed_version") == integer_in(processing, "version");
     let error = processing.get_document("last_error").ok();
     let error = error.filter(|_| is_of_version);
     let message = error.and_then(|error| error.get_str("message").ok());
@@ -95,7 +92,12 @@ fn cause_in(raw: &RawDocument) -> Option<Cause> {
     Some(Cause {
         status: status.and_then(|error| status_in(&error)),
         error: message.unwrap_or(UNKNOWN).to_owned(),
-        resource_id: id("resource_id")?,
-        plan_id: id("plan_id")?,
+        resource_id: Id::from_store(target.get_str("resource_id").ok()?),
+        plan_id: Id::from_store(target.get_str("plan_id").ok()?),
     })
+}
+
+fn integer_in(raw: &RawDocument, name: &str) -> Option<i64> {
+    let value = value_in(raw, name)?;
+    read_integer(&doc! { name: value }, name).ok()
 }

@@ -94,12 +94,12 @@ impl Link {
         targets: &[&Target],
         concern: ReadConcern,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let branch = |target: &&Target| {
+        let branches = targets.iter().map(|target| {
             let mut branch = target_fields(target, "target.");
             branch.insert("processing.key", Bson::Null);
             branch
-        };
-        let filter = any_of(targets.iter().map(branch).collect());
+        });
+        let filter = any_of(branches.collect());
         let found = match concern {
             ReadConcern::Linearizable => {
                 let found = self.find_linearizable(filter, index::ORIGINAL_TARGET);
@@ -129,8 +129,8 @@ impl Link {
             Err(error) if error.is_no_collection() => Vec::new(),
             listed => listed?,
         };
-        let name = |index: mongodb::IndexModel| index.options?.name;
-        Ok(indexes.into_iter().filter_map(name).collect())
+        let names = indexes.into_iter().filter_map(|index| index.options?.name);
+        Ok(names.collect())
     }
 
     /// Whether any event id is kept as a UUID binary. It takes the indexes of the original.

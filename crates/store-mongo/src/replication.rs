@@ -1,7 +1,7 @@
 //! How far a majority is behind the primary, as the primary sees it.
 
 use async_trait::async_trait;
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 use sampler_store::{Replication, StoreError};
 
 use crate::MongoStore;
@@ -20,11 +20,9 @@ impl Replication for MongoStore {
 /// On an idle set, the last write is one of its own from seconds ago, which all have.
 fn lag_in(hello: &Document) -> Option<i64> {
     let last = hello.get_document("lastWrite").ok()?;
-    let date = |name: &str| match last.get(name) {
-        Some(Bson::DateTime(date)) => Some(date.timestamp_millis()),
-        _ => None,
-    };
-    let lag = date("lastWriteDate")? - date("majorityWriteDate")?;
+    let of_all = last.get_datetime("lastWriteDate").ok()?;
+    let of_majority = last.get_datetime("majorityWriteDate").ok()?;
+    let lag = of_all.timestamp_millis() - of_majority.timestamp_millis();
     Some(lag.max(0))
 }
 

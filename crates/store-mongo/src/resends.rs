@@ -296,17 +296,16 @@ fn acceptance_of(resend: &Resend) -> Document {
 
 pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
     let document = entry.get_document("resend").ok()?;
-    let text = |name: &str| document.get_str(name).ok();
     let accepted_at = read_optional_moment(document, "accepted_at").ok()?;
     Some(Resend {
-        act: text("act")?.parse().ok()?,
-        from: EntryState::from_name(text("from")?)?,
+        act: document.get_str("act").ok()?.parse().ok()?,
+        from: EntryState::from_name(document.get_str("from").ok()?)?,
         at: read_moment(document, "at").ok()?,
         due_at: read_moment(document, "due_at").ok()?,
         acceptance: accepted_at.map(|at| Acceptance {
             at,
             status: status_in(document),
-            location: text("location").map(str::to_owned),
+            location: document.get_str("location").ok().map(str::to_owned),
         }),
     })
 }

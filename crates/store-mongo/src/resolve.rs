@@ -14,7 +14,7 @@ use crate::call::{CallError, Link};
 use crate::document::{
     OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, read_event_id, read_target,
 };
-use crate::unreadable::{Identity, decoded, name_of, span_in};
+use crate::unreadable::{Identity, decoded, name_of, span_in, value_in};
 use crate::{document, index};
 
 /// Documents by the target and the `correlation_id` of their spans.
@@ -61,20 +61,18 @@ pub(crate) async fn by_target<'a>(
     spans: impl Iterator<Item = SpanOf<'a>>,
     concern: ReadConcern,
 ) -> Result<ByTarget, CallError> {
-    let branch = |span: SpanOf<'_>| {
+    let branches = spans.map(|span| {
         let mut branch = of_target(span.target);
         branch.insert("end", span.end);
         branch.insert("target.correlation_id", span.correlation_id);
         branch
-    };
-    let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_with(any_of(branches), index::SPAN, concern);
-    let key = |raw: &RawDocument| {
+    });
+    let found = link.find_with(any_of(branches.collect()), index::SPAN, concern);
+    Ok(by_key(link, found.await?, |raw| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
         Some((read_target(&target).ok()?, correlation_id))
-    };
-    Ok(by_key(link, found.await?, key))
+    }))
 }
 
 /// The open span of a target, and the one that ends next after a time.
@@ -168,15 +166,15 @@ pub(crate) async fn by_event_id<'a>(
     concern: ReadConcern,
 ) -> Result<ByEvent, CallError> {
     let field = field_of(kind);
-    let branch = |(target, id): (&Target, &EventId)| {
+    let branches = events.map(|(target, id)| {
         let text = Some(Bson::from(id.as_str()));
         let binary = as_uuid(id.as_str()).filter(|_| link.has_uuids());
         let forms: Vec<Bson> = [text, binary].into_iter().flatten().collect();
         let mut branch = of_target(target);
         branch.insert(field, doc! { "$in": forms });
         branch
-    };
-    let branches: Vec<Document> = events.map(branch).collect();
+    });
+    let branches: Vec<Document> = branches.collect();
     if branches.is_empty() {
         return Ok(HashMap::new());
     }
@@ -192,8 +190,7 @@ pub(crate) async fn by_event_id<'a>(
 /// The event whose id a document has in `field`, in either of its forms.
 fn event_of(raw: &RawDocument, field: &str) -> Option<EventKey> {
     let target = decoded(raw.get_document("target").ok()?).ok()?;
-    let value = raw.get(field).ok()??;
-    let id = doc! { field: Bson::try_from(value).ok()? };
+    let id = doc! { field: value_in(raw, field)? };
     Some((read_target(&target).ok()?, read_event_id(&id, field)?))
 }
 
@@ -255,18 +252,17 @@ pub(crate) async fn by_span_id<'a>(
     link: &Link,
     spans: impl Iterator<Item = &'a Span>,
 ) -> Result<HashMap<SpanId, RawDocumentBuf>, CallError> {
-    let branch = |span: &Span| {
+    let branches = spans.map(|span| {
         let mut branch = link.shard_key_filter(&span.target);
         branch.insert("_id", id_to_bson(&span.id));
         branch
-    };
-    let branches: Vec<Document> = spans.map(branch).collect();
+    });
+    let branches: Vec<Document> = branches.collect();
     let found = link.find_linearizable(doc! { "$or": branches }, "_id_");
-    let key = |raw: &RawDocument| {
+    Ok(by_key(link, found.await?, |raw| {
         let id = decoded(&Identity::of(raw)?.filter()).ok()?;
         id_from_bson(id.get("_id")).ok()
-    };
-    Ok(by_key(link, found.await?, key))
+    }))
 }
 
 /// The span in a document.

@@ -55,18 +55,11 @@ pub(crate) fn one_more() -> Document {
 /// The state of the usage at a time, as far as the earlier rounds say so: the last change that was
 /// made by then decides. Before the first of them, `otherwise` does. All are expressions.
 pub(crate) fn state_at(at: Timestamp, otherwise: Document) -> Document {
-    let past = |name: &str| {
-        doc! { "$and": [
-            { "$in": [{ "$type": name }, ["int", "long"]] },
-            { "$gte": [name, moment(Timestamp::MIN)] },
-            { "$lte": [name, moment(at)] },
-        ] }
-    };
     // From the oldest round to the latest.
     let after = doc! { "$switch": {
         "branches": [
-            { "case": past("$$this.resent_at"), "then": EntryState::Accepted.name() },
-            { "case": past("$$this.set_aside_at"), "then": EntryState::SetAside.name() },
+            { "case": is_past("$$this.resent_at", at), "then": EntryState::Accepted.name() },
+            { "case": is_past("$$this.set_aside_at", at), "then": EntryState::SetAside.name() },
         ],
         "default": "$$value",
     } };
@@ -76,4 +69,13 @@ pub(crate) fn state_at(at: Timestamp, otherwise: Document) -> Document {
         "in": after,
     } };
     doc! { "$cond": [{ "$isArray": "$earlier_rounds" }, by_rounds, otherwise] }
+}
+
+/// The condition that a field is a time up to this one.
+fn is_past(name: &str, at: Timestamp) -> Document {
+    doc! { "$and": [
+        { "$in": [{ "$type": name }, ["int", "long"]] },
+        { "$gte": [name, moment(Timestamp::MIN)] },
+        { "$lte": [name, moment(at)] },
+    ] }
 }

@@ -18,6 +18,7 @@ use crate::call::{CallError, hint};
 use crate::document::{id_from_bson, id_to_bson, moment, read_moment};
 use crate::index;
 use crate::reading::FoundDocuments;
+use crate::unreadable::value_in;
 
 /// Spans that are compared with a query for one page.
 const WINDOW: usize = 10_000;
@@ -262,33 +263,26 @@ fn filter(query: &SpanQuery) -> Document {
         }
         filter.insert("target.resource_id", condition);
     }
-    let mut is_complete = |is: bool| {
-        let condition = if is {
-            doc! { "$eq": true }
-        } else {
-            doc! { "$ne": true }
-        };
-        filter.insert("processing.complete", condition);
-    };
+    if let Some(state) = query.state {
+        let is_complete = state == SpanState::Complete;
+        let operator = if is_complete { "$eq" } else { "$ne" };
+        filter.insert("processing.complete", doc! { operator: true });
+    }
     match query.state {
         Some(SpanState::Open) => {
-            is_complete(false);
             filter.insert("end", Bson::Null);
         }
         Some(SpanState::Stopped) => {
-            is_complete(false);
             filter.insert("end", doc! { "$ne": Bson::Null });
         }
-        Some(SpanState::Complete) => is_complete(true),
         Some(SpanState::Suspended) => {
-            is_complete(false);
             let mut condition = doc! { "$exists": true };
             if let Some(cause) = query.cause {
                 condition.insert("$eq", cause.to_string());
             }
             filter.insert("processing.suspended.cause", condition);
         }
-        None => {}
+        Some(SpanState::Complete) | None => {}
     }
     if let Some(from) = query.from.map(moment) {
         filter.insert(
@@ -329,14 +323,13 @@ fn rank(position: &SpanPosition) -> (Timestamp, bool, SpanId) {
 
 /// The position of a document in a list, even if the document cannot be read as a span.
 fn position(raw: &RawDocument) -> Option<SpanPosition> {
-    let value = |name: &str| Bson::try_from(raw.get(name).ok()??).ok();
-    let start = doc! { "start": value("start")? };
+    let start = doc! { "start": value_in(raw, "start")? };
     let start = read_moment(&start, "start").or_else(|problem| match start.get("start") {
         #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
         Some(Bson::Double(start)) => Ok(Timestamp::clamped(start.floor() as i64)),
         _ => Err(problem),
     });
-    let id: SpanId = id_from_bson(value("_id").as_ref()).ok()?;
+    let id: SpanId = id_from_bson(value_in(raw, "_id").as_ref()).ok()?;
     Some(SpanPosition {
         start: start.ok()?,
         id,

@@ -139,12 +139,11 @@ impl GroupWriter for StartWriter {
         &self,
         batch: &[Arc<StartWrite>],
     ) -> Result<Vec<Resolution<StartOutcome>>, CallError> {
-        let spans = || batch.iter().map(|write| &write.new.span);
-        let targets = spans().map(|span| &span.target);
+        let targets = batch.iter().map(|write| &write.new.span.target);
         self.link
             .add_missing_keys(targets, ReadConcern::Linearizable)
             .await?;
-        let open = spans().map(|span| SpanOf::open(&span.target));
+        let open = batch.iter().map(|it| SpanOf::open(&it.new.span.target));
         let open = by_target(&self.link, open, ReadConcern::Linearizable).await?;
         let events = batch.iter().filter_map(|write| {
             let id = write.id()?;
@@ -152,15 +151,16 @@ impl GroupWriter for StartWriter {
         });
         let earlier =
             by_event_id(&self.link, IdKind::Start, events, ReadConcern::Linearizable).await?;
-        let own = by_span_id(&self.link, spans()).await?;
-        let resolution = |write: &Arc<StartWrite>| {
+        let spans = batch.iter().map(|write| &write.new.span);
+        let own = by_span_id(&self.link, spans).await?;
+        let resolutions = batch.iter().map(|write| {
             if own.contains_key(&write.new.span.id) {
                 return Some(Ok(StartOutcome::Opened));
             }
             let by_id = write.event().and_then(|event| earlier.get(&event));
             resolve_one(&write.new, by_id, &open).transpose()
-        };
-        Ok(batch.iter().map(resolution).collect())
+        });
+        Ok(resolutions.collect())
     }
 }
 
@@ -265,8 +265,10 @@ impl StartWriter {
     /// The same with one search for each start, of at most one document: the open span, or else the one that
     /// ends next.
     async fn search_each(&self, starts: &[&StartWrite]) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let search = async |start: &StartWrite| self.search(&[start], 1).await;
-        let searches: Vec<_> = starts.iter().map(|start| search(start)).collect();
+        let searches = starts
+            .iter()
+            .map(|start| async move { self.search(&[start], 1).await });
+        let searches: Vec<_> = searches.collect();
         // A call that has begun is completed, even if another one fails.
         let found: Vec<_> = stream::iter(searches)
             .buffered(SEARCHES_AT_ONCE)

@@ -118,8 +118,7 @@ impl GroupWriter for StopWriter {
             .await?;
         let ids = batch.iter().filter_map(|write| write.event.id.as_ref());
         let kept_as_uuids = kept_as_uuids(&self.link, IdKind::Stop, ids).await?;
-        let is_free = |write: &&Arc<StopWrite>| !write.is_among(&kept_as_uuids);
-        let free = batch.iter().filter(is_free);
+        let free = batch.iter().filter(|write| !write.is_among(&kept_as_uuids));
         let free: Vec<&RawDocumentBuf> = free.map(|write| &write.statement).collect();
         if free.is_empty() {
             return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
@@ -128,11 +127,12 @@ impl GroupWriter for StopWriter {
         let elsewhere = Some(&StopOutcome::Refused(Refusal::IdTakenElsewhere));
         let updated = updated.write_results(free.len(), |_| StopOutcome::Ended, elsewhere);
         let mut updated = updated.into_iter();
-        let result = |write| {
-            let updated = is_free(&write).then(|| updated.next()).flatten();
+        let results = batch.iter().map(|write| {
+            let is_free = !write.is_among(&kept_as_uuids);
+            let updated = is_free.then(|| updated.next()).flatten();
             updated.unwrap_or(WriteResult::Unresolved)
-        };
-        Ok(batch.iter().map(result).collect())
+        });
+        Ok(results.collect())
     }
 
     /// Reads, in this order: the span that this stop ended and the open span of the target, then an
@@ -162,11 +162,11 @@ impl GroupWriter for StopWriter {
         });
         let earlier =
             by_event_id(&self.link, IdKind::Stop, events, ReadConcern::Linearizable).await?;
-        let resolution = |write: &Arc<StopWrite>| {
+        let resolutions = batch.iter().map(|write| {
             let by_id = write.event().and_then(|event| earlier.get(&event));
             resolve_one(write, by_id, &spans).transpose()
-        };
-        Ok(batch.iter().map(resolution).collect())
+        });
+        Ok(resolutions.collect())
     }
 }
 
@@ -177,13 +177,13 @@ fn resolve_one(
     spans: &ByTarget,
 ) -> Result<Option<StopOutcome>, StoreError> {
     let event = &write.event;
-    let span = |correlation_id: &str| spans.get(&(event.target.clone(), correlation_id.to_owned()));
-    if span(&write.correlation_id).is_some() {
+    if spans.contains_key(&(event.target.clone(), write.correlation_id.clone())) {
         return Ok(Some(StopOutcome::Ended));
     }
     let by_id = by_id.map(readable).transpose()?;
     // An open span that cannot be read does not concern a repeat.
-    let open = span(OPEN).filter(|_| by_id.is_none());
+    let open = spans.get(&(event.target.clone(), OPEN.to_owned()));
+    let open = open.filter(|_| by_id.is_none());
     let open = open.map(readable).transpose()?;
     let decision = decide_stop(event, by_id.as_ref(), open.as_ref());
     Ok(StopOutcome::found(decision))

@@ -23,7 +23,7 @@ use serde_json::{Number, Value};
 use tokio::time::Instant;
 
 use crate::call::{CallError, hint};
-use crate::document::{has_failed, moment, to_json};
+use crate::document::{has_failed, moment, read_measure, to_json};
 use crate::index::sum_index;
 use crate::unreadable::decoded;
 use crate::{MongoStore, codes, rounds};
@@ -261,25 +261,24 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
 /// The state of an entry at a time, as an expression
 /// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is not a time counts as absent.
 fn state_at(at: Timestamp) -> Document {
-    let past = |name: &str| is_past(name, at);
     // The upstream can set a usage aside and accept it again more than once. The state says which came
     // last.
     let is_now = doc! { "$eq": ["$state", EntryState::SetAside.name()] };
-    let is_set_aside = past("$set_aside_at");
+    let is_set_aside = is_past("$set_aside_at", at);
     let aside = EntryState::SetAside.name();
     let before = doc! { "$switch": {
         "branches": [
-            { "case": past("$accepted_at"), "then": EntryState::Accepted.name() },
-            { "case": past("$skipped_at"), "then": EntryState::Skipped.name() },
-            { "case": past("$refused_at"), "then": EntryState::Refused.name() },
+            { "case": is_past("$accepted_at", at), "then": EntryState::Accepted.name() },
+            { "case": is_past("$skipped_at", at), "then": EntryState::Skipped.name() },
+            { "case": is_past("$refused_at", at), "then": EntryState::Refused.name() },
         ],
         "default": EntryState::Planned.name(),
     } };
     doc! { "$switch": {
         "branches": [
-            { "case": past("$counted_at"), "then": EntryState::Counted.name() },
+            { "case": is_past("$counted_at", at), "then": EntryState::Counted.name() },
             { "case": { "$and": [is_now, is_set_aside.clone()] }, "then": aside },
-            { "case": past("$resent_at"), "then": EntryState::Accepted.name() },
+            { "case": is_past("$resent_at", at), "then": EntryState::Accepted.name() },
             { "case": is_set_aside, "then": aside },
         ],
         "default": rounds::state_at(at, before),
@@ -318,8 +317,8 @@ fn every(millis: i64) -> Bson {
 
 /// A document with these values, which are compared one after the other.
 fn group(values: impl IntoIterator<Item = String>) -> Document {
-    let named = |(number, value)| (number_name(number), Bson::String(value));
-    values.into_iter().enumerate().map(named).collect()
+    let numbered = (0..).map(number_name);
+    numbered.zip(values.into_iter().map(Bson::String)).collect()
 }
 
 /// The group of these ids, whatever they begin with.
@@ -360,9 +359,8 @@ impl Part {
         let values = key.get_document("group").ok()?;
         let group = (0..fields).map(|number| values.get_str(number_name(number)).ok());
         let measures = id.get_array("measures").map(Vec::as_slice);
-        let integer = |bson: Option<&Bson>| to_json(bson.unwrap_or(&Bson::Null));
         Some(Self {
-            window: integer(key.get("window")).as_f64().map(whole)?,
+            window: to_json(key.get("window")?).as_f64().map(whole)?,
             group: group
                 .map(|id| id.map(Id::from_store))
                 .collect::<Option<_>>()?,
@@ -371,16 +369,10 @@ impl Part {
                 .iter()
                 .filter_map(read_measure)
                 .collect(),
-            usages: integer(document.get("usages")).as_u64()?,
-            duration: integer(document.get("duration")).as_number()?.clone(),
+            usages: to_json(document.get("usages")?).as_u64()?,
+            duration: to_json(document.get("duration")?).as_number()?.clone(),
         })
     }
-}
-
-fn read_measure(bson: &Bson) -> Option<(Id, Value)> {
-    let measure = bson.as_document()?;
-    let name = Id::from_store(measure.get_str("measure").ok()?);
-    Some((name, measure.get("quantity").map_or(Value::Null, to_json)))
 }
 
 /// Moments are exact as doubles.
@@ -408,13 +400,13 @@ impl Collected {
         let Some(part) = Part::read(raw, self.fields) else {
             return true;
         };
-        let behind = |window: &Window| window.end.as_millis() <= part.window;
-        let window = self.windows.partition_point(behind);
-        let Some(window) = self.windows.get(window).copied() else {
+        let windows = &self.windows;
+        let behind = windows.partition_point(|window| window.end.as_millis() <= part.window);
+        let Some(window) = windows.get(behind).copied() else {
             return true;
         };
-        let is_of = |row: &SumRow| row.window == window && row.group == part.group;
-        if !self.rows.last().is_some_and(is_of) {
+        let last = self.rows.last();
+        if last.is_none_or(|row| row.window != window || row.group != part.group) {
             let is_full = self.rows.len() == self.limit || self.bytes > PAGE_BYTES;
             if is_full {
                 self.has_more = true;

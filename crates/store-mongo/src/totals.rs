@@ -19,14 +19,13 @@ pub(crate) fn read_totals(processing: &Document, last: Interval) -> Totals {
 }
 
 fn kept_totals(kept: &Document) -> Option<Totals> {
-    let number = |name| read_integer(kept, name).ok();
     Some(Totals {
         since: read_moment(kept, "since").ok()?,
-        first_version: number("first_version"),
-        billed: number("billed")?,
-        skipped: number("skipped")?,
-        unanswered: number("unanswered").unwrap_or(0),
-        usages: u64::try_from(number("usages")?).ok()?,
+        first_version: read_integer(kept, "first_version").ok(),
+        billed: read_integer(kept, "billed").ok()?,
+        skipped: read_integer(kept, "skipped").ok()?,
+        unanswered: read_integer(kept, "unanswered").unwrap_or(0),
+        usages: u64::try_from(read_integer(kept, "usages").ok()?).ok()?,
     })
 }
 

@@ -47,6 +47,11 @@ pub(crate) fn decoded(raw: &RawDocument) -> Result<Document, Unreadable> {
     Ok(document)
 }
 
+/// Decodes one member of a document.
+pub(crate) fn value_in(raw: &RawDocument, name: &str) -> Option<Bson> {
+    Bson::try_from(raw.get(name).ok()??).ok()
+}
+
 pub(crate) fn span_in(raw: &RawDocument) -> Result<Span, Unreadable> {
     read(&decoded(raw)?)
 }

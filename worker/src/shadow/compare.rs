@@ -119,24 +119,26 @@ fn compare_interval(span: &Span, recorded: Interval, now: Timestamp, policy: &Po
     if recorded.is_empty() {
         return Finding::KnownFault(KnownFault::NoLength);
     }
-    let same = |policy: &Policy| decisions(span, recorded.start, policy).contains(&Some(recorded));
-    if same(policy) {
+    let ours = decisions(span, recorded.start, policy);
+    if ours.contains(&Some(recorded)) {
         return if recorded.end > now.max(recorded.start) {
             Finding::KnownFault(KnownFault::AheadOfTime)
         } else {
             Finding::Same
         };
     }
-    let with = |granularity: &Granularity| Policy {
-        granularities: Granularities::all(*granularity),
-        stop_grace: policy.stop_grace,
-    };
+    let mut granularities = Granularity::ALL.into_iter();
+    let dimension = granularities.find(|other| {
+        let policy = Policy {
+            granularities: Granularities::all(*other),
+            stop_grace: policy.stop_grace,
+        };
+        decisions(span, recorded.start, &policy).contains(&Some(recorded))
+    });
     Finding::Difference(Difference::Interval {
         recorded,
-        ours: decisions(span, recorded.start, policy)[0],
-        dimension: Granularity::ALL
-            .into_iter()
-            .find(|other| same(&with(other))),
+        ours: ours[0],
+        dimension,
     })
 }
 

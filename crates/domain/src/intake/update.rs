@@ -117,6 +117,13 @@ impl Progress {
     fn is_kept(self) -> bool {
         self != Self::Missing
     }
+
+    /// Notes how the half was found, unless that is known.
+    fn note(&mut self, found: Self) {
+        if !self.is_kept() {
+            *self = found;
+        }
+    }
 }
 
 impl UpdateIntake {
@@ -271,55 +278,55 @@ impl UpdateIntake {
     /// Tells whether what was found under the id are halves of this update. A half that was sent as
     /// an event of its own counts for any update that says the same.
     fn judge(&mut self, found: Progress) -> Result<(), Refusal> {
-        let targets = Some(self.event.targets_digest());
-        let require_own = |update: Option<Uuid>| match update {
-            Some(_) if update != targets => Err(Refusal::IdOfAnotherUpdate),
-            _ => Ok(()),
-        };
-        let note = |half: &mut Progress| {
-            if !half.is_kept() {
-                *half = found;
-            }
-        };
         if let Some(span) = &self.ended {
             let differences = self.event.stop().differences(span);
-            let same =
-                require_own(span.stop_update).and_then(|()| self.rules.require_same(differences));
+            let own = self.require_own(span.stop_update);
+            let same = own.and_then(|()| self.rules.require_same(differences));
             if same.is_err() {
                 self.stop = Progress::Missing;
             }
             same?;
-            note(&mut self.stop);
+            self.stop.note(found);
         }
         if let Some(span) = &self.started {
-            require_own(span.start_update)?;
+            self.require_own(span.start_update)?;
             let differences = self.event.start().differences(span);
             self.rules.require_same(differences)?;
-            note(&mut self.start);
+            self.start.note(found);
             if span.start_update.is_some() {
                 // Its stop came before it. The span that this has ended may be removed by now.
-                note(&mut self.stop);
+                self.stop.note(found);
             }
         }
         Ok(())
+    }
+
+    /// Refuses a half that another update has made.
+    fn require_own(&self, update: Option<Uuid>) -> Result<(), Refusal> {
+        match update {
+            Some(update) if update != self.event.targets_digest() => {
+                Err(Refusal::IdOfAnotherUpdate)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses the update for what would refuse a half that is missing.
     fn look(&mut self) -> Result<UpdateState, Refusal> {
         let at = self.event.timestamp;
         self.rules.require_slack(at, self.now)?;
-        let is = |span: &Span, other: Option<&Span>| other.is_some_and(|it| it.id == span.id);
         // The update does not end the span that it has started itself.
-        let started = self.started.as_ref();
-        self.open = self.open.take().filter(|open| !is(open, started));
+        let started = self.started.as_ref().map(|span| &span.id);
+        self.open.take_if(|open| started == Some(&open.id));
         if !self.has_stop() {
             require_open(self.open.as_ref(), at)?;
         }
         if self.has_start() {
             return Ok(UpdateState::CheckingId(Half::Stop));
         }
-        let previous = self.previous();
-        let others = self.others.iter().filter(|span| !is(span, previous));
+        let previous = self.previous().map(|span| &span.id);
+        let others = self.others.iter();
+        let others = others.filter(|span| previous != Some(&span.id));
         NotEnded::by(at, others.map(|span| span.end)).require_room(self.rules.may_overlap)?;
         Ok(UpdateState::CheckingId(if self.has_stop() {
             Half::Start
