@@ -123,15 +123,17 @@ fn event_of(
 /// The `id` of a start or stop may be left out; an empty one counts as none. Only by its id can a
 /// repeat complete a half-kept update.
 fn event_id(fields: &mut Fields<'_>, kind: EventKind) -> Option<EventId> {
-    let read = |value: Json<'_>| match value.as_str() {
-        Some("") if kind == EventKind::Update => Err("It is missing.".to_owned()),
+    if kind == EventKind::Update {
+        return fields.required("id", |value| match value.as_str() {
+            Some("") => Err("It is missing.".to_owned()),
+            _ => fields::id(value),
+        });
+    }
+    let id = fields.optional("id", |value| match value.as_str() {
         Some("") => Ok(None),
         _ => fields::id(value).map(Some),
-    };
-    match kind {
-        EventKind::Update => fields.required("id", read).flatten(),
-        EventKind::Start | EventKind::Stop => fields.optional("id", read).flatten(),
-    }
+    });
+    id.flatten()
 }
 
 pub(crate) fn target(fields: &mut Fields<'_>) -> Option<Target> {

@@ -144,11 +144,12 @@ impl From<&Config> for Document {
 }
 
 fn path() -> Option<PathBuf> {
-    let folder = |name: &str| {
-        let folder = std::env::var_os(name).map(PathBuf::from);
-        // The standard says so: a relative one counts as none.
-        folder.filter(|folder| folder.is_absolute())
-    };
-    let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    let base = folder_in("XDG_CONFIG_HOME").or_else(|| Some(folder_in("HOME")?.join(".config")))?;
     Some(base.join("sampler").join("config.json"))
+}
+
+/// The folder that a variable names. The standard says so: a relative one counts as none.
+fn folder_in(variable: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable).map(PathBuf::from);
+    folder.filter(|folder| folder.is_absolute())
 }

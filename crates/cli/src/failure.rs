@@ -1,6 +1,6 @@
 //! Why a command could not do what it was asked for.
 
-use std::io;
+use std::fmt::Display;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
+    pub(crate) fn of_file(path: &Path, error: &dyn Display) -> Self {
         Self::Input(format!("{}: {error}", path.display()))
     }
 

@@ -1,7 +1,7 @@
 //! `snapshot`: compares what really runs with the spans, and mends the difference.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -183,24 +183,22 @@ async fn ask(api: &Api, file: &Path) -> Result<Answer, Failure> {
 }
 
 fn read(path: &Path) -> Result<(&'static str, Vec<u8>), Failure> {
-    let name = path.display();
-    let wrong = |error: io::Error| Failure::Input(format!("{name}: {error}"));
     let extension = path.extension().and_then(|extension| extension.to_str());
     let media_type = match extension {
         Some("json") => "application/json",
         Some("ndjson" | "jsonl") => "application/x-ndjson",
         _ => {
-            let what = format!("{name}: a snapshot is a .json or .ndjson file");
-            return Err(Failure::Input(what));
+            let what = "a snapshot is a .json or .ndjson file";
+            return Err(Failure::of_file(path, &what));
         }
     };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(wrong)?;
+    let file = File::open(path).map_err(|error| Failure::of_file(path, &error))?;
     file.take(LEN_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(wrong)?;
+        .map_err(|error| Failure::of_file(path, &error))?;
     if bytes.len() as u64 > LEN_MAX {
-        return Err(wrong(io::Error::other("the snapshot is too long")));
+        return Err(Failure::of_file(path, &"the snapshot is too long"));
     }
     Ok((media_type, bytes))
 }

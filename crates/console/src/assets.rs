@@ -65,12 +65,13 @@ const ICON: Asset = Asset {
 impl Assets {
     /// The files of this release, in this folder.
     pub(crate) fn embedded(folder: &str) -> Self {
-        let address = |asset: &Asset| format!("{folder}/{}", asset.name());
+        let [style, script, reference, icon] =
+            [&STYLE, &SCRIPT, &REFERENCE, &ICON].map(|asset| format!("{folder}/{}", asset.name()));
         Self {
-            style: address(&STYLE),
-            script: address(&SCRIPT),
-            reference: address(&REFERENCE),
-            icon: address(&ICON),
+            style,
+            script,
+            reference,
+            icon,
         }
     }
 

@@ -79,7 +79,7 @@ impl Chart {
         let zero = most as f64 * scale;
         let width = 100.0 / sums.len() as f64;
         let each = sums.len().div_ceil(8);
-        let bar = |(index, ((start, end), sum)): (usize, (&(Timestamp, Timestamp), &i128))| {
+        let bars = sums.iter().enumerate().map(|(index, ((start, end), sum))| {
             let length = *sum as f64 * scale;
             let x = index as f64 * width;
             let held = i64::try_from(*sum).unwrap_or(i64::MAX);
@@ -93,9 +93,9 @@ impl Chart {
                 label: (index % each == 0)
                     .then(|| Label::new(label(*start, *end), x + width / 2.0)),
             }
-        };
+        });
         Some(Self {
-            bars: sums.iter().enumerate().map(bar).collect(),
+            bars: bars.collect(),
             zero,
             height: HEIGHT,
             most: in_words(i64::try_from(most).unwrap_or(i64::MAX)),
@@ -107,13 +107,13 @@ impl Chart {
 /// Adds the windows between the first and the last that have no usage: a gap in time is a gap in the
 /// drawing.
 fn fill(sums: &mut BTreeMap<(Timestamp, Timestamp), i128>) {
-    let is_in = |granularity: &Granularity, (start, end): &(Timestamp, Timestamp)| {
-        granularity
-            .boundary_after(*start)
-            .is_some_and(|next| *end <= next)
-    };
-    let fits = |granularity: &Granularity| sums.keys().all(|window| is_in(granularity, window));
-    let Some(granularity) = Granularity::ALL.into_iter().find(fits) else {
+    let finest = Granularity::ALL.into_iter().find(|granularity| {
+        sums.keys().all(|(start, end)| {
+            let next = granularity.boundary_after(*start);
+            next.is_some_and(|next| *end <= next)
+        })
+    });
+    let Some(granularity) = finest else {
         return;
     };
     let (Some((_, first)), Some((last, _))) = (
@@ -169,13 +169,12 @@ impl Trend {
         };
         let most = backlogs.iter().map(|(_, due)| *due).max()?.max(1);
         let all = last.since(*first).max(1) as f64;
-        let place = |at: Timestamp| at.since(*first) as f64 * 100.0 / all;
-        let bar = |pair: &[(Timestamp, i64)]| {
+        let bars = backlogs.windows(2).filter_map(|pair| {
             let [(from, due), (to, _)] = pair else {
                 return None;
             };
             let height = *due as f64 * TREND_HEIGHT / most as f64;
-            let (x, end) = (place(*from), place(*to));
+            let [x, end] = [from, to].map(|at| at.since(*first) as f64 * 100.0 / all);
             Some(Bar {
                 x,
                 width: end - x,
@@ -185,9 +184,9 @@ impl Trend {
                 title: format!("{from}: {due}"),
                 label: None,
             })
-        };
+        });
         Some(Self {
-            bars: backlogs.windows(2).filter_map(bar).collect(),
+            bars: bars.collect(),
             height: TREND_HEIGHT,
             description: in_a_sentence(&(*first, *begun), most, &(*last, *due)),
         })

@@ -4,7 +4,7 @@ use sampler_api::{Cause, Span};
 use sampler_domain::{Granularity, Timestamp};
 
 use crate::show;
-use crate::timeline::shortest_window;
+use crate::timeline::{is_boundary, shortest_window};
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -27,10 +27,10 @@ impl Estimate {
     pub(crate) fn of(spans: &[Span], count: u64, now: Timestamp) -> Self {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let granularity = granularity(spans);
-        let behind = |span: &Span| left(span, now).abs();
+        let behind = spans.iter().map(|span| left(span, now).abs()).max();
         // Each has at least the usage that is planned.
-        let usages = |span: &Span| ended(span, granularity, now).max(1);
-        let known: i64 = spans.iter().map(usages).sum();
+        let usages = spans.iter().map(|it| ended(it, granularity, now).max(1));
+        let known: i64 = usages.sum();
         let read = i64::try_from(spans.len()).unwrap_or(i64::MAX);
         let usages = if count > read && read > 0 {
             let all = i128::from(known) * i128::from(count) / i128::from(read);
@@ -40,7 +40,7 @@ impl Estimate {
         };
         Self {
             spans: count,
-            behind: spans.iter().map(behind).max().unwrap_or(0),
+            behind: behind.unwrap_or(0),
             usages,
         }
     }
@@ -116,21 +116,20 @@ fn ended(span: &Span, granularity: Granularity, now: Timestamp) -> i64 {
 /// but of 24 hours only one ends so. Without plans it is the hour. Where plans agree with none, the
 /// longest of them decides.
 fn granularity(spans: &[Span]) -> Granularity {
-    let plans = || {
-        spans.iter().filter_map(|span| {
-            let plan = span.planned.as_ref()?;
-            Some((span, (plan.start, plan.end)))
-        })
-    };
-    if plans().next().is_none() {
+    let plans: Vec<_> = spans
+        .iter()
+        .filter_map(|span| Some((span, span.planned.as_ref()?)))
+        .collect();
+    if plans.is_empty() {
         return Granularity::Hour;
     }
-    let coarsest = Granularity::ALL
-        .into_iter()
-        .rev()
-        .find(|granularity| plans().all(|(span, plan)| is_plan_of(*granularity, span, plan)));
+    let mut all = Granularity::ALL.into_iter().rev();
+    let coarsest = all.find(|granularity| {
+        let mut plans = plans.iter();
+        plans.all(|(span, plan)| is_plan_of(*granularity, span, (plan.start, plan.end)))
+    });
     coarsest.unwrap_or_else(|| {
-        let lengths = plans().map(|(_, (start, end))| end.since(start).abs());
+        let lengths = plans.iter().map(|(_, it)| it.end.since(it.start).abs());
         let longest = lengths.max().unwrap_or(HOUR);
         let fitting = Granularity::ALL
             .into_iter()
@@ -142,11 +141,11 @@ fn granularity(spans: &[Span]) -> Granularity {
 /// Whether a worker plans this interval of a span by this granularity: within one window, and from
 /// boundary to boundary but where the span itself begins or ends.
 fn is_plan_of(granularity: Granularity, span: &Span, (start, end): (Timestamp, Timestamp)) -> bool {
-    let is_boundary = |moment| granularity.window_of(moment) == moment;
     let next = granularity.boundary_after(start.min(end));
     let is_in_window = next.is_none_or(|next| start.max(end) <= next);
-    let begins = is_boundary(start) || start == span.start || start == span.proof.since;
-    let ends = is_boundary(end) || Some(end) == span.end;
+    let begins =
+        is_boundary(granularity, start) || start == span.start || start == span.proof.since;
+    let ends = is_boundary(granularity, end) || Some(end) == span.end;
     is_in_window && begins && ends
 }
 

@@ -122,6 +122,10 @@ impl SubmittedForm {
     pub(crate) fn value(&self, name: &str) -> &str {
         parameters::value(&self.fields, name)
     }
+
+    pub(crate) fn trimmed(&self, name: &str) -> String {
+        self.value(name).trim().to_owned()
+    }
 }
 
 /// Whether the browser says that a page of another origin has sent the form. Old browsers say nothing.
@@ -130,15 +134,14 @@ fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     if site.is_some_and(|site| site != "same-origin" && site != "none") {
         return true;
     }
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    match (text(ORIGIN), text(HOST)) {
-        (Some(origin), Some(host)) => {
+    match [ORIGIN, HOST].map(|name| headers.get(name)?.to_str().ok()) {
+        [Some(origin), Some(host)] => {
             // The scheme may have been another one in front of a router; a port that is usual is left out.
             let own = ["http", "https"].map(|scheme| host_of(&format!("{scheme}://{host}")));
             !own.contains(&host_of(origin))
         }
-        (Some(_), None) => true,
-        (None, _) => headers.contains_key(ORIGIN),
+        [Some(_), None] => true,
+        [None, _] => headers.contains_key(ORIGIN),
     }
 }
 

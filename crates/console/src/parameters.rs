@@ -61,10 +61,6 @@ pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
 
 /// The same page for the times that people ask for most.
 pub(crate) fn presets(path: &str, query: &Query, now: Timestamp) -> Vec<(&'static str, String)> {
-    let window = |granularity: Granularity, at: Timestamp| {
-        let start = granularity.window_of(at);
-        Some((start, granularity.boundary_after(start)?))
-    };
     let month = window(Granularity::Month, now);
     let last = month.and_then(|(start, _)| window(Granularity::Month, start.plus(-1)));
     let all = [
@@ -72,14 +68,19 @@ pub(crate) fn presets(path: &str, query: &Query, now: Timestamp) -> Vec<(&'stati
         ("This month", month),
         ("Last month", last),
     ];
-    let page = |(name, window): (&'static str, Option<(Timestamp, Timestamp)>)| {
+    let pages = all.into_iter().filter_map(|(name, window)| {
         let (from, to) = window?;
         let query = with(query, "cursor", None);
         let query = with(&query, "from", Some(&from.as_millis().to_string()));
         let query = with(&query, "to", Some(&to.as_millis().to_string()));
         Some((name, address(path, &query)))
-    };
-    all.into_iter().filter_map(page).collect()
+    });
+    pages.collect()
+}
+
+fn window(granularity: Granularity, at: Timestamp) -> Option<(Timestamp, Timestamp)> {
+    let start = granularity.window_of(at);
+    Some((start, granularity.boundary_after(start)?))
 }
 
 /// The time in a parameter as people write it in a field: without seconds where there are none.
@@ -119,12 +120,10 @@ fn is_moment(name: &str) -> bool {
 fn with_zone(text: &str) -> String {
     let text = text.trim();
     let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
-    let is_of = |text: &str, marks: &str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_digit() || marks.contains(char::from(byte)))
-    };
-    let is_date = date.len() == 10 && date.contains('-') && is_of(date, "-");
-    if !is_date || time.len() < 5 || !is_of(time, ":.") {
+    let has_others = date.contains(|it: char| !it.is_ascii_digit() && it != '-')
+        || time.contains(|it: char| !it.is_ascii_digit() && !matches!(it, ':' | '.'));
+    let is_date = date.len() == 10 && date.contains('-');
+    if !is_date || time.len() < 5 || has_others {
         return text.to_owned();
     }
     let seconds = if time.len() == 5 { ":00" } else { "" };

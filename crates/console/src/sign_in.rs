@@ -134,19 +134,18 @@ impl Console {
         uri: &Uri,
     ) -> Response {
         let query = parameters::read(uri);
-        let value = |name: &str| parameters::value(&query, name);
+        let [state, code] = ["state", "code"].map(|name| parameters::value(&query, name));
         let pending = self
             .parts
             .keys
             .open(ATTEMPT, headers, self.is_secure(headers))
-            .and_then(|text| serde_json::from_str::<Pending>(&text).ok());
-        let is_own = |it: &Pending| it.attempt.state == value("state") && self.is_before(it.until);
-        let Some(pending) = pending.filter(is_own) else {
+            .and_then(|text| serde_json::from_str::<Pending>(&text).ok())
+            .filter(|it| it.attempt.state == state && self.is_before(it.until));
+        let Some(pending) = pending else {
             let detail = "This does not belong to an attempt to sign in with this browser, or the \
                           attempt is too old.";
             return failed(self, StatusCode::BAD_REQUEST, detail);
         };
-        let code = value("code");
         if code.is_empty() {
             let detail =
                 "The token server did not sign you in, or did not grant a scope of Sampler.";
@@ -217,8 +216,8 @@ impl Console {
             clippy::cast_possible_truncation,
             reason = "a cast of a double to an integer is held at the limits of the integer"
         )]
-        let millis = |seconds: f64| (seconds * 1_000.0) as i64;
-        let end = claimed_end(tokens.access.expose_secret()).map(millis);
+        let end =
+            claimed_end(tokens.access.expose_secret()).map(|seconds| (seconds * 1_000.0) as i64);
         end.map_or(now, Timestamp::clamped).min(by_life)
     }
 

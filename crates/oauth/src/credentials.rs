@@ -278,8 +278,8 @@ async fn request_in_time(discoverer: &Discoverer, client: &Client) -> Result<Gra
 pub(crate) async fn in_time<T>(
     asking: impl Future<Output = Result<T, FetchError>>,
 ) -> Result<T, FetchError> {
-    let late = |_| Err(FetchError::Unreachable("it took too long".to_owned()));
-    timeout(REQUEST_LIMIT, asking).await.unwrap_or_else(late)
+    let answered = timeout(REQUEST_LIMIT, asking).await;
+    answered.unwrap_or_else(|_| Err(FetchError::Unreachable("it took too long".to_owned())))
 }
 
 async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {

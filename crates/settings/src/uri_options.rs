@@ -112,27 +112,27 @@ fn decoded(text: &str) -> Cow<'_, str> {
 
 /// Why the option would weaken what Sampler promises, if it would.
 fn weakness(name: &str, value: &str, in_set: bool) -> Option<&'static str> {
-    let is = |wanted: &str| value.eq_ignore_ascii_case(wanted);
+    let value = value.to_ascii_lowercase();
     match name.to_ascii_lowercase().as_str() {
-        "readpreference" if !is("primary") => Some(
+        "readpreference" if value != "primary" => Some(
             "sets readPreference to something other than primary, but an answer to a provider \
              must know of all that was kept before, so only the primary is read",
         ),
-        "readconcernlevel" if !is("majority") && !is("linearizable") => Some(
+        "readconcernlevel" if value != "majority" && value != "linearizable" => Some(
             "sets readConcernLevel to something other than majority, but what is read must not be \
              rolled back",
         ),
-        "w" if !is("majority") => Some(
+        "w" if value != "majority" => Some(
             "sets w to something other than majority, but what is kept must survive the loss of a \
              server",
         ),
-        "journal" if !is("true") => {
+        "journal" if value != "true" => {
             Some("turns journal off, but what is kept must survive a crash of the servers")
         }
-        "retrywrites" if !is("true") => {
+        "retrywrites" if value != "true" => {
             Some("turns retryWrites off, but writes are repeated when the primary changes")
         }
-        "directconnection" if is("true") && in_set => Some(
+        "directconnection" if value == "true" && in_set => Some(
             "sets directConnection beside replicaSet, but the primary must be found when it \
              changes",
         ),

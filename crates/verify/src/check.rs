@@ -91,9 +91,8 @@ impl Verdict {
 
     /// Whether a later reading may give another verdict: programs continue while one reads.
     pub fn may_settle(&self) -> bool {
-        let is_in_motion =
-            |finding: &Finding| finding.kind.is_wrong() || finding.kind == FindingKind::NotNotedYet;
-        self.findings.iter().any(is_in_motion)
+        let mut findings = self.findings.iter();
+        findings.any(|it| it.kind.is_wrong() || it.kind == FindingKind::NotNotedYet)
     }
 }
 
@@ -219,13 +218,10 @@ impl<'a> SpanCheck<'a> {
             self.find(FindingKind::Quantities, detail);
         }
         if used.end != span.end {
-            let at = |end: Option<Millis>| {
-                end.map_or_else(
-                    || "not at all".to_owned(),
-                    |end| format!("at {}", InWords(end)),
-                )
-            };
-            let (ours, theirs) = (at(used.end), at(span.end));
+            let [ours, theirs] = [used.end, span.end].map(|end| match end {
+                Some(end) => format!("at {}", InWords(end)),
+                None => "not at all".to_owned(),
+            });
             let detail = format!("by the events it stops {ours}, by the span {theirs}");
             self.find(FindingKind::End, detail);
         }
@@ -257,21 +253,18 @@ impl<'a> SpanCheck<'a> {
     }
 
     pub fn entry(&mut self, entry: &Entry) {
-        let about = |kind, detail: String| Finding::about(&entry.id, kind, detail);
         if !self.ids.insert(Id::of(&entry.id)) {
-            self.push(about(
-                FindingKind::UsageTwice,
-                "the usage is repeated".to_owned(),
-            ));
+            let detail = "the usage is repeated";
+            self.push(Finding::about(&entry.id, FindingKind::UsageTwice, detail));
         }
         if entry.span != self.span.id {
             let detail = format!("the usage belongs to the span {}", entry.span);
-            self.push(about(FindingKind::OtherSpan, detail));
+            self.push(Finding::about(&entry.id, FindingKind::OtherSpan, detail));
         }
         self.check_interval(entry);
         if let Some(pending) = &self.pending {
             let detail = format!("it follows {pending}, which is not accepted");
-            self.push(about(FindingKind::Planned, detail));
+            self.push(Finding::about(&entry.id, FindingKind::Planned, detail));
         }
         self.follow(entry);
         self.account(entry);
@@ -282,32 +275,29 @@ impl<'a> SpanCheck<'a> {
     fn check_interval(&mut self, entry: &Entry) {
         let Interval { start, end } = entry.interval;
         let (from, to) = (InWords(start), InWords(end));
-        let windows = self.policy.windows();
-        let mut find = |kind, detail| self.push(Finding::about(&entry.id, kind, detail));
+        let (id, windows) = (&entry.id, self.policy.windows());
         let length = i128::from(end) - i128::from(start);
         if i128::from(entry.duration) != length {
             let duration = entry.duration;
             let detail = format!("its duration is {duration} ms, from {from} to {to} are {length}");
-            find(FindingKind::Duration, detail);
+            self.push(Finding::about(id, FindingKind::Duration, detail));
         }
         if length == 0 {
-            find(
-                FindingKind::EmptyInterval,
-                format!("it covers no time, at {from}"),
-            );
+            let detail = format!("it covers no time, at {from}");
+            self.push(Finding::about(id, FindingKind::EmptyInterval, detail));
             return;
         }
         let is_within = start.min(end) <= entry.timestamp && entry.timestamp < start.max(end);
         if !is_within {
             let timestamp = InWords(entry.timestamp);
             let detail = format!("its timestamp {timestamp} is not between {from} and {to}");
-            find(FindingKind::Timestamp, detail);
+            self.push(Finding::about(id, FindingKind::Timestamp, detail));
         }
         if windows.is_crossed(start, end) {
             let name = windows.name();
             let detail =
                 format!("from {from} to {to} it crosses a boundary between windows of a {name}");
-            find(FindingKind::CrossesBoundary, detail);
+            self.push(Finding::about(id, FindingKind::CrossesBoundary, detail));
         }
     }
 
@@ -320,11 +310,10 @@ impl<'a> SpanCheck<'a> {
             quantity: Quantity::Integer(entry.duration.into()),
         });
         if let Some(name) = quantity::difference(&ours, &entry.measured_usage) {
-            let of = |measures: &[Measure]| {
+            let [is, should] = [&entry.measured_usage, &ours].map(|measures| {
                 let found = measures.iter().find(|measure| measure.measure == name);
                 found.map_or_else(|| "absent".to_owned(), |found| found.quantity.to_string())
-            };
-            let (is, should) = (of(&entry.measured_usage), of(&ours));
+            });
             let detail =
                 format!("the measure {name:?} of the usage is {is}, and should be {should}");
             self.push(Finding::about(

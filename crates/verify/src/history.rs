@@ -106,28 +106,33 @@ impl History {
 /// Whether an event repeats an earlier one of its target. Without an id, it counts as a repeat where it
 /// would otherwise contradict the earlier one.
 fn is_repeat(earlier: &[Used], event: &Event) -> bool {
-    let same_id = |id: &Option<String>| event.id.is_some() && *id == event.id;
-    let last = earlier.last();
+    let id = event.id.as_deref();
+    if id.is_some() {
+        let mut earlier = earlier.iter();
+        return earlier.any(|used| id_of(used, &event.kind) == id && says_same(used, event));
+    }
+    let is_stop = matches!(event.kind, EventKind::Stop);
+    earlier.last().is_some_and(|used| {
+        let is_last = is_stop || used.end.is_none();
+        is_last && id_of(used, &event.kind).is_none() && says_same(used, event)
+    })
+}
+
+/// The id of the event of this kind that a usage comes from.
+fn id_of<'a>(used: &'a Used, kind: &EventKind) -> Option<&'a str> {
+    match kind {
+        EventKind::Start(_) => used.start_id.as_deref(),
+        EventKind::Stop => used.end_id.as_deref(),
+    }
+}
+
+/// Whether the event of the same kind that a usage comes from says the same.
+fn says_same(used: &Used, event: &Event) -> bool {
     match &event.kind {
         EventKind::Start(measures) => {
-            let same = |used: &Used| {
-                used.start == event.moment
-                    && quantity::difference(&used.measures, measures).is_none()
-            };
-            let by_id = earlier
-                .iter()
-                .any(|used| same_id(&used.start_id) && same(used));
-            let is_last = |used: &Used| used.end.is_none() && used.start_id.is_none() && same(used);
-            by_id || (event.id.is_none() && last.is_some_and(is_last))
+            used.start == event.moment && quantity::difference(&used.measures, measures).is_none()
         }
-        EventKind::Stop => {
-            let same = |used: &Used| used.end == Some(event.moment);
-            let by_id = earlier
-                .iter()
-                .any(|used| same_id(&used.end_id) && same(used));
-            let is_last = |used: &Used| used.end_id.is_none() && same(used);
-            by_id || (event.id.is_none() && last.is_some_and(is_last))
-        }
+        EventKind::Stop => used.end == Some(event.moment),
     }
 }
 
@@ -135,12 +140,11 @@ fn contradiction(earlier: &[Used], event: &Event) -> Option<Finding> {
     let (at, line) = (InWords(event.moment), event.line);
     let open = earlier.last().filter(|used| used.end.is_none());
     let is_start = matches!(event.kind, EventKind::Start(_));
-    let id_of = |used: &Used| match event.kind {
-        EventKind::Start(_) => used.start_id.clone(),
-        EventKind::Stop => used.end_id.clone(),
-    };
-    let detail = if event.id.is_some() && earlier.iter().any(|used| id_of(used) == event.id) {
-        let id = event.id.as_deref().unwrap_or_default();
+    let of_other = event.id.as_deref().filter(|id| {
+        let mut earlier = earlier.iter();
+        earlier.any(|used| id_of(used, &event.kind) == Some(*id))
+    });
+    let detail = if let Some(id) = of_other {
         format!("line {line}: the id {id:?} is that of another event of this target")
     } else if let (true, Some(open)) = (is_start, open) {
         let before = open.line;

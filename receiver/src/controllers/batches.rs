@@ -192,8 +192,8 @@ impl Receiver {
         let form = EventForm::of(form, request.headers());
         let max = self.settings.limits.payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await;
-        let of_body = || batch::kind_of_cloud_event(body.as_ref().ok()?.as_ref());
-        let kind = of_headers.unwrap_or_else(of_body);
+        let kind =
+            of_headers.unwrap_or_else(|| batch::kind_of_cloud_event(body.as_ref().ok()?.as_ref()));
         let read = body.and_then(|body| {
             let counted = self.acquire_in_flight(counted_as(kind))?;
             Ok((body, form?, counted))

@@ -98,9 +98,10 @@ pub(super) fn kept(text: &str, resource: &Id) -> Option<Instance> {
         return None;
     };
     let mut items = items.into_iter();
-    let mut id = || Some(Id::from_store(items.next()?.as_str()?));
-    let (organization_id, space_id, consumer_id) = (id()?, id()?, id()?);
-    let (plan_id, resource_instance_id) = (id()?, id()?);
+    let texts = items.by_ref();
+    let mut ids = texts.map_while(|item| Some(Id::from_store(item.as_str()?)));
+    let (organization_id, space_id, consumer_id) = (ids.next()?, ids.next()?, ids.next()?);
+    let (plan_id, resource_instance_id) = (ids.next()?, ids.next()?);
     let measures = match items.next()? {
         Json::List(pairs) => {
             let measures: Option<Vec<Measure>> = pairs.into_iter().map(measure).collect();

@@ -7,7 +7,7 @@ use chrono::DateTime;
 use sampler_verify::Target;
 use sampler_verify::events::{self, EventKind};
 use sampler_verify::moment::{Millis, parse_length, time_of_day};
-use sampler_verify::quantity::Quantity;
+use sampler_verify::quantity::{Measure, Quantity};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -133,14 +133,12 @@ impl Importer {
     pub(super) fn of_json(&mut self, line: u64, text: &str) -> Result<FileEvent, String> {
         let mut members: Members =
             serde_json::from_str(text).map_err(|error| events::json_in_words(&error))?;
-        let is_cloud_event = members.get("specversion").is_some();
-        let as_event = |body: String| FileEvent {
-            line,
-            is_cloud_event,
-            body,
-        };
-        if is_cloud_event {
-            return Ok(as_event(one_line(text)));
+        if members.get("specversion").is_some() {
+            return Ok(FileEvent {
+                line,
+                is_cloud_event: true,
+                body: one_line(text),
+            });
         }
         let is_relative = ["at", "day", "time"]
             .iter()
@@ -159,27 +157,29 @@ impl Importer {
             let id = self.id_of(&members);
             members.add("id", &json!(id));
         }
-        Ok(as_event(members.body()))
+        Ok(FileEvent {
+            line,
+            is_cloud_event: false,
+            body: members.body(),
+        })
     }
 
     pub(super) fn of_row(&mut self, row: &events::Event) -> Result<FileEvent, String> {
         let mut body = json!({ "type": "stop", "timestamp": row.moment });
         if let EventKind::Start(measures) = &row.kind {
             body["type"] = json!("start");
-            let measure = |measure: &sampler_verify::quantity::Measure| match measure.quantity {
-                Quantity::Integer(quantity) => {
-                    let quantity = i64::try_from(quantity).map_err(|error| error.to_string())?;
-                    Ok(json!({ "measure": measure.measure, "quantity": quantity }))
-                }
-                Quantity::Double(quantity) => {
-                    Ok(json!({ "measure": measure.measure, "quantity": quantity }))
-                }
-                _ => Err(format!("{} is not a number", measure.measure)),
-            };
-            body["measured_usage"] = measures
-                .iter()
-                .map(measure)
-                .collect::<Result<_, String>>()?;
+            let mut usage = Vec::new();
+            for Measure { measure, quantity } in measures {
+                let quantity = match *quantity {
+                    Quantity::Integer(quantity) => {
+                        json!(i64::try_from(quantity).map_err(|error| error.to_string())?)
+                    }
+                    Quantity::Double(quantity) => json!(quantity),
+                    _ => return Err(format!("{measure} is not a number")),
+                };
+                usage.push(json!({ "measure": measure, "quantity": quantity }));
+            }
+            body["measured_usage"] = json!(usage);
         }
         for (name, id) in Target::FIELDS.into_iter().zip(row.target.ids()) {
             body[name] = json!(id);
@@ -188,7 +188,6 @@ impl Importer {
     }
 
     fn moment(&self, members: &Members) -> Result<Millis, String> {
-        let words = |error: sampler_verify::moment::MomentError| error.to_string();
         let day = members.get("day").map(|day| day.get().parse::<i64>());
         let moment = match (
             members.get("timestamp"),
@@ -202,15 +201,13 @@ impl Importer {
                 moment.ok_or("\"timestamp\" is neither a whole number nor RFC 3339")?
             }
             (None, Some(at), None, None) => {
-                let length = parse_length(&at).map_err(words)?;
+                let length = parse_length(&at).map_err(|error| error.to_string())?;
                 self.now
                     .checked_add(length)
                     .ok_or("\"at\" is too far away")?
             }
             (None, None, Some(Ok(day)), Some(time)) => {
-                return time_of_day(self.now, day, &time)
-                    .map_err(words)
-                    .and_then(|moment| self.moved(moment));
+                time_of_day(self.now, day, &time).map_err(|error| error.to_string())?
             }
             _ => {
                 let what = "an event has either \"timestamp\", or \"at\", or \"day\" and \"time\"";

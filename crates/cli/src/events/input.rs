@@ -65,37 +65,38 @@ impl FileArguments {
 impl Input {
     /// Opens a file. Tables and lists are read as a whole.
     pub(super) fn open(file: &FileArguments, now: Millis) -> Result<Self, Failure> {
-        let name = file.file.display().to_string();
-        let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
+        let path = &file.file;
+        let name = path.display().to_string();
         let format = Format::of(file.format, &name).map_err(Failure::Input)?;
         let columns = file.columns.named();
         let checked = columns.check(format);
-        checked.map_err(|error| wrong(&error))?;
+        checked.map_err(|error| Failure::of_file(path, &error))?;
         let mut length = None;
         let mut reader: Box<dyn BufRead> = if file.is_stdin() {
             Box::new(BufReader::new(io::stdin()))
         } else {
-            let opened = File::open(&file.file).map_err(|error| wrong(&error))?;
-            let metadata = opened.metadata().map_err(|error| wrong(&error))?;
+            let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+            let (metadata, opened) = opened.map_err(|error| Failure::of_file(path, &error))?;
             length = metadata.is_file().then_some(metadata.len());
             Box::new(BufReader::new(opened))
         };
         let mut measures = None;
         let source = match format {
             events::Format::Ndjson => {
-                events::check_text(&mut reader).map_err(|error| wrong(&error))?;
+                events::check_text(&mut reader).map_err(|error| Failure::of_file(path, &error))?;
                 Source::Lines(reader, 0)
             }
             events::Format::Csv => {
                 let reading = FileTimes { now, offset: 0 };
                 let rows = events::read(reader, events::Format::Csv, &columns, reading)
-                    .map_err(|error| wrong(&error))?;
+                    .map_err(|error| Failure::of_file(path, &error))?;
                 measures = Some(measures_of(&rows));
                 length = Some(rows.len() as u64);
                 Source::Rows(rows.into_iter())
             }
             events::Format::Json => {
-                let items = events::read_items(reader).map_err(|error| wrong(&error))?;
+                let items =
+                    events::read_items(reader).map_err(|error| Failure::of_file(path, &error))?;
                 length = Some(items.len() as u64);
                 Source::List(items.into_iter())
             }

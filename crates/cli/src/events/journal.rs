@@ -145,11 +145,6 @@ impl Journal {
     fn open_at(path: &Path, file: &Path, begun: &Begun, restart: bool) -> Result<Self, Unopened> {
         let taken = format!("{} is being sent by another command", file.display());
         let kept = journal::open(path, &taken)?;
-        let refused = |why: &str| {
-            let (shown, file) = (path.display(), file.display());
-            let what = format!("{shown} {why}; --restart sends {file} from the beginning");
-            Unopened::Failure(Failure::Input(what))
-        };
         let mut journal = Self::none(begun.now);
         match read(&kept, restart)? {
             Read::Nothing => {
@@ -158,9 +153,10 @@ impl Journal {
                 kept.sync_all()?;
                 sync_folder(path)?;
             }
-            Read::Unreadable => return Err(refused("cannot be read")),
+            Read::Unreadable => return Err(unusable(path, file, "cannot be read")),
             Read::Found(found) => {
-                begun.continues(&found.begun).map_err(|why| refused(&why))?;
+                let continued = begun.continues(&found.begun);
+                continued.map_err(|why| unusable(path, file, &why))?;
                 // The last line may be cut short.
                 kept.set_len(found.length)?;
                 // Relative times count from where they did, or repeats would be other events.
@@ -238,6 +234,13 @@ impl Journal {
         }
         Ok(self.report.sorted())
     }
+}
+
+/// A journal that cannot be continued.
+fn unusable(path: &Path, file: &Path, why: &str) -> Unopened {
+    let (shown, file) = (path.display(), file.display());
+    let what = format!("{shown} {why}; --restart sends {file} from the beginning");
+    Unopened::Failure(Failure::Input(what))
 }
 
 /// What a journal says. Where nothing was sent, there is nothing to continue.

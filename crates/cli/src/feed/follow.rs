@@ -274,15 +274,15 @@ impl Feed {
         }
         let found = self.platform.tasks(&guids).await?;
         let now = clock::now();
-        let is_due = |last: Millis| now - last >= 2 * self.how.min_age;
+        let until = now - 2 * self.how.min_age;
         let mut ended: Vec<Planned> = Vec::new();
         for (guid, tracked) in self.store.state.tracked() {
             if tracked.of != Of::Task {
                 continue;
             }
             let at = match found.get(guid) {
-                Some(task) if task.has_ended && is_due(task.updated_at) => task.updated_at,
-                None if is_due(tracked.last) => now,
+                Some(task) if task.has_ended && task.updated_at <= until => task.updated_at,
+                None if tracked.last <= until => now,
                 _ => continue,
             };
             ended.push(task_end(guid, tracked, at));

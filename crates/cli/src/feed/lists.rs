@@ -101,11 +101,12 @@ impl Platform {
             .map(|row| UsageEvent::read(record, row))
             .collect();
         let events = events.map_err(|why| self.fatal(&format!("GET {path}: {why}")).failure)?;
-        let number = |pointer: &str| answer.document.pointer(pointer).and_then(Value::as_u64);
+        let pagination = &answer.document["pagination"];
         Ok(EventPage {
             is_last: events.is_empty() || is_last(&answer),
-            total: number("/pagination/total_results").unwrap_or_default(),
-            pages: number("/pagination/total_pages")
+            total: pagination["total_results"].as_u64().unwrap_or_default(),
+            pages: pagination["total_pages"]
+                .as_u64()
                 .and_then(|pages| usize::try_from(pages).ok())
                 .unwrap_or(1),
             events,

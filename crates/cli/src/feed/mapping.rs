@@ -39,14 +39,12 @@ struct Entry {
 impl Mapping {
     /// Reads a file. All of its mistakes are named at once.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let wrong = |why: String| Failure::Input(format!("{shown}: {why}"));
-        let metadata = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+        let metadata = std::fs::metadata(path).map_err(|error| Failure::of_file(path, &error))?;
         if metadata.len() > FILE_LEN_MAX {
-            return Err(wrong("it is too long".to_owned()));
+            return Err(Failure::of_file(path, &"it is too long"));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        Self::parse(&text).map_err(|mistakes| wrong(mistakes.join("; ")))
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
+        Self::parse(&text).map_err(|mistakes| Failure::of_file(path, &mistakes.join("; ")))
     }
 
     fn parse(text: &str) -> Result<Self, Vec<String>> {
@@ -92,13 +90,11 @@ impl Mapping {
             }
             UsageKind::Task => (Some(&self.tasks), TASK, BASIC),
         };
-        let given = |name: fn(&Entry) -> &Option<String>, own: &str| {
-            let given = entry.and_then(|entry| name(entry).clone());
-            given.unwrap_or_else(|| own.to_owned())
-        };
+        let given_resource = entry.and_then(|entry| entry.resource_id.as_deref());
+        let given_plan = entry.and_then(|entry| entry.plan_id.as_deref());
         (
-            given(|entry| &entry.resource_id, resource_id),
-            given(|entry| &entry.plan_id, plan_id),
+            given_resource.unwrap_or(resource_id).to_owned(),
+            given_plan.unwrap_or(plan_id).to_owned(),
         )
     }
 

@@ -59,12 +59,10 @@ impl Metrics {
     }
 
     pub(super) async fn serve(&self, port: u16) -> Result<String, Failure> {
-        let wrong =
-            |error: std::io::Error| Failure::Input(format!("--metrics-port {port}: {error}"));
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
-            .await
-            .map_err(wrong)?;
-        let port = listener.local_addr().map_err(wrong)?.port();
+        let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await;
+        let (port, listener) = bound
+            .and_then(|listener| Ok((listener.local_addr()?.port(), listener)))
+            .map_err(|error| Failure::Input(format!("--metrics-port {port}: {error}")))?;
         let mut registry = Registry::default();
         registry.register(
             "sampler_feed_events",

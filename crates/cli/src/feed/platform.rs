@@ -181,8 +181,9 @@ impl Platform {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<Answer, Failure> {
-        let attempt = || self.authorized(path, query);
-        self.patience.until_answered(attempt).await
+        self.patience
+            .until_answered(|| self.authorized(path, query))
+            .await
     }
 
     async fn authorized(&self, path: &str, query: &[(&str, String)]) -> Result<Answer, Trouble> {
@@ -231,12 +232,10 @@ impl Platform {
             .await
             .map_err(|error| self.unreachable(error))?;
         let status = response.status().as_u16();
-        let header = |name| {
-            let value: &reqwest::header::HeaderValue = response.headers().get(name)?;
-            value.to_str().ok().map(str::to_owned)
-        };
-        let is_web_page = header(CONTENT_TYPE).is_some_and(|kind| kind.contains("html"));
-        let asked = header(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
+        let [kind, asked] =
+            [CONTENT_TYPE, RETRY_AFTER].map(|name| response.headers().get(name)?.to_str().ok());
+        let is_web_page = kind.is_some_and(|kind| kind.contains("html"));
+        let asked = asked.and_then(|seconds| seconds.trim().parse().ok());
         let body = read_body(response, ANSWER_LEN_MAX)
             .await
             .map_err(|error| self.unreachable(error))?

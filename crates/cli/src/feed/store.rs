@@ -268,24 +268,27 @@ impl Store {
 
     /// The first entries of what nobody recorded and no table has shown yet, and how many there are.
     pub(super) fn untold(&self, most: usize) -> Result<(Vec<Unknown>, u64), Failure> {
-        let read = || -> io::Result<_> {
-            let mut file = match File::open(self.unknown_path()) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((vec![], 0)),
-                file => file?,
-            };
-            file.seek(SeekFrom::Start(self.told))?;
-            let (mut reader, mut line) = (BufReader::new(file), Vec::new());
-            let (mut first, mut count) = (Vec::new(), 0);
-            while next_line(&mut reader, &mut line)? {
-                if first.len() < most {
-                    first.push(serde_json::from_slice(&line)?);
-                }
-                count += 1;
-            }
-            Ok((first, count))
+        self.read_untold(most).map_err(|error| {
+            let shown = self.unknown_path();
+            Failure::Interrupted(format!("{}: {error}", shown.display()))
+        })
+    }
+
+    fn read_untold(&self, most: usize) -> io::Result<(Vec<Unknown>, u64)> {
+        let mut file = match File::open(self.unknown_path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((vec![], 0)),
+            file => file?,
         };
-        let shown = self.unknown_path();
-        read().map_err(|error| Failure::Interrupted(format!("{}: {error}", shown.display())))
+        file.seek(SeekFrom::Start(self.told))?;
+        let (mut reader, mut line) = (BufReader::new(file), Vec::new());
+        let (mut first, mut count) = (Vec::new(), 0);
+        while next_line(&mut reader, &mut line)? {
+            if first.len() < most {
+                first.push(serde_json::from_slice(&line)?);
+            }
+            count += 1;
+        }
+        Ok((first, count))
     }
 
     /// Marks what was unreported as reported.

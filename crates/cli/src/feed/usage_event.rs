@@ -151,15 +151,14 @@ impl UsageEvent {
     }
 
     pub(super) fn read(record: Record, document: &Value) -> Result<Self, String> {
-        let wrong = |error: serde_json::Error| format!("a usage event: {error}");
         let (head, state, says) = match record {
             Record::Services => {
-                let raw = RawService::deserialize(document).map_err(wrong)?;
+                let raw: RawService = parsed(document)?;
                 let says = raw.says();
                 (raw.head, raw.state, says)
             }
             Record::Apps => {
-                let raw = RawApp::deserialize(document).map_err(wrong)?;
+                let raw: RawApp = parsed(document)?;
                 let says = raw.says();
                 (raw.head, raw.state.current.unwrap_or_default(), says)
             }
@@ -174,6 +173,10 @@ impl UsageEvent {
             says: says.unwrap_or(Says::Nothing),
         })
     }
+}
+
+fn parsed<'d, T: Deserialize<'d>>(document: &'d Value) -> Result<T, String> {
+    T::deserialize(document).map_err(|error| format!("a usage event: {error}"))
 }
 
 /// How many of these are old enough: those before the first young one.

@@ -34,17 +34,15 @@ impl Timeline {
             last,
             columns: width.saturating_sub(NAMES).max(1),
         };
-        let done = |is_forward: bool| {
-            let bars = self.bars.iter().filter(|bar| bar.is_done);
-            bars.filter(move |bar| (bar.from <= bar.to) == is_forward)
-        };
-        let to_come = self.bars.iter().filter(|bar| !bar.is_done);
+        let (done, to_come): (Vec<&Bar>, Vec<_>) = self.bars.iter().partition(|bar| bar.is_done);
+        let (forwards, backwards): (Vec<&Bar>, Vec<_>) =
+            done.into_iter().partition(|bar| bar.from <= bar.to);
         let windows = self.bars.iter().flat_map(|bar| [bar.from, bar.to]);
         let rows = [
             ("windows", canvas.points(windows.chain([first]), '|')),
-            ("forwards", canvas.lengths(done(true), '=')),
-            ("backwards", canvas.lengths(done(false), '<')),
-            ("planned", canvas.lengths(to_come, '.')),
+            ("forwards", canvas.lengths(&forwards, '=')),
+            ("backwards", canvas.lengths(&backwards, '<')),
+            ("planned", canvas.lengths(&to_come, '.')),
             ("stop", canvas.points(self.end.into_iter(), '^')),
         ];
         let mut text = canvas.axis();
@@ -92,7 +90,7 @@ impl Canvas {
         row.into_iter().collect()
     }
 
-    fn lengths<'a>(&self, bars: impl Iterator<Item = &'a Bar>, sign: char) -> String {
+    fn lengths(&self, bars: &[&Bar], sign: char) -> String {
         let mut row = vec![' '; self.columns];
         for bar in bars {
             let (from, to) = (bar.from.min(bar.to), bar.from.max(bar.to));

@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use sampler_verify::api::Span;
 use sampler_verify::check::Amounts;
-use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
 use sampler_verify::{
     Finding, FindingKind, Matcher, Policy, Report, SpanCheck, Target, Used, Verdict,
@@ -282,12 +281,11 @@ impl Scope {
             let used = (0..matcher.len()).map(|place| matcher.used(place));
             let resources: BTreeSet<&str> =
                 used.map(|used| used.target.resource_id.as_str()).collect();
-            let resources = resources.into_iter();
-            let query = |resource: &str| {
+            let queries = resources.into_iter().map(|resource| {
                 let resource = ("resource_id", resource.to_owned());
                 [vec![resource], given.clone()].concat()
-            };
-            resources.map(query).collect()
+            });
+            queries.collect()
         };
         for query in &mut queries {
             let moments = [("from", self.from), ("to", self.to)].into_iter();
@@ -317,7 +315,7 @@ impl Scope {
 
     /// Whether a usage is in the time in scope.
     fn overlaps(&self, used: &Used) -> bool {
-        let ends_after = |from: Millis| used.end.is_none_or(|end| from < end);
-        self.from.is_none_or(ends_after) && self.to.is_none_or(|to| used.start < to)
+        let ends_before = matches!((used.end, self.from), (Some(end), Some(from)) if end <= from);
+        !ends_before && self.to.is_none_or(|to| used.start < to)
     }
 }

@@ -3,7 +3,7 @@
 use sampler_verify::Report;
 use sampler_verify::finding::{Finding, FindingKind};
 use sampler_verify::moment::{InWords, Millis};
-use sampler_verify::report::{Contradiction, Row, Total};
+use sampler_verify::report::{Contradiction, Row};
 use sampler_verify::words::{counted, form};
 use textwrap::{Options, WordSplitter};
 
@@ -221,11 +221,6 @@ fn is_unknown(row: &Row) -> bool {
 
 fn totals(report: &Report, width: usize) -> String {
     let header = ["over all spans", "used", "billed", "skipped", "difference"];
-    let row = |(name, total): (&str, &Total)| {
-        let numbers = [total.used, total.billed, total.skipped, total.difference];
-        let [used, billed, skipped, difference] = numbers.map(|number| number.to_string());
-        [printable(name), used, billed, skipped, difference]
-    };
     let measures = report
         .totals
         .measures
@@ -234,7 +229,12 @@ fn totals(report: &Report, width: usize) -> String {
     let all = [("duration (ms)", &report.totals.duration)]
         .into_iter()
         .chain(measures);
-    table_of_width(header, all.map(row), &[0], Some(width))
+    let rows = all.map(|(name, total)| {
+        let numbers = [total.used, total.billed, total.skipped, total.difference];
+        let [used, billed, skipped, difference] = numbers.map(|number| number.to_string());
+        [printable(name), used, billed, skipped, difference]
+    });
+    table_of_width(header, rows, &[0], Some(width))
 }
 
 fn contradictions(count: usize) -> String {

@@ -82,17 +82,16 @@ impl Fields {
     }
 
     fn sent(form: &SubmittedForm) -> Self {
-        let text = |name: &str| form.value(name).trim().to_owned();
         Self {
-            rate: text("rate"),
+            rate: form.trimmed("rate"),
             resources: form.value("resources").to_owned(),
             is_paused: form.value("paused") == "true",
             is_controlled: form.value("enabled") == "true",
-            target_seconds: text("target_seconds"),
-            kp: text("kp"),
-            ki: text("ki"),
-            kd: text("kd"),
-            reason: text("reason"),
+            target_seconds: form.trimmed("target_seconds"),
+            kp: form.trimmed("kp"),
+            ki: form.trimmed("ki"),
+            kd: form.trimmed("kd"),
+            reason: form.trimmed("reason"),
         }
     }
 

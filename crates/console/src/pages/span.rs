@@ -199,9 +199,8 @@ async fn page(id: &str, visit: Visit) -> Result<SpanPage, Refusal> {
     let drawn_to = last.filter(|_| drawn.has_more);
     let later = drawn_to.map(|at| (view.address)(at, timeline.to()));
     let zoom = timeline.zoom(&span, &view, &visit.path);
-    let page_at = |cursor: String| format!("{}#ledger", visit.address_with("cursor", &cursor));
-    let next = rows.cursor.map(page_at);
-    let previous = rows.previous.map(page_at);
+    let [next, previous] = [rows.cursor, rows.previous]
+        .map(|cursor| Some(format!("{}#ledger", visit.address_with("cursor", &cursor?))));
     let measures = span.measured_usage.iter();
     let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &visit.console.parts.units));
     Ok(SpanPage {

@@ -53,12 +53,10 @@ struct SpansPage {
 impl SpansPage {
     /// Parameters that the form has no field for, such as a limit.
     fn others(&self) -> impl Iterator<Item = &(String, String)> {
-        let has_field = |name: &str| {
-            FIELDS.iter().any(|(field, _)| *field == name)
-                || matches!(name, "state" | "from" | "to" | "cursor" | PREFIX)
-        };
-        let query = self.visit.query.iter();
-        query.filter(move |(name, _)| !has_field(name))
+        self.visit.query.iter().filter(|(name, _)| {
+            let is_id = FIELDS.iter().any(|(field, _)| field == name);
+            !is_id && !matches!(name.as_str(), "state" | "from" | "to" | "cursor" | PREFIX)
+        })
     }
 }
 

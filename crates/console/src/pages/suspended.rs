@@ -81,12 +81,12 @@ pub(crate) async fn show(visit: Visit) -> Response {
 }
 
 async fn page(visit: &Visit) -> Result<SuspendedPage, Refusal> {
-    let given = |name: &str| Some(visit.value(name)).filter(|it| !it.is_empty());
-    let resource = given(RESOURCE).map(str::to_owned);
+    let [resource, chosen] = [RESOURCE, "cause"].map(|name| {
+        let given = Some(visit.value(name)).filter(|it| !it.is_empty());
+        given.map(str::to_owned)
+    });
     let causes = by_resource(causes(visit, resource.as_deref()).await?);
-    let chosen = given("cause")
-        .map(str::to_owned)
-        .or_else(|| causes.first().map(|cause| cause.cause.clone()));
+    let chosen = chosen.or_else(|| causes.first().map(|cause| cause.cause.clone()));
     let chosen_cause = match &chosen {
         Some(chosen) => cause(visit, &causes, chosen).await,
         None => None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::resolved;
+use super::{requires, resolved};
 
 /// Schemas within schemas that an example goes into.
 const DEPTH_MAX: usize = 6;
@@ -45,12 +45,10 @@ fn made(document: &Value, schema: &Value, depth: usize) -> Value {
 
 /// The fields that are required, and those that have an example.
 fn object(document: &Value, schema: &Value, depth: usize) -> Value {
-    let required = schema["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
     let fields = schema["properties"].as_object().into_iter().flatten();
     let shown = fields.filter(|(name, field)| {
         let has_example = field.get("example").is_some() || field.get("examples").is_some();
-        is_required(name) || has_example
+        requires(schema, name) || has_example
     });
     let made = shown.map(|(name, field)| (name.clone(), made(document, field, depth - 1)));
     Value::Object(made.collect::<Map<String, Value>>())

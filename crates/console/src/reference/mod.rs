@@ -12,7 +12,7 @@ use askama::filters::HtmlSafe;
 use axum::Router;
 use axum::extract::Path;
 use axum::middleware;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use http::StatusCode;
 use sampler_service::problem::{ProblemType, help};
@@ -108,20 +108,19 @@ impl Reference {
     pub fn routes(self) -> Router {
         let (page, assets) = (self.page, Arc::clone(&self.assets));
         let files = Arc::clone(&self.assets);
-        let docs = async move || Html(page.to_string());
         let file = async move |Path(name): Path<String>| files.serve(&name);
-        let of_type = move |kind: &'static ProblemType| -> Response {
+        let of_type: help::Page = Arc::new(move |kind| {
             let page = ProblemPage {
                 assets: &assets,
                 kind,
                 uri: kind.uri(),
             };
             render(StatusCode::OK, &page).into_response()
-        };
+        });
         Router::new()
-            .route("/docs", get(docs))
+            .route("/docs", get(async move || Html(page.to_string())))
             .route("/docs/assets/{name}", get(file))
-            .merge(help::routes(self.kinds, Some(Arc::new(of_type))))
+            .merge(help::routes(self.kinds, Some(of_type)))
             .layer(middleware::from_fn(protect))
     }
 }
@@ -129,7 +128,7 @@ impl Reference {
 fn tags(document: &Value) -> Vec<Tag> {
     let mut all = operations(document);
     let named = document["tags"].as_array().into_iter().flatten();
-    let tag = |tag: &Value| {
+    let tags = named.map(|tag| {
         let name = text(tag, "name").to_owned();
         let (operations, rest) = std::mem::take(&mut all)
             .into_iter()
@@ -141,13 +140,19 @@ fn tags(document: &Value) -> Vec<Tag> {
             description,
             operations,
         }
-    };
-    named.map(tag).collect()
+    });
+    tags.collect()
 }
 
 /// A member that is a text; empty if there is none.
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
+}
+
+/// Whether objects of a schema must have a field.
+fn requires(schema: &Value, field: &str) -> bool {
+    let mut required = schema["required"].as_array().into_iter().flatten();
+    required.any(|name| name == field)
 }
 
 /// The value that a `$ref` points to.

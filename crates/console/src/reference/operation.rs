@@ -104,7 +104,7 @@ fn parameter(described: &Value) -> Parameter {
 
 fn bodies(document: &Value, content: &Value) -> Vec<Body> {
     let content = content.as_object().into_iter().flatten();
-    let body = |(media_type, content): (&String, &Value)| {
+    let bodies = content.map(|(media_type, content)| {
         let schema = &content["schema"];
         let example = example::of(document, schema);
         let example = match (media_type.as_str(), &example) {
@@ -117,8 +117,8 @@ fn bodies(document: &Value, content: &Value) -> Vec<Body> {
             kind: SchemaKind::of(schema),
             example,
         }
-    };
-    content.map(body).collect()
+    });
+    bodies.collect()
 }
 
 /// Lines say nothing of themselves in a schema.
@@ -126,7 +126,7 @@ const NDJSON: &str = "One JSON object a line.";
 
 fn answers(document: &Value, described: &Value) -> Vec<Answer> {
     let described = described.as_object().into_iter().flatten();
-    let answer = |(status, answer): (&String, &Value)| {
+    let answers = described.map(|(status, answer)| {
         let content = &answer["content"];
         let problems = problems(&content["application/problem+json"]["schema"]);
         let bodies = if problems.is_empty() {
@@ -142,8 +142,8 @@ fn answers(document: &Value, described: &Value) -> Vec<Answer> {
             bodies,
             headers: headers.map(|(name, _)| name.clone()).collect(),
         }
-    };
-    described.map(answer).collect()
+    });
+    answers.collect()
 }
 
 fn problems(schema: &Value) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{name_of, text};
+use super::{name_of, requires, text};
 
 /// A schema that has a name.
 pub(super) struct Schema {
@@ -108,14 +108,12 @@ pub(super) fn schemas(document: &Value) -> Vec<Schema> {
 }
 
 fn fields(schema: &Value) -> Vec<Field> {
-    let required = schema["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
     let fields = schema["properties"].as_object().into_iter().flatten();
     fields
         .map(|(name, field)| Field {
             name: name.clone(),
             kind: SchemaKind::of(field),
-            is_required: is_required(name),
+            is_required: requires(schema, name),
             description: text(field, "description").to_owned(),
         })
         .collect()

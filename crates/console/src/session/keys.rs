@@ -46,15 +46,15 @@ impl Keys {
     /// for one installation only: its distinctive values are a part of each key.
     pub fn parse(text: &SecretString, installation: &[&str]) -> Option<Self> {
         let parts = text.expose_secret().split(',').map(str::trim);
-        let key = |part: &str| {
+        let keys = parts.map(|part| {
             let mut material = String::new();
             for text in std::iter::once(&part).chain(installation) {
                 // With its length before each text, so that no two lists are alike.
                 let _ = write!(material, "{}:{text}", text.len());
             }
             (part.len() >= KEY_LEN_MIN).then(|| CookieKey::derived_from(material.as_bytes()))
-        };
-        parts.map(key).collect::<Option<_>>().map(Self)
+        });
+        keys.collect::<Option<_>>().map(Self)
     }
 
     /// A key that nobody else has: sessions end with this process.

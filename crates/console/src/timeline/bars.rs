@@ -154,9 +154,10 @@ fn parts<'a, 'b>(run: &'b [Placed<'a>]) -> Vec<&'b [Placed<'a>]> {
     let (first, mut rest) = run.split_at(alone);
     let mut parts: Vec<_> = (!first.is_empty()).then_some(first).into_iter().collect();
     while let Some(begin) = rest.first() {
-        let is_within = |it: &Placed<'_>| it.x.0 + it.width.0 - begin.x.0 <= GROUP_WIDTH;
-        let count = rest.iter().take_while(|it| is_within(it)).count().max(1);
-        let (part, others) = rest.split_at(count);
+        let within = rest
+            .iter()
+            .take_while(|it| it.x.0 + it.width.0 - begin.x.0 <= GROUP_WIDTH);
+        let (part, others) = rest.split_at(within.count().max(1));
         parts.push(part);
         rest = others;
     }

@@ -19,7 +19,7 @@ use bars::{Bar, Bars};
 use scale::{Percent, Scale};
 use ticks::{Day, Tick};
 use windows::Windows;
-pub(crate) use windows::shortest as shortest_window;
+pub(crate) use windows::{is_boundary, shortest as shortest_window};
 
 /// The most usages that have an element of their own.
 pub(crate) const DRAWN_MAX: usize = 1_500;

@@ -26,11 +26,9 @@ pub(crate) struct Window {
 impl Windows {
     pub(crate) fn draw(span: &Span, usages: &[Usage], scale: Scale) -> Self {
         let granularity = granularity(span, usages);
-        let fits = |it: &Granularity| scale.width(shortest(*it)).0 >= WIDTH_MIN;
-        let coarse = Granularity::ALL.into_iter();
         let drawn = granularity.and_then(|finest| {
-            let index = |it: Granularity| Granularity::ALL.iter().position(|one| *one == it);
-            coarse.filter(|it| index(*it) >= index(finest)).find(fits)
+            let mut coarse = Granularity::ALL.into_iter().skip_while(|it| *it != finest);
+            coarse.find(|it| scale.width(shortest(*it)).0 >= WIDTH_MIN)
         });
         let all = drawn.map_or_else(Vec::new, |it| windows(it, scale));
         Self {
@@ -74,15 +72,20 @@ fn granularity(span: &Span, usages: &[Usage]) -> Option<Granularity> {
     if usages.is_empty() {
         return None;
     }
-    let is_end = |at: Timestamp| at == span.start || Some(at) == span.end;
-    let keeps = |granularity: &Granularity| {
-        let is_boundary = |at: Timestamp| granularity.window_of(at) == at || is_end(at);
+    let mut all = Granularity::ALL.into_iter().rev();
+    all.find(|granularity| {
         usages.iter().all(|usage| {
             let (one, other) = (usage.interval.start, usage.interval.end);
             let (low, high) = (one.min(other), one.max(other));
             let next = granularity.boundary_after(low);
-            is_boundary(low) && is_boundary(high) && next.is_none_or(|next| high <= next)
+            next.is_none_or(|next| high <= next)
+                && [low, high].into_iter().all(|at| {
+                    at == span.start || Some(at) == span.end || is_boundary(*granularity, at)
+                })
         })
-    };
-    Granularity::ALL.into_iter().rev().find(keeps)
+    })
+}
+
+pub(crate) fn is_boundary(granularity: Granularity, at: Timestamp) -> bool {
+    granularity.window_of(at) == at
 }

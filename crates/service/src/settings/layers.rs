@@ -194,12 +194,12 @@ impl Layers<'_> {
 
 /// The text of a file, or why there is none, without any of it.
 pub(super) fn read_file(path: &Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let length = std::fs::metadata(path).map_err(unreadable)?.len();
+    let metadata = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let length = metadata.len();
     if length > FILE_MAX {
         return Err(format!("has {length} bytes: expected at most {FILE_MAX}"));
     }
-    std::fs::read_to_string(path).map_err(unreadable)
+    std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
 }
 
 /// The values of a TOML file by their dotted keys. An error names the line and does not repeat it, as

@@ -79,16 +79,12 @@ fn events_of(mut line: Line, number: u64, moment: Millis) -> Result<Vec<Event>, 
         id: id.clone(),
         moment,
     };
-    let started = || {
-        let measures = measures.ok_or_else(|| Wrong::other("\"measured_usage\" is missing"))?;
-        Ok::<_, Wrong>(EventKind::Start(without_repeated_names(measures)?))
-    };
     match kind.as_str() {
-        "start" => Ok(vec![event(started()?, target)]),
+        "start" => Ok(vec![event(start_of(measures)?, target)]),
         "stop" => Ok(vec![event(EventKind::Stop, target)]),
         "update" => {
             let before = previous_target(&target, previous.unwrap_or_default())?;
-            let start = started()?;
+            let start = start_of(measures)?;
             Ok(vec![event(EventKind::Stop, before), event(start, target)])
         }
         _ => Err(Wrong::other(
@@ -159,6 +155,11 @@ fn previous_target(now: &Target, before: BTreeMap<String, String>) -> Result<Tar
         ids[place] = id;
     }
     Ok(Target::from_ids(ids))
+}
+
+fn start_of(measures: Option<Vec<Measure>>) -> Result<EventKind, Wrong> {
+    let measures = measures.ok_or_else(|| Wrong::other("\"measured_usage\" is missing"))?;
+    Ok(EventKind::Start(without_repeated_names(measures)?))
 }
 
 fn without_repeated_names(measures: Vec<Measure>) -> Result<Vec<Measure>, Wrong> {

@@ -60,27 +60,24 @@ fn in_no_line(what: Wrong) -> EventsError {
 impl Layout {
     fn new(headers: &StringRecord, named: &Columns) -> Result<Self, Wrong> {
         check_separator(headers)?;
-        let find = |name: &str| headers.iter().position(|header| header == name);
-        let column = |name: &str| {
-            find(name).ok_or_else(|| Wrong::other(format!("there is no column {name:?}")))
-        };
-        let is_trace = find("creation_time").is_some();
+        let is_trace = headers.iter().any(|header| header == "creation_time");
         let (start, end, unit) = if is_trace {
-            (column("creation_time")?, column("deletion_time")?, 1000)
+            ("creation_time", "deletion_time", 1000)
         } else {
-            (column("start")?, column("end")?, 1)
+            ("start", "end", 1)
         };
+        let (start, end) = (column(headers, start)?, column(headers, end)?);
         let target = if is_trace {
-            TargetColumns::Name(column("name")?)
+            TargetColumns::Name(column(headers, "name")?)
         } else {
             let mut fields = [0; 6];
             for (field, name) in fields.iter_mut().zip(Target::FIELDS) {
-                *field = column(name)?;
+                *field = column(headers, name)?;
             }
             TargetColumns::Fields(fields)
         };
         for name in named.measures.iter().chain(&named.ignored) {
-            column(name)?;
+            column(headers, name)?;
         }
         let mut layout = Self {
             start,
@@ -154,6 +151,11 @@ impl Layout {
     }
 }
 
+fn column(headers: &StringRecord, name: &str) -> Result<usize, Wrong> {
+    let found = headers.iter().position(|header| header == name);
+    found.ok_or_else(|| Wrong::other(format!("there is no column {name:?}")))
+}
+
 /// A first line of one column that holds another separator is one of several columns.
 fn check_separator(headers: &StringRecord) -> Result<(), Wrong> {
     let Some(line) = headers.get(0).filter(|_| headers.len() == 1) else {
@@ -176,8 +178,8 @@ fn measure_of<'a>(
     is_trace: bool,
     named: &Columns,
 ) -> Result<Option<&'a str>, Wrong> {
-    let is_among = |names: &[String]| names.iter().any(|name| name == header);
-    let (is_measure, is_ignored) = (is_among(&named.measures), is_among(&named.ignored));
+    let is_measure = named.measures.iter().any(|name| name == header);
+    let is_ignored = named.ignored.iter().any(|name| name == header);
     if is_known && (is_measure || is_ignored) {
         let what = format!("the column {header:?} is part of the span, and can be nothing else");
         return Err(Wrong::other(what));
