@@ -135,9 +135,9 @@ impl GroupWriter for StopWriter {
         Ok(results.collect())
     }
 
-    /// Reads, in this order: the span that this stop ended and the open span of the target, then an
-    /// earlier event with the same `id`. The first decides. Without it the third does, even if its document
-    /// appeared between the two reads.
+    /// Reads the span that this stop ended and the open span, then an earlier event with the same `id`. The
+    /// ended span decides; without it the earlier event, even if it appeared between the reads; without both
+    /// the open span.
     async fn resolve(
         &self,
         batch: &[Arc<StopWrite>],
