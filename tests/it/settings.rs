@@ -162,7 +162,7 @@ async fn faults_3_and_14_wrong_settings_are_named_at_once_and_exit_64() {
         (WORKER, &kept_for("5270400001"), &["billed twice"]),
         (
             WORKER,
-            &writing("50s", "55s"),
+            &writing("50s", "50s"),
             &["SAMPLER_POST_TIMEOUT", "skipped"],
         ),
         // A program with `SECURED=true` is never open, in no state.
@@ -175,7 +175,7 @@ async fn faults_3_and_14_wrong_settings_are_named_at_once_and_exit_64() {
             &["AUTH_SERVER"],
         ),
         (WORKER, &kept_for("5270400000"), &[]),
-        (WORKER, &writing("50s", "54s"), &[]),
+        (WORKER, &writing("50s", "49s"), &[]),
         (WORKER, &[collector], &[]),
     ] {
         let arguments = named.is_empty().then_some("--check-config");
