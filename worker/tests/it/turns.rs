@@ -165,21 +165,23 @@ async fn a_backlog_of_the_month_that_closes_is_through_before_others() {
     assert!(waited <= 1_220 + 24 * 300 * POST / SLOTS, "{waited} ms");
 }
 
-/// No span waits: a lone backlog is worked off without a pause.
+/// No span waits: backlogs are worked off without a pause, whether or not there are permits left.
 #[tokio::test(start_paused = true)]
-async fn backlogs_that_have_all_permits_never_pause() {
-    let world = world_before_the_end(10 * DAY).await;
-    let began = Instant::now();
-    let late = names("late", SLOTS);
-    start_all(&world, &late, 11 * DAY).await;
-    let worker = run(&world);
-    world
-        .until("all are through", || {
-            late.iter()
-                .all(|name| sampled_to(&world, name) >= NOON.plus(MONTH_END - 10 * DAY))
-        })
-        .await;
-    let least = Duration::from_millis((24 * 60 * POST).unsigned_abs());
-    assert!(began.elapsed() <= least + Duration::from_secs(1));
-    worker.stop().await;
+async fn backlogs_for_which_no_other_waits_never_pause() {
+    for count in [1, SLOTS] {
+        let world = world_before_the_end(10 * DAY).await;
+        let began = Instant::now();
+        let late = names("late", count);
+        start_all(&world, &late, 11 * DAY).await;
+        let worker = run(&world);
+        world
+            .until("all are through", || {
+                late.iter()
+                    .all(|name| sampled_to(&world, name) >= NOON.plus(MONTH_END - 10 * DAY))
+            })
+            .await;
+        let least = Duration::from_millis((24 * 60 * POST).unsigned_abs());
+        assert!(began.elapsed() <= least + Duration::from_secs(1));
+        worker.stop().await;
+    }
 }
