@@ -14,7 +14,7 @@ use crate::document::{
 };
 use crate::entry_document::{ERROR_LEN_MAX, ask_again_in};
 use crate::index;
-use crate::ledger::expires_at;
+use crate::ledger::{expires_at, while_in};
 use crate::rounds;
 use crate::unreadable::{Statement, change_each, decoded};
 
@@ -59,13 +59,8 @@ pub(crate) async fn ask_later(store: &MongoStore, entry: &Entry) -> Result<(), S
     let Some(ask) = entry.question else {
         return Ok(());
     };
-    let filter = doc! {
-        "_id": &entry.usage_guid,
-        "partition": i64::from(partition_of(&entry.target)),
-        "span": id_to_bson(&entry.span),
-        "state": EntryState::Accepted.name(),
-        "ask_again.at": { "$exists": true },
-    };
+    let mut filter = while_in(entry, EntryState::Accepted);
+    filter.insert("ask_again.at", doc! { "$exists": true });
     let later = doc! { "$max": {
         "ask_again.at": moment(ask.at),
         "ask_again.until": moment(ask.until),

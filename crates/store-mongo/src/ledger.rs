@@ -201,18 +201,23 @@ impl MongoStore {
     }
 }
 
+/// The condition that the entry of a usage is in this state.
+pub(crate) fn while_in(entry: &Entry, state: EntryState) -> Document {
+    doc! {
+        "_id": &entry.usage_guid,
+        "partition": i64::from(partition_of(&entry.target)),
+        "span": id_to_bson(&entry.span),
+        "state": state.name(),
+    }
+}
+
 impl MongoStore {
     /// A usage that was skipped may count, also where that became known after its entry was written.
     async fn learn_unanswered(&self, later: &Entry) -> Result<(), StoreError> {
         if later.state != EntryState::Skipped || !later.unanswered {
             return Ok(());
         }
-        let filter = doc! {
-            "_id": &later.usage_guid,
-            "partition": i64::from(partition_of(&later.target)),
-            "span": id_to_bson(&later.span),
-            "state": EntryState::Skipped.name(),
-        };
+        let filter = while_in(later, EntryState::Skipped);
         let (usages, update) = (&self.usages, doc! { "$set": { "unanswered": true } });
         usages
             .update_one(&usages.collection, filter, update, false)
