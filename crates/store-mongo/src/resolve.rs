@@ -12,8 +12,10 @@ use tracing::error;
 
 use crate::call::{CallError, Link};
 use crate::document::{
-    OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, read_event_id, read_target,
+    OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, measured_usage, read_event_id,
+    read_target,
 };
+use crate::projection::{comparable, deciding, without_measures};
 use crate::unreadable::{Identity, decoded, name_of, span_in};
 use crate::{document, index};
 
@@ -68,7 +70,7 @@ pub(crate) async fn by_target<'a>(
         branch
     };
     let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_with(any_of(branches), index::SPAN, concern);
+    let found = link.find_with(any_of(branches), index::SPAN, concern, deciding(concern));
     let key = |raw: &RawDocument| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
@@ -88,7 +90,8 @@ async fn not_ended(
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     let mut later = of_target(target);
     later.insert("end", doc! { "$gt": document::moment(time) });
-    let options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
+    let mut options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
+    options.projection = Some(deciding(concern));
     let later = link.find(later, options).await?;
     let open = by_target(link, std::iter::once(SpanOf::open(target)), concern).await?;
     Ok(open.into_values().chain(later).collect())
@@ -102,13 +105,18 @@ pub(crate) async fn find_spans(
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     link.add_missing_keys(std::iter::once(target), concern)
         .await?;
-    let (kind, id) = match by {
-        SpansBy::StartedBy(id) => (IdKind::Start, id),
-        SpansBy::StoppedBy(id) => (IdKind::Stop, id),
+    let (kind, id, projection) = match by {
+        SpansBy::StartedBy(id, measures) if concern == ReadConcern::Linearizable => {
+            let bytes = measured_usage(measures).map_or(0, |it| it.as_bytes().len());
+            let start = std::iter::once((Key::of(target), id, bytes));
+            (IdKind::Start, id, comparable(start))
+        }
+        SpansBy::StartedBy(id, _) => (IdKind::Start, id, deciding(concern)),
+        SpansBy::StoppedBy(id) => (IdKind::Stop, id, deciding(concern)),
         SpansBy::NotEndedBy(moment) => return not_ended(link, target, *moment, concern).await,
     };
     let event = std::iter::once((target, id));
-    let mut found = by_event_id(link, kind, event, concern).await?;
+    let mut found = by_event_id(link, kind, event, concern, projection).await?;
     let key = (target.clone(), id.clone());
     Ok(found.remove(&key).into_iter().collect())
 }
@@ -166,6 +174,7 @@ pub(crate) async fn by_event_id<'a>(
     kind: IdKind,
     events: impl Iterator<Item = (&'a Target, &'a EventId)>,
     concern: ReadConcern,
+    projection: Document,
 ) -> Result<ByEvent, CallError> {
     let field = field_of(kind);
     let branch = |(target, id): (&Target, &EventId)| {
@@ -184,7 +193,9 @@ pub(crate) async fn by_event_id<'a>(
         IdKind::Start => index::START,
         IdKind::Stop => index::STOP,
     };
-    let mut found = link.find_with(any_of(branches), index, concern).await?;
+    let mut found = link
+        .find_with(any_of(branches), index, concern, projection)
+        .await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
 }
@@ -261,7 +272,7 @@ pub(crate) async fn by_span_id<'a>(
         branch
     };
     let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_linearizable(doc! { "$or": branches }, "_id_");
+    let found = link.find_linearizable(doc! { "$or": branches }, "_id_", without_measures());
     let key = |raw: &RawDocument| {
         let id = decoded(&Identity::of(raw)?.filter()).ok()?;
         id_from_bson(id.get("_id")).ok()

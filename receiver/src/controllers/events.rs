@@ -230,7 +230,10 @@ impl Receiver {
         let form = form.into();
         let wants_span = form.wants_span;
         let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
-        let Admitted { event, _permits } = admitted.await?;
+        let Admitted {
+            event,
+            _permits: turn,
+        } = admitted.await?;
         // It takes another read to know which span a stop has ended: only where the client wants the
         // span.
         let stop = match &event {
@@ -238,16 +241,19 @@ impl Receiver {
             _ => None,
         };
         let mut kept = self.keep(event, grant, arrival).await?;
+        // The next event need not wait for it.
+        drop(turn);
         if let (Some((target, end)), None) = (stop, &kept.ended) {
             kept.ended = self.ended_at(&target, end).await;
         }
         Ok(kept)
     }
 
+    /// Very many may ask at once: linearizable reads have turns, and leave out the measures.
     async fn ended_at(&self, target: &Target, end: Timestamp) -> Option<SpanId> {
         let by = SpansBy::NotEndedBy(end.plus(-1));
         let found = self
-            .find_spans(target, &by, ReadConcern::Majority)
+            .find_spans(target, &by, ReadConcern::Linearizable)
             .await
             .ok()?;
         let mut ended = found.into_iter().filter(|span| span.end == Some(end));
