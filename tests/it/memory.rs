@@ -2,6 +2,7 @@
 //! manifest gives them. A snapshot is not measured here: the limits of its parts are in
 //! `receiver/src/snapshot/`, and what the manifest gives the receiver beyond this is for that.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use sampler_testkit::build::start_event;
+use sampler_testkit::build::{start_event, with, without};
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -397,6 +398,7 @@ async fn a_snapshot_of_100_000_instances_fits_into_what_the_manifest_gives() {
 async fn open_large_spans(world: &Landscape, receiver: &Program, spans: u64) {
     for target in 0..spans {
         let mut event = start_event(target, now_millis() - 2 * HOUR);
+        event["id"] = json!("start");
         // Few values with long texts, or many that are short.
         event["measured_usage"] = if target % 4 == 0 {
             json!([{ "measure": "memory", "quantity": vec![json!([]); 48_900] }])
@@ -422,6 +424,77 @@ async fn large_spans_fit_into_what_the_manifest_gives_the_worker() {
     .await;
     assert_fits(&worker, "160 open spans of up to half a megabyte");
     assert_fits(&receiver, "160 starts of up to half a megabyte, one by one");
+}
+
+/// Sends all at the same time, and wants the span of each answer. Says how many events had which status.
+async fn all_at_once(receiver: &Program, path: &str, bodies: Vec<Value>) -> BTreeMap<u64, usize> {
+    let (http, url) = (client(), format!("{}{path}", receiver.base_url()));
+    let mut sending = JoinSet::new();
+    for body in bodies {
+        let post = http.post(&url).header("prefer", "return=representation");
+        sending.spawn(async move {
+            let answer = post.json(&body).send().await.unwrap();
+            let (status, body) = (answer.status(), answer.bytes().await.unwrap());
+            let batch: Value = serde_json::from_slice(&body).unwrap_or_default();
+            match batch["results"].as_array() {
+                Some(results) => {
+                    let statuses = results.iter().map(|result| result["status"].as_u64());
+                    statuses.collect::<Option<_>>().unwrap()
+                }
+                None => vec![u64::from(status.as_u16())],
+            }
+        });
+    }
+    let mut counts = BTreeMap::new();
+    for status in sending.join_all().await.into_iter().flatten() {
+        *counts.entry(status).or_default() += 1;
+    }
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_events_about_large_spans_fit_into_what_the_manifest_gives() {
+    const SPANS: u64 = 512;
+    let world = Landscape::new("about_large_spans").await;
+    let opening = receiver(&world).await;
+    open_large_spans(&world, &opening, SPANS).await;
+    drop(opening);
+    let (then, now) = (now_millis() - 3 * HOUR, now_millis());
+    let outside_slack = now - 90 * 24 * HOUR;
+    for (kind, id, at, expected) in [
+        ("start", "another", then, 409),
+        ("start", "start", then, 409),
+        ("start", "start", outside_slack, 409),
+        ("update", "another", then, 422),
+        ("update", "start", then, 409),
+        ("stop", "stop", then, 422),
+        ("stop", "stop", now, 201),
+        ("stop", "stop", now, 201),
+        ("stop", "stop", outside_slack, 409),
+    ] {
+        let events = (0..SPANS).map(|target| {
+            let event = with(start_event(target, at), "id", id);
+            match kind {
+                "stop" => without(event, "measured_usage"),
+                _ => event,
+            }
+        });
+        let events: Vec<Value> = events.collect();
+        let typed = events
+            .iter()
+            .cloned()
+            .map(|event| with(event, "type", kind));
+        let batch: Value = typed.collect();
+        let batches = vec![batch.clone(), batch];
+        let address = format!("/v1/events/{kind}");
+        for (path, bodies) in [(address.as_str(), events), ("/v1/events", batches)] {
+            let receiver = receiver(&world).await;
+            let what = format!("{path}: {kind}s of {SPANS} large spans, {id} at {at}");
+            let statuses = all_at_once(&receiver, path, bodies).await;
+            assert_fits(&receiver, &what);
+            assert!(statuses.get(&expected) > Some(&300), "{what}: {statuses:?}");
+        }
+    }
 }
 
 /// An upstream that fails each post, and answers each find with as much as it likes.

@@ -252,11 +252,13 @@ impl Link {
         filter: Document,
         index: &str,
         concern: ReadConcern,
+        projection: Document,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
         match concern {
-            ReadConcern::Linearizable => self.find_linearizable(filter, index).await,
+            ReadConcern::Linearizable => self.find_linearizable(filter, index, projection).await,
             ReadConcern::Majority => {
-                let options = self.find_options(LOOKED_UP_MAX, doc! {}, index);
+                let mut options = self.find_options(LOOKED_UP_MAX, doc! {}, index);
+                options.projection = Some(projection);
                 self.find(filter, options).await
             }
         }
@@ -268,9 +270,11 @@ impl Link {
         &self,
         filter: Document,
         index: &str,
+        projection: Document,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let found = self.linearizable.find(filter).hint(hint(index));
         let found = found.batch_size(BATCH_SIZE).max_time(self.time_limit);
+        let found = found.projection(projection);
         let found = self.while_flushing(found.into_future()).await;
         Ok(all(found?).await?)
     }

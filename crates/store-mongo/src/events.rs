@@ -9,11 +9,37 @@ use sampler_store::{
     Arrival, Events, IdKind, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome,
     StoreError,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
+use crate::call::CallError;
 use crate::resolve::{find_spans, is_taken_elsewhere, readable};
 use crate::starts::StartWrite;
 use crate::stops::StopWrite;
 use crate::{MongoStore, slack};
+
+/// Lookups of either kind at a time, but for small pools: each has a connection, and one for a flush. The
+/// commands of stops need others.
+const LOOKUPS_AT_ONCE: usize = 16;
+const CONNECTIONS_EACH: usize = 4;
+
+pub(crate) fn turns(pool_size: u32) -> Arc<Semaphore> {
+    let pool_size = usize::try_from(pool_size).unwrap_or(usize::MAX);
+    let at_once = (pool_size / CONNECTIONS_EACH).clamp(1, LOOKUPS_AT_ONCE);
+    Arc::new(Semaphore::new(at_once))
+}
+
+impl MongoStore {
+    /// Waits until a span may be looked up that decides about an event. Stops do not wait for starts.
+    async fn lookup_turn(&self, by: &SpansBy) -> Result<OwnedSemaphorePermit, CallError> {
+        let turns = match by {
+            SpansBy::StartedBy(..) => &self.start_lookups,
+            SpansBy::StoppedBy(_) | SpansBy::NotEndedBy(_) => &self.lookups,
+        };
+        let turn = timeout(self.link.call_limit(), Arc::clone(turns).acquire_owned()).await;
+        turn.ok().and_then(Result::ok).ok_or(CallError::TooLate)
+    }
+}
 
 #[async_trait]
 impl Events for MongoStore {
@@ -41,9 +67,14 @@ impl Events for MongoStore {
         by: &SpansBy,
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
+        let turn = match concern {
+            ReadConcern::Linearizable => Some(self.lookup_turn(by).await?),
+            ReadConcern::Majority => None,
+        };
         let (link, target, by) = (self.link.clone(), target.clone(), by.clone());
-        let read = async move { find_spans(&link, &target, &by, concern).await };
-        let found = self.link.run(read).await?;
+        // The turn is over when the spans are parsed. Without a caller, it is when the call has ended.
+        let read = async move { Ok((find_spans(&link, &target, &by, concern).await?, turn)) };
+        let (found, _turn) = self.link.run::<_, CallError, _>(read).await?;
         found.iter().map(readable).collect()
     }
 

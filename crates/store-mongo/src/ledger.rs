@@ -74,7 +74,10 @@ type States = HashMap<String, Result<EntryState, crate::document::Unreadable>>;
 
 impl EntryWriter {
     async fn states(&self, filter: Document) -> Result<States, CallError> {
-        let found = self.link.find_linearizable(filter, "_id_").await?;
+        let found = self
+            .link
+            .find_linearizable(filter, "_id_", doc! { "state": 1 })
+            .await?;
         let mut states = HashMap::new();
         for raw in found {
             if let Ok(usage_guid) = raw.get_str("_id") {

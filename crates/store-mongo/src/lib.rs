@@ -32,6 +32,7 @@ mod migrate;
 mod missing_causes;
 mod operating;
 mod original;
+mod projection;
 mod reading;
 mod replication;
 mod resends;
@@ -62,7 +63,7 @@ use mongodb::Collection;
 use sampler_metrics::Registry;
 use sampler_store::StoreError;
 use sampler_store::group::{GroupMetrics, GroupPerRange, GroupWriter};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use call::Link;
 use changes::ChangeWriter;
@@ -97,6 +98,9 @@ pub struct MongoStore {
     changes: GroupPerRange<ChangeWriter>,
     entries: GroupPerRange<EntryWriter>,
     expiries: GroupPerRange<ExpiryWriter>,
+    /// The turns of lookups by the ids of starts, and of the others that decide about an event.
+    start_lookups: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
     metrics: GroupMetrics,
     shards: Option<u32>,
     /// Held while an index for sums is made.
@@ -130,6 +134,8 @@ impl MongoStore {
             changes: groups(&link, each, |link| ChangeWriter { link }),
             entries: groups(&usages, each, |link| EntryWriter { link }),
             expiries: groups(&usages, each, |link| ExpiryWriter { link }),
+            start_lookups: events::turns(options.pool_size),
+            lookups: events::turns(options.pool_size),
             usages,
             audit,
             shards: options.shards,

@@ -100,15 +100,16 @@ impl Link {
             branch
         });
         let filter = any_of(branches.collect());
+        let projection = doc! { "_id": 1, "target": 1 };
         let found = match concern {
             ReadConcern::Linearizable => {
-                let found = self.find_linearizable(filter, index::ORIGINAL_TARGET);
+                let found = self.find_linearizable(filter, index::ORIGINAL_TARGET, projection);
                 found.await
             }
             ReadConcern::Majority => {
                 let mut options = self.find_options(0, doc! {}, index::ORIGINAL_TARGET);
                 options.batch_size = None;
-                options.projection = Some(doc! { "_id": 1, "target": 1 });
+                options.projection = Some(projection);
                 self.find(filter, options).await
             }
         };

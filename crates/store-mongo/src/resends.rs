@@ -182,7 +182,10 @@ pub(crate) async fn has_resend(
     act: Uuid,
 ) -> Result<bool, StoreError> {
     let (link, filter) = (store.usages.clone(), marked(key, act));
-    let find = async move { link.find_linearizable(filter, "_id_").await };
+    let find = async move {
+        link.find_linearizable(filter, "_id_", doc! { "_id": 1 })
+            .await
+    };
     Ok(!store.usages.run(find).await?.is_empty())
 }
 

@@ -12,8 +12,10 @@ use tracing::error;
 
 use crate::call::{CallError, Link};
 use crate::document::{
-    OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, read_event_id, read_target,
+    OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, measured_usage, read_event_id,
+    read_target,
 };
+use crate::projection::{comparable, deciding, without_measures};
 use crate::unreadable::{Identity, decoded, name_of, span_in, value_in};
 use crate::{document, index};
 
@@ -67,7 +69,8 @@ pub(crate) async fn by_target<'a>(
         branch.insert("target.correlation_id", span.correlation_id);
         branch
     });
-    let found = link.find_with(any_of(branches.collect()), index::SPAN, concern);
+    let branches = any_of(branches.collect());
+    let found = link.find_with(branches, index::SPAN, concern, deciding(concern));
     Ok(by_key(link, found.await?, |raw| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
@@ -86,7 +89,8 @@ async fn not_ended(
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     let mut later = of_target(target);
     later.insert("end", doc! { "$gt": document::moment(time) });
-    let options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
+    let mut options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
+    options.projection = Some(deciding(concern));
     let later = link.find(later, options).await?;
     let open = by_target(link, std::iter::once(SpanOf::open(target)), concern).await?;
     Ok(open.into_values().chain(later).collect())
@@ -100,13 +104,18 @@ pub(crate) async fn find_spans(
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     link.add_missing_keys(std::iter::once(target), concern)
         .await?;
-    let (kind, id) = match by {
-        SpansBy::StartedBy(id) => (IdKind::Start, id),
-        SpansBy::StoppedBy(id) => (IdKind::Stop, id),
+    let (kind, id, projection) = match by {
+        SpansBy::StartedBy(id, measures) if concern == ReadConcern::Linearizable => {
+            let bytes = measured_usage(measures).map_or(0, |it| it.as_bytes().len());
+            let start = std::iter::once((Key::of(target), id, bytes));
+            (IdKind::Start, id, comparable(start))
+        }
+        SpansBy::StartedBy(id, _) => (IdKind::Start, id, deciding(concern)),
+        SpansBy::StoppedBy(id) => (IdKind::Stop, id, deciding(concern)),
         SpansBy::NotEndedBy(moment) => return not_ended(link, target, *moment, concern).await,
     };
     let event = std::iter::once((target, id));
-    let mut found = by_event_id(link, kind, event, concern).await?;
+    let mut found = by_event_id(link, kind, event, concern, projection).await?;
     let key = (target.clone(), id.clone());
     Ok(found.remove(&key).into_iter().collect())
 }
@@ -164,6 +173,7 @@ pub(crate) async fn by_event_id<'a>(
     kind: IdKind,
     events: impl Iterator<Item = (&'a Target, &'a EventId)>,
     concern: ReadConcern,
+    projection: Document,
 ) -> Result<ByEvent, CallError> {
     let field = field_of(kind);
     let branches = events.map(|(target, id)| {
@@ -182,7 +192,9 @@ pub(crate) async fn by_event_id<'a>(
         IdKind::Start => index::START,
         IdKind::Stop => index::STOP,
     };
-    let mut found = link.find_with(any_of(branches), index, concern).await?;
+    let mut found = link
+        .find_with(any_of(branches), index, concern, projection)
+        .await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
 }
@@ -258,7 +270,7 @@ pub(crate) async fn by_span_id<'a>(
         branch
     });
     let branches: Vec<Document> = branches.collect();
-    let found = link.find_linearizable(doc! { "$or": branches }, "_id_");
+    let found = link.find_linearizable(doc! { "$or": branches }, "_id_", without_measures());
     Ok(by_key(link, found.await?, |raw| {
         let id = decoded(&Identity::of(raw)?.filter()).ok()?;
         id_from_bson(id.get("_id")).ok()

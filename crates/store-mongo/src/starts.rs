@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, Unreadable, key_to_bson, moment, open_span_document, read_moment};
 use crate::index;
+use crate::projection::comparable;
 use crate::resolve::{
     ByTarget, EventKey, SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable,
 };
@@ -149,8 +150,12 @@ impl GroupWriter for StartWriter {
             let id = write.id()?;
             Some((&write.new.span.target, id))
         });
-        let earlier =
-            by_event_id(&self.link, IdKind::Start, events, ReadConcern::Linearizable).await?;
+        let compared = comparable(batch.iter().filter_map(|write| {
+            let measures = write.document.get_array("measured_usage").ok()?;
+            Some((write.key, write.id()?, measures.as_bytes().len()))
+        }));
+        let (kind, concern) = (IdKind::Start, ReadConcern::Linearizable);
+        let earlier = by_event_id(&self.link, kind, events, concern, compared).await?;
         let spans = batch.iter().map(|write| &write.new.span);
         let own = by_span_id(&self.link, spans).await?;
         let resolutions = batch.iter().map(|write| {

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
+use crate::projection::deciding;
 use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, kept_as_uuids, readable};
 
 #[derive(Debug)]
@@ -160,8 +161,8 @@ impl GroupWriter for StopWriter {
             let id = write.event.id.as_ref()?;
             Some((&write.event.target, id))
         });
-        let earlier =
-            by_event_id(&self.link, IdKind::Stop, events, ReadConcern::Linearizable).await?;
+        let (kind, concern) = (IdKind::Stop, ReadConcern::Linearizable);
+        let earlier = by_event_id(&self.link, kind, events, concern, deciding(concern)).await?;
         let resolutions = batch.iter().map(|write| {
             let by_id = write.event().and_then(|event| earlier.get(&event));
             resolve_one(write, by_id, &spans).transpose()

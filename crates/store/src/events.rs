@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use sampler_domain::{
-    ClientId, EventId, Refusal, Span, SpanId, StartDecision, StopDecision, StopEvent, Target,
-    Timestamp,
+    ClientId, EventId, Measures, Refusal, Span, SpanId, StartDecision, StartEvent, StopDecision,
+    StopEvent, Target, Timestamp,
 };
 use uuid::Uuid;
 
@@ -104,7 +104,7 @@ pub enum IdKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadConcern {
     /// As current as those that decide a start or a stop. An open span, or one with the id, is found if
-    /// it was kept before the call.
+    /// it was kept before the call. It need not have its measures, except as [`SpansBy::StartedBy`] says.
     Linearizable,
     /// As a majority has them.
     Majority,
@@ -113,10 +113,19 @@ pub enum ReadConcern {
 /// The condition by which spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpansBy {
-    StartedBy(EventId),
+    /// Its measures are compared with these: if they are the same, it has them.
+    StartedBy(EventId, Measures),
     StoppedBy(EventId),
     /// The open span, and the span that ends next after this time.
     NotEndedBy(Timestamp),
+}
+
+impl SpansBy {
+    /// The span that was started by an event with the id of this one.
+    pub fn start(event: &StartEvent) -> Option<Self> {
+        let id = event.id.clone()?;
+        Some(Self::StartedBy(id, event.measures.clone()))
+    }
 }
 
 /// Keeps events, each as one atomic change of one span. The `id` of an event counts within its

@@ -230,7 +230,10 @@ impl Receiver {
         let form = form.into();
         let wants_span = form.wants_span;
         let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
-        let Admitted { event, _permits } = admitted.await?;
+        let Admitted {
+            event,
+            _permits: turn,
+        } = admitted.await?;
         // It takes another read to know which span a stop has ended: only where the client wants the
         // span.
         let stop = match &event {
@@ -238,12 +241,15 @@ impl Receiver {
             _ => None,
         };
         let mut kept = self.keep(event, grant, arrival).await?;
+        // The next event need not wait for it.
+        drop(turn);
         if let (Some(stop), None) = (stop, &kept.ended) {
             kept.ended = self.ended_by(&stop).await;
         }
         Ok(kept)
     }
 
+    /// Very many may ask at once: linearizable reads have turns, and leave out the measures.
     async fn ended_by(&self, stop: &StopEvent) -> Option<SpanId> {
         let end = stop.timestamp;
         let by = match &stop.id {
@@ -251,7 +257,7 @@ impl Receiver {
             None => SpansBy::NotEndedBy(end.plus(-1)),
         };
         let found = self
-            .find_spans(&stop.target, &by, ReadConcern::Majority)
+            .find_spans(&stop.target, &by, ReadConcern::Linearizable)
             .await
             .ok()?;
         let mut ended = found.into_iter().filter(|span| span.end == Some(end));

@@ -392,7 +392,7 @@ impl Events for SimStore {
     ) -> Result<Vec<Span>, StoreError> {
         // The name of a call is part of what its outcome is drawn from: seeds depend on it.
         let name = match by {
-            SpansBy::StartedBy(_) => "find_by_start_id",
+            SpansBy::StartedBy(..) => "find_by_start_id",
             SpansBy::StoppedBy(_) => "find_by_stop_id",
             SpansBy::NotEndedBy(_) => "find_not_ended",
         };

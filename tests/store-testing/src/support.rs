@@ -25,9 +25,9 @@ impl<S: Events + Work + Ledger + Causes + Reading + Operating> Store for S {}
 /// Lookups by the id of an event.
 #[async_trait]
 pub trait LookingUp: Events {
-    /// The span of the target that was started by the event with this id.
+    /// The span of the target that was started by the event with this id, and [`measures`].
     async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let by = SpansBy::StartedBy(id.clone());
+        let by = SpansBy::StartedBy(id.clone(), measures());
         let found = self
             .find_spans(target, &by, ReadConcern::Linearizable)
             .await;

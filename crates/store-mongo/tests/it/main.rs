@@ -12,6 +12,7 @@ mod lanes;
 mod late;
 mod ledger;
 mod lists;
+mod measures;
 mod migration;
 mod mixed;
 mod original;

@@ -307,13 +307,9 @@ async fn events_that_do_not_concern_them_have_their_answers() {
     // Too early for all of them, so that each is looked at.
     let stops = (0..EVENTS).map(|number| store.stop(new_stop(None, &name(number), -2 * HOUR)));
     for (number, answer) in join_all(stops).await.into_iter().enumerate() {
-        match answer {
-            Err(StoreError::Refused(_)) => assert_eq!(number, 7),
-            answer => assert_eq!(
-                answer.unwrap(),
-                StopOutcome::Refused(Refusal::BeforeStart { start: at(0) })
-            ),
-        }
+        let answer = answer.unwrap();
+        let is_too_early = matches!(answer, StopOutcome::Refused(Refusal::BeforeStart { .. }));
+        assert!(is_too_early, "{number}: {answer:?}");
     }
     assert!(
         store
@@ -321,14 +317,10 @@ async fn events_that_do_not_concern_them_have_their_answers() {
             .await
             .is_err()
     );
-    // It can still be ended: nothing of it need be read for that.
+    // It can still be ended: its measures need not be read for that.
     must_stop(&store, Some("end"), &name(7), 1).await;
-    assert!(
-        store
-            .stopped_by(&target(&name(7)), &id("end"))
-            .await
-            .is_err()
-    );
+    let stopped = store.stopped_by(&target(&name(7)), &id("end")).await;
+    assert!(stopped.unwrap().is_some());
 }
 
 /// On one thread, all of them share one command.
@@ -350,10 +342,7 @@ async fn changes_of_other_spans_are_made_or_lost_as_ever() {
     put(&spans, [broken(&document)]).await;
     let changes = read.iter().map(|span| store.postpone(span, at(5)));
     for (number, answer) in join_all(changes).await.into_iter().enumerate() {
-        match answer {
-            Err(StoreError::Refused(_)) => assert_eq!(number, 7),
-            answer => assert!(lost(answer), "{number}"),
-        }
+        assert!(lost(answer), "{number}");
     }
     assert!(store.read(&read[7].id, &read[7].target).await.is_err());
     assert_eq!(kept(&store, "8").await.processing.version, 2);

@@ -3,8 +3,8 @@
 //! query and the unique indexes of a command. Only after a conflict the rule itself gives the reason.
 
 use sampler_domain::{
-    EventId, Field, IntakeRules, Percent, Refusal, Span, SpanId, StartEvent, StartPlace, StopEvent,
-    Target, Timestamp,
+    EventId, Field, IntakeRules, Measures, Percent, Refusal, Span, SpanId, StartEvent, StartPlace,
+    StopEvent, Target, Timestamp,
 };
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
@@ -100,7 +100,7 @@ impl Receiver {
         match event {
             Event::Start(event) => {
                 if let Some(problem) = outside_slack.or_else(|| self.throttled(&event, now)) {
-                    let by = event.id.clone().map(SpansBy::StartedBy);
+                    let by = SpansBy::start(&event);
                     let span = self
                         .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
                         .await?;
@@ -163,7 +163,7 @@ impl Receiver {
         let Some((target, Some(id))) = key.map(|key| *key) else {
             return Ok(None);
         };
-        let by = SpansBy::StartedBy(id);
+        let by = SpansBy::StartedBy(id, Measures::default());
         let found = self
             .find_spans(&target, &by, ReadConcern::Linearizable)
             .await;

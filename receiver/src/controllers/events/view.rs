@@ -88,7 +88,7 @@ impl<'r> View<'r> {
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
         let by_id = self
-            .find_by_id(IdKind::Start, &event.target, event.id.as_ref())
+            .find_by_id(&event.target, SpansBy::start(event))
             .await?;
         let others = match by_id {
             Some(_) => Vec::new(),
@@ -115,9 +115,8 @@ impl<'r> View<'r> {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
-        let by_id = self
-            .find_by_id(IdKind::Stop, &event.target, event.id.as_ref())
-            .await?;
+        let by_id = event.id.clone().map(SpansBy::StoppedBy);
+        let by_id = self.find_by_id(&event.target, by_id).await?;
         let open = match by_id {
             Some(_) => None,
             None => self.find_open(&event.target, event.timestamp).await?,
@@ -185,10 +184,12 @@ impl<'r> View<'r> {
                     UpdateRead::OpenOfPrevious => self.find_not_ended(previous, *timestamp).await?,
                     UpdateRead::NotEndedOfTarget => self.find_not_ended(target, *timestamp).await?,
                     UpdateRead::StartOfUpdate => {
-                        Vec::from_iter(self.find_by_id(IdKind::Start, target, Some(id)).await?)
+                        let by_id = SpansBy::start(&intake.event().start());
+                        Vec::from_iter(self.find_by_id(target, by_id).await?)
                     }
                     UpdateRead::StopOfUpdate => {
-                        Vec::from_iter(self.find_by_id(IdKind::Stop, previous, Some(id)).await?)
+                        let by_id = SpansBy::StoppedBy(id.clone());
+                        Vec::from_iter(self.find_by_id(previous, Some(by_id)).await?)
                     }
                 };
                 intake.on_spans(spans);
@@ -250,27 +251,23 @@ impl<'r> View<'r> {
     /// The span of the target that was started or stopped by the event with this id, if it has one.
     async fn find_by_id(
         &self,
-        kind: IdKind,
         target: &Target,
-        id: Option<&EventId>,
+        by_id: Option<SpansBy>,
     ) -> Result<Option<Span>, Problem> {
-        let Some(id) = id else {
+        let Some(by) = by_id else {
             return Ok(None);
         };
         let expected = self.expected.values().find(|span| {
-            let of_span = match kind {
-                IdKind::Start => &span.start_id,
-                IdKind::Stop => &span.end_id,
+            let is_it = match &by {
+                SpansBy::StartedBy(id, _) => span.start_id.as_ref() == Some(id),
+                SpansBy::StoppedBy(id) => span.end_id.as_ref() == Some(id),
+                SpansBy::NotEndedBy(_) => false,
             };
-            of_span.as_ref() == Some(id) && span.target == *target
+            is_it && span.target == *target
         });
         if let Some(expected) = expected {
             return Ok(Some(expected.clone()));
         }
-        let by = match kind {
-            IdKind::Start => SpansBy::StartedBy(id.clone()),
-            IdKind::Stop => SpansBy::StoppedBy(id.clone()),
-        };
         Ok(self.find_spans(target, by).await?.into_iter().next())
     }
 

@@ -196,7 +196,7 @@ impl Table {
     /// The spans of a target that decide about an event.
     pub fn find_spans(&self, target: &Target, by: &SpansBy) -> Vec<&Span> {
         match by {
-            SpansBy::StartedBy(id) => self.find_by_start_id(target, id).into_iter().collect(),
+            SpansBy::StartedBy(id, _) => self.find_by_start_id(target, id).into_iter().collect(),
             SpansBy::StoppedBy(id) => self.find_by_stop_id(target, id).into_iter().collect(),
             SpansBy::NotEndedBy(moment) => self.find_not_ended(target, *moment),
         }

@@ -1,7 +1,9 @@
 //! What the API lets clients ask for, and what it may cost.
 
 use bson::oid::ObjectId;
-use sampler_domain::{ClientId, Granularities, Granularity, Id, SpanId, SpanState, WindowLength};
+use sampler_domain::{
+    ClientId, Granularities, Granularity, Id, Measures, SpanId, SpanState, WindowLength,
+};
 use sampler_store::{
     AuditQuery, BacklogQuery, CauseQuery, Events, Operating, ReadConcern, Reading, SpanQuery,
     SpansBy, StoreError, SumQuery, TargetFilter,
@@ -251,7 +253,7 @@ fn compared_within_a_window() -> [Case; 7] {
 fn single() -> [Case; 4] {
     let find_spans = |name, by, keys| case(name, Question::FindSpans(by), keys, 2);
     let (started, stopped) = (
-        SpansBy::StartedBy(id("start-7")),
+        SpansBy::StartedBy(id("start-7"), Measures::default()),
         SpansBy::StoppedBy(id("stop-107")),
     );
     [
