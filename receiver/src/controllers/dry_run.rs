@@ -39,6 +39,12 @@ fn refused(problem: Problem) -> Result<DryRun, Problem> {
     })
 }
 
+fn too_large() -> Problem {
+    let detail = "The spans that these events would change take too much memory. Nothing was kept: send fewer \
+                  events at a time.";
+    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
+}
+
 struct DryRunInProgress<'r> {
     receiver: &'r Receiver,
     grant: &'r Grant,
@@ -82,6 +88,9 @@ impl Receiver {
                 .decide(item.bytes, EventFormat::of(layout).into())
                 .await;
             all.push(decided.or_else(refused)?);
+            if dry_run.view.is_too_large() {
+                return Err(too_large());
+            }
         }
         Ok(all)
     }

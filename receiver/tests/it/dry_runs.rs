@@ -211,3 +211,22 @@ async fn what_cannot_be_foreseen_is_answered_as_ever() {
     let answer = unknowing.post(&dry(START), &start(NOW)).await;
     answer.names(501, "dry-run-unavailable", &[]);
 }
+
+/// Small events can be about large spans.
+#[tokio::test]
+async fn the_spans_of_a_dry_run_have_a_limit() {
+    let world = World::new();
+    let text = "x".repeat(400_000);
+    let of =
+        |event: Value, number: usize| with(&event, "resource_instance_id", format!("i {number}"));
+    for number in 0..30 {
+        let usage = json!([{ "measure": "m", "quantity": text }]);
+        let event = with(&start(NOW), "measured_usage", usage);
+        world.start(&of(event, number)).await.is_created();
+    }
+    for (count, status) in [(10, 200), (30, 413)] {
+        let stops = (0..count).map(|number| with(&of(stop(NOW + HOUR), number), "type", "stop"));
+        let answer = world.post(&dry(EVENTS), &stops.collect()).await;
+        assert_eq!(answer.status, status, "{count}");
+    }
+}

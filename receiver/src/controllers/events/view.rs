@@ -15,6 +15,9 @@ use super::refusals;
 use crate::Receiver;
 use crate::event::Event;
 
+/// The most bytes that the spans of one dry run may take: half a megabyte each, however small the events.
+const EXPECTED_BYTES: usize = 8 << 20;
+
 /// Reads the spans that decide about events.
 pub(in crate::controllers) struct View<'r> {
     receiver: &'r Receiver,
@@ -22,6 +25,8 @@ pub(in crate::controllers) struct View<'r> {
     concern: ReadConcern,
     /// The spans that events of a dry run would change, as they would be.
     expected: BTreeMap<SpanId, Span>,
+    /// About how many bytes they take.
+    expected_bytes: usize,
 }
 
 /// The effect that an event would have.
@@ -47,6 +52,7 @@ impl<'r> View<'r> {
             receiver,
             concern: ReadConcern::Linearizable,
             expected: BTreeMap::new(),
+            expected_bytes: 0,
         }
     }
 
@@ -74,11 +80,17 @@ impl<'r> View<'r> {
             Event::Update(event) => self.foresee_update(event, grant, now).await?,
         };
         if !foreseen.is_replayed {
-            let spans = foreseen.spans.iter().cloned();
-            self.expected
-                .extend(spans.map(|span| (span.id.clone(), span)));
+            for span in &foreseen.spans {
+                self.expected_bytes += span.measures.weight();
+                self.expected.insert(span.id.clone(), span.clone());
+            }
         }
         Ok(foreseen)
+    }
+
+    /// Whether the spans that the events would change take more memory than one dry run may.
+    pub(in crate::controllers) fn is_too_large(&self) -> bool {
+        self.expected_bytes > EXPECTED_BYTES
     }
 
     async fn foresee_start(
