@@ -193,7 +193,7 @@ sampler_service::problem_types! {
             than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
             than `SAMPLER_MAX_SNAPSHOT_PAYLOAD` (in JSON, than 16 MB), or has more instances than there is \
             memory for, or an operator's action is larger than 64 KiB. Or the spans that a dry run would change \
-            have more than 8 MB of measures. Nothing was kept.",
+            take more than 8 MB of memory. Nothing was kept.",
         provider: "Send less in one event, or fewer events in one batch; a large snapshot as NDJSON.",
         operator: "Raise `MAX_PAYLOAD`, if events of this size are intended. The 4 MB of a batch and the 64 KiB \
             of an action are the most.",

@@ -12,7 +12,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use futures_util::future::join_all;
 use sampler_testkit::build::{start_event, with, without};
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
@@ -396,8 +395,8 @@ async fn a_snapshot_of_100_000_instances_fits_into_what_the_manifest_gives() {
 }
 
 /// Open spans with two intervals to sample, half a megabyte of measures each.
-async fn open_large_spans(world: &Landscape, receiver: &Program, targets: Range<u64>) {
-    for target in targets {
+async fn open_large_spans(world: &Landscape, receiver: &Program, spans: u64) {
+    for target in 0..spans {
         let mut event = start_event(target, now_millis() - 2 * HOUR);
         event["id"] = json!("start");
         // Few values with long texts, or many that are short.
@@ -415,7 +414,7 @@ async fn large_spans_fit_into_what_the_manifest_gives_the_worker() {
     const SPANS: u64 = 160;
     let world = Landscape::new("large_spans").await;
     let receiver = receiver(&world).await;
-    open_large_spans(&world, &receiver, 0..SPANS).await;
+    open_large_spans(&world, &receiver, SPANS).await;
     let worker = world.worker().start().await.unwrap();
     let spans = world.spans().await;
     wait_until("each span is sampled", 3 * PATIENCE, async || {
@@ -455,12 +454,10 @@ async fn all_at_once(receiver: &Program, path: &str, bodies: Vec<Value>) -> BTre
 
 #[tokio::test(flavor = "multi_thread")]
 async fn small_events_about_large_spans_fit_into_what_the_manifest_gives() {
-    const SPANS: u64 = 256;
+    const SPANS: u64 = 128;
     let world = Landscape::new("about_large_spans").await;
     let opening = receiver(&world).await;
-    let eighth = SPANS / 8;
-    let parts = (0..8).map(|part| part * eighth..(part + 1) * eighth);
-    join_all(parts.map(|targets| open_large_spans(&world, &opening, targets))).await;
+    open_large_spans(&world, &opening, SPANS).await;
     drop(opening);
     let receiver = receiver(&world).await;
     let (then, now) = (now_millis() - 3 * HOUR, now_millis());
@@ -490,7 +487,7 @@ async fn small_events_about_large_spans_fit_into_what_the_manifest_gives() {
         let what = format!("{path}: {kind}s of {SPANS} large spans, {id} at {at}");
         let statuses = all_at_once(&receiver, &path, bodies).await;
         assert_fits(&receiver, &what);
-        assert!(statuses.get(&expected) > Some(&150), "{what}: {statuses:?}");
+        assert!(statuses.get(&expected) > Some(&64), "{what}: {statuses:?}");
     }
 }
 

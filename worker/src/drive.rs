@@ -205,6 +205,6 @@ fn warn_of_lost_answer(span: &Span) {
         code = "delivery.lost_answer",
         span.id = %span.id,
         usage = planned.map(|planned| &*planned.usage_guid),
-        "a post had no answer, and another worker recorded the usage meanwhile"
+        "a post had no answer, and another worker recorded or looked up the usage meanwhile"
     );
 }

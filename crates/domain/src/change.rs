@@ -333,8 +333,8 @@ impl Span {
 
     /// Whether the span that was read is `current` in all that a change is decided by: the version, the
     /// end, what is to be skipped, the last resend that the totals count, what does not count upstream, and
-    /// whether a post had no answer. Only a worker that drives the span changes the version, but a change must be decided with
-    /// knowledge of the others, too.
+    /// whether a post had no answer. Only a worker that drives the span changes the version, but a change
+    /// must be decided with knowledge of the others, too.
     pub fn is_unchanged(&self, current: &Self) -> bool {
         current.processing.version == self.processing.version
             && current.end == self.end

@@ -425,7 +425,7 @@ impl Driver {
     }
 
     /// Whether a post had no answer, and the span, as it was read again, cannot say so any more: another worker
-    /// has recorded the usage.
+    /// has recorded the usage, or has looked it up.
     pub fn loses_answer(&self, fresh: Option<&Span>) -> bool {
         matches!(self.state, DriverState::Unrecorded(_))
             && !fresh.is_some_and(|fresh| self.decides_again(fresh))

@@ -113,9 +113,7 @@ impl Entry {
         };
         let is_missing = match reason {
             UncountedReason::Skipped { .. } => span.counts(self.version),
-            UncountedReason::SetAside => {
-                self.interval.duration() > 0 && span.knows_uncounted(self.interval)
-            }
+            UncountedReason::SetAside => span.knows_uncounted(self.interval),
         };
         let after = span.processing.resent.clone();
         if !is_missing || after.as_ref().is_some_and(|last| last.act == mark.act) {

@@ -63,9 +63,10 @@ impl Uncounted {
         self.interval.start < time && time <= self.interval.end
     }
 
-    /// Whether the whole of `interval`, which leads forwards, is in it.
+    /// Whether `interval` leads forwards, and the whole of it is in this one.
     fn covers(&self, interval: Interval) -> bool {
-        self.interval.start <= interval.start && interval.end <= self.interval.end
+        let is_within = self.interval.start <= interval.start && interval.end <= self.interval.end;
+        interval.start < interval.end && is_within
     }
 
     /// Its parts before and after an interval that it covers.

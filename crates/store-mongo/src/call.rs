@@ -447,21 +447,24 @@ impl Serialize for WriteCommand<'_> {
 
 /// Reads the answer to an `insert`, `update` or `delete` command.
 fn written(answer: &Document) -> Result<Written, CallError> {
-    if let Some(unconfirmed) = answer.get("writeConcernError") {
-        return Err(CallError::Unconfirmed(unconfirmed.to_string()));
-    }
     let failures = answer.get_array("writeErrors");
     let mut failed: Vec<(usize, CallError)> = failures.map_or_else(
         |_| Vec::new(),
         |all| all.iter().filter_map(write_failure).collect(),
     );
-    // A router that lost its server knows as little as we do when we lose the router. A statement that may
-    // succeed when it is sent again has no other place for its reason.
-    let unknown = failed
-        .iter()
-        .position(|(_, error)| error.outcome() == WriteOutcome::Unknown);
-    if let Some(unknown) = unknown {
-        return Err(failed.swap_remove(unknown).1);
+    // A router that lost its server knows as little as we do when we lose the router. It comes first: only
+    // it says that something may still run.
+    let mut errors = failed.iter().map(|(_, error)| error);
+    if let Some(lost) = errors.position(CallError::may_still_execute) {
+        return Err(failed.swap_remove(lost).1);
+    }
+    if let Some(unconfirmed) = answer.get("writeConcernError") {
+        return Err(CallError::Unconfirmed(unconfirmed.to_string()));
+    }
+    // A statement that may succeed when it is sent again has no other place for its reason.
+    let mut errors = failed.iter().map(|(_, error)| error);
+    if let Some(passing) = errors.position(|it| it.outcome() == WriteOutcome::Unknown) {
+        return Err(failed.swap_remove(passing).1);
     }
     Ok(Written {
         matched: usize::try_from(answer.get_i32("n").unwrap_or(0)).unwrap_or(0),
@@ -535,6 +538,12 @@ mod tests {
         let failure = written(&answer(user_writes_blocked)).unwrap_err();
         assert!(failure.to_string().contains("why"), "{failure}");
         assert_eq!(failure.outcome(), WriteOutcome::Unknown);
+        let mut both = answer(user_writes_blocked);
+        let host_unreachable = doc! { "index": 0, "code": 6, "errmsg": "lost" };
+        both.insert("writeConcernError", doc! { "code": 64 });
+        let errors = both.get_array_mut("writeErrors").unwrap();
+        errors.push(host_unreachable.into());
+        assert!(written(&both).unwrap_err().may_still_execute());
         let taken = written(&answer(DUPLICATE_KEY)).unwrap();
         assert_eq!((taken.matched, taken.failed.len()), (1, 1));
     }

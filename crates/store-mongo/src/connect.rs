@@ -70,8 +70,7 @@ pub(crate) async fn client(options: &MongoOptions) -> Result<Client, ConnectErro
     client.server_selection_timeout = Some(options.server_selection_timeout);
     client.connect_timeout = Some(options.server_selection_timeout);
     client.retry_writes = Some(true);
-    // Where no connection could be made, the driver would send a write of many documents again, later than
-    // `unknown_for`.
+    // Where no connection could be made, the driver would send a command again, later than `unknown_for`.
     client.max_adaptive_retries = Some(0);
     // Whatever the connection string says: a secondary does not know yet what the primary has
     // promised. All collections inherit it.

@@ -18,25 +18,32 @@ use crate::starts::StartWrite;
 use crate::stops::StopWrite;
 use crate::{MongoStore, slack};
 
-/// Lookups of either kind at a time, but for small pools: each has a connection, and one for a flush. The
-/// commands of stops need others.
+/// The most lookups of either kind at a time. Each has a connection, and one for a flush; half of the pool is
+/// left for commands.
 const LOOKUPS_AT_ONCE: usize = 16;
-const CONNECTIONS_EACH: usize = 4;
+const CONNECTIONS_EACH: usize = 8;
 
-pub(crate) fn turns(pool_size: u32) -> Arc<Semaphore> {
+/// The turns of lookups of one kind: some for each range, so that a slow shard delays only its own.
+pub(crate) fn turns(pool_size: u32, ranges: usize) -> Vec<Arc<Semaphore>> {
     let pool_size = usize::try_from(pool_size).unwrap_or(usize::MAX);
-    let at_once = (pool_size / CONNECTIONS_EACH).clamp(1, LOOKUPS_AT_ONCE);
-    Arc::new(Semaphore::new(at_once))
+    let at_once = (pool_size / CONNECTIONS_EACH / ranges).clamp(1, LOOKUPS_AT_ONCE);
+    let turns = || Arc::new(Semaphore::new(at_once));
+    std::iter::repeat_with(turns).take(ranges).collect()
 }
 
 impl MongoStore {
     /// Waits until a span may be looked up that decides about an event. Stops do not wait for starts.
-    async fn lookup_turn(&self, by: &SpansBy) -> Result<OwnedSemaphorePermit, CallError> {
+    async fn lookup_turn(
+        &self,
+        target: &Target,
+        by: &SpansBy,
+    ) -> Result<OwnedSemaphorePermit, CallError> {
         let turns = match by {
             SpansBy::StartedBy(..) => &self.start_lookups,
             SpansBy::StoppedBy(_) | SpansBy::NotEndedBy(_) => &self.lookups,
         };
-        let turn = timeout(self.link.call_limit(), Arc::clone(turns).acquire_owned()).await;
+        let turns = Arc::clone(&turns[self.range_of(target)]);
+        let turn = timeout(self.link.call_limit(), turns.acquire_owned()).await;
         turn.ok().and_then(Result::ok).ok_or(CallError::TooLate)
     }
 }
@@ -68,7 +75,7 @@ impl Events for MongoStore {
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
         let turn = match concern {
-            ReadConcern::Linearizable => Some(self.lookup_turn(by).await?),
+            ReadConcern::Linearizable => Some(self.lookup_turn(target, by).await?),
             ReadConcern::Majority => None,
         };
         let (link, target, by) = (self.link.clone(), target.clone(), by.clone());

@@ -98,9 +98,9 @@ pub struct MongoStore {
     changes: GroupPerRange<ChangeWriter>,
     entries: GroupPerRange<EntryWriter>,
     expiries: GroupPerRange<ExpiryWriter>,
-    /// The turns of lookups by the ids of starts, and of the others that decide about an event.
-    start_lookups: Arc<Semaphore>,
-    lookups: Arc<Semaphore>,
+    /// The turns of lookups by the ids of starts, and of the others that decide about an event, by range.
+    start_lookups: Vec<Arc<Semaphore>>,
+    lookups: Vec<Arc<Semaphore>>,
     metrics: GroupMetrics,
     shards: Option<u32>,
     /// Held while an index for sums is made.
@@ -134,8 +134,8 @@ impl MongoStore {
             changes: groups(&link, each, |link| ChangeWriter { link }),
             entries: groups(&usages, each, |link| EntryWriter { link }),
             expiries: groups(&usages, each, |link| ExpiryWriter { link }),
-            start_lookups: events::turns(options.pool_size),
-            lookups: events::turns(options.pool_size),
+            start_lookups: events::turns(options.pool_size, ranges.max(1)),
+            lookups: events::turns(options.pool_size, ranges.max(1)),
             usages,
             audit,
             shards: options.shards,

@@ -150,6 +150,9 @@ pub(crate) async fn accept_resent(
     let after = entry.resent(acceptance);
     let mut filter = marked(&EntryKey::of(entry), resend.act);
     filter.insert("state", entry.state.name());
+    // Another worker may have learned it since the entry was read.
+    let unanswered = doc! { if entry.unanswered { "$eq" } else { "$ne" }: true };
+    filter.insert("unanswered", unanswered);
     let mut set = doc! {
         "state": after.state.name(),
         "attempts": i64::from(after.attempts),

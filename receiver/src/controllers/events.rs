@@ -230,10 +230,7 @@ impl Receiver {
         let form = form.into();
         let wants_span = form.wants_span;
         let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
-        let Admitted {
-            event,
-            _permits: turn,
-        } = admitted.await?;
+        let Admitted { event, _permits } = admitted.await?;
         // It takes another read to know which span a stop has ended: only where the client wants the
         // span.
         let stop = match &event {
@@ -241,8 +238,6 @@ impl Receiver {
             _ => None,
         };
         let mut kept = self.keep(event, grant, arrival).await?;
-        // The next event need not wait for it.
-        drop(turn);
         if let (Some(stop), None) = (stop, &kept.ended) {
             kept.ended = self.ended_by(&stop).await;
         }

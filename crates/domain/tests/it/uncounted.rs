@@ -392,6 +392,18 @@ fn a_resend_of_what_takes_back_leaves_its_neighbour_in_the_list() {
     };
     let takes_back = withheld(hour(2, 1));
     assert_eq!(takes_back.correction(Some(&span)), Correction::Nothing);
+    let skipped = Change::Resent {
+        resent: Resent {
+            usage_guid: "guid".into(),
+            act: Uuid::nil(),
+        },
+        interval: hour(2, 1),
+        reason: UncountedReason::Skipped { unanswered: false },
+    };
+    assert_eq!(
+        span.after(&skipped).processing.uncounted,
+        span.processing.uncounted
+    );
     let itself = withheld(hour(0, 1));
     assert!(matches!(
         itself.correction(Some(&span)),

@@ -81,8 +81,9 @@ impl<'r> View<'r> {
         };
         if !foreseen.is_replayed {
             for span in &foreseen.spans {
+                let before = self.expected.insert(span.id.clone(), span.clone());
                 self.expected_bytes += span.measures.weight();
-                self.expected.insert(span.id.clone(), span.clone());
+                self.expected_bytes -= before.map_or(0, |before| before.measures.weight());
             }
         }
         Ok(foreseen)

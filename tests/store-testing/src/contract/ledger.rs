@@ -5,12 +5,12 @@ use std::sync::Arc;
 use sampler_domain::{
     Entry, EntryState, Failure, Interval, LastError, Next, Planned, Span, SpanId, Totals,
 };
-use sampler_store::Entries;
+use sampler_store::{Entries, EntryKey};
 use tokio::task::JoinSet;
 
 use crate::support::{
     Changing, Shared, Store, acceptance, at, done, failure, finished, kept, must_plan, must_stop,
-    plan_to, refusal, started, target,
+    plan_to, refusal, resend, started, target,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -164,7 +164,19 @@ pub async fn a_skip_learns_that_a_post_had_no_answer(store: &Shared) {
         unanswered: true,
         ..skipped(&span)
     };
-    assert_eq!(all_of(store, &span).await, [expected]);
+    assert_eq!(all_of(store, &span).await, std::slice::from_ref(&expected));
+    let mark = resend(7, EntryState::Skipped, 5);
+    let key = EntryKey::of(&expected);
+    assert!(store.mark_resend(&key, &mark).await.unwrap());
+    for (unanswered, is_current) in [(false, false), (true, true)] {
+        let read = Entry {
+            unanswered,
+            resend: Some(mark.clone()),
+            ..expected.clone()
+        };
+        let accepted = store.accept_resent(&read, &acceptance(8, None)).await;
+        assert_eq!(accepted.unwrap(), is_current);
+    }
     done(store.executed(&noted, Next::Wait, at(HOUR), at(HOUR)).await);
 }
 

@@ -95,7 +95,8 @@ impl Table {
             return false;
         };
         let kept = self.marked_entry(&EntryKey::of(entry), act);
-        let Some(kept) = kept.filter(|kept| kept.entry.state == entry.state) else {
+        let of = |it: &Entry| (it.state, it.unanswered);
+        let Some(kept) = kept.filter(|kept| of(&kept.entry) == of(entry)) else {
             return false;
         };
         kept.entry = kept.entry.resent(acceptance);
