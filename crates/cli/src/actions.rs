@@ -1,6 +1,5 @@
 //! `suspended` lists causes; `resume`, `skip` and `resend` are actions; `audit` lists all actions.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -205,17 +204,15 @@ pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> 
 
 /// What follows a skip.
 fn skipped(span: &Span) -> String {
-    let mut text =
-        "A worker skips the usage five minutes after its last refusal, or once sampling is no \
-                    longer paused.\n"
-            .to_owned();
-    if span.delivery.unanswered {
-        let _ = writeln!(
-            text,
-            "But {MAY_COUNT}. Ask before anybody bills it by hand."
-        );
-    }
-    text
+    let doubt = if span.delivery.unanswered {
+        format!("But {MAY_COUNT}. Ask before anybody bills it by hand.\n")
+    } else {
+        String::new()
+    };
+    format!(
+        "A worker skips the usage five minutes after its last refusal, or once sampling is no longer \
+         paused.\n{doubt}"
+    )
 }
 
 pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failure> {

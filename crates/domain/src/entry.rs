@@ -140,11 +140,9 @@ impl Entry {
         })
     }
 
-    /// Whether a later entry of the usage says, as this one does not, that it may count although it is
-    /// skipped.
-    pub fn learns_unanswered(&self, later: &Self) -> bool {
-        let are_skipped = [self, later].map(|entry| entry.state == EntryState::Skipped);
-        are_skipped == [true; 2] && later.unanswered && !self.unanswered
+    /// Whether the usage may count upstream although it is skipped.
+    pub fn may_count(&self) -> bool {
+        self.state == EntryState::Skipped && self.unanswered
     }
 
     /// Whether a span has planned this usage, and the upstream has refused it.

@@ -19,7 +19,7 @@ sampler_service::settings! {
         /// What takes the usages: Abacus, or whatever takes CloudEvents over HTTP, such as OpenMeter.
         kind: String = "SAMPLER_UPSTREAM", Kind::Choice(&["abacus", "cloudevents"]), or("abacus");
         /// The address to which each usage is posted, exactly as it is written. Its path and query may hold a
-        /// key, so it is never printed.
+        /// key, so only its host is printed.
         url: Option<SecretString> = "SAMPLER_UPSTREAM_URL", Kind::Text, secret();
         /// The attribute source of each event: a URI reference. The upstream recognises a repeat by it and the
         /// id: if it changes, usages that are in flight or not confirmed may count twice.

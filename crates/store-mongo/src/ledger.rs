@@ -217,7 +217,7 @@ pub(crate) fn while_in(entry: &Entry, state: EntryState) -> Document {
 impl MongoStore {
     /// A usage that was skipped may count, also where that became known after its entry was written.
     async fn learn_unanswered(&self, later: &Entry) -> Result<(), StoreError> {
-        if later.state != EntryState::Skipped || !later.unanswered {
+        if !later.may_count() {
             return Ok(());
         }
         let filter = while_in(later, EntryState::Skipped);

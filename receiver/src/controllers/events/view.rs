@@ -15,7 +15,7 @@ use super::refusals;
 use crate::Receiver;
 use crate::event::Event;
 
-/// The most bytes that the spans of one dry run may take: half a megabyte each, however small the events.
+/// The most bytes that the spans of one dry run may take. Each can take half a megabyte, however small its event.
 const EXPECTED_BYTES: usize = 8 << 20;
 
 /// Reads the spans that decide about events.

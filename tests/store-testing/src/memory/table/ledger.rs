@@ -51,7 +51,9 @@ impl Table {
     /// A usage that was skipped may count, also where that became known after its entry was written.
     fn learn_unanswered(&mut self, later: &Entry) {
         let kept = self.entries.get_mut(&later.usage_guid);
-        if let Some(kept) = kept.filter(|kept| kept.entry.learns_unanswered(later)) {
+        if let Some(kept) =
+            kept.filter(|kept| kept.entry.state == EntryState::Skipped && later.may_count())
+        {
             kept.entry.unanswered = true;
         }
     }
