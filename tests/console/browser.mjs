@@ -57,8 +57,8 @@ export async function fits(page) {
 }
 
 /** What axe-core finds is not serious. The policy of the page forbids scripts of ours, not the
- * debugger's, so it is run as one. */
-export async function accessible(page) {
+ * debugger's, so it is run as one. `rules` chooses among its rules. */
+export async function accessible(page, rules = {}) {
   const session = await page.context().newCDPSession(page);
   const run = async (expression) => {
     const { result, exceptionDetails } = await session.send('Runtime.evaluate', {
@@ -71,7 +71,8 @@ export async function accessible(page) {
   };
   await run(`${axe}; true`);
   // What passes is not worked out: nobody asks for it.
-  const found = await run('axe.run({ resultTypes: ["violations"] }).then(({ violations }) => JSON.stringify(violations))');
+  const options = JSON.stringify({ resultTypes: ['violations'], ...rules });
+  const found = await run(`axe.run(${options}).then(({ violations }) => JSON.stringify(violations))`);
   const serious = JSON.parse(found).filter((it) => ['serious', 'critical'].includes(it.impact));
   const told = serious.map((it) => `${it.id}: ${it.help}: ${it.nodes.map((node) => `${node.html} ${node.failureSummary}`).join(' | ')}`);
   assert.deepEqual(told, [], page.url());

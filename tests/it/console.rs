@@ -85,7 +85,19 @@ async fn pages_show_what_the_api_answers_to_everybody() {
             "nothing": "/console/nothing",
         },
     });
-    visit("pages", &known).await.unwrap();
+    for name in ["pages", "unscripted", "keyboard", "habits", "zoom"] {
+        visit(name, &known).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_is_described_and_tried_in_a_browser() {
+    let world = Landscape::new("console_docs").await;
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    start(&world, &receiver, &start_event(1, now_millis())).await;
+    let known = json!({ "base": receiver.base_url(), "organization": ORGANIZATION });
+    visit("docs", &known).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

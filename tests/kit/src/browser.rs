@@ -53,12 +53,10 @@ pub async fn visit(name: &str, known: &Value) -> Result<bool> {
     let output = output
         .context("the visit takes too long")?
         .context("starting node")?;
-    let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        bail!("the visit {name}:\n{said}\n{errors}");
+        bail!("the visit {name}:\n{errors}");
     }
-    println!("{said}");
     Ok(true)
 }
 

@@ -396,32 +396,3 @@ impl Causes for MemoryStore {
         Ok(self.lock().table.remove_cause(cause))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::support::{Shared, at};
-
-    #[tokio::test]
-    async fn a_slack_that_is_not_announced_again_counts_for_a_week() {
-        let now = Arc::new(Mutex::new(at(0)));
-        let clock = Arc::clone(&now);
-        let store = MemoryStore::new(move || *clock.lock().unwrap());
-        let week = 7 * 24 * 3_600_000;
-        store.announce_slack(9).await.unwrap();
-        store.announce_slack(5).await.unwrap();
-        *now.lock().unwrap() = at(week);
-        store.announce_slack(5).await.unwrap();
-        assert_eq!(store.largest_slack().await.unwrap(), Some(9));
-        *now.lock().unwrap() = at(week + 1);
-        assert_eq!(store.largest_slack().await.unwrap(), Some(5));
-        *now.lock().unwrap() = at(2 * week + 1);
-        assert_eq!(store.largest_slack().await.unwrap(), None);
-    }
-
-    fn store() -> Shared {
-        Arc::new(MemoryStore::new(|| at(0)))
-    }
-
-    crate::store_contract_tests!(std::future::ready(store()));
-}

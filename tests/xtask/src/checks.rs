@@ -77,6 +77,45 @@ async fn start_server() -> Result<Option<ReplicaSet>> {
 
 /// Runs the simulation as fast as it goes.
 pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
-    let mut command = cargo(&["run", "--release", "--quiet", "--package", "sampler-tests"]);
-    run(command.args(["--bin", "sampler-sim", "--"]).args(arguments))
+    let mut command = cargo(&["run", "--release", "--quiet"]);
+    command.args(["--package", "sampler-simulation", "--"]);
+    run(command.args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// All packages that such edges lead to, with their features.
+    fn packages(edges: &str) -> BTreeSet<String> {
+        let arguments = [
+            "tree",
+            "--locked",
+            "--workspace",
+            "--edges",
+            edges,
+            "--format",
+            "{p} [{f}]",
+            "--prefix",
+            "none",
+        ];
+        let output = cargo(&arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let packages = lines
+            .lines()
+            .map(|it| it.trim_end_matches(" (*)").to_owned());
+        packages.collect()
+    }
+
+    /// Cargo builds a package again when its features change, and all that depend on it: the MongoDB
+    /// driver and most of our crates for one feature of a decoder of UTF-8.
+    #[test]
+    fn tests_add_no_feature_to_what_the_commands_are_built_from() {
+        let (of_commands, of_tests) = (packages("normal,build"), packages("normal,build,dev"));
+        let differing: Vec<_> = of_commands.difference(&of_tests).collect();
+        assert!(differing.is_empty(), "{differing:#?}");
+    }
 }

@@ -11,6 +11,7 @@
 
 mod abacus;
 mod books;
+pub mod calendar;
 mod check;
 mod combine;
 mod conditions;

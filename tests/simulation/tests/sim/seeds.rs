@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sampler_tests::sim::{FORGETFUL, Mutant, run, run_with_log, shrink};
+use sampler_simulation::{FORGETFUL, Mutant, run, run_with_log, shrink};
 
 /// Runs seeds; fails with the first that fails, made short.
 fn run_all(seeds: impl Iterator<Item = u64>) {

@@ -1,6 +1,6 @@
 //! The simulation finds planted bugs. One that found none would prove nothing.
 
-use sampler_tests::sim::{FORGETFUL, Mutant, run, shrink};
+use sampler_simulation::{FORGETFUL, Mutant, run, shrink};
 
 /// Runs seeds until one fails; what is wrong then must be said with one of these words. `first` is the one
 /// of them that found it last: it is run before the others, which most of the time need not be run.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use sampler_tests::sim::{FORGETFUL, Mutant, Stats, run, run_with_log, shrink};
+use sampler_simulation::{FORGETFUL, Mutant, Stats, run, run_with_log, shrink};
 
 /// Lines of the log that are shown of a failing run.
 const LOG_LINES: usize = 60;
@@ -35,7 +35,7 @@ struct Arguments {
     /// Prints the log of the first seed, whether it fails or not, and runs no other.
     #[arg(long)]
     log: bool,
-    /// Plants a bug, by its name in `tests/src/sim/mutant.rs`: some seed must find it.
+    /// Plants a bug, by its name in `tests/simulation/src/mutant.rs`: some seed must find it.
     #[arg(long, value_parser = mutant, default_value = "None")]
     planted: Mutant,
 }

@@ -5,7 +5,7 @@ use sampler_domain::{
     Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Slack, Span, SpanId,
     StartEvent, Step, Target, Timestamp, next_step,
 };
-use sampler_tests::calendar::{DAY, HOUR, MINUTE, Window, midnight, months, pieces};
+use sampler_simulation::calendar::{DAY, HOUR, MINUTE, Window, midnight, months, pieces};
 
 /// Each granularity, and what the oracle calls it.
 const WINDOWS: [(Granularity, Window); 4] = [

@@ -2,7 +2,7 @@
 
 use sampler_domain::{EARLIER_ROUNDS_MAX, Entry, EntryState, Usage};
 
-use crate::sim::world::{Tally, World};
+use crate::world::{Tally, World};
 
 impl World {
     /// Abacus has counted a usage, for the first time.
