@@ -110,8 +110,8 @@ mod tests {
         packages.collect()
     }
 
-    /// Cargo builds a package again when its features change, and all that depend on it: the MongoDB
-    /// driver and most of our crates for one feature of a decoder of UTF-8.
+    /// Cargo builds a package again when its features change, and then all that depend on it: for one
+    /// feature of a decoder of UTF-8, the MongoDB driver and most of our crates.
     #[test]
     fn tests_add_no_feature_to_what_the_commands_are_built_from() {
         let (of_commands, of_tests) = (packages("normal,build"), packages("normal,build,dev"));
