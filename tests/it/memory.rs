@@ -377,6 +377,7 @@ async fn snapshot(receiver: &Program, at: i64) -> Value {
     let post = http.post(format!("{}/v1/snapshots", receiver.base_url()));
     let post = post
         .header("content-type", "application/x-ndjson")
+        .timeout(3 * PATIENCE)
         .body(body);
     post.send().await.unwrap().json().await.unwrap()
 }

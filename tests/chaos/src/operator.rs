@@ -41,6 +41,17 @@ enum Remedy {
     Resume,
 }
 
+/// Has a usage sent again, unless that was done before: no run goes without. The operators know which
+/// they have skipped.
+pub(crate) async fn resend_one(operators: &mut [Operator], stats: &Stats, until: Instant) {
+    while stats.resends.get() == 0 && Instant::now() < until {
+        for operator in &mut *operators {
+            operator.send_again().await;
+        }
+        tokio::time::sleep(Duration::from_millis(PAUSE_MAX.unsigned_abs())).await;
+    }
+}
+
 impl Operator {
     pub(crate) fn new(number: usize, seed: u64, api: Arc<Api>, stats: Arc<Stats>) -> Self {
         Self {
@@ -64,14 +75,6 @@ impl Operator {
             }
             let pause = self.rng.between(50, PAUSE_MAX).unsigned_abs();
             tokio::time::sleep(Duration::from_millis(pause)).await;
-        }
-    }
-
-    /// Has a usage sent again, unless that was done before: no run goes without.
-    pub(crate) async fn resend_one(&mut self, until: Instant) {
-        while self.stats.resends.get() == 0 && Instant::now() < until {
-            self.send_again().await;
-            tokio::time::sleep(Duration::from_millis(PAUSE_MAX.unsigned_abs())).await;
         }
     }
 

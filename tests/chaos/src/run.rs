@@ -25,7 +25,7 @@ use crate::fleet::Fleet;
 use crate::history::{FaultRecord, History, Record};
 use crate::inject::System;
 use crate::observer::Observer;
-use crate::operator::Operator;
+use crate::operator::{Operator, resend_one};
 use crate::report::Report;
 use crate::schedule::{Lane, Planned};
 use crate::sender::Sender;
@@ -41,7 +41,7 @@ const STALL_LIMIT: Duration = Duration::from_secs(90);
 /// How often open spans are read again and stopped: an event that was given up may have been under
 /// way still.
 const CLOSING_ROUNDS: usize = 5;
-/// How long one more operator looks for a usage to send again, where none was.
+/// How long the operators look for a usage to send again, where none was.
 const RESEND_LIMIT: Duration = Duration::from_secs(30);
 /// How many operators act.
 const OPERATORS: usize = 2;
@@ -230,22 +230,16 @@ impl Run {
             self.clone().run_lane(lane, plan, began, until)
         });
         futures_util::future::join_all(lanes).await;
-        operators.join_all().await;
+        let mut operators = operators.join_all().await;
         self.view.say("no more faults");
         self.system.heal().await?;
         let clients = clients.join_all().await;
-        let mut operator = self.operator(options, OPERATORS);
-        operator.resend_one(Instant::now() + RESEND_LIMIT).await;
+        resend_one(&mut operators, &self.stats, Instant::now() + RESEND_LIMIT).await;
         Ok(clients)
     }
 
-    fn operator(&self, options: &Options, number: usize) -> Operator {
-        let (api, stats) = (Arc::clone(&self.api), Arc::clone(&self.stats));
-        Operator::new(number, options.seed, api, stats)
-    }
-
     /// Operators that act until the time is over.
-    fn operators(&self, options: &Options, began: Instant, until: Instant) -> JoinSet<()> {
+    fn operators(&self, options: &Options, began: Instant, until: Instant) -> JoinSet<Operator> {
         let (half, late) = (
             options.length / 2,
             options.length.saturating_sub(LAST_SKIPS),
@@ -253,8 +247,12 @@ impl Run {
         let skips_until = began + half.max(late);
         let mut operators = JoinSet::new();
         for number in 0..OPERATORS {
-            let mut operator = self.operator(options, number);
-            operators.spawn(async move { operator.run(skips_until, until).await });
+            let (api, stats) = (Arc::clone(&self.api), Arc::clone(&self.stats));
+            let mut operator = Operator::new(number, options.seed, api, stats);
+            operators.spawn(async move {
+                operator.run(skips_until, until).await;
+                operator
+            });
         }
         operators
     }
