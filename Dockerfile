@@ -7,7 +7,6 @@
 # compose.yaml starts them with a MongoDB and a stand-in for Abacus.
 #
 # An image with the toolchain of rust-toolchain.toml and a C compiler; the digest is for all platforms.
-# `cargo xtask images` gives another, which it makes from Debian's packages.
 ARG BUILDER=docker.io/library/rust:1.95.0-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1
 
 FROM ${BUILDER} AS source

@@ -10,7 +10,6 @@ use sampler_testkit::workspace_dir;
 use crate::audit::{self, Unreachable};
 use crate::docs;
 use crate::kubernetes;
-use crate::newest;
 use crate::shell::{cargo, run, run_named};
 use crate::tools::CHECKING;
 
@@ -36,7 +35,6 @@ pub(crate) async fn ci() -> Result<()> {
     audit::run_audit(Unreachable::Passes)?;
     docs::run(true)?;
     kubernetes::check()?;
-    newest::run_newest()?;
     test(&[]).await
 }
 

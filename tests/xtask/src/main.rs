@@ -5,18 +5,14 @@ mod bench;
 mod chaos;
 mod checks;
 mod docs;
-mod images;
 mod kubernetes;
-mod newest;
 mod package;
-mod release;
 mod shell;
 mod tools;
 mod up;
 
 use std::process::ExitCode;
 
-use audit::Unreachable;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -58,22 +54,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Takes the pictures of the console in the README, from the real pages.
-    Pictures,
-    /// Looks at what is built in: licences, sources, bans and known weaknesses.
-    Audit,
-    /// Runs the tests of serving connections with the newest hyper, where `Cargo.lock` has an older one.
-    Newest,
     /// Builds what `cf push` takes, for each app of the manifest.
     Package {
         /// Also where the list of known weaknesses cannot be fetched. Not for a release.
         #[arg(long)]
         unchecked: bool,
     },
-    /// Makes what is published of a version: programs, manual, completions, bills of materials, checksums.
-    Release(release::Arguments),
-    /// Builds the container images with buildah, starts all services from them and replays the example.
-    Images,
     /// Writes the documents that are made from the programs.
     Docs {
         /// Changes nothing, and fails where a document is not up to date.
@@ -91,12 +77,7 @@ async fn main() -> ExitCode {
         Command::Sim { arguments } => checks::simulate(&arguments),
         Command::Bench { arguments } => bench::bench(&arguments),
         Command::Chaos { arguments } => chaos::run_chaos(&arguments),
-        Command::Pictures => up::pictures::run().await,
-        Command::Audit => audit::run_audit(Unreachable::Passes),
-        Command::Newest => newest::run_newest(),
         Command::Package { unchecked } => package::run(unchecked),
-        Command::Release(arguments) => release::run(&arguments),
-        Command::Images => images::run().await,
         Command::Docs { check } => docs::run(check),
     };
     match result {

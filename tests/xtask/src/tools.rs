@@ -2,13 +2,13 @@
 //! them takes minutes.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use sampler_testkit::target_dir;
 
-use crate::package::sums::sha256;
 use crate::shell::run_named;
 
 /// Tools that are fetched together. Their files are pinned by hashes: nobody who can change the index
@@ -39,9 +39,10 @@ pub(crate) const KUBERNETES: Tools = Tools {
 impl Tools {
     /// The folder of the tools, which are fetched once for each list of them.
     pub(crate) fn folder(&self) -> Result<PathBuf> {
-        let digest = sha256(self.requirements.as_bytes());
+        let mut digest = DefaultHasher::new();
+        self.requirements.hash(&mut digest);
         let parent = target_dir().join("tools");
-        let folder = parent.join(format!("{}-{}", self.name, &digest[..16]));
+        let folder = parent.join(format!("{}-{:016x}", self.name, digest.finish()));
         if !folder.is_dir() {
             self.fetch(&parent, &folder)
                 .with_context(|| format!("fetching the tools for {}", self.name))?;

@@ -3,9 +3,7 @@
 mod cli;
 mod events;
 mod feed;
-pub(crate) mod pictures;
 mod progress;
-mod showcase;
 mod system;
 
 use std::path::PathBuf;
@@ -110,22 +108,10 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
     if arguments.once {
         return Ok(());
     }
-    // What is shown goes wrong in the stand-in for Abacus.
-    let is_fresh =
-        !arguments.keep && arguments.replay.is_none() && arguments.upstream == Upstream::Abacus;
-    let late = if is_fresh {
-        Some(showcase::begin(system).await?)
-    } else {
-        None
-    };
+    println!("{}", system.addresses(again.as_deref()));
     if arguments.feed {
-        println!("{}", system.addresses(again.as_deref(), late.as_deref()));
         return feed::run(&system.receiver.base_url()).await;
     }
-    if is_fresh {
-        showcase::fall_behind(system).await?;
-    }
-    println!("{}", system.addresses(again.as_deref(), late.as_deref()));
     // Until Ctrl-C, which the caller waits for.
     std::future::pending().await
 }

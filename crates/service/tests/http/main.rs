@@ -1,6 +1,4 @@
 //! A server on a real socket, and the library below it.
-//!
-//! A binary of its own: `cargo xtask newest` runs it with the newest version of that library.
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 

@@ -10,35 +10,26 @@ use crate::shell::run_named;
 use crate::tools::LINKING;
 
 /// The C library of the stack `cflinuxfs4`.
-pub(super) const GLIBC: (u32, u32) = (2, 35);
+const GLIBC: &str = "2.35";
 
 /// The profile of what is pushed.
 const PROFILE: &str = "cloud";
 
-pub(super) struct Built {
-    /// The triple of the platform.
-    pub(super) target: String,
-    /// Where the programs lie.
-    pub(super) folder: PathBuf,
-}
-
-/// Builds these programs for this machine's processor.
-pub(super) fn build(programs: &[&str]) -> Result<Built> {
+/// Builds these packages for this machine's processor. Returns the folder of the programs.
+pub(super) fn build(packages: &[&str]) -> Result<PathBuf> {
     let tools = LINKING.folder()?;
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let (major, minor) = GLIBC;
     let mut command = Command::new(tools.join("bin/cargo-zigbuild"));
     command
         .args(["zigbuild", "--locked", "--profile", PROFILE])
-        .args(["--target", &format!("{target}.{major}.{minor}")])
+        .args(["--target", &format!("{target}.{GLIBC}")])
         .env("CARGO_ZIGBUILD_ZIG_PATH", tools.join("ziglang/zig"))
         .current_dir(workspace_dir());
-    for program in programs {
-        command.args(["--package", program]);
+    for package in packages {
+        command.args(["--package", package]);
     }
     run_named("cargo-zigbuild", &mut command)?;
-    let folder = target_dir().join(&target).join(PROFILE);
-    Ok(Built { target, folder })
+    Ok(target_dir().join(&target).join(PROFILE))
 }
 
 #[cfg(test)]

@@ -84,10 +84,10 @@ fn upstream_settings(meter: &StandInMeter) -> Vec<(&'static str, String)> {
 pub(super) struct System {
     /// Held for as long as everything is up.
     _lock: File,
-    pub(super) abacus: StandInAbacus,
+    abacus: StandInAbacus,
     /// The upstream, where it is not Abacus.
     meter: Option<StandInMeter>,
-    pub(super) database: Database,
+    database: Database,
     pub(super) receiver: Program,
     worker: Program,
     uri: String,
@@ -189,23 +189,16 @@ impl System {
     }
 
     /// What to look at, in the order in which one would: the console, the proof, requests to try, and
-    /// the addresses of everything that runs. `late` is the span with a late stop.
-    pub(super) fn addresses(&self, verification: Option<&str>, late: Option<&str>) -> String {
+    /// the addresses of everything that runs.
+    pub(super) fn addresses(&self, verification: Option<&str>) -> String {
         let receiver = self.receiver.base_url();
-        let late = late.map(|span| {
-            format!(
-                "   A late stop that was billed too far, and taken back:\n   \
-                 {receiver}/console/spans/{span}\n   \
-                 The backlog drains just now: spans that are behind were sent.\n"
-            )
-        });
         let verification = verification.map(|line| {
             format!(
                 "2. Work out again whether all of this is billed to the millisecond:\n   {line}\n\n"
             )
         });
         format!(
-            "\n1. Look at the console in a browser:\n   {receiver}/console\n{}\n{}\
+            "\n1. Look at the console in a browser:\n   {receiver}/console\n\n{}\
              3. Send events:\n{}\n\
              4. Ask with the command line (docs/cli.md):\n\
              export SAMPLER_URL={receiver}\n\
@@ -217,7 +210,6 @@ impl System {
              receiver  {receiver} (API: {receiver}/docs)\nworker    {}\nabacus    {} (a stand-in)\n\
              mongodb   {}\nlogs      target/up/*.log\n\n\
              Ctrl-C stops everything.",
-            late.unwrap_or_default(),
             verification.unwrap_or_default(),
             example(&receiver, now_millis()),
             self.worker.base_url(),
