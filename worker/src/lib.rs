@@ -38,7 +38,6 @@ mod upstream_limit;
 mod upstream_time;
 
 pub mod settings;
-pub mod shadow;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};

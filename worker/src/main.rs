@@ -18,7 +18,6 @@ use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
 };
 use sampler_worker::settings::{CheckedSettings, Destination, PROGRAM};
-use sampler_worker::shadow::Shadow;
 use sampler_worker::{Options, Parts, Periods, UpstreamTime, Worker};
 use url::Url;
 
@@ -37,17 +36,8 @@ const CLOUD_EVENTS_SCOPE: &str = "";
 /// The pause before the indexes of the original are tried to be removed again.
 const RETIRE_PAUSE: Duration = Duration::from_secs(30);
 
-/// Spans on a page in shadow mode, at least. It only reads them.
-const SHADOW_BATCH: usize = 1_000;
-
 fn main() -> ExitCode {
     program::run(&PROGRAM, run)
-}
-
-enum Mode {
-    Sample(Arc<Worker>),
-    /// It compares what the original does.
-    Shadow(Shadow),
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
@@ -61,43 +51,31 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     let security = &settings.security;
     let tokens = security.reader_tokens(Arc::clone(&clock));
     let access = security.metrics(tokens)?;
-    let mode = if settings.shadow.enabled {
-        Mode::Shadow(shadow(&settings, &store, clock, &mut startup.health))
-    } else {
-        let upstream = connect(&settings, &destination)?;
-        let worker = worker(&settings, upstream, &mut startup);
-        report_clocks(&worker.time(), &mut startup.health, &mut startup.registry);
-        register_metrics(&worker, &clock, &mut startup.registry);
-        Mode::Sample(worker)
-    };
+    let upstream = connect(&settings, &destination)?;
+    let worker = worker(&settings, upstream, &mut startup);
+    report_clocks(&worker.time(), &mut startup.health, &mut startup.registry);
+    register_metrics(&worker, &clock, &mut startup.registry);
     check_database(&store, &mut startup.health);
-    let reports = match &mode {
-        Mode::Sample(worker) => {
-            let (name, worker) = (worker.name().to_owned(), Arc::clone(worker));
-            let shown = destination.to_string();
-            let describe = Box::new(move |instance: &mut Instance| {
-                worker.describe(instance);
-                instance.upstream = Some(shown.clone());
-            });
-            Some(startup.reports(name, InstanceProgram::Worker, describe))
+    let shown = destination.to_string();
+    let describe = Box::new({
+        let worker = Arc::clone(&worker);
+        move |instance: &mut Instance| {
+            worker.describe(instance);
+            instance.upstream = Some(shown.clone());
         }
-        // It writes nothing.
-        Mode::Shadow(_) => None,
-    };
+    });
+    let reports = startup.reports(worker.name().to_owned(), InstanceProgram::Worker, describe);
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::help::routes(problem::kinds::ALL.iter().collect(), None);
     let listening = startup.listen(None, access, help).await?;
     let working = async {
         let original_gone = settings.processing.original_gone;
-        let ended = Box::pin(work(mode, original_gone, &store, &shutdown)).await;
+        let ended = Box::pin(work(&worker, original_gone, &store, &shutdown)).await;
         shutdown.begin();
         ended
     };
     let running = async { tokio::join!(listening.serve(), working) };
-    let (served, worked) = match reports {
-        Some(reports) => Box::pin(reports.during(running)).await,
-        None => running.await,
-    };
+    let (served, worked) = Box::pin(reports.during(running)).await;
     served.and(worked)
 }
 
@@ -109,7 +87,6 @@ fn check_database(store: &Arc<MongoStore>, health: &mut Health) {
     });
 }
 
-/// The metrics of a worker that samples.
 fn register_metrics(worker: &Arc<Worker>, clock: &Arc<dyn Clock>, registry: &mut Registry) {
     worker.register_metrics(registry);
     let steering = worker.steering();
@@ -117,20 +94,14 @@ fn register_metrics(worker: &Arc<Worker>, clock: &Arc<dyn Clock>, registry: &mut
 }
 
 async fn work(
-    mode: Mode,
+    worker: &Arc<Worker>,
     original_gone: bool,
     store: &MongoStore,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    match mode {
-        // Not even the indexes are made: the database stays as the original has it.
-        Mode::Shadow(shadow) => shadow.run(shutdown.soft()).await,
-        Mode::Sample(worker) => {
-            if program::migrate(store, shutdown).await? {
-                let retiring = retire_original(original_gone, store, shutdown);
-                tokio::join!(worker.run(), retiring);
-            }
-        }
+    if program::migrate(store, shutdown).await? {
+        let retiring = retire_original(original_gone, store, shutdown);
+        tokio::join!(worker.run(), retiring);
     }
     Ok(())
 }
@@ -248,20 +219,4 @@ fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health, registry: &mut R
         move || time.uses_own_clock()
     });
     time.register_metrics(registry);
-}
-
-fn shadow(
-    settings: &WorkerSettings,
-    store: &Arc<MongoStore>,
-    clock: Arc<dyn Clock>,
-    health: &mut Health,
-) -> Shadow {
-    Shadow {
-        reading: store.clone(),
-        clock,
-        progress: Arc::new(health.progress("processing", settings.processing.threshold)),
-        policy: settings.sampling.policy(),
-        batch: settings.processing.batch_size.max(SHADOW_BATCH),
-        interval: settings.shadow.interval,
-    }
 }

@@ -161,10 +161,6 @@ fn note(settings: &WorkerSettings, destination: &Destination, reader: &mut Reade
         "the upstream is not asked whether accepted usages count: SAMPLER_CONFIRM is false"
     };
     reader.note("confirmation", confirmed);
-    if settings.shadow.enabled {
-        let text = "compares with the original Sampler, posts nothing and writes nothing";
-        reader.note("shadow mode", text);
-    }
 }
 
 fn check_retention(settings: &WorkerSettings, reader: &mut Reader) {
@@ -217,7 +213,6 @@ fn check_month(settings: &WorkerSettings, reader: &mut Reader) {
 
 fn check_thresholds(settings: &WorkerSettings, reader: &mut Reader) {
     let (process, clean_up) = (settings.processing.threshold, settings.cleanup.threshold);
-    let is_shadow = settings.shadow.enabled;
     let idle = "an idle worker would never be ready";
     for (fits, longer, shorter, otherwise) in [
         (
@@ -237,12 +232,6 @@ fn check_thresholds(settings: &WorkerSettings, reader: &mut Reader) {
             "cleanup.threshold",
             "cleanup.interval",
             idle,
-        ),
-        (
-            !is_shadow || process > settings.shadow.interval,
-            "processing.threshold",
-            "shadow.interval",
-            "a worker in shadow mode would not be ready",
         ),
     ] {
         reader.require(fits, longer, "be longer than", shorter, otherwise);

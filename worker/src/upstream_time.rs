@@ -22,8 +22,7 @@ sampler_metrics::metrics! {
     pub(crate) METRICS;
 
     /// How far the clock of this machine is ahead of the upstream's; negative where it is behind.
-    /// Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown, and
-    /// with `SAMPLER_SHADOW=true`
+    /// Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown
     CLOCK_OFFSET_SECONDS = "sampler_clock_offset_seconds", Gauge;
 }
 

@@ -124,15 +124,6 @@ sampler_service::settings! {
         /// thousand of them. 0 turns it off.
         rate: usize = "SAMPLER_AUDIT_RATE", Kind::Integer(0, 1_000), or("5");
     }
-
-    /// Whether the worker only compares.
-    pub struct ShadowSettings("shadow") {
-        /// Whether the worker runs in shadow mode: it compares the original Sampler's decisions with
-        /// its own, writes nothing to the database and posts nothing.
-        enabled: bool = "SAMPLER_SHADOW", Kind::Boolean, or("false");
-        /// The pause between two comparisons of all spans in shadow mode.
-        interval: Duration = "SAMPLER_SHADOW_INTERVAL", Kind::Duration(TEN_MILLIS, DAY), or("30s");
-    }
 }
 
 impl DeliverySettings {
@@ -184,7 +175,6 @@ crate::programs::groups! {
         confirm: ConfirmSettings;
         audit: AuditSettings;
         distress: DistressSettings;
-        shadow: ShadowSettings;
         security: SecuritySettings;
         log: LogSettings;
         traces: TraceSettings;

@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Reading, ScanPage,
+    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Reading,
     SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
@@ -213,13 +213,5 @@ impl Reading for MongoStore {
 
     async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
         instances::instances(self).await
-    }
-
-    async fn page_of_spans(
-        &self,
-        after: Option<&SpanId>,
-        limit: usize,
-    ) -> Result<ScanPage, StoreError> {
-        spans::page_of_spans(self, after, limit).await
     }
 }

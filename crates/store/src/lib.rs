@@ -3,7 +3,7 @@
 //! | Interface | Purpose | Used by |
 //! | --- | --- | --- |
 //! | [`Events`] | keep starts and stops | the receiver |
-//! | [`Reading`] | read spans, usages, sums and the audit trail | the receiver, a worker in shadow mode |
+//! | [`Reading`] | read spans, usages, sums and the audit trail | the receiver |
 //! | [`Work`] | find spans that are due, change them, adopt and remove them | the worker |
 //! | [`Ledger`] | keep an entry for each usage, confirm it, send it again | the worker |
 //! | [`Causes`] | keep the causes of suspensions, resume their spans | the worker |
@@ -48,7 +48,7 @@ pub use instances::{
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
 pub use operating::{ACTS_NAMED, Operating};
 pub use reading::{
-    CauseQuery, ListedSpan, Reading, ScanPage, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
+    CauseQuery, ListedSpan, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
     TargetFilter,
 };
 pub use replication::Replication;

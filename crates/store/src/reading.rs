@@ -192,15 +192,6 @@ pub struct SpanPage {
     pub next: Option<SpanPosition>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ScanPage {
-    pub spans: Vec<Span>,
-    /// How many documents are not readable spans.
-    pub unreadable: u64,
-    /// The last id that was read, if there may be more after it.
-    pub next: Option<SpanId>,
-}
-
 /// Reads spans, usages and the audit trail, as a majority has them. It changes nothing, and reads a
 /// bounded amount for each answer.
 #[async_trait]
@@ -271,12 +262,4 @@ pub trait Reading: Send + Sync + 'static {
     /// heartbeats: receivers before workers, those that run longest first. [`INSTANCES_MAX`](crate::INSTANCES_MAX) at the
     /// most. A report that cannot be read is left out.
     async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError>;
-
-    /// Up to `limit` spans after the id `after`, in an order of the store's own. A span that exists
-    /// during the whole scan is on exactly one page. With majority read concern.
-    async fn page_of_spans(
-        &self,
-        after: Option<&SpanId>,
-        limit: usize,
-    ) -> Result<ScanPage, StoreError>;
 }

@@ -14,7 +14,7 @@ use sampler_domain::{
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
     ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, NewSpan,
-    NewStop, Operating, Published, ReadConcern, Reading, Replication, ScanPage, SeenInstance,
+    NewStop, Operating, Published, ReadConcern, Reading, Replication, SeenInstance,
     SpanPage, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
     SuspendedCause,
 };
@@ -256,7 +256,6 @@ pass_on! {
         is_refused(usage: &str) -> bool;
         audit(query: &AuditQuery) -> AuditPage;
         instances() -> Vec<SeenInstance>;
-        page_of_spans(after: Option<&SpanId>, limit: usize) -> ScanPage;
     }
 
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {

@@ -167,7 +167,6 @@ macro_rules! contract_cases {
                 completed_spans_go_after_the_cutoff
                 workers_know_of_each_other
                 the_largest_slack_of_all_receivers_counts
-                pages_hold_each_span_once
             }
             span_scan {
                 all_spans_of_a_partition_are_gone_through_once

@@ -13,7 +13,7 @@ use sampler_domain::{
 };
 use sampler_store::{
     Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating,
-    ReadConcern, Reading, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
+    ReadConcern, Reading, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
 };
 use uuid::Uuid;
 
@@ -231,16 +231,23 @@ pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: 
 
 /// The span that an event with this id started, whatever its target.
 pub async fn kept(store: &dyn Store, event_id: &str) -> Span {
-    let mut after = None;
+    let wanted = id(event_id);
+    let mut query = SpanQuery {
+        limit: 1_000,
+        ..SpanQuery::default()
+    };
+    query.target.set("resource_id", id("resource"));
     loop {
-        let page = store.page_of_spans(after.as_ref(), 1_000).await.unwrap();
-        let mut spans = page.spans.into_iter();
-        let wanted = id(event_id);
+        let page = store.spans(&query).await.unwrap();
+        let mut spans = page.spans.into_iter().map(|listed| listed.span);
         if let Some(span) = spans.find(|span| span.start_id.as_ref() == Some(&wanted)) {
             return span;
         }
-        after = page.next;
-        assert!(after.is_some(), "no span that was started by {event_id}");
+        query.after = page.next;
+        assert!(
+            query.after.is_some(),
+            "no span that was started by {event_id}"
+        );
     }
 }
 

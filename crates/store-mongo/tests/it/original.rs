@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_domain::Next;
 use sampler_domain::{Granularities, Granularity, Interval, Policy, Refusal, Span};
-use sampler_store::{Adopted, Events, Reading, StartOutcome, Work};
+use sampler_store::{Adopted, Events, StartOutcome, Work};
 use sampler_store_testing::support::{Changing, LookingUp, must_start, must_stop};
 use sampler_store_testing::support::{
     NOW, at, done, due, id, kept, lost, new_span, start, start_event, target,
@@ -317,37 +317,4 @@ async fn a_document_that_cannot_be_read_blocks_nobody() {
         "the member start is not a whole number"
     );
     assert_eq!(bad.get_str("start").unwrap(), "yesterday");
-}
-
-/// Ids of every kind, and documents that are no spans, in one collection.
-#[tokio::test(flavor = "multi_thread")]
-async fn pages_go_on_over_ids_of_all_kinds_and_what_is_no_span() {
-    let (store, spans) = beside_original("odd_pages").await;
-    for number in 0..6 {
-        let mut span = original(&number.to_string(), -5.0);
-        match number {
-            0 | 1 => drop(span.insert("_id", format!("text-{number}"))),
-            2 => drop(span.insert("_id", 7)),
-            3 => drop(span.insert("start", "yesterday")),
-            _ => {}
-        }
-        spans.insert_one(span).await.unwrap();
-    }
-    let (mut seen, mut unreadable, mut after) = (Vec::new(), 0, None);
-    loop {
-        let page = store.page_of_spans(after.as_ref(), 1).await.unwrap();
-        seen.extend(page.spans);
-        unreadable += page.unreadable;
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    let mut names: Vec<&str> = seen
-        .iter()
-        .map(|span| span.target.resource_instance_id.as_str())
-        .collect();
-    names.sort_unstable();
-    assert_eq!(names, ["0", "1", "4", "5"]);
-    assert_eq!(unreadable, 1);
 }

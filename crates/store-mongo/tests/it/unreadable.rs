@@ -4,8 +4,8 @@ use bson::raw::{RawArrayBuf, RawDocumentBuf};
 use bson::{Bson, Document, doc, rawdoc};
 use futures_util::future::join_all;
 use mongodb::Collection;
-use sampler_domain::{Refusal, SpanId};
-use sampler_store::{DueQuery, Events, Reading, StartOutcome, StopOutcome, StoreError, Work};
+use sampler_domain::Refusal;
+use sampler_store::{DueQuery, Events, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{Changing, LookingUp, must_plan, must_start, must_stop};
 use sampler_store_testing::support::{
@@ -243,35 +243,6 @@ async fn the_clean_up_removes_what_is_behind_them() {
     let listed = doc! { "start_dedup_id": "with-listed-processing" };
     assert_eq!(spans.count_documents(listed).await.unwrap(), 1);
     assert_eq!(spans.count_documents(doc! {}).await.unwrap(), 4);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn pages_of_the_shadow_go_on_behind_them() {
-    let (store, spans) = beside_original("unreadable_pages").await;
-    put(&spans, of_each_kind(|name| taken_in(name, 0))).await;
-    for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
-        let mut span = taken_in(name, 0);
-        // Texts lie before and behind one that is not UTF-8.
-        span.insert("_id", ["AAA", "\u{10ffff}", "zzz"][number]);
-        put(&spans, [good(&span)]).await;
-    }
-    for limit in [1, 2, 10] {
-        let (mut names, mut unreadable, mut after): (Vec<_>, _, Option<SpanId>) =
-            (Vec::new(), 0, None);
-        loop {
-            let page = store.page_of_spans(after.as_ref(), limit).await.unwrap();
-            names.extend(page.spans.into_iter().map(|span| span.start_id.unwrap()));
-            unreadable += page.unreadable;
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        names.sort();
-        assert_eq!(names, ["a", "b", "c"].map(id), "{limit} at a time");
-        // Other types of ids than ours are somebody else's documents.
-        assert_eq!(unreadable, 4, "{limit} at a time");
-    }
 }
 
 /// How many events come at once; more than go out alone.

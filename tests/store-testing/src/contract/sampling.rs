@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sampler_domain::partition::{PARTITIONS, partition_of};
-use sampler_domain::{ClosingMonth, Granularity, Interval, Next, SpanId};
-use sampler_store::{DueQuery, ScanPage};
+use sampler_domain::{ClosingMonth, Granularity, Interval, Next};
+use sampler_store::DueQuery;
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -421,40 +421,4 @@ pub async fn the_largest_slack_of_all_receivers_counts(store: &Shared) {
             Some(9 * DAY)
         );
     }
-}
-
-pub async fn pages_hold_each_span_once(store: &Shared) {
-    let store = &**store;
-    let page = async |after: Option<SpanId>, limit| {
-        let page = store.page_of_spans(after.as_ref(), limit).await;
-        page.unwrap()
-    };
-    assert_eq!(page(None, 3).await, ScanPage::default());
-    let mut all = Vec::new();
-    for number in 0..7 {
-        let name = number.to_string();
-        all.push(started(store, &name, &name, -DAY).await.id);
-    }
-    all.sort();
-    for limit in [1, 3, 7, 8] {
-        let (mut seen, mut after) = (Vec::new(), None);
-        loop {
-            let page = page(after, limit).await;
-            assert!(page.spans.len() <= limit);
-            assert_eq!(page.unreadable, 0);
-            seen.extend(page.spans.into_iter().map(|span| span.id));
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        seen.sort();
-        assert_eq!(seen, all, "{limit} at a time");
-    }
-    // A span that has gone is not a reason to pass over the one behind it.
-    let first = page(None, 1).await.next.expect("there are seven");
-    let span = page(None, 1).await.spans.remove(0);
-    done(store.complete(&span, at(0)).await);
-    assert_eq!(store.remove(&[finished(&span)]).await.ok(), Some(1));
-    assert_eq!(page(Some(first), 10).await.spans.len(), 6);
 }

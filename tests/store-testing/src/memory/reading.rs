@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
 use sampler_store::{
     AuditPage, AuditQuery, AuditRecord, CauseQuery, Entries, Instance, InstanceProgram, KeptCause,
-    Ledger, ListedSpan, Reading, ScanPage, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage,
+    Ledger, ListedSpan, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage,
     SumQuery, SuspendedCause, sort_instances,
 };
 
@@ -187,21 +187,6 @@ impl Reading for MemoryStore {
         }
         sort_instances(&mut all);
         Ok(all)
-    }
-
-    async fn page_of_spans(
-        &self,
-        after: Option<&SpanId>,
-        limit: usize,
-    ) -> Result<ScanPage, StoreError> {
-        let state = self.lock();
-        let spans = state.table.page(after, limit);
-        let last = spans.last().filter(|_| spans.len() == limit);
-        Ok(ScanPage {
-            next: last.map(|span| span.id.clone()),
-            spans,
-            unreadable: 0,
-        })
     }
 }
 

@@ -8,7 +8,6 @@ mod ledger;
 mod resends;
 
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
@@ -251,13 +250,6 @@ impl Table {
     /// One span.
     pub fn find(&self, id: &SpanId) -> Option<&Span> {
         self.spans.get(id).map(|kept| &kept.span)
-    }
-
-    /// Up to `limit` spans behind this one, in the order of their ids.
-    pub fn page(&self, after: Option<&SpanId>, limit: usize) -> Vec<Span> {
-        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
-        let spans = self.spans.range::<SpanId, _>(behind).take(limit);
-        spans.map(|(_, kept)| kept.span.clone()).collect()
     }
 
     /// A page of the spans that a query asks for, the newest start first.
