@@ -12,7 +12,7 @@
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
 //! 7. the fields ([`event`]), and whether `Idempotency-Key` fits,
-//! 8. for any other body, the client's turn; for a large one its range's share, where there are several,
+//! 8. for any other body, the client's turn,
 //! 9. whether the database is prepared, and the slack,
 //! 10. for a start, the rate of new starts (what the slack or the rate refuses is accepted if it repeats a kept event),
 //! 11. the store.
@@ -131,7 +131,7 @@ impl Receiver {
             snapshots,
             unknown_for,
         } = options;
-        let admission = Admission::new(settings.limits.inflight, parts.events.ranges());
+        let admission = Admission::new(settings.limits.inflight);
         let (policy, slack) = (settings.sampling.policy(), settings.slack.slack());
         let steering = Steering::new(Arc::clone(&parts.operating));
         let prepared = AtomicBool::new(false);

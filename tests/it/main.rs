@@ -32,7 +32,6 @@ mod own_tls;
 mod platform;
 mod secured;
 mod settings;
-mod sharded;
 mod sign_in;
 mod takeover;
 mod tls;

@@ -120,27 +120,6 @@ impl Original {
         assert_eq!(stopped.modified_count, 1, "{target} is not open");
     }
 
-    /// Changes a span by hand, as a race or a death in the wrong moment leaves it.
-    pub(crate) async fn leave(&self, target: u64, set: Document) {
-        let span = doc! { "target.resource_instance_id": format!("instance-{target}") };
-        let update = doc! { "$set": set };
-        assert_eq!(
-            self.spans
-                .update_one(span, update)
-                .await
-                .unwrap()
-                .modified_count,
-            1
-        );
-    }
-
-    /// Leaves a plan behind that its worker did not come to execute.
-    pub(crate) async fn leave_plan(&self, target: u64, (start, end): (i64, i64), guid: &str) {
-        let plan = doc! { "start": double(start), "end": double(end), "usage_guid": guid };
-        let set = doc! { "processing.planned_interval": plan, "processing.version": 2 };
-        self.leave(target, set).await;
-    }
-
     /// One poll of its worker: one step of each of the first spans that it finds. Says how many.
     pub(crate) async fn poll(&self) -> usize {
         let long_ago = double(now_millis() - HOUR);

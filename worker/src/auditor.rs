@@ -77,7 +77,7 @@ impl Worker {
                         error = error_chain(&error),
                         "checking spans failed"
                     );
-                    // The shard of another partition may answer. The next round continues here.
+                    // Another partition may be readable. The next round continues here.
                     failed.insert(*partition, from);
                     self.sleep(ROUND_PAUSE).await;
                 }

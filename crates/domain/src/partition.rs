@@ -17,12 +17,6 @@ pub fn partition_of(target: &Target) -> u32 {
     Key::of(target).partition()
 }
 
-/// The range of a partition, if all partitions are divided evenly and in order into `ranges`.
-pub fn range_of(partition: u32, ranges: usize) -> usize {
-    let count = usize::try_from(PARTITIONS).unwrap_or(usize::MAX);
-    usize::try_from(partition).unwrap_or(0) * ranges / count
-}
-
 /// The partitions that `worker` owns while `workers` (with or without itself) are alive:
 /// those for which it has the highest weight of all (rendezvous hashing). When a worker comes or
 /// goes, only the partitions that it gets or had change hands.
@@ -72,19 +66,6 @@ mod tests {
         let instances = ["instance-0", "instance-1", "instance-2", "instance-3"];
         assert_eq!(instances.map(of), [30, 51, 56, 58]);
         assert_eq!(partition(["ö"; 6]), 49);
-    }
-
-    #[test]
-    fn ranges_are_even_and_in_order() {
-        for ranges in 1..=64 {
-            let all: Vec<usize> = (0..PARTITIONS).map(|each| range_of(each, ranges)).collect();
-            assert!(all.is_sorted());
-            assert_eq!((all[0], all[63]), (0, ranges - 1), "{ranges}");
-            for range in 0..ranges {
-                let count = all.iter().filter(|one| **one == range).count();
-                assert!((64 / ranges..=64 / ranges + 1).contains(&count), "{ranges}");
-            }
-        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use sampler_metrics::{Metric, Registry};
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::health::Health;
 use sampler_service::http::{self, HttpMetrics, Port, Tls, bind, serve};
-use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
+use sampler_service::lifecycle::{Shutdown, run_until_stopped};
 use sampler_service::metrics::{self, MetricsAccess};
 use sampler_service::platform::Identity;
 use sampler_service::process;
@@ -20,7 +20,7 @@ use sampler_service::telemetry;
 use sampler_settings::CommonSettings;
 use sampler_steering::{Describe, InstanceReports};
 use sampler_store::{Instance, InstanceProgram};
-use sampler_store_mongo::{MigrationError, MongoStore};
+use sampler_store_mongo::MongoStore;
 use url::Url;
 
 pub trait ProgramSettings: Sized + Send + 'static {
@@ -219,18 +219,8 @@ impl Listening {
 /// before.
 ///
 /// # Errors
-/// Why it cannot be prepared; [`UnusableSettings`] where settings would have to be others.
+/// Why it cannot be prepared.
 pub async fn migrate(store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<bool> {
     let migrated = store.migrate_when_possible(shutdown.soft().cancelled());
-    migrated.await.map_err(unprepared)
-}
-
-fn unprepared(error: MigrationError) -> anyhow::Error {
-    let is_misconfiguration = error.is_misconfiguration();
-    let error = anyhow::Error::from(error).context("preparing the database");
-    if is_misconfiguration {
-        anyhow::Error::from(UnusableSettings::new(&format!("{error:#}")))
-    } else {
-        error
-    }
+    migrated.await.context("preparing the database")
 }

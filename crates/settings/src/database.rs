@@ -38,12 +38,6 @@ sampler_service::settings! {
         /// How long one operation of the database may take.
         operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT",
             Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
-        /// Whether the collections of spans and of usages are sharded. The address must lead to a
-        /// router.
-        sharded: bool = "SAMPLER_SHARDED", Kind::Boolean, or("false");
-        /// How many shards there are, where collections are sharded. Events and changes are
-        /// gathered into commands per shard, so a slow shard delays only its own.
-        shards: u32 = "SAMPLER_SHARDS", Kind::Integer(1, 64), or("1");
     }
 }
 
@@ -58,7 +52,6 @@ impl DatabaseSettings {
             server_selection_timeout: self.server_selection_timeout,
             operation_timeout: self.operation_timeout,
             app_name: app_name.to_owned(),
-            shards: self.sharded.then_some(self.shards),
         }
     }
 

@@ -10,7 +10,7 @@ use bson::raw::{CStr, RawBsonRef, cstr};
 use bson::{RawDocumentBuf, rawdoc};
 use sampler_domain::{Change, Changed, Failure, Key, Next, Span, Suspension, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
-use sampler_store::{ACTS_NAMED, Events, StoreError};
+use sampler_store::{ACTS_NAMED, StoreError};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -393,10 +393,7 @@ pub(crate) async fn change(
     now: Timestamp,
 ) -> Result<Changed, StoreError> {
     let change = ChangeWrite::new(span, change, act, now);
-    store
-        .changes
-        .submit(store.range_of(&span.target), Arc::new(change))
-        .await
+    store.changes.submit(Arc::new(change)).await
 }
 
 #[async_trait]

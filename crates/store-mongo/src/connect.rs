@@ -26,8 +26,6 @@ pub struct MongoOptions {
     pub operation_timeout: Duration,
     /// The name of the program in the server's logs.
     pub app_name: String,
-    /// How many shards the collection is divided among; none where it is not sharded.
-    pub shards: Option<u32>,
 }
 
 impl MongoOptions {

@@ -1,9 +1,8 @@
-//! Keeping events: each kind, alone or in batches, and each range of the collection has its group of writes.
+//! Keeping events: each kind, alone or in batches, has its group of writes.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{EventId, Span, Target};
 use sampler_store::{
     Arrival, Events, IdKind, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome,
@@ -23,27 +22,22 @@ use crate::{MongoStore, slack};
 const LOOKUPS_AT_ONCE: usize = 16;
 const CONNECTIONS_EACH: usize = 8;
 
-/// The turns of lookups of one kind: some for each range, so that a slow shard delays only its own.
-pub(crate) fn turns(pool_size: u32, ranges: usize) -> Vec<Arc<Semaphore>> {
+/// The turns of lookups of one kind.
+pub(crate) fn turns(pool_size: u32) -> Arc<Semaphore> {
     let pool_size = usize::try_from(pool_size).unwrap_or(usize::MAX);
-    let at_once = (pool_size / CONNECTIONS_EACH / ranges).clamp(1, LOOKUPS_AT_ONCE);
-    let turns = || Arc::new(Semaphore::new(at_once));
-    std::iter::repeat_with(turns).take(ranges).collect()
+    let at_once = (pool_size / CONNECTIONS_EACH).clamp(1, LOOKUPS_AT_ONCE);
+    Arc::new(Semaphore::new(at_once))
 }
 
 impl MongoStore {
     /// Waits until a span may be looked up that decides about an event. Stops do not wait for starts.
-    async fn lookup_turn(
-        &self,
-        target: &Target,
-        by: &SpansBy,
-    ) -> Result<OwnedSemaphorePermit, CallError> {
+    async fn lookup_turn(&self, by: &SpansBy) -> Result<OwnedSemaphorePermit, CallError> {
         let turns = match by {
             SpansBy::StartedBy(..) => &self.start_lookups,
             SpansBy::StoppedBy(_) | SpansBy::NotEndedBy(_) => &self.lookups,
         };
-        let turns = Arc::clone(&turns[self.range_of(target)]);
-        let turn = timeout(self.link.call_limit(), turns.acquire_owned()).await;
+        let turn = Arc::clone(turns).acquire_owned();
+        let turn = timeout(self.link.call_limit(), turn).await;
         turn.ok().and_then(Result::ok).ok_or(CallError::TooLate)
     }
 }
@@ -51,21 +45,19 @@ impl MongoStore {
 #[async_trait]
 impl Events for MongoStore {
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
-        let range = self.range_of(&new.span.target);
         let starts = match new.arrival {
             Arrival::Alone => &self.starts,
             Arrival::InBatch => &self.batch_starts,
         };
-        starts.submit(range, Arc::new(StartWrite::new(new)?)).await
+        starts.submit(Arc::new(StartWrite::new(new)?)).await
     }
 
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
-        let range = self.range_of(&new.event.target);
         let stops = match new.arrival {
             Arrival::Alone => &self.stops,
             Arrival::InBatch => &self.batch_stops,
         };
-        stops.submit(range, Arc::new(StopWrite::new(new))).await
+        stops.submit(Arc::new(StopWrite::new(new))).await
     }
 
     async fn find_spans(
@@ -75,7 +67,7 @@ impl Events for MongoStore {
         concern: ReadConcern,
     ) -> Result<Vec<Span>, StoreError> {
         let turn = match concern {
-            ReadConcern::Linearizable => Some(self.lookup_turn(target, by).await?),
+            ReadConcern::Linearizable => Some(self.lookup_turn(by).await?),
             ReadConcern::Majority => None,
         };
         let (link, target, by) = (self.link.clone(), target.clone(), by.clone());
@@ -94,17 +86,6 @@ impl Events for MongoStore {
         let (link, target, id) = (self.link.clone(), target.clone(), id.clone());
         let read = async move { is_taken_elsewhere(&link, kind, &target, &id).await };
         Ok(self.link.run(read).await?)
-    }
-
-    fn ranges(&self) -> usize {
-        self.starts.count()
-    }
-
-    fn range_of(&self, target: &Target) -> usize {
-        match self.starts.count() {
-            1 => 0,
-            ranges => range_of(partition_of(target), ranges),
-        }
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
-use sampler_domain::partition::{partition_of, range_of};
+use sampler_domain::partition::partition_of;
 use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{
-    Confirmation, Entries, EntryKey, Events, Finished, Ledger, StoreError, Unconfirmed,
+    Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed,
     UnconfirmedQuery,
 };
 use tokio::time::Instant;
@@ -232,9 +232,8 @@ impl MongoStore {
 #[async_trait]
 impl Ledger for MongoStore {
     async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
-        let range = self.range_of(&entry.target);
         let write = EntryWrite::new(&entry, lifetime)?;
-        let kept = self.entries.submit(range, Arc::new(write)).await?;
+        let kept = self.entries.submit(Arc::new(write)).await?;
         match kept.state {
             EntryState::Accepted if kept.is_older => {
                 confirmations::ask_later(self, &entry).await?;
@@ -254,11 +253,10 @@ impl Ledger for MongoStore {
         // No more at once than the group has room for.
         for some in of_ours.chunks(EXPIRIES_AT_ONCE) {
             let expiries = some.iter().map(|(partition, span)| {
-                let range = range_of(*partition, self.expiries.count());
                 let statement = expiry(*partition, span);
                 async move {
                     let statement = Arc::new(statement.map_err(StoreError::refused)?);
-                    self.expiries.submit(range, statement).await
+                    self.expiries.submit(statement).await
                 }
             });
             let expired = join_all(expiries).await;

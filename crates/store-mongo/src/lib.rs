@@ -39,7 +39,6 @@ mod resends;
 mod resolve;
 mod retire;
 mod rounds;
-mod sharding;
 mod slack;
 mod span_list;
 mod span_scan;
@@ -62,7 +61,7 @@ use bson::Document;
 use mongodb::Collection;
 use sampler_metrics::Registry;
 use sampler_store::StoreError;
-use sampler_store::group::{GroupMetrics, GroupPerRange, GroupWriter};
+use sampler_store::group::{Group, GroupMetrics, GroupWriter};
 use tokio::sync::{Mutex, Semaphore};
 
 use call::Link;
@@ -91,18 +90,17 @@ pub struct MongoStore {
     /// The control, and the documents that all instances read.
     control: Collection<Document>,
     receivers: Collection<Document>,
-    starts: GroupPerRange<StartWriter>,
-    stops: GroupPerRange<StopWriter>,
-    batch_starts: GroupPerRange<StartWriter>,
-    batch_stops: GroupPerRange<StopWriter>,
-    changes: GroupPerRange<ChangeWriter>,
-    entries: GroupPerRange<EntryWriter>,
-    expiries: GroupPerRange<ExpiryWriter>,
-    /// The turns of lookups by the ids of starts, and of the others that decide about an event, by range.
-    start_lookups: Vec<Arc<Semaphore>>,
-    lookups: Vec<Arc<Semaphore>>,
+    starts: Group<StartWriter>,
+    stops: Group<StopWriter>,
+    batch_starts: Group<StartWriter>,
+    batch_stops: Group<StopWriter>,
+    changes: Group<ChangeWriter>,
+    entries: Group<EntryWriter>,
+    expiries: Group<ExpiryWriter>,
+    /// The turns of lookups by the ids of starts, and of the others that decide about an event.
+    start_lookups: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
     metrics: GroupMetrics,
-    shards: Option<u32>,
     /// Held while an index for sums is made.
     sum_index_turn: Arc<Mutex<()>>,
 }
@@ -117,28 +115,25 @@ impl MongoStore {
             usages,
             audit,
         } = Links::new(&options, &database, &receivers);
-        let call_limit = link.call_limit();
-        let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
         let metrics = GroupMetrics::default();
-        let each = (ranges.max(1), call_limit, &metrics);
+        let terms = (link.call_limit(), &metrics);
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
             control: database.collection(&format!("{}_control", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             instances: database.collection(&format!("{}_instances", options.collection)),
             receivers: database.collection(&receivers),
-            starts: groups(&link, each, |link| StartWriter { link }),
-            stops: groups(&link, each, |link| StopWriter { link }),
-            batch_starts: groups(&link, each, |link| StartWriter { link }),
-            batch_stops: groups(&link, each, |link| StopWriter { link }),
-            changes: groups(&link, each, |link| ChangeWriter { link }),
-            entries: groups(&usages, each, |link| EntryWriter { link }),
-            expiries: groups(&usages, each, |link| ExpiryWriter { link }),
-            start_lookups: events::turns(options.pool_size, ranges.max(1)),
-            lookups: events::turns(options.pool_size, ranges.max(1)),
+            starts: grouped(&link, terms, |link| StartWriter { link }),
+            stops: grouped(&link, terms, |link| StopWriter { link }),
+            batch_starts: grouped(&link, terms, |link| StartWriter { link }),
+            batch_stops: grouped(&link, terms, |link| StopWriter { link }),
+            changes: grouped(&link, terms, |link| ChangeWriter { link }),
+            entries: grouped(&usages, terms, |link| EntryWriter { link }),
+            expiries: grouped(&usages, terms, |link| ExpiryWriter { link }),
+            start_lookups: events::turns(options.pool_size),
+            lookups: events::turns(options.pool_size),
             usages,
             audit,
-            shards: options.shards,
             link,
             metrics,
             sum_index_turn: Arc::default(),
@@ -156,12 +151,11 @@ impl MongoStore {
     }
 }
 
-/// A group of writes for each range: how many there are, how long callers wait, and what measures them.
-fn groups<W: GroupWriter>(
+/// A group of writes: how long its callers wait, and what measures its commands.
+fn grouped<W: GroupWriter>(
     link: &Link,
-    (ranges, call_limit, metrics): (usize, Duration, &GroupMetrics),
+    (call_limit, metrics): (Duration, &GroupMetrics),
     writer: fn(Link) -> W,
-) -> GroupPerRange<W> {
-    let writers = std::iter::repeat_n(link.clone(), ranges).map(writer);
-    GroupPerRange::measured(writers, call_limit, metrics)
+) -> Group<W> {
+    Group::measured(writer(link.clone()), call_limit, metrics.clone())
 }

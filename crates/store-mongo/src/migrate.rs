@@ -8,7 +8,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::doc;
 use mongodb::IndexModel;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::CommitQuorum;
@@ -78,39 +78,11 @@ pub enum MigrationError {
          run rs.initiate() in mongosh once"
     )]
     NotInitiated,
-    /// The collection is to be sharded, but the connection leads to no router.
-    #[error(
-        "SAMPLER_SHARDED is true, but DB_URI does not lead to a router of a sharded cluster (mongos): \
-         its answer to hello has no msg of isdbgrid. Give the addresses of the routers in DB_URI, \
-         or set SAMPLER_SHARDED to false"
-    )]
-    NoRouter,
-    /// The collection has indexes that a sharded one cannot have.
-    #[error(
-        "SAMPLER_SHARDED is true, but the collection has unique indexes of the original Sampler, which \
-         cannot be kept exact across shards. Take the step \"Ids within their target\" of the \
-         migration first (SAMPLER_ORIGINAL_GONE), through the replica set as it is"
-    )]
-    OriginalIndexes,
-    /// A collection is not sharded, or by another key.
-    #[error(
-        "SAMPLER_SHARDED is true, but {namespace} is not sharded by {key}. Shard it as docs/scaling.md \
-         says, or set SAMPLER_SHARDED to false"
-    )]
-    NotSharded { namespace: String, key: Document },
     #[error("the indexes could not be made")]
     Store(#[source] StoreError),
 }
 
 impl MigrationError {
-    /// Whether settings and database do not fit each other, so that no waiting helps.
-    pub fn is_misconfiguration(&self) -> bool {
-        matches!(
-            self,
-            Self::NoRouter | Self::OriginalIndexes | Self::NotSharded { .. }
-        )
-    }
-
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Store(error) => error,
@@ -131,9 +103,6 @@ impl MongoStore {
         }
         for index in audit_indexes() {
             make_index(&self.audit, index).await?;
-        }
-        if let Some(ranges) = self.shards {
-            self.require_sharding(ranges).await?;
         }
         let observed = self.observe_original().await;
         observed.map_err(MigrationError::Store)?;
@@ -198,8 +167,7 @@ impl MongoStore {
         }
     }
 
-    /// Refuses a server that is alone, and one that is not a router where the collection is to be
-    /// sharded. Otherwise a router is fine, and a member of a set that has yet to be
+    /// Refuses a server that is alone. A router is fine, and a member of a set that has yet to be
     /// initiated is a server to wait for.
     async fn require_deployment(&self) -> Result<(), MigrationError> {
         let database = self.link.database.clone();
@@ -207,9 +175,6 @@ impl MongoStore {
         let hello = self.link.run(hello).await.map_err(unreachable)?;
         let is_router = hello.get_str("msg").is_ok_and(|text| text == "isdbgrid");
         let is_member = hello.contains_key("setName");
-        if self.shards.is_some() && !is_router {
-            return Err(MigrationError::NoRouter);
-        }
         if hello.contains_key("isreplicaset") {
             return Err(MigrationError::NotInitiated);
         }

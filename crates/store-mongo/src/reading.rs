@@ -18,7 +18,7 @@ use crate::entry_document::entry_in;
 use crate::unreadable::{decoded, name_of};
 use crate::{
     ConnectError, MongoOptions, MongoStore, audit, cause_list, id_list, index, instances,
-    span_list, spans, sums,
+    span_list, sums,
 };
 
 /// The most bytes of documents on one page; a single document may have more.

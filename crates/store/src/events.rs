@@ -157,17 +157,6 @@ pub trait Events: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// How many ranges the targets are divided into. Events of different ranges share no command,
-    /// so that a part of the store that is slow holds up its own range alone.
-    fn ranges(&self) -> usize {
-        1
-    }
-
-    /// The range that a target is in, below [`ranges`](Self::ranges).
-    fn range_of(&self, _target: &Target) -> usize {
-        0
-    }
-
     /// Says that a receiver takes events that are dated up to `past` ms into the past. Once this has
     /// been answered, [`largest_slack`](crate::Work::largest_slack) knows it for
     /// [`SLACK_LIFETIME`](crate::SLACK_LIFETIME).

@@ -11,7 +11,6 @@
 //! each write has an id of its own, which refuses a second attempt and by which a read finds it.
 
 mod metrics;
-mod ranges;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -31,7 +30,6 @@ use tracing::{Instrument, Span, trace_span};
 use crate::StoreError;
 
 pub use metrics::{GroupMetrics, METRICS};
-pub use ranges::GroupPerRange;
 pub use writes::{
     CommandFailure, CommandResult, GroupWriter, Resolution, WriteOutcome, WriteResult, store_error,
     write_results,

@@ -6,8 +6,7 @@ use super::fair_queue::QueueLimits;
 use super::permits::PermitLimits;
 use crate::reading;
 
-/// Events of one kind that wait for an answer of the store, in each shard range; and as many stops that
-/// came in batches. They keep all commands of a group busy while the next ones gather; more would only
+/// Events of one kind that wait for an answer of the store; and as many stops that came in batches. They keep all commands of a group busy while the next ones gather; more would only
 /// wait in the group.
 pub(super) const STORE_PERMITS: usize = 384;
 
@@ -136,15 +135,3 @@ const fn reads_at_once(permits: usize, wait: Duration) -> PermitLimits {
 pub(super) const READS: PermitLimits = reads_at_once(reading::AT_ONCE as usize, READ_WAIT_MAX);
 pub(super) const SUMS: PermitLimits = reads_at_once(reading::SUMS_AT_ONCE, SUM_WAIT_MAX);
 pub(super) const SNAPSHOTS: PermitLimits = reads_at_once(SNAPSHOTS_AT_ONCE, SNAPSHOT_WAIT_MAX);
-
-/// The share of each range in what large events may take, which are parsed already.
-pub(super) fn large_of_each(ranges: usize) -> PermitLimits {
-    PermitLimits {
-        weight: LARGE_WEIGHT / ranges,
-        queue: QueueLimits {
-            quantum: LARGE_QUANTUM,
-            ..QUEUE
-        },
-        ..at_once((LARGE_PERMITS / ranges).max(1))
-    }
-}

@@ -4,8 +4,7 @@
 //! are distinguished, and not in the store, where all are alike. An event waits for its turn once it is
 //! valid, a large one once its body has arrived, so a slow body holds nothing. Stops and starts have permits of
 //! their own, but for large ones: a refused start bills too little for a short time, a refused stop bills too
-//! much. Each range of a sharded collection ([`ShardRange`]) has permits of its own, too: one that does not
-//! answer holds up another only by updates that have a half in each.
+//! much.
 
 mod budget;
 pub mod fair_queue;
@@ -39,10 +38,6 @@ pub enum RequestKind {
     Mapping,
 }
 
-/// A shard range: a range of the collection, by its number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShardRange(pub usize);
-
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
@@ -57,7 +52,10 @@ pub enum TurnedAway {
 #[derive(Debug)]
 pub struct Admission {
     limit: Option<InFlightLimit>,
-    ranges: Vec<EventPermits>,
+    stops: Arc<FairPermits>,
+    starts: Arc<FairPermits>,
+    batch_stops: Arc<FairPermits>,
+    batch_starts: Arc<FairPermits>,
     mappings: Arc<FairPermits>,
     large: Arc<FairPermits>,
     reads: Arc<FairPermits>,
@@ -67,39 +65,19 @@ pub struct Admission {
     pub(crate) bodies: Arc<Budget>,
 }
 
-#[derive(Debug)]
-struct EventPermits {
-    stops: Arc<FairPermits>,
-    starts: Arc<FairPermits>,
-    batch_stops: Arc<FairPermits>,
-    batch_starts: Arc<FairPermits>,
-    /// The share of this range in what large events may take. Nothing where there is one range.
-    large: Option<Arc<FairPermits>>,
-}
-
-impl EventPermits {
-    fn new(ranges: usize) -> Self {
-        Self {
-            stops: store_permits(),
-            starts: store_permits(),
-            batch_stops: store_permits(),
-            batch_starts: FairPermits::new(limits::BATCH_STARTS),
-            large: (ranges > 1).then(|| FairPermits::new(limits::large_of_each(ranges))),
-        }
-    }
-}
-
 fn store_permits() -> Arc<FairPermits> {
     FairPermits::new(limits::at_once(STORE_PERMITS))
 }
 
 impl Admission {
-    /// Admission to a store with `ranges` ranges; with a hard limit, if there is to be one.
-    pub fn new(limit: Option<usize>, ranges: usize) -> Self {
-        let ranges = ranges.max(1);
+    /// Admission with a hard limit, if there is to be one.
+    pub fn new(limit: Option<usize>) -> Self {
         Self {
             limit: limit.map(InFlightLimit::new),
-            ranges: (0..ranges).map(|_| EventPermits::new(ranges)).collect(),
+            stops: store_permits(),
+            starts: store_permits(),
+            batch_stops: store_permits(),
+            batch_starts: FairPermits::new(limits::BATCH_STARTS),
             mappings: FairPermits::new(limits::at_once(limits::MAPPING_PERMITS)),
             large: FairPermits::new(limits::LARGE),
             reads: FairPermits::new(limits::READS),
@@ -145,16 +123,14 @@ impl Admission {
     pub(crate) async fn acquire_turn(
         &self,
         kind: RequestKind,
-        range: ShardRange,
         client: Client,
         weight: usize,
     ) -> Result<ServingPermit, TurnedAway> {
-        let range = self.range(range);
         let permits = match kind {
-            RequestKind::Stop => &range.stops,
-            RequestKind::Start => &range.starts,
-            RequestKind::BatchStop => &range.batch_stops,
-            RequestKind::BatchStart => &range.batch_starts,
+            RequestKind::Stop => &self.stops,
+            RequestKind::Start => &self.starts,
+            RequestKind::BatchStop => &self.batch_stops,
+            RequestKind::BatchStart => &self.batch_starts,
             RequestKind::Mapping => &self.mappings,
         };
         permits.acquire(client, weight).await
@@ -184,29 +160,6 @@ impl Admission {
         self.acts.acquire(client, weight).await
     }
 
-    /// Waits until a large request that was parsed may be served, now that its range is known: a range
-    /// that does not answer must not keep all the permits for what is large.
-    pub(crate) async fn acquire_large_turn(
-        &self,
-        parsed: ServingPermit,
-        kind: RequestKind,
-        range: ShardRange,
-        client: Client,
-        weight: usize,
-    ) -> Result<ServingPermit, TurnedAway> {
-        match (&self.range(range).large, kind) {
-            (None, _) | (_, RequestKind::Mapping) => Ok(parsed),
-            (Some(large), _) => {
-                drop(parsed);
-                large.acquire(client, weight).await
-            }
-        }
-    }
-
-    fn range(&self, range: ShardRange) -> &EventPermits {
-        &self.ranges[range.0.min(self.ranges.len() - 1)]
-    }
-
     pub fn waiting(&self) -> usize {
         self.waiting_events()
             + self.mappings.waiting()
@@ -218,12 +171,11 @@ impl Admission {
 
     /// How many events wait for their turn. A large body counts, too, whatever it is.
     pub fn waiting_events(&self) -> usize {
-        let events = self.ranges.iter().map(|range| {
-            let large = range.large.as_ref().map_or(0, |large| large.waiting());
-            let batches = range.batch_stops.waiting() + range.batch_starts.waiting();
-            range.stops.waiting() + range.starts.waiting() + batches + large
-        });
-        events.sum::<usize>() + self.large.waiting()
+        self.stops.waiting()
+            + self.starts.waiting()
+            + self.batch_stops.waiting()
+            + self.batch_starts.waiting()
+            + self.large.waiting()
     }
 }
 
@@ -251,7 +203,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_nothing_is_counted() {
-        let admission = Admission::new(None, 1);
+        let admission = Admission::new(None);
         assert!(
             admission
                 .acquire_in_flight(RequestKind::Start)
@@ -262,7 +214,7 @@ mod tests {
 
     #[test]
     fn clients_with_tokens_have_queues_of_their_own_and_invented_resources_share_a_few() {
-        let admission = Admission::new(None, 1);
+        let admission = Admission::new(None);
         let names: Vec<_> = (0..10_000).map(|number| format!("name {number}")).collect();
         let clients: BTreeSet<_> = names.iter().map(|name| admission.client(name)).collect();
         assert_eq!(clients.len(), names.len());
@@ -282,10 +234,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_of_batches_hold_up_none_that_come_alone() {
-        let admission = Admission::new(None, 1);
+        let admission = Admission::new(None);
         let client = admission.client("one");
-        let range = ShardRange(0);
-        let serve = |kind| admission.acquire_turn(kind, range, client, 1_000);
+        let serve = |kind| admission.acquire_turn(kind, client, 1_000);
         let mut held = Vec::new();
         for (in_batch, permits, alone) in [
             (
@@ -303,22 +254,20 @@ mod tests {
         }
     }
 
-    /// A range of the collection that does not answer.
     #[tokio::test(start_paused = true)]
-    async fn a_range_that_is_full_holds_up_no_other_and_starts_hold_up_no_stops() {
-        let admission = Admission::new(None, 2);
+    async fn starts_hold_up_no_stops() {
+        let admission = Admission::new(None);
         let client = admission.client("one");
-        let serve = |kind, range| admission.acquire_turn(kind, ShardRange(range), client, 1_000);
+        let serve = |kind| admission.acquire_turn(kind, client, 1_000);
         let mut held = Vec::new();
         for _ in 0..STORE_PERMITS {
-            held.push(serve(RequestKind::Start, 0).await.unwrap());
+            held.push(serve(RequestKind::Start).await.unwrap());
         }
         assert_eq!(
-            serve(RequestKind::Start, 0).await.unwrap_err(),
+            serve(RequestKind::Start).await.unwrap_err(),
             TurnedAway::Queue
         );
-        held.push(serve(RequestKind::Start, 1).await.unwrap());
-        held.push(serve(RequestKind::Stop, 0).await.unwrap());
+        held.push(serve(RequestKind::Stop).await.unwrap());
         assert_eq!(admission.waiting(), 0);
     }
 }

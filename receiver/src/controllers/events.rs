@@ -23,7 +23,7 @@ pub(super) use decision::EventOutcome;
 pub(super) use view::View;
 
 use super::{Admitted, answer, spans};
-use crate::admission::{InFlightPermit, RequestKind, ShardRange};
+use crate::admission::{InFlightPermit, RequestKind};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::event_headers::{DryRunQuery, EventForm, REPRESENTATION};
@@ -229,7 +229,7 @@ impl Receiver {
     ) -> Result<EventOutcome, Problem> {
         let form = form.into();
         let wants_span = form.wants_span;
-        let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
+        let admitted = self.admit(grant, body, form, |event| turns(event, arrival));
         let Admitted { event, _permits } = admitted.await?;
         // It takes another read to know which span a stop has ended: only where the client wants the
         // span.
@@ -258,20 +258,18 @@ impl Receiver {
         let mut ended = found.into_iter().filter(|span| span.end == Some(end));
         ended.next().map(|span| span.id)
     }
+}
 
-    fn turns(&self, event: &Event, arrival: Arrival) -> Vec<(RequestKind, ShardRange)> {
-        let (start, stop) = match arrival {
-            Arrival::Alone => (RequestKind::Start, RequestKind::Stop),
-            Arrival::InBatch => (RequestKind::BatchStart, RequestKind::BatchStop),
-        };
-        match event {
-            Event::Start(event) => vec![(start, self.range(&event.target))],
-            Event::Stop(event) => vec![(stop, self.range(&event.target))],
-            Event::Update(event) => vec![
-                (start, self.range(&event.target)),
-                (stop, self.range(&event.previous)),
-            ],
-        }
+/// The turns that an event waits for.
+fn turns(event: &Event, arrival: Arrival) -> Vec<RequestKind> {
+    let (start, stop) = match arrival {
+        Arrival::Alone => (RequestKind::Start, RequestKind::Stop),
+        Arrival::InBatch => (RequestKind::BatchStart, RequestKind::BatchStop),
+    };
+    match event {
+        Event::Start(_) => vec![start],
+        Event::Stop(_) => vec![stop],
+        Event::Update(_) => vec![start, stop],
     }
 }
 

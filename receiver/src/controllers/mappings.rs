@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::failures::whole_seconds;
 use super::{Admitted, answer};
-use crate::admission::{RequestKind, ShardRange};
+use crate::admission::RequestKind;
 use crate::fields::{self, Fields};
 use crate::form::Readable;
 use crate::json::Json;
@@ -49,9 +49,7 @@ pub async fn map(
         }
         let body = body::read(request, &receiver, receiver.sender(&grant)).await?;
         let _counted = receiver.acquire_in_flight(RequestKind::Mapping)?;
-        let admitted = receiver.admit(&grant, body, MappingForm, |_| {
-            vec![(RequestKind::Mapping, ShardRange::default())]
-        });
+        let admitted = receiver.admit(&grant, body, MappingForm, |_| vec![RequestKind::Mapping]);
         let Admitted { event, _permits } = admitted.await?;
         let Some(provisioning) = &receiver.parts.provisioning else {
             let detail = "The address of the provisioning service is not set at this receiver.";

@@ -21,14 +21,14 @@ pub mod usages;
 pub mod webhook;
 
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{ClientId, Target};
+use sampler_domain::ClientId;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use tracing::info;
 
 use crate::Receiver;
 use crate::admission::fair_queue::Client;
-use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, ShardRange, TurnedAway};
+use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, TurnedAway};
 use crate::form::Readable;
 use crate::json;
 
@@ -82,7 +82,7 @@ impl Receiver {
         grant: &Grant,
         body: impl AsRef<[u8]>,
         form: F,
-        turns: impl FnOnce(&F::Read) -> Vec<(RequestKind, ShardRange)>,
+        turns: impl FnOnce(&F::Read) -> Vec<RequestKind>,
     ) -> Result<Admitted<F::Read>, Problem> {
         let sender = self.sender(grant);
         let weight = admission::weight(body.as_ref());
@@ -129,24 +129,17 @@ impl Receiver {
         client: Client,
         weight: usize,
         large: Option<ServingPermit>,
-        turns: &[(RequestKind, ShardRange)],
+        turns: &[RequestKind],
     ) -> Result<Vec<ServingPermit>, TurnedAway> {
+        if let Some(serving) = large {
+            return Ok(vec![serving]);
+        }
         let admission = &self.admission;
         let mut permits = Vec::with_capacity(turns.len());
-        if let (Some(parsed), Some((kind, range))) = (large, turns.first()) {
-            let serving = admission.acquire_large_turn(parsed, *kind, *range, client, weight);
-            permits.push(serving.await?);
-            return Ok(permits);
-        }
-        for (kind, range) in turns {
-            let turn = admission.acquire_turn(*kind, *range, client, weight);
-            permits.push(turn.await?);
+        for kind in turns {
+            permits.push(admission.acquire_turn(*kind, client, weight).await?);
         }
         Ok(permits)
-    }
-
-    fn range(&self, target: &Target) -> ShardRange {
-        ShardRange(self.parts.events.range_of(target))
     }
 
     /// Counts the request against `MAX_INFLIGHT`, where that is set.

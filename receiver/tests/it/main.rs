@@ -33,7 +33,6 @@ mod mappings;
 mod openapi;
 mod overload;
 mod provisioning;
-mod ranges;
 mod reading;
 mod reading_scopes;
 mod reads;

@@ -1,12 +1,11 @@
 //! A store in memory whose answers can be held back, spoilt or lost.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
     CauseId, Change, Changed, Control, Entry, EventId, Id, Refusal, Resend, Span, SpanId, Target,
     Timestamp,
@@ -68,15 +67,11 @@ pub(crate) struct Store {
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
-    /// One for each range.
-    paces: Vec<Semaphore>,
-    /// A range that answers nothing.
-    frozen: Mutex<Option<usize>>,
+    pace: Semaphore,
 }
 
 impl Store {
-    /// A store of `ranges` ranges.
-    pub(crate) fn divided(memory: MemoryStore, ranges: usize) -> Self {
+    pub(crate) fn new(memory: MemoryStore) -> Self {
         Self {
             memory,
             behaviour: Mutex::new(Behaviour::Served),
@@ -87,8 +82,7 @@ impl Store {
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
-            paces: (0..ranges).map(|_| Semaphore::new(0)).collect(),
-            frozen: Mutex::new(None),
+            pace: Semaphore::new(0),
         }
     }
 
@@ -139,35 +133,23 @@ impl Store {
         self.gate.close();
     }
 
-    /// Has a range answer nothing from now on.
-    pub(crate) fn freeze(&self, range: usize) {
-        *self.frozen.lock().unwrap() = Some(range);
-    }
-
-    /// Answers `calls` calls of each range in each `period`, for ever.
+    /// Answers `calls` calls in each `period`, for ever.
     pub(crate) async fn keep_pace(&self, calls: usize, period: Duration) {
         self.set_behaviour(Behaviour::Paced);
         let mut ticks = interval(period);
         loop {
             ticks.tick().await;
             // What nobody has asked for in time cannot be had later.
-            for pace in &self.paces {
-                pace.forget_permits(usize::MAX);
-                pace.add_permits(calls);
-            }
+            self.pace.forget_permits(usize::MAX);
+            self.pace.add_permits(calls);
         }
     }
 
     /// Whether calls are paced; then waits for the turn of this one.
-    async fn is_paced(&self, target: &Target) -> bool {
-        let range = self.range_of(target);
-        let is_frozen = *self.frozen.lock().unwrap() == Some(range);
-        if is_frozen {
-            pending::<()>().await;
-        }
+    async fn is_paced(&self) -> bool {
         let is_paced = *self.behaviour.lock().unwrap() == Behaviour::Paced;
         if is_paced {
-            self.paces[range].acquire().await.unwrap().forget();
+            self.pace.acquire().await.unwrap().forget();
         }
         is_paced
     }
@@ -341,7 +323,7 @@ pass_on! {
             return Ok(StartOutcome::Refused(Refusal::IdTakenElsewhere));
         }
         self.refuse_write()?;
-        if self.is_paced(&new.span.target).await {
+        if self.is_paced().await {
             return Ok(StartOutcome::Opened);
         }
         self.respond(self.memory.start(new)).await
@@ -352,7 +334,7 @@ pass_on! {
             return Ok(StopOutcome::Refused(Refusal::IdTakenElsewhere));
         }
         self.refuse_write()?;
-        if self.is_paced(&new.event.target).await {
+        if self.is_paced().await {
             return Ok(StopOutcome::Ended);
         }
         let stopped = self.respond(self.memory.stop(new)).await;
@@ -371,11 +353,4 @@ pass_on! {
         Ok(Store::is_taken_elsewhere(self))
     }
 
-    fn ranges(&self) -> usize {
-        self.paces.len()
-    }
-
-    fn range_of(&self, target: &Target) -> usize {
-        range_of(partition_of(target), self.paces.len())
-    }
 }

@@ -115,16 +115,9 @@ impl World {
         world
     }
 
-    /// A receiver whose store has so many ranges, ready.
-    pub(crate) fn divided(ranges: usize) -> Self {
-        let world = Self::over(ranges, None, Authenticator::none(), |_| {});
-        world.receiver.set_prepared();
-        world
-    }
-
     /// A receiver that needs tokens, ready.
     pub(crate) fn secured(authenticator: Authenticator, change: impl FnOnce(&mut Options)) -> Self {
-        let world = Self::over(1, None, authenticator, change);
+        let world = Self::over(None, authenticator, change);
         world.receiver.set_prepared();
         world
     }
@@ -141,11 +134,10 @@ impl World {
         provisioning: Option<&ClientOptions>,
         change: impl FnOnce(&mut Options),
     ) -> Self {
-        Self::over(1, provisioning, Authenticator::none(), change)
+        Self::over(provisioning, Authenticator::none(), change)
     }
 
     fn over(
-        ranges: usize,
         provisioning: Option<&ClientOptions>,
         authenticator: Authenticator,
         change: impl FnOnce(&mut Options),
@@ -153,7 +145,7 @@ impl World {
         let clock = Arc::new(StillClock(AtomicI64::new(NOW)));
         let of_store = Arc::clone(&clock);
         let memory = MemoryStore::new(move || of_store.now());
-        let store = Arc::new(Store::divided(memory, ranges));
+        let store = Arc::new(Store::new(memory));
         let mut options = options();
         change(&mut options);
         let parts = Parts {

@@ -190,7 +190,6 @@ async fn store(uri: &str, database: &str, collection: &str) -> Result<MongoStore
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_mins(1),
         app_name: "sampler-bench".to_owned(),
-        shards: None,
     };
     MongoStore::connect(options).await.context("the store")
 }

@@ -8,7 +8,6 @@
 //! - [`oidc`]: a certified `OpenID` provider, which is not ours.
 //! - [`browser`]: a real Chromium that visits the console.
 //! - [`program`]: the real receiver and worker as child processes.
-//! - [`router`]: a stand-in for the router of a sharded cluster.
 //! - [`build`]: events; [`rng`]: numbers from a seed; [`wait_until`]: waiting without sleeping.
 
 pub mod abacus;
@@ -22,7 +21,6 @@ mod npm;
 pub mod oidc;
 pub mod program;
 pub mod rng;
-pub mod router;
 pub mod sdks;
 mod serving;
 pub mod tls;

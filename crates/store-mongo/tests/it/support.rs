@@ -24,7 +24,6 @@ pub(crate) fn options_of(uri: impl Into<String>, database: &str) -> MongoOptions
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_secs(20),
         app_name: "sampler-test".to_owned(),
-        shards: None,
     }
 }
 
