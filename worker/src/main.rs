@@ -75,8 +75,8 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
         ended
     };
     let running = async { tokio::join!(listening.serve(), working) };
-    let (served, worked) = Box::pin(reports.during(running)).await;
-    served.and(worked)
+    let (served, ended) = Box::pin(reports.during(running)).await;
+    served.and(ended)
 }
 
 fn check_database(store: &Arc<MongoStore>, health: &mut Health) {

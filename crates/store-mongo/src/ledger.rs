@@ -12,8 +12,7 @@ use sampler_domain::partition::partition_of;
 use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{
-    Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed,
-    UnconfirmedQuery,
+    Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
 };
 use tokio::time::Instant;
 use uuid::Uuid;

@@ -7,8 +7,8 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Reading,
-    SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Reading, SeenInstance,
+    SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 

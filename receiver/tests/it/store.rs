@@ -13,9 +13,8 @@ use sampler_domain::{
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
     ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, NewSpan,
-    NewStop, Operating, Published, ReadConcern, Reading, Replication, SeenInstance,
-    SpanPage, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
-    SuspendedCause,
+    NewStop, Operating, Published, ReadConcern, Reading, Replication, SeenInstance, SpanPage,
+    SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};

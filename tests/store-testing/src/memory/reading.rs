@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
 use sampler_store::{
     AuditPage, AuditQuery, AuditRecord, CauseQuery, Entries, Instance, InstanceProgram, KeptCause,
-    Ledger, ListedSpan, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage,
-    SumQuery, SuspendedCause, sort_instances,
+    Ledger, ListedSpan, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery,
+    SuspendedCause, sort_instances,
 };
 
 use super::operating::is_shown;
