@@ -47,7 +47,6 @@ pub(crate) fn is_complete(settings: &ReceiverSettings) -> bool {
 /// The routes of the console, where there is one.
 pub fn routes(
     settings: &ReceiverSettings,
-    is_tls: bool,
     api: Router,
     authenticator: Authenticator,
     steering: &Arc<Steering>,
@@ -65,7 +64,6 @@ pub fn routes(
         authenticator,
         sign_in,
         keys,
-        is_tls,
         past: {
             let steering = Arc::clone(steering);
             Box::new(move || steering.trend())

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 
 /// Sets everything up, then serves HTTP and watches the database until the shutdown.
 async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<()> {
-    let CheckedSettings { settings, tls } = checked;
+    let CheckedSettings(settings) = checked;
     let database = settings.database.options(PROGRAM.name);
     let options = Options {
         settings: settings.clone(),
@@ -56,19 +56,10 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     let reports = startup.reports(name, InstanceProgram::Receiver, describe);
     let steering = &receiver.steering;
     let users = authenticator.clone();
-    let is_tls = tls.is_some();
-    let console = console::routes(
-        &settings,
-        is_tls,
-        api.clone(),
-        users,
-        steering,
-        clock,
-        random,
-    )?;
-    let access = security.metrics(Some(authenticator.clone()))?;
+    let access = security.access(Some(&authenticator), Arc::clone(&clock))?;
+    let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listening = startup.listen(tls, access, api.merge(console)).await?;
+    let listening = startup.listen(access, api.merge(console)).await?;
     let watching = prepare_and_watch(&receiver, &store, &reachable, threshold, &shutdown);
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
     let running = async { tokio::join!(listening.serve(), watching, refreshing) };

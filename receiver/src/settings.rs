@@ -2,7 +2,6 @@
 
 use sampler_metrics::Metric;
 use sampler_program::ProgramSettings;
-use sampler_service::http::Tls;
 use sampler_service::settings::{Printout, Program, Reader};
 use sampler_settings::receiver::TABLE;
 use sampler_settings::{CommonSettings, ReceiverSettings, worker};
@@ -39,19 +38,16 @@ pub fn metrics() -> Vec<&'static Metric> {
 }
 
 #[derive(Clone, Debug)]
-pub struct CheckedSettings {
-    pub settings: ReceiverSettings,
-    pub tls: Option<Tls>,
-}
+pub struct CheckedSettings(pub ReceiverSettings);
 
 impl ProgramSettings for CheckedSettings {
     fn common(&self) -> CommonSettings {
-        self.settings.common()
+        self.0.common()
     }
 
     fn token_destinations(&self) -> Vec<(&'static str, &Url)> {
-        let url = self.settings.provisioning.url.iter();
-        url.filter(|_| self.settings.security.secured)
+        let url = self.0.provisioning.url.iter();
+        url.filter(|_| self.0.security.secured)
             .map(|url| ("PROVISIONING_URL", url))
             .collect()
     }
@@ -59,14 +55,12 @@ impl ProgramSettings for CheckedSettings {
     /// Also checks those that must fit each other, and what only this program can check.
     fn read(reader: &mut Reader) -> Option<Self> {
         let settings = ReceiverSettings::read(reader);
-        settings.security.require_keys(reader);
         if settings.provisioning.url.is_some() {
             settings.security.require_client(reader);
         }
         console::check(&settings.console, reader);
         note(&settings, reader);
-        let tls = settings.tls.clone().tls(reader);
-        Some(Self { settings, tls })
+        Some(Self(settings))
     }
 }
 

@@ -28,7 +28,6 @@ mod metrics;
 mod oidc;
 mod original;
 mod otlp;
-mod own_tls;
 mod platform;
 mod secured;
 mod settings;

@@ -13,13 +13,11 @@ use crate::metrics::free_port;
 
 const WRITE: &str = "abacus.sampler.write";
 const SECRET: &str = "hush-hush-client";
-const HEALTH_SECRET: &str = "hush-hush-health";
 
 pub(crate) async fn uaa() -> StandInUaa {
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
     let scopes = ["abacus.usage.sampler.write", "abacus.usage.write"];
     uaa.add_client("sampler", SECRET, &scopes);
-    uaa.add_client("monitor", HEALTH_SECRET, &["abacus.system.read"]);
     uaa
 }
 
@@ -150,7 +148,7 @@ async fn a_receiver_that_takes_tokens_for_any_audience_warns_of_it() {
 
 /// On a port of their own, metrics are for whoever reaches it.
 #[tokio::test(flavor = "multi_thread")]
-async fn health_and_metrics_are_for_those_with_credentials_and_the_other_two_say_nothing_else() {
+async fn health_and_metrics_are_for_those_with_a_token_and_the_other_two_say_nothing_else() {
     let (world, uaa) = (Landscape::new("health_secured").await, uaa().await);
     let token = |scope: &str| uaa.token(&[scope]);
     let read = token("abacus.sampler.read");
@@ -162,30 +160,24 @@ async fn health_and_metrics_are_for_those_with_credentials_and_the_other_two_say
         let get = |path: &str| world.http.get(format!("{}{path}", program.base_url()));
         let refused = get("/healthcheck").send().await.unwrap();
         assert_eq!(refused.status(), 401);
-        assert_eq!(refused.headers()["www-authenticate"], "Basic realm=\"cf\"");
-        let as_monitor = |path, secret| get(path).basic_auth("monitor", Some(secret));
-        until_answered(as_monitor("/healthcheck", "guess"), 401).await;
-        // What is measured is for the same.
-        for path in ["/healthcheck", "/metrics"] {
-            until_answered(as_monitor(path, HEALTH_SECRET), 200).await;
-        }
-        let wrong_scope = get("/healthcheck").basic_auth("sampler", Some(SECRET));
-        assert_ne!(sent(wrong_scope).await, 200);
-        assert_eq!(sent(get("/healthz/live")).await, 200);
-
+        assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"cf\"");
         assert_eq!(sent(get("/metrics")).await, 401);
-        until_answered(get("/metrics").bearer_auth(&read), 200).await;
-        for (token, status) in [
-            (token("abacus.sampler.postgres.read"), 403),
-            (token("abacus.usage.write"), 403),
-            (format!("{read}x"), 401),
+        assert_eq!(sent(get("/healthz/live")).await, 200);
+        for (token, health, metrics) in [
+            (token("abacus.system.read"), 200, 200),
+            (read.clone(), 200, 200),
+            (token("abacus.sampler.postgres.read"), 200, 403),
+            (token("abacus.usage.write"), 403, 403),
+            (format!("{read}x"), 401, 401),
         ] {
-            assert_eq!(sent(get("/metrics").bearer_auth(token)).await, status);
+            for (path, status) in [("/healthcheck", health), ("/metrics", metrics)] {
+                until_answered(get(path).bearer_auth(&token), status).await;
+            }
         }
         let apart = world.http.get(format!("http://127.0.0.1:{port}/metrics"));
         let apart = apart.send().await.unwrap().text().await.unwrap();
         assert!(apart.contains("sampler_build_info{"), "{apart}");
-        assert_discreet(&[&program], &[HEALTH_SECRET.to_owned(), SECRET.to_owned()]);
+        assert_discreet(&[&program], &[SECRET.to_owned()]);
     }
 }
 

@@ -49,8 +49,7 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
         destination,
     } = checked;
     let security = &settings.security;
-    let tokens = security.reader_tokens(Arc::clone(&clock));
-    let access = security.metrics(tokens)?;
+    let access = security.access(None, Arc::clone(&clock))?;
     let upstream = connect(&settings, &destination)?;
     let worker = worker(&settings, upstream, &mut startup);
     report_clocks(&worker.time(), &mut startup.health, &mut startup.registry);
@@ -67,7 +66,7 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     let reports = startup.reports(worker.name().to_owned(), InstanceProgram::Worker, describe);
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::help::routes(problem::kinds::ALL.iter().collect(), None);
-    let listening = startup.listen(None, access, help).await?;
+    let listening = startup.listen(access, help).await?;
     let working = async {
         let original_gone = settings.processing.original_gone;
         let ended = Box::pin(work(&worker, original_gone, &store, &shutdown)).await;

@@ -12,7 +12,7 @@ const FORWARDED_PROTO: &str = "x-forwarded-proto";
 ///
 /// It is https, unless it is a plain connection to a loopback: elsewhere a session must not be sent
 /// without TLS, so that a router in front is taken to have ended TLS.
-pub(crate) fn of_request(headers: &HeaderMap, is_tls: bool) -> Option<Url> {
+pub(crate) fn of_request(headers: &HeaderMap) -> Option<Url> {
     let host = headers.get(HOST)?.to_str().ok()?;
     let plain = Url::parse(&format!("http://{host}/")).ok()?;
     // A host with a path, or a name and a password, is not a host.
@@ -23,10 +23,15 @@ pub(crate) fn of_request(headers: &HeaderMap, is_tls: bool) -> Option<Url> {
     let is_forwarded_tls = headers
         .get(FORWARDED_PROTO)
         .is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
-    if is_private(&plain) && !is_tls && !is_forwarded_tls {
+    if is_private(&plain) && !is_forwarded_tls {
         return Some(plain);
     }
     Url::parse(&format!("https://{host}/")).ok()
+}
+
+/// Whether the cookies of a request are sent over TLS alone.
+pub(crate) fn is_secure(headers: &HeaderMap) -> bool {
+    of_request(headers).is_none_or(|address| address.scheme() == "https")
 }
 
 #[cfg(test)]
@@ -35,44 +40,33 @@ mod tests {
 
     use super::*;
 
-    fn address(host: &str, proto: Option<&'static str>, is_tls: bool) -> Option<String> {
+    fn address(host: &str, proto: Option<&'static str>) -> Option<String> {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(host).unwrap());
         if let Some(proto) = proto {
             headers.insert(FORWARDED_PROTO, HeaderValue::from_static(proto));
         }
-        of_request(&headers, is_tls).map(|url| url.to_string())
+        of_request(&headers).map(|url| url.to_string())
     }
 
     #[test]
     fn it_is_plain_on_a_loopback_alone() {
-        for (host, proto, is_tls, expected) in [
-            ("127.0.0.1:7070", None, false, "http://127.0.0.1:7070/"),
-            (
-                "localhost:7070",
-                Some("http"),
-                false,
-                "http://localhost:7070/",
-            ),
-            ("[::1]:7070", None, false, "http://[::1]:7070/"),
-            ("localhost", Some("https"), false, "https://localhost/"),
-            ("localhost:7070", None, true, "https://localhost:7070/"),
-            ("sampler.example", None, false, "https://sampler.example/"),
-            (
-                "sampler.example",
-                Some("http"),
-                false,
-                "https://sampler.example/",
-            ),
+        for (host, proto, expected) in [
+            ("127.0.0.1:7070", None, "http://127.0.0.1:7070/"),
+            ("localhost:7070", Some("http"), "http://localhost:7070/"),
+            ("[::1]:7070", None, "http://[::1]:7070/"),
+            ("localhost", Some("https"), "https://localhost/"),
+            ("sampler.example", None, "https://sampler.example/"),
+            ("sampler.example", Some("http"), "https://sampler.example/"),
         ] {
-            assert_eq!(address(host, proto, is_tls).as_deref(), Some(expected));
+            assert_eq!(address(host, proto).as_deref(), Some(expected));
         }
     }
 
     #[test]
     fn a_host_that_is_more_than_a_host_is_none() {
         for host in ["a/b", "a@b", "user:word@b", "a?b", "a#b", "a\\b", ""] {
-            assert_eq!(address(host, None, false), None, "{host}");
+            assert_eq!(address(host, None), None, "{host}");
         }
     }
 }

@@ -60,8 +60,6 @@ pub struct Parts {
     /// The sign-in of people; none where no tokens are needed.
     pub sign_in: Option<CodeFlow>,
     pub keys: Keys,
-    /// Whether the port that the console is on takes TLS alone.
-    pub is_tls: bool,
     /// Earlier counts of the backlog.
     pub past: PastBacklogs,
     pub is_paused: IsPaused,

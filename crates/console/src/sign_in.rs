@@ -18,9 +18,10 @@ use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded::Serializer;
 
+use crate::address::is_secure;
 use crate::form::SubmittedForm;
 use crate::page::{Frame, message};
-use crate::session::{CookieScope, Person, Session, forget, secret};
+use crate::session::{CookieScope, Person, Session, forget, forget_session, secret};
 use crate::{Console, PATH, parameters};
 
 /// The cookie of an attempt to sign in. Only the callback gets it.
@@ -69,7 +70,7 @@ pub(crate) async fn begin(
     let Some(flow) = &console.parts.sign_in else {
         return Redirect::to(PATH).into_response();
     };
-    let Some(own) = crate::address::of_request(&headers, console.parts.is_tls) else {
+    let Some(own) = crate::address::of_request(&headers) else {
         let detail = "The request does not say for which host it is.";
         return failed(&console, StatusCode::BAD_REQUEST, detail);
     };
@@ -91,7 +92,7 @@ pub(crate) async fn begin(
     match flow.authorization(&pending.attempt).await {
         Ok(page) => {
             let content = serde_json::to_string(&pending).unwrap_or_default();
-            let is_secure = console.is_secure(&headers);
+            let is_secure = is_secure(&headers);
             let cookie = console
                 .parts
                 .keys
@@ -121,7 +122,7 @@ pub(crate) async fn complete(
     };
     let mut response = console.complete(flow, &headers, &uri).await;
     // An attempt is for once.
-    let forget = forget(ATTEMPT, console.is_secure(&headers));
+    let forget = forget(ATTEMPT, is_secure(&headers));
     response.headers_mut().append(SET_COOKIE, forget);
     response
 }
@@ -138,7 +139,7 @@ impl Console {
         let pending = self
             .parts
             .keys
-            .open(ATTEMPT, headers, self.is_secure(headers))
+            .open(ATTEMPT, headers, is_secure(headers))
             .and_then(|text| serde_json::from_str::<Pending>(&text).ok())
             .filter(|it| it.attempt.state == state && self.is_before(it.until));
         let Some(pending) = pending else {
@@ -235,7 +236,7 @@ impl Console {
 /// `POST /console/sign-out`.
 pub(crate) async fn end(form: SubmittedForm) -> Response {
     let mut response = Redirect::to("/console/signed-out").into_response();
-    let forget = form.visit.console.forget(&form.headers);
+    let forget = forget_session(&form.headers);
     response.headers_mut().append(SET_COOKIE, forget);
     response
 }

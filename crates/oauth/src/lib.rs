@@ -7,7 +7,6 @@
 
 pub mod algorithm;
 pub mod audience;
-pub mod basic;
 pub mod code_flow;
 pub mod credentials;
 pub mod discovery;
@@ -18,7 +17,6 @@ pub mod verify;
 
 pub use algorithm::Algorithm;
 pub use audience::Audiences;
-pub use basic::{BasicCheck, Verdict};
 pub use code_flow::{Attempt, CodeFlow, Tokens};
 pub use credentials::{AccessToken, Client, ClientCredentials, NoToken};
 pub use discovery::{Discoverer, TokenServer};

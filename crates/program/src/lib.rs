@@ -10,11 +10,12 @@ use sampler_domain::Timestamp;
 use sampler_metrics::{Metric, Registry};
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::health::Health;
-use sampler_service::http::{self, HttpMetrics, Port, Tls, bind, serve};
+use sampler_service::http::{self, HttpMetrics, Port, bind, serve};
 use sampler_service::lifecycle::{Shutdown, run_until_stopped};
-use sampler_service::metrics::{self, MetricsAccess};
+use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::process;
+use sampler_service::security::Access;
 use sampler_service::settings::{Program, Reader, Variables, load};
 use sampler_service::telemetry;
 use sampler_settings::CommonSettings;
@@ -111,10 +112,7 @@ impl Startup {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let started_at = clock.now();
         let store = MongoStore::connect(settings.database.options(program.name)).await?;
-        let mut health = Health::new(shutdown.clone());
-        if let Some(check) = settings.security.health_check()? {
-            health.require_credentials(check);
-        }
+        let health = Health::new(shutdown.clone());
         let (http, mut registry) = (
             HttpMetrics::default(),
             Registry::new(program.name, program.version),
@@ -160,12 +158,7 @@ impl Startup {
     }
 
     /// Listens, to serve `routes`, the health checks and the metrics.
-    pub async fn listen(
-        self,
-        tls: Option<Tls>,
-        access: MetricsAccess,
-        routes: Router,
-    ) -> anyhow::Result<Listening> {
+    pub async fn listen(self, access: Access, routes: Router) -> anyhow::Result<Listening> {
         let registry = Arc::new(self.registry);
         let http = &self.settings.http;
         let is_open = !self.settings.security.secured;
@@ -179,13 +172,12 @@ impl Startup {
         };
         let port = Port {
             listener: bind(interface, http.port).await?,
-            tls,
             metrics: self.http,
             is_open,
         };
         let routes = routes
-            .merge(self.health.routes())
-            .merge(metrics::routes(&registry, access));
+            .merge(self.health.routes(access.health))
+            .merge(metrics::routes(&registry, access.metrics));
         Ok(Listening {
             port,
             apart,

@@ -7,12 +7,11 @@
 //! *Warnings* name defects that do not make the program unhealthy.
 //!
 //! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` if there are any, or a
-//!   problem that names the probes that fail. With [`Health::require_credentials`] it needs
-//!   credentials.
+//!   problem that names the probes that fail. It may need a token ([`Monitors`]).
 //! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
 //!   reason to restart the program.
 //! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
-//!   needs no credentials, so it does not name the probes that fail.
+//!   needs no token, so it does not name the probes that fail.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,7 +25,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::HeaderMap;
-use sampler_oauth::BasicCheck;
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -34,7 +32,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
-use crate::security::credentials;
+use crate::security::Monitors;
 
 /// How long a check may take before it counts as failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -45,7 +43,6 @@ pub struct Health {
     shutdown: Shutdown,
     probes: Vec<(&'static str, Probe)>,
     warnings: Vec<(&'static str, Warning)>,
-    basic: Option<Arc<BasicCheck>>,
 }
 
 /// Returns whether there is something that needs attention.
@@ -65,13 +62,7 @@ impl Health {
             shutdown,
             probes: Vec::new(),
             warnings: Vec::new(),
-            basic: None,
         }
-    }
-
-    /// From now on `GET /healthcheck` is only for those who show credentials that pass `check`.
-    pub fn require_credentials(&mut self, check: BasicCheck) {
-        self.basic = Some(Arc::new(check));
     }
 
     /// Adds a probe that is well for `threshold` after each beat of what is returned, and after
@@ -133,12 +124,16 @@ impl Health {
             .collect()
     }
 
-    pub fn routes(self) -> Router {
-        Router::new()
+    /// The routes of the probes; `GET /healthcheck` is for `monitors` alone.
+    pub fn routes(self, monitors: Monitors) -> Router {
+        let named = Router::new()
             .route("/healthcheck", get(healthcheck))
+            .with_state((self.clone(), monitors));
+        Router::new()
             .route("/healthz/live", get(live))
             .route("/healthz/ready", get(ready))
             .with_state(self)
+            .merge(named)
     }
 }
 
@@ -188,10 +183,11 @@ impl Check {
     }
 }
 
-async fn healthcheck(State(health): State<Health>, headers: HeaderMap) -> Response {
-    if let Some(basic) = &health.basic
-        && let Err(problem) = credentials(&headers, basic).await
-    {
+async fn healthcheck(
+    State((health, monitors)): State<(Health, Monitors)>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(problem) = monitors.admit_to_health(&headers).await {
         return problem.into_response();
     }
     match unhealthy(&health).await {
@@ -253,7 +249,12 @@ mod tests {
 
     async fn ask(health: &Health, path: &str) -> (u16, Value) {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = health.clone().routes().oneshot(request).await.unwrap();
+        let response = health
+            .clone()
+            .routes(Monitors::Anybody)
+            .oneshot(request)
+            .await
+            .unwrap();
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&bytes).unwrap())

@@ -21,7 +21,7 @@ sampler_service::settings! {
     /// The database that the programs share.
     pub struct DatabaseSettings("database", checked by check_options) {
         /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
-        /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) overrides it. Options
+        /// that the platform has bound (VCAP_SERVICES) overrides it. Options
         /// that would weaken reads or writes (readPreference, readConcernLevel, w, journal,
         /// retryWrites, directConnection beside replicaSet) are mistakes.
         uri: DatabaseUri = "DB_URI", Kind::Text, or("mongodb://localhost:27017/sampler"), secret()

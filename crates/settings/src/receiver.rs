@@ -5,9 +5,7 @@ use std::time::Duration;
 use sampler_domain::Units;
 use sampler_domain::units::UnitsError;
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{
-    HealthSettings, HttpSettings, Kind, LogSettings, TlsSettings, TraceSettings,
-};
+use sampler_service::settings::{HealthSettings, HttpSettings, Kind, LogSettings, TraceSettings};
 use secrecy::SecretString;
 use url::Url;
 
@@ -89,7 +87,6 @@ crate::programs::groups! {
     /// The settings of the receiver.
     pub struct ReceiverSettings {
         http: HttpSettings = HttpSettings::table("7070");
-        tls: TlsSettings;
         limits: LimitsSettings;
         database: DatabaseSettings;
         provisioning: ProvisioningSettings;

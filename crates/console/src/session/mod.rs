@@ -26,6 +26,7 @@ use sampler_service::security::Grant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::address::is_secure;
 use crate::page::{Frame, message};
 use crate::{Console, pages, sign_in};
 pub(crate) use keys::{CookieScope, forget};
@@ -139,28 +140,18 @@ impl Session {
     pub(crate) fn cookie(&self, console: &Console, headers: &HeaderMap) -> Option<HeaderValue> {
         let content = serde_json::to_string(&self.content).ok()?;
         let life = self.content.until - console.parts.clock.now().as_millis();
-        let cookie =
-            console
-                .parts
-                .keys
-                .seal(SESSION, &content, life / 1_000, console.is_secure(headers));
+        let cookie = console
+            .parts
+            .keys
+            .seal(SESSION, &content, life / 1_000, is_secure(headers));
         (cookie.len() <= COOKIE_MAX).then(|| HeaderValue::try_from(cookie).ok())?
     }
 }
 
 impl Console {
-    /// Whether cookies are sent over TLS alone.
-    pub(crate) fn is_secure(&self, headers: &HeaderMap) -> bool {
-        let address = crate::address::of_request(headers, self.parts.is_tls);
-        address.is_none_or(|address| address.scheme() == "https")
-    }
-
     /// The session of a request, if it has one that has not ended.
     fn session(&self, headers: &HeaderMap) -> Option<Session> {
-        let content = self
-            .parts
-            .keys
-            .open(SESSION, headers, self.is_secure(headers))?;
+        let content = self.parts.keys.open(SESSION, headers, is_secure(headers))?;
         let content: Content = serde_json::from_str(&content).ok()?;
         let is_valid = self.parts.clock.now().as_millis() < content.until;
         // Where people sign in, nobody is admitted without a name.
@@ -181,10 +172,11 @@ impl Console {
             }),
         })
     }
+}
 
-    pub(crate) fn forget(&self, headers: &HeaderMap) -> HeaderValue {
-        forget(SESSION, self.is_secure(headers))
-    }
+/// The header that has a browser forget the session.
+pub(crate) fn forget_session(headers: &HeaderMap) -> HeaderValue {
+    forget(SESSION, is_secure(headers))
 }
 
 fn is_paused(control: &Value) -> bool {

@@ -193,7 +193,6 @@ impl Ledger {
             authenticator: Authenticator::none(),
             sign_in: None,
             keys: Keys::parse(&"k".repeat(32).into(), &[]).unwrap(),
-            is_tls: false,
             past: Box::new(|| {
                 vec![
                     (Duration::from_mins(2), 4_800),

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
-mod basic;
 mod code_flow;
 mod credentials;
 mod keyring;

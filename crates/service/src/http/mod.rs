@@ -9,7 +9,6 @@ mod host;
 mod linger;
 mod measure;
 mod router;
-mod tls;
 mod trace;
 mod wire;
 
@@ -27,7 +26,6 @@ use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use futures_util::future::{OptionFuture, join};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -36,12 +34,11 @@ use sampler_metrics::Limiter;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
-use connections::{Connection, Connections, Phase};
+use connections::{Connection, Connections};
 use header_timer::HeaderTimer;
 use linger::linger;
 use wire::Wire;
@@ -49,7 +46,6 @@ use wire::Wire;
 pub use measure::{HttpMetrics, METRICS};
 pub(crate) use router::method_not_allowed;
 pub use router::{answer, not_found, with_fallbacks};
-pub use tls::{FileError, Tls, TlsError, TlsFiles};
 pub(crate) use trace::REQUEST_SPAN;
 
 /// How long to wait before trying again where the system has no room for another connection.
@@ -77,8 +73,8 @@ pub struct Limits {
     pub connections: usize,
     /// Connections beyond that for health checks alone, where all others are being served.
     pub health_connections: usize,
-    /// From the first byte of a request to the last one of its headers; from connecting to the first byte;
-    /// and for the TLS handshake.
+    /// From the first byte of a request to the last one of its headers, and from connecting to the first
+    /// byte.
     pub header_read: Duration,
     /// From one request to the next. Longer than the 90 seconds for which the router of Cloud
     /// Foundry keeps its idle connections: the router must close first, or it loses a request.
@@ -112,7 +108,6 @@ impl Default for Limits {
 /// Where clients connect, and how they are spoken with.
 pub struct Port {
     pub listener: TcpListener,
-    pub tls: Option<Tls>,
     pub metrics: HttpMetrics,
     /// Whether anybody who reaches it is served. On a loopback, only requests for this machine are.
     pub is_open: bool,
@@ -122,7 +117,6 @@ impl From<TcpListener> for Port {
     fn from(listener: TcpListener) -> Self {
         Self {
             listener,
-            tls: None,
             metrics: HttpMetrics::default(),
             is_open: false,
         }
@@ -153,29 +147,24 @@ pub async fn serve_with(
 ) -> io::Result<()> {
     let Port {
         listener,
-        tls,
         metrics,
         is_open,
     } = port.into();
     let address = listener.local_addr()?;
-    tracing::info!(address = %address, tls = tls.is_some(), "listening");
+    tracing::info!(address = %address, "listening");
     let server = Server {
         app: App {
             router: with_fallbacks(router).layer(metrics.clone()),
             metrics,
-            is_tls: tls.is_some(),
             is_for_this_machine: is_open && address.ip().is_loopback(),
         },
         shutdown: shutdown.clone(),
         limits,
         connections: Connections::new(limits.connections, limits.health_connections),
-        tls,
     };
-    let refreshing = server.tls.as_ref().map(Tls::keep_fresh);
-    let refreshing = OptionFuture::from(refreshing);
     shutdown
         .soft()
-        .run_until_cancelled(join(server.accept(&listener), refreshing))
+        .run_until_cancelled(server.accept(&listener))
         .await;
     server.accept_waiting(&listener);
     Ok(())
@@ -186,7 +175,6 @@ pub async fn serve_with(
 struct App {
     router: Router,
     metrics: HttpMetrics,
-    is_tls: bool,
     /// Whether only requests for this machine are served.
     is_for_this_machine: bool,
 }
@@ -197,7 +185,6 @@ struct Server {
     shutdown: Shutdown,
     limits: Limits,
     connections: Arc<Connections>,
-    tls: Option<Tls>,
 }
 
 impl Server {
@@ -237,36 +224,17 @@ impl Server {
 
     fn start(&self, stream: TcpStream, connection: Connection) {
         let (app, shutdown, limits) = (self.app.clone(), self.shutdown.clone(), self.limits);
-        let tls = self.tls.clone();
         self.shutdown.spawn("http connection", async move {
             // Answers are small and complete; waiting to fill a packet would only delay them.
             let _ = stream.set_nodelay(true);
-            let Some(tls) = tls else {
-                return Box::pin(serve_connection(
-                    stream,
-                    app,
-                    &shutdown,
-                    limits,
-                    &connection,
-                ))
-                .await;
-            };
-            connection.activity.enter(Phase::Head);
-            let shaking = Box::pin(shake_hands(stream, &tls, &shutdown, limits.header_read));
-            let shaken = tokio::select! {
-                shaken = shaking => shaken,
-                () = connection.activity.ended() => None,
-            };
-            if let Some(stream) = shaken {
-                Box::pin(serve_connection(
-                    stream,
-                    app,
-                    &shutdown,
-                    limits,
-                    &connection,
-                ))
-                .await;
-            }
+            Box::pin(serve_connection(
+                stream,
+                app,
+                &shutdown,
+                limits,
+                &connection,
+            ))
+            .await;
         });
     }
 }
@@ -278,21 +246,6 @@ fn is_of_the_client(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
     )
-}
-
-/// Agrees on TLS; nothing where the client does not, or takes too long.
-async fn shake_hands(
-    stream: TcpStream,
-    tls: &Tls,
-    shutdown: &Shutdown,
-    limit: Duration,
-) -> Option<TlsStream<TcpStream>> {
-    let mut shaking = pin!(timeout(limit, tls.acceptor().accept(stream)));
-    tokio::select! {
-        shaken = &mut shaking => return shaken.ok()?.ok(),
-        () = shutdown.soft().cancelled() => {}
-    }
-    timeout(LAST_REQUEST, shaking).await.ok()?.ok()?.ok()
 }
 
 /// Serves one connection to its end. Its errors are the client's: it went away, was too slow, or
@@ -390,7 +343,7 @@ fn serve_request(
 ) -> impl Future<Output = Result<Response, Infallible>> {
     wire.begin_body(request.body().size_hint().exact());
     let is_clear = !wire.is_ambiguous() && is_clear(&request);
-    let is_https = app.is_tls || browser::is_forwarded_https(request.headers());
+    let is_https = browser::is_forwarded_https(request.headers());
     let is_served = !for_health || request.uri().path().starts_with(HEALTH);
     let is_meant = !app.is_for_this_machine || host::is_this_machine(request.headers());
     let answering = if is_clear && is_served && is_meant {

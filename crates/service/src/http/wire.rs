@@ -455,7 +455,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WireStream<S> {
     }
 
     /// The library flushes when all has been written that it has: the whole answer, or a piece of one
-    /// that is made in pieces. TLS keeps what it could not send, and waits here.
+    /// that is made in pieces.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let Poll::Ready(flushed) = Pin::new(&mut this.stream).poll_flush(context) else {

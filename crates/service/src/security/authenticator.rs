@@ -117,14 +117,19 @@ impl Authenticator {
         }
     }
 
-    /// Fetches keys again that are older than those of [`keep_fresh`](Self::keep_fresh) ever are: for
-    /// a program that does not keep them fresh.
-    pub(crate) async fn refresh_if_old(&self) {
-        let Some(check) = &self.0 else { return };
+    /// The claims of the token of a request about the program itself. A program without an API does not
+    /// keep its keys fresh, so keys that are older than [`keep_fresh`](Self::keep_fresh) lets them become
+    /// are fetched now.
+    pub(super) async fn claims_of_monitor(&self, headers: &HeaderMap) -> Result<Claims, Problem> {
+        let Some(check) = &self.0 else {
+            return Ok(Claims::default());
+        };
+        let token = token(headers)?;
         let age = check.keyring.age();
         if age.is_none_or(|age| age > Pace::AT_MOST) {
             check.keyring.refresh().await;
         }
+        check.claims(token).await
     }
 
     /// Needs a token for each other path below `/v1/` as well: without one, nobody learns which paths

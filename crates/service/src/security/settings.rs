@@ -9,18 +9,16 @@ use anyhow::Context;
 use sampler_oauth::discovery::is_private;
 use sampler_oauth::verify::LEEWAY_MAX;
 use sampler_oauth::{
-    Algorithm, Audiences, BasicCheck, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer,
-    HttpOptions, Issuer, Keyring, Keys, Pace, Policy, TokenServer,
+    Algorithm, Audiences, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions,
+    Issuer, Keyring, Keys, Pace, Policy, TokenServer,
 };
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::authenticator::Authenticator;
+use super::monitors::{Access, Monitors};
 use crate::environment::Clock;
-use crate::metrics::{Checks, MetricsAccess};
 use crate::settings::{Kind, Reader};
-
-const HEALTH_SCOPE: &str = "abacus.system.read";
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// Fetched keys are fetched again every [`Pace::AT_MOST`]; they must last until then.
@@ -35,7 +33,8 @@ crate::settings! {
     pub struct SecuritySettings("security", checked by SecuritySettings::check) {
         /// Whether requests need a token, and requests to the upstream and to Abacus carry one.
         secured: bool = "SECURED", Kind::Boolean, or("false");
-        /// Whether GET /healthcheck needs credentials. The default is the value of SECURED.
+        /// Whether GET /healthcheck needs a token, with the scope abacus.system.read or one of Sampler.
+        /// The default is the value of SECURED.
         healthcheck_secured: Option<bool> = "HEALTHCHECK_SECURED", Kind::Boolean;
         /// Whether to trust any server certificate. Not for production.
         skip_ssl_validation: bool = "SKIP_SSL_VALIDATION", Kind::Boolean, or("false");
@@ -98,7 +97,7 @@ fn authorities(path: &str) -> Result<CaBundle, String> {
 }
 
 impl SecuritySettings {
-    /// Refuses a health check that could not be secured, and credentials that others could read.
+    /// Refuses tokens that could not be checked, and credentials that others could read.
     fn check(&self, reader: &mut Reader) {
         let is_private = self
             .token_server()
@@ -108,16 +107,12 @@ impl SecuritySettings {
                             tokens may be read on the way, SAMPLER_ALLOW_HTTP_TOKEN_SERVER allows it";
             reader.reject(self.key_of_token_server(), expected);
         }
-        if self.is_healthcheck_secured() && self.token_server().is_none() {
-            let expected = "the address of the token server, because GET /healthcheck needs \
-                            credentials: so it is where SECURED is true, unless \
-                            HEALTHCHECK_SECURED is false";
-            reader.reject("security.auth_server", expected);
+        if self.secured || self.is_healthcheck_secured() {
+            self.check_keys(reader);
         }
     }
 
-    /// Whether the health check needs credentials. As the original has it: its manifests say
-    /// `SECURED` alone.
+    /// Whether the health check needs a token. As the original has it: its manifests say `SECURED` alone.
     pub fn is_healthcheck_secured(&self) -> bool {
         self.healthcheck_secured.unwrap_or(self.secured)
     }
@@ -126,13 +121,9 @@ impl SecuritySettings {
         self.ca_file.clone().unwrap_or_default()
     }
 
-    /// For a program with an API: refuses `SECURED=true` without a key that could distinguish a good
-    /// token from a bad one. A program that is set to be secure but is not must not run: better
-    /// no billing than billing that anyone can write to.
-    pub fn require_keys(&self, reader: &mut Reader) {
-        if !self.secured {
-            return;
-        }
+    /// Refuses settings without a key that could distinguish a good token from a bad one. A program that
+    /// is set to be secure but is not must not run: better no billing than billing that anyone can write to.
+    fn check_keys(&self, reader: &mut Reader) {
         match &self.jwt_key {
             Some(key) => {
                 if let Err(expected) = self.check_key(key.expose_secret()) {
@@ -140,8 +131,8 @@ impl SecuritySettings {
                 }
             }
             None if self.token_server().is_none() => {
-                let expected = "a key, or AUTH_SERVER, API or SAMPLER_OIDC_ISSUER to fetch keys from, \
-                                because SECURED is true and no token could be checked";
+                let expected = "a key, or AUTH_SERVER, API or SAMPLER_OIDC_ISSUER to fetch keys from: \
+                                where SECURED or HEALTHCHECK_SECURED is true, tokens are checked";
                 reader.reject("security.jwt_key", expected);
             }
             None if self.algorithm().is_shared() => {
@@ -304,7 +295,7 @@ impl SecuritySettings {
     /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
     ///
     /// # Errors
-    /// If [`Self::require_keys`] was not heeded, or a client cannot be set up.
+    /// If mistakes were not heeded, or a client cannot be set up.
     pub fn authenticator(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         if !self.secured {
             tracing::warn!(
@@ -381,58 +372,31 @@ impl SecuritySettings {
         Ok(Some(CodeFlow::new(client, self.discoverer()?)))
     }
 
-    /// The check of the credentials for the health check; `None` if `HEALTHCHECK_SECURED` is false.
-    pub fn health_check(&self) -> anyhow::Result<Option<BasicCheck>> {
-        if !self.is_healthcheck_secured() {
-            return Ok(None);
-        }
-        Ok(Some(BasicCheck::new(self.discoverer()?, HEALTH_SCOPE)))
-    }
-
-    /// The check of tokens for metrics, in a program that needs it for nothing else. `None` if
-    /// `SECURED` is false, or if tokens cannot be checked.
-    pub fn reader_tokens(&self, clock: Arc<dyn Clock>) -> Option<Authenticator> {
-        if !self.secured {
-            return None;
-        }
-        match self.bearer(clock) {
-            Ok(tokens) => Some(tokens),
-            Err(error) => {
-                tracing::warn!(
-                    code = "security.no_metrics_tokens",
-                    error = format!("{error:#}"),
-                    "no token can be checked: GET /metrics takes the credentials of the health check alone"
-                );
-                None
-            }
-        }
-    }
-
-    /// The callers that may read the metrics. If `SECURED` or `HEALTHCHECK_SECURED` is true, these
-    /// are callers with a token for `tokens`, and callers that may read the health.
-    pub fn metrics(&self, tokens: Option<Authenticator>) -> anyhow::Result<MetricsAccess> {
+    /// Who may read the health and the metrics. `tokens` are those of the program's API, if it has one.
+    ///
+    /// # Errors
+    /// If mistakes were not heeded, or a client cannot be set up.
+    pub fn access(
+        &self,
+        tokens: Option<&Authenticator>,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Access> {
         if !self.secured && !self.is_healthcheck_secured() {
-            return Ok(MetricsAccess::Anybody);
+            return Ok(Access {
+                health: Monitors::Anybody,
+                metrics: Monitors::Anybody,
+            });
         }
-        let tokens = tokens.filter(|_| self.secured);
-        let credentials = match self.token_server() {
-            Some(_) => {
-                let check = BasicCheck::new(self.discoverer()?, HEALTH_SCOPE);
-                Some(Arc::new(check))
-            }
-            None => None,
+        let tokens = match tokens.filter(|_| self.secured) {
+            Some(tokens) => tokens.clone(),
+            None => self.bearer(clock)?,
         };
-        if tokens.is_none() && credentials.is_none() {
-            tracing::warn!(
-                code = "security.no_metrics",
-                "/metrics is off: no token server is known that could check credentials"
-            );
-            return Ok(MetricsAccess::Nobody);
-        }
-        let checks = Checks {
-            tokens,
-            credentials,
+        let metrics = Monitors::WithToken(tokens);
+        let health = if self.is_healthcheck_secured() {
+            metrics.clone()
+        } else {
+            Monitors::Anybody
         };
-        Ok(MetricsAccess::Checked(checks))
+        Ok(Access { health, metrics })
     }
 }

@@ -1,27 +1,19 @@
-//! The database that the platform has bound: out of `VCAP_SERVICES`, or out of a folder of bindings
-//! (`SERVICE_BINDING_ROOT`), as Cloud Foundry and Kubernetes both write it.
+//! The database that the platform has bound, out of `VCAP_SERVICES`.
 //!
-//! Errors never repeat anything but names of services, bindings and files: all else may be, or be
+//! Errors never repeat anything but names of services and files: all else may be, or be
 //! part of, a credential.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
 use super::layers::{Variables, read_file};
 
-/// Where a platform says what it has bound: in an environment variable, in a file of the same form (if
-/// the variable would be too long), or as a folder of files.
+/// Where a platform says what it has bound: in a variable, or in a file of the same form (if
+/// the variable would be too long).
 const SERVICES: &str = "VCAP_SERVICES";
 const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
-const BINDING_ROOT: &str = "SERVICE_BINDING_ROOT";
-
-/// A folder of bindings with more entries than this is some other folder.
-const BINDINGS_MAX: usize = 1000;
-
-/// The `type` of a binding of a MongoDB.
-const MONGODB: &str = "mongodb";
 
 #[derive(PartialEq, Eq)]
 pub(super) struct Binding {
@@ -87,9 +79,6 @@ pub(super) fn bound(
             .map_err(|why| format!("{SERVICES_FILE}: the file {} {why}", path.display()))?;
         bound.extend(in_services(&text, SERVICES_FILE)?);
     }
-    if let Some(root) = variables.get(BINDING_ROOT).map(Path::new) {
-        bound.extend(in_folder(root, BINDING_ROOT)?);
-    }
     choose(bound, wanted)
 }
 
@@ -105,71 +94,6 @@ fn in_services(text: &str, origin: &'static str) -> Result<Vec<Binding>, String>
     Ok(services
         .filter_map(|service| service.into_database(origin))
         .collect())
-}
-
-/// The databases in a folder that has a folder for each binding, and in that folder a file for each
-/// entry. Hidden ones are how Kubernetes changes all files at once.
-fn in_folder(root: &Path, origin: &'static str) -> Result<Vec<Binding>, String> {
-    let mut folders = paths_in(root).map_err(|error| {
-        format!(
-            "{origin}: the folder {} cannot be read: {error}",
-            root.display()
-        )
-    })?;
-    if folders.len() > BINDINGS_MAX {
-        return Err(format!(
-            "{origin}: the folder {} holds more than {BINDINGS_MAX} entries",
-            root.display()
-        ));
-    }
-    folders.retain(|path| !name_of(path).starts_with('.') && path.is_dir());
-    folders.sort();
-    let found = folders.iter().map(|folder| in_binding(folder, origin));
-    found.filter_map(Result::transpose).collect()
-}
-
-/// One more than are allowed, so that too many are noticed.
-fn paths_in(root: &Path) -> std::io::Result<Vec<PathBuf>> {
-    std::fs::read_dir(root)?
-        .map(|entry| Ok(entry?.path()))
-        .take(BINDINGS_MAX + 1)
-        .collect()
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
-}
-
-/// The database of one binding, if the binding is of a database.
-fn in_binding(folder: &Path, origin: &'static str) -> Result<Option<Binding>, String> {
-    let name = name_of(folder);
-    match entry(folder, "uri", origin)? {
-        Some(uri) if is_mongodb(&uri) => Ok(Some(Binding {
-            origin,
-            name,
-            service: entry(folder, "instance-name", origin)?,
-            uri,
-        })),
-        // An address that is put together of parts is easily put together wrongly.
-        None if entry(folder, "type", origin)?.as_deref() == Some(MONGODB) => Err(format!(
-            "{origin}: the binding '{name}' is of the type {MONGODB} and has no uri"
-        )),
-        Some(_) | None => Ok(None),
-    }
-}
-
-/// The text of a file of a binding, without the line end that such files often have.
-fn entry(folder: &Path, name: &str, origin: &str) -> Result<Option<String>, String> {
-    let path = folder.join(name);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text =
-        read_file(&path).map_err(|why| format!("{origin}: the file {} {why}", path.display()))?;
-    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 fn choose(bound: Vec<Binding>, wanted: Option<&str>) -> Result<Option<Binding>, String> {
@@ -202,10 +126,6 @@ fn names(bindings: &[Binding]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
-    use tempfile::TempDir;
-
     use super::*;
 
     const ORIGIN: &str = "VCAP_SERVICES";
@@ -286,65 +206,6 @@ mod tests {
             let mistake = mistake(text, None);
             assert!(!mistake.contains("s3cr3t"), "{mistake}");
         }
-    }
-
-    /// A folder of bindings, by binding and file.
-    fn folder(files: &[(&str, &str, &str)]) -> TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (binding, name, text) in files {
-            let folder = root.path().join(binding);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join(name), text).unwrap();
-        }
-        root
-    }
-
-    fn found_in(root: &TempDir, wanted: Option<&str>) -> Result<Option<String>, String> {
-        let bound = in_folder(root.path(), "SERVICE_BINDING_ROOT")?;
-        Ok(choose(bound, wanted)?.map(|binding| binding.uri))
-    }
-
-    #[test]
-    fn a_folder_of_bindings_holds_a_file_for_each_entry() {
-        let root = folder(&[
-            ("db", "type", "user-provided"),
-            ("db", "instance-name", "spans"),
-            ("db", "uri", "mongodb://u:s3cr3t@one/spans\n"),
-            ("cache", "uri", "redis://u:s3cr3t@two"),
-            ("bare", "type", "mail"),
-            (".hidden", "uri", "mongodb://u:s3cr3t@three/old"),
-        ]);
-        fs::write(root.path().join("no-folder"), "x").unwrap();
-        let one = Ok(Some("mongodb://u:s3cr3t@one/spans".to_owned()));
-        for wanted in [None, Some("db"), Some("spans")] {
-            assert_eq!(found_in(&root, wanted), one);
-        }
-        let absent = found_in(&root, Some("cache")).unwrap_err();
-        assert!(absent.ends_with("those that are: 'db'"), "{absent}");
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_used_says_why_and_no_secret() {
-        let without_uri = folder(&[("db", "type", "mongodb"), ("db", "password", "s3cr3t")]);
-        let mistake = found_in(&without_uri, None).unwrap_err();
-        let expected =
-            "SERVICE_BINDING_ROOT: the binding 'db' is of the type mongodb and has no uri";
-        assert_eq!(mistake, expected);
-        let huge = folder(&[("db", "uri", &"s3cr3t".repeat(1 << 18))]);
-        let mistake = found_in(&huge, None).unwrap_err();
-        assert!(mistake.contains("db/uri has 1572864 bytes"), "{mistake}");
-        assert!(!mistake.contains("s3cr3t"), "{mistake}");
-        let binary = folder(&[("db", "type", "")]);
-        fs::write(binary.path().join("db/uri"), [0xff, 0xfe]).unwrap();
-        let mistake = found_in(&binary, None).unwrap_err();
-        assert!(mistake.contains("db/uri cannot be read"), "{mistake}");
-        let Err(nowhere) = in_folder(Path::new("nowhere"), "SERVICE_BINDING_ROOT") else {
-            panic!("read a folder that is not there")
-        };
-        assert!(
-            nowhere.contains("the folder nowhere cannot be read"),
-            "{nowhere}"
-        );
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! The groups of settings that belong to this crate: HTTP, TLS, traces, health and log.
+//! The groups of settings that belong to this crate: HTTP, traces, health and log.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
@@ -8,7 +7,6 @@ use url::Url;
 
 use super::reader::Reader;
 use super::setting::{Kind, Setting};
-use crate::http::{Tls, TlsError, TlsFiles};
 use crate::security::SecuritySettings;
 use crate::telemetry::{EXPORT_TIMEOUT, TraceOptions};
 
@@ -24,7 +22,7 @@ crate::settings! {
         /// 127.0.0.1 if SECURED is false, unless the platform runs the program (VCAP_APPLICATION is
         /// set); otherwise 0.0.0.0.
         host: Option<String> = "HOST", Kind::Text;
-        /// A second port, which serves GET /metrics alone, without credentials and without TLS. Only
+        /// A second port, which serves GET /metrics alone, without credentials. Only
         /// those who collect metrics should reach it.
         metrics_port: Option<u16> = "SAMPLER_METRICS_PORT", Kind::Integer(1, 65_535);
     }
@@ -35,18 +33,6 @@ crate::settings! {
         /// no traces. OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
         /// OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG mean what OpenTelemetry says.
         endpoint: Option<Url> = "OTEL_EXPORTER_OTLP_ENDPOINT", Kind::Url;
-    }
-
-    /// TLS on the port of a program.
-    pub struct TlsSettings("tls") {
-        /// A PEM file with the certificate of this program and the intermediate certificates. With
-        /// it, the port accepts only TLS. The file is read again when it changes.
-        cert_file: Option<PathBuf> = "SAMPLER_TLS_CERT_FILE", Kind::Text;
-        /// A PEM file with the key of the certificate, without a password.
-        key_file: Option<PathBuf> = "SAMPLER_TLS_KEY_FILE", Kind::Text;
-        /// A PEM file with the certificate authorities of clients. With it, clients need a
-        /// certificate of one of them, in addition to a token.
-        client_ca_file: Option<PathBuf> = "SAMPLER_TLS_CLIENT_CA_FILE", Kind::Text;
     }
 
     /// When a receiver is unhealthy.
@@ -108,40 +94,6 @@ impl TraceSettings {
             http: security.http_options(EXPORT_TIMEOUT),
         })
     }
-}
-
-impl TlsSettings {
-    /// Reads the files. `None` if TLS is not configured, or after a mistake.
-    pub fn tls(self, reader: &mut Reader) -> Option<Tls> {
-        let files = match (self.cert_file, self.key_file, self.client_ca_file) {
-            (None, None, None) => return None,
-            (Some(certificate), Some(key), client_authorities) => TlsFiles {
-                certificate,
-                key,
-                client_authorities,
-            },
-            _ => {
-                reader.complain(
-                    "TLS needs both SAMPLER_TLS_CERT_FILE (tls.cert_file) and SAMPLER_TLS_KEY_FILE \
-                     (tls.key_file)",
-                );
-                return None;
-            }
-        };
-        let read = Tls::read(files);
-        read.map_err(|error| reader.complain(complaint(&error)))
-            .ok()
-    }
-}
-
-fn complaint(error: &TlsError) -> String {
-    let name = match error {
-        TlsError::Certificate(_) => "SAMPLER_TLS_CERT_FILE (tls.cert_file)",
-        TlsError::Key(_) | TlsError::Mismatch => "SAMPLER_TLS_KEY_FILE (tls.key_file)",
-        TlsError::ClientAuthorities(_) => "SAMPLER_TLS_CLIENT_CA_FILE (tls.client_ca_file)",
-        TlsError::Unusable => "TLS",
-    };
-    format!("{name}: {error}")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

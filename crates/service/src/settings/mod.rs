@@ -6,7 +6,7 @@
 //! The path of a setting:
 //!
 //! 1. *Declared* in `crates/settings`. The groups that belong to this crate are in `common_groups.rs` (HTTP,
-//!    TLS, traces, health, log) and `security/settings.rs`.
+//!    traces, health, log) and `security/settings.rs`.
 //! 2. *Merged* from its layers (`layers.rs`, `bindings.rs`). Each layer overrides the previous one:
 //!    the defaults, a TOML file, the environment, and for the database a service that the platform
 //!    has bound. An empty text counts as not set, in every layer.
@@ -30,9 +30,7 @@ mod reader;
 mod setting;
 mod similar;
 
-pub use common_groups::{
-    HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings, TraceSettings,
-};
+pub use common_groups::{HealthSettings, HttpSettings, LogFormat, LogSettings, TraceSettings};
 pub use declare::{FromParsed, FromText};
 pub use layers::Variables;
 pub use parse::duration;

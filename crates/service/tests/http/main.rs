@@ -12,12 +12,11 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::{get, post};
 use futures_util::stream;
-use sampler_service::http::{HttpMetrics, Limits, Port, Tls, TlsFiles, bind, serve_with};
+use sampler_service::http::{Limits, Port, bind, serve_with};
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{LogFormat, LogSettings};
 use sampler_service::telemetry;
-use sampler_testkit::tls::Authority;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -388,44 +387,6 @@ async fn a_head_that_was_sent_ahead_is_checked_like_the_first() {
             }
         }
     }
-}
-
-/// A handshake is part of its connection: while it takes, it is slow, and ends for another.
-#[tokio::test]
-async fn a_handshake_that_does_not_come_to_its_end_ends_for_another_connection() {
-    let authority = Authority::new("Ours").unwrap();
-    let file = authority.issue("server").unwrap();
-    let tls = Tls::read(TlsFiles {
-        certificate: file.clone(),
-        key: file,
-        client_authorities: None,
-    });
-    let port = Port {
-        listener: listener().await,
-        tls: Some(tls.unwrap()),
-        metrics: HttpMetrics::default(),
-        is_open: false,
-    };
-    let limits = Limits {
-        connections: 1,
-        health_connections: 0,
-        header_read: LONG * 2,
-        ..Limits::default()
-    };
-    let server = serve_on(port, limits, Shutdown::new());
-    let mut silent = server.connect().await;
-    server.has_connections().await;
-    let trusted = std::fs::read(authority.certificate()).unwrap();
-    let client = reqwest::Client::builder()
-        .timeout(LONG)
-        .tls_certs_only([reqwest::Certificate::from_pem(&trusted).unwrap()]);
-    let honest = client
-        .build()
-        .unwrap()
-        .get(format!("https://{}/", server.address));
-    let answer = honest.send().await.unwrap().text().await.unwrap();
-    assert_eq!(answer, "hello");
-    assert_eq!(silent.rest().await, "");
 }
 
 #[tokio::test]

@@ -40,27 +40,6 @@ fn can_be_in_a_file() {
 }
 
 #[test]
-fn can_be_in_a_folder_of_bindings() {
-    let root = tempfile::tempdir().unwrap();
-    let binding = root.path().join("spans-db");
-    std::fs::create_dir(&binding).unwrap();
-    std::fs::write(binding.join("type"), "mongodb").unwrap();
-    let path = root.path().display().to_string();
-    let variables = [DB_URI, ("SERVICE_BINDING_ROOT", path.as_str())];
-    let text = mistakes(&[], &variables);
-    let expected = "SERVICE_BINDING_ROOT: the binding 'spans-db' is of the type mongodb and has no";
-    assert!(text.contains(expected), "{text}");
-    std::fs::write(binding.join("uri"), "mongodb://u:s3cr3t@bound/billing\n").unwrap();
-    let settings = run(&[], &variables).unwrap();
-    assert_eq!(settings.database.uri.expose_secret(), BILLING);
-    let text = printed(&["--print-config"], &variables);
-    let line = "uri = \"<hidden>\" # SERVICE_BINDING_ROOT (service 'spans-db')";
-    assert_lines(&text, &[line]);
-    let text = mistakes(&[], &[("SERVICE_BINDING_ROOT", "/nowhere")]);
-    assert_told(&text, &["the folder /nowhere cannot be read"]);
-}
-
-#[test]
 fn of_several_one_must_be_named() {
     let text = mistakes(&[], &[("VCAP_SERVICES", TWO)]);
     assert!(text.contains("'spans-db', 'archive' are bound"), "{text}");
