@@ -3,15 +3,14 @@
 
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::Timestamp;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use url::{Url, form_urlencoded};
+use sha2::{Digest, Sha256};
+use url::Url;
 
 use crate::credentials::{Client, in_time, post};
 use crate::discovery::Discoverer;
@@ -70,12 +69,12 @@ impl CodeFlow {
         let mut page = endpoints
             .authorization
             .ok_or(FetchError::Document("names no page to sign in"))?;
-        let challenge = digest(&SHA256, attempt.verifier.as_bytes());
+        let challenge = Sha256::digest(attempt.verifier.as_bytes());
         page.query_pairs_mut()
             .append_pair("response_type", "code")
             .append_pair("client_id", &self.client.id)
             .append_pair("redirect_uri", &attempt.redirect)
-            .append_pair("scope", self.client.scope)
+            .append_pair("scope", &self.client.scope)
             .append_pair("state", &attempt.state)
             .append_pair("nonce", &attempt.nonce)
             .append_pair("code_challenge", &URL_SAFE_NO_PAD.encode(challenge))
@@ -85,14 +84,13 @@ impl CodeFlow {
 
     /// Redeems a code.
     pub async fn redeem(&self, code: &str, attempt: &Attempt) -> Result<Tokens, FetchError> {
-        let body = form_urlencoded::Serializer::new(String::new())
-            .append_pair("grant_type", "authorization_code")
-            .append_pair("code", code)
-            .append_pair("redirect_uri", &attempt.redirect)
-            .append_pair("code_verifier", &attempt.verifier)
-            .finish();
-        let document = in_time(post(&self.discoverer, &self.client, body)).await?;
-
+        let form = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", &attempt.redirect),
+            ("code_verifier", &attempt.verifier),
+        ];
+        let document = in_time(post(&self.discoverer, &self.client, form)).await?;
         let seconds = document.get("expires_in").and_then(Value::as_u64);
         Ok(Tokens {
             access: token_in(&document, "access_token")?,

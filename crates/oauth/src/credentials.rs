@@ -1,14 +1,14 @@
 //! The program's own tokens, by client credentials (RFC 6749, section 4.4).
 //!
-//! There is one request at a time, for all callers. A token is renewed well before its end, while it
-//! is still in use. If that fails, the token stays in use, and the next caller after a growing pause
-//! causes the next attempt. There is no timer.
+//! There is one request at a time, for all callers. A token is renewed well before its end, by one
+//! caller, while the others use it. If that fails, the token stays in use, and the next caller after a
+//! growing pause causes the next attempt. There is no timer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 use url::form_urlencoded;
 
-use crate::discovery::{Discoverer, TokenServer};
+use crate::discovery::{ClientMethod, Discoverer};
 use crate::http::{FetchError, fetch, text_in};
 
 /// The time limit for finding the token server and getting a token from it.
@@ -45,13 +45,22 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// too, and each usage would cause a request to the token server.
 const AGE_TO_DROP: Duration = Duration::from_secs(1);
 
-/// A client of the token server, and the scope that it requests.
+/// What is encoded of an id and a secret: all but the characters that RFC 3986 calls unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A client of the token server, and what it asks for.
 #[derive(Clone)]
 pub struct Client {
     pub id: String,
     pub secret: SecretString,
     /// The requested scope; empty for all that the client has.
-    pub scope: &'static str,
+    pub scope: String,
+    /// The service that tokens are requested for, where the token server has to know it.
+    pub audience: Option<String>,
 }
 
 impl fmt::Debug for Client {
@@ -85,13 +94,6 @@ impl AccessToken {
     pub fn scope(&self) -> Option<&str> {
         self.scope.as_deref()
     }
-}
-
-pub(crate) struct Granted {
-    token: SecretString,
-    life: Duration,
-    /// Absent if it is the requested scope.
-    scope: Option<String>,
 }
 
 /// The source of the program's own tokens.
@@ -144,7 +146,7 @@ impl ClientCredentials {
     /// The current token.
     pub async fn token(self: &Arc<Self>) -> Result<AccessToken, NoToken> {
         if let Some(held) = self.valid() {
-            if held.renew_at <= Instant::now() {
+            if held.renew_at <= Instant::now() && self.failure().is_none() {
                 self.renew_meanwhile();
             }
             return Ok(held.token);
@@ -154,8 +156,8 @@ impl ClientCredentials {
         if let Some(held) = self.valid() {
             return Ok(held.token);
         }
-        if let Some(failed) = self.pausing() {
-            return Err(NoToken(failed.error));
+        if let Some(error) = self.failure() {
+            return Err(NoToken(error));
         }
         // The request continues if its caller gives up: others wait for it, too.
         let source = Arc::clone(self);
@@ -183,16 +185,15 @@ impl ClientCredentials {
         held.filter(|held| Instant::now() < held.until)
     }
 
-    fn pausing(&self) -> Option<Failed> {
+    /// The last failure, during the pause after it.
+    fn failure(&self) -> Option<FetchError> {
         let failed = self.state().failed.clone();
-        failed.filter(|failed| Instant::now() < failed.not_before)
+        let pausing = failed.filter(|failed| Instant::now() < failed.not_before);
+        pausing.map(|failed| failed.error)
     }
 
     /// Requests the next token in the background, while this one stays in use.
     fn renew_meanwhile(self: &Arc<Self>) {
-        if self.pausing().is_some() {
-            return;
-        }
         if let Ok(asking) = Arc::clone(&self.asking).try_lock_owned() {
             let source = Arc::clone(self);
             tokio::spawn(async move { source.ask(asking).await });
@@ -201,77 +202,56 @@ impl ClientCredentials {
 
     async fn ask(&self, _asking: OwnedMutexGuard<()>) -> Result<AccessToken, NoToken> {
         let began = Instant::now();
-        let granted = request_in_time(&self.discoverer, &self.client)
-            .await
-            .and_then(|granted| {
-                let header = bearer(&granted.token)?;
-                Ok((header, granted))
-            });
+        let granted = in_time(request(&self.discoverer, &self.client)).await;
+        let error = match granted.and_then(|document| read(&document)) {
+            Ok(granted) => return Ok(self.hold(granted, began)),
+            Err(error) => error,
+        };
+        let pause = self.pause(&error);
+        self.discoverer.forget();
+        let again_ms = pause.as_millis();
+        warn!(
+            code = "token.fetch_failed",
+            client = self.client.id,
+            error = %error,
+            again_ms,
+            "no token could be had"
+        );
+        Err(NoToken(error))
+    }
+
+    /// Puts a token into use that was requested at `began`.
+    fn hold(&self, granted: Granted, began: Instant) -> AccessToken {
         let mut state = self.state();
-        match granted {
-            Ok((header, Granted { life, scope, .. })) => {
-                state.numbers += 1;
-                let token = AccessToken {
-                    header,
-                    number: state.numbers,
-                    scope,
-                };
-                state.held = Some(Held {
-                    token: token.clone(),
-                    since: Instant::now(),
-                    renew_at: began + life.mul_f64(RENEWED_AFTER),
-                    until: began + life.saturating_sub(MARGIN.min(life / 10)),
-                });
-                (state.failures, state.failed) = (0, None);
-                Ok(token)
-            }
-            Err(error) => {
-                let doublings = state.failures.min(10);
-                let pause = PAUSE_MAX.min(PAUSE_FIRST * 2_u32.pow(doublings));
-                state.failures = state.failures.saturating_add(1);
-                state.failed = Some(Failed {
-                    error: error.clone(),
-                    not_before: Instant::now() + pause,
-                });
-                drop(state);
-                self.discoverer.forget();
-                let again_ms = pause.as_millis();
-                warn!(
-                    code = "token.fetch_failed",
-                    client = self.client.id,
-                    error = %error,
-                    again_ms,
-                    "no token could be had"
-                );
-                Err(NoToken(error))
-            }
-        }
+        state.numbers += 1;
+        let token = AccessToken {
+            header: granted.header,
+            number: state.numbers,
+            scope: granted.scope,
+        };
+        let life = granted.life;
+        state.held = Some(Held {
+            token: token.clone(),
+            since: Instant::now(),
+            renew_at: began + life.mul_f64(RENEWED_AFTER),
+            until: began + life.saturating_sub(MARGIN.min(life / 10)),
+        });
+        (state.failures, state.failed) = (0, None);
+        token
     }
-}
 
-/// Whether a token server grants a client a scope, to check an id and a secret.
-///
-/// # Errors
-/// If the server gives no answer, or one that decides nothing.
-pub async fn grants(discoverer: &Discoverer, client: &Client) -> Result<bool, FetchError> {
-    match request_in_time(discoverer, client).await {
-        Ok(granted) => Ok(granted
-            .scope
-            .is_none_or(|scopes| scopes.split(' ').any(|scope| scope == client.scope))),
-        // Wrong credentials, or a scope that the client does not have.
-        Err(FetchError::Status {
-            status: 400 | 401 | 403,
-            ..
-        }) => Ok(false),
-        Err(error) => {
-            discoverer.forget();
-            Err(error)
-        }
+    /// Begins the pause after a failure, and returns its length.
+    fn pause(&self, error: &FetchError) -> Duration {
+        let mut state = self.state();
+        let doublings = state.failures.min(10);
+        let pause = PAUSE_MAX.min(PAUSE_FIRST * 2_u32.pow(doublings));
+        state.failures = state.failures.saturating_add(1);
+        state.failed = Some(Failed {
+            error: error.clone(),
+            not_before: Instant::now() + pause,
+        });
+        pause
     }
-}
-
-async fn request_in_time(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {
-    in_time(request(discoverer, client)).await
 }
 
 /// Waits for the token server as long as it may take.
@@ -282,41 +262,52 @@ pub(crate) async fn in_time<T>(
     answered.unwrap_or_else(|_| Err(FetchError::Unreachable("it took too long".to_owned())))
 }
 
-async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {
-    let scope = (!client.scope.is_empty()).then_some(("scope", client.scope));
-    let body = form_urlencoded::Serializer::new(String::new())
-        .append_pair("grant_type", "client_credentials")
-        .extend_pairs(scope)
-        .finish();
-    read(&post(discoverer, client, body).await?)
+async fn request(discoverer: &Discoverer, client: &Client) -> Result<Value, FetchError> {
+    let mut form = vec![("grant_type", "client_credentials")];
+    if !client.scope.is_empty() {
+        form.push(("scope", &client.scope));
+    }
+    if let Some(audience) = &client.audience {
+        form.push(("audience", audience));
+    }
+    post(discoverer, client, form).await
 }
 
-/// Asks the token server for tokens, as this client.
+/// Asks the token server for tokens, as this client, by the method that the server takes.
 pub(crate) async fn post(
     discoverer: &Discoverer,
     client: &Client,
-    body: String,
+    mut form: Vec<(&str, &str)>,
 ) -> Result<Value, FetchError> {
     let endpoints = discoverer.endpoints().await?;
-    let server = discoverer.server();
-    let secret = client.secret.expose_secret();
-    let request = discoverer
-        .client()
-        .post(endpoints.token)
-        .basic_auth(encoded(&client.id, server), Some(encoded(secret, server)))
+    let request = discoverer.client().post(endpoints.token);
+    let (id, secret) = (client.id.as_str(), client.secret.expose_secret());
+    let request = match endpoints.method {
+        ClientMethod::BasicUnencoded => request.basic_auth(id, Some(secret)),
+        ClientMethod::Basic => request.basic_auth(
+            utf8_percent_encode(id, RESERVED),
+            Some(utf8_percent_encode(secret, RESERVED)),
+        ),
+        ClientMethod::Post => {
+            form.extend([("client_id", id), ("client_secret", secret)]);
+            request
+        }
+    };
+    let body = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(form)
+        .finish();
+    let request = request
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(ACCEPT, "application/json")
         .body(body);
     fetch(request).await
 }
 
-/// An id or a secret, as the header has it.
-fn encoded(text: &str, server: &TokenServer) -> String {
-    if server.decodes_credentials() {
-        utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
-    } else {
-        text.to_owned()
-    }
+struct Granted {
+    header: HeaderValue,
+    life: Duration,
+    /// Absent if it is the requested scope.
+    scope: Option<String>,
 }
 
 fn read(document: &Value) -> Result<Granted, FetchError> {
@@ -326,19 +317,15 @@ fn read(document: &Value) -> Result<Granted, FetchError> {
     let token = text_in(document, "access_token")
         .filter(|token| !token.is_empty())
         .ok_or(FetchError::Document("holds no token"))?;
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|_| FetchError::Document("holds a token that cannot be sent"))?;
+    header.set_sensitive(true);
     let seconds = document.get("expires_in").and_then(Value::as_u64);
     Ok(Granted {
-        token: token.into(),
+        header,
         life: seconds.map_or(LIFE_DEFAULT, |seconds| {
             Duration::from_secs(seconds).min(LIFE_MAX)
         }),
         scope: text_in(document, "scope").map(str::to_owned),
     })
-}
-
-fn bearer(token: &SecretString) -> Result<HeaderValue, FetchError> {
-    let mut header = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
-        .map_err(|_| FetchError::Document("holds a token that cannot be sent"))?;
-    header.set_sensitive(true);
-    Ok(header)
 }

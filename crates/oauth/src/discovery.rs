@@ -27,27 +27,49 @@ pub struct Endpoints {
     /// Where people sign in, if they can.
     pub authorization: Option<Url>,
     pub keys: Url,
+    /// How clients show who they are at `token`.
+    pub(crate) method: ClientMethod,
     /// Names the issuer.
     description: Url,
 }
 
-impl TokenServer {
-    /// Whether clients must encode their id and secret in the header, as RFC 6749 says. UAA expects
-    /// them without encoding.
-    pub(crate) fn decodes_credentials(&self) -> bool {
-        matches!(self, Self::Oidc(_))
-    }
+/// How a client shows its id and secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientMethod {
+    /// In a header, as UAA expects them: without encoding.
+    BasicUnencoded,
+    /// In a header, encoded as RFC 6749 says (section 2.3.1; `client_secret_basic`).
+    Basic,
+    /// In the form (`client_secret_post`).
+    Post,
+}
 
+impl ClientMethod {
+    /// The method that the metadata of an issuer ask for. Without a word, a header is what each takes.
+    fn of(metadata: &Value) -> Self {
+        let named = metadata.get("token_endpoint_auth_methods_supported");
+        let named = named.and_then(Value::as_array);
+        let names = |method| named.is_some_and(|all| all.iter().any(|one| one == method));
+        if names("client_secret_post") && !names("client_secret_basic") {
+            Self::Post
+        } else {
+            Self::Basic
+        }
+    }
+}
+
+impl TokenServer {
     pub fn address(&self) -> &Url {
         match self {
             Self::CloudFoundry(address) | Self::Oidc(address) => address,
         }
     }
 
-    async fn discover(&self, client: &Client, http_allowed: bool) -> Result<Endpoints, FetchError> {
+    async fn discover(&self, discoverer: &Discoverer) -> Result<Endpoints, FetchError> {
+        let client = &discoverer.client;
         let source = Source {
             address: self.address(),
-            http_allowed,
+            http_allowed: discoverer.http_allowed,
         };
         match self {
             Self::CloudFoundry(_) => {
@@ -56,14 +78,16 @@ impl TokenServer {
                     token: below(&uaa, "/oauth/token"),
                     authorization: Some(below(&uaa, "/oauth/authorize")),
                     keys: below(&uaa, "/token_keys"),
+                    method: ClientMethod::BasicUnencoded,
                     description: below(&uaa, DESCRIPTION),
                 })
             }
-            Self::Oidc(issuer) => {
-                let description = below(issuer, DESCRIPTION);
+            Self::Oidc(address) => {
+                let description = below(address, DESCRIPTION);
                 let document = fetch(client.get(description.clone())).await?;
+                let expected = discoverer.issuer.as_deref().unwrap_or(address.as_str());
                 let named = text_in(&document, "issuer");
-                if !named.is_some_and(|named| same_but_for_slash(named, issuer.as_str())) {
+                if !named.is_some_and(|named| same_but_for_slash(named, expected)) {
                     return Err(FetchError::Document("describes another issuer"));
                 }
                 Ok(Endpoints {
@@ -71,6 +95,7 @@ impl TokenServer {
                     // Only who signs people in needs it.
                     authorization: source.address_in(&document, "/authorization_endpoint").ok(),
                     keys: source.address_in(&document, "/jwks_uri")?,
+                    method: ClientMethod::of(&document),
                     description,
                 })
             }
@@ -147,6 +172,8 @@ pub struct Discoverer {
     server: TokenServer,
     client: Client,
     http_allowed: bool,
+    /// The issuer that the metadata of an OpenID provider must name, if not its address.
+    issuer: Option<String>,
     known: Arc<Mutex<Option<Endpoints>>>,
 }
 
@@ -156,6 +183,7 @@ impl Discoverer {
             server,
             client,
             http_allowed: false,
+            issuer: None,
             known: Arc::default(),
         }
     }
@@ -169,8 +197,10 @@ impl Discoverer {
         }
     }
 
-    pub fn server(&self) -> &TokenServer {
-        &self.server
+    /// The issuer that the metadata of the server must name, where it is not the server's address.
+    #[must_use]
+    pub fn of_issuer(self, issuer: Option<String>) -> Self {
+        Self { issuer, ..self }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -186,10 +216,7 @@ impl Discoverer {
         if let Some(endpoints) = known {
             return Ok(endpoints);
         }
-        let found = self
-            .server
-            .discover(&self.client, self.http_allowed)
-            .await?;
+        let found = self.server.discover(self).await?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
         Ok(found)
     }

@@ -29,16 +29,11 @@ pub struct Pace {
     pub age_max: Duration,
 }
 
-impl Pace {
-    /// [`Pace::at_most`], unless a test says otherwise.
-    pub const AT_MOST: Duration = Duration::from_mins(5);
-}
-
 impl Default for Pace {
     fn default() -> Self {
         Self {
             at_least: Duration::from_secs(10),
-            at_most: Self::AT_MOST,
+            at_most: Duration::from_mins(5),
             age_max: Duration::from_hours(24),
         }
     }
@@ -54,16 +49,10 @@ pub enum Issuer {
     Discovered,
 }
 
-/// The result of a request for newer keys.
+/// The keys were not fetched for this request: seconds ago they were, or the token server is
+/// unavailable. They may be fetched again after this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refreshed {
-    /// The keys were fetched after this request, so they are current.
-    Now,
-    /// The keys were fetched seconds ago, and can be fetched again after this time.
-    Lately(Duration),
-    /// The token server is unavailable. Previous keys stay in use.
-    Failed,
-}
+pub struct NotNow(pub Duration);
 
 /// The token server names no issuer, so its keys cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,24 +83,15 @@ struct Source {
     algorithm: Algorithm,
     issuer: Issuer,
     pace: Pace,
-    /// Held during a fetch; the result of the last fetch.
+    /// Held during a fetch. When the last one ended, and whether it ended well.
     last: Arc<tokio::sync::Mutex<Option<Attempt>>>,
     waiting: Semaphore,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
-    /// When the fetch began. Keys that the token server published later may be missing.
-    began: Instant,
     ended: Instant,
-    outcome: Outcome,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Fetched,
-    Failed,
-    NoIssuer,
+    names_no_issuer: bool,
 }
 
 impl Keyring {
@@ -144,85 +124,78 @@ impl Keyring {
         })
     }
 
-    /// The keys in use. `None` before the first successful fetch, and once they are too old. The list
-    /// may be empty.
+    /// The keys in use. `None` where there are none: before the first successful fetch, once they are
+    /// too old, and while the token server has none for the algorithm.
     pub fn current(&self) -> Option<Arc<Keys>> {
-        self.known().map(|known| known.keys)
+        let known = self.lock().clone().filter(|known| known.keys.count() > 0);
+        let known = known.filter(|known| match &self.source {
+            Some(source) => known.at.elapsed() < source.pace.age_max,
+            None => true,
+        });
+        known.map(|known| known.keys)
     }
 
-    /// How long ago the keys in use were fetched.
-    pub fn age(&self) -> Option<Duration> {
-        self.known().map(|known| known.at.elapsed())
-    }
-
-    fn known(&self) -> Option<Known> {
-        let known = self.lock().clone()?;
-        match &self.source {
-            Some(source) if known.at.elapsed() >= source.pace.age_max => None,
-            _ => Some(known),
-        }
+    /// Whether the keys are older than [`keep_fresh`](Self::keep_fresh) lets them become.
+    pub fn is_old(&self) -> bool {
+        let Some(source) = &self.source else {
+            return false;
+        };
+        let fetched = self.lock().as_ref().map(|known| known.at);
+        fetched.is_none_or(|at| at.elapsed() > source.pace.at_most)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Known>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the keys, unless they were fetched seconds ago. Concurrent calls share one fetch.
-    pub async fn refresh(self: &Arc<Self>) -> Refreshed {
+    /// Fetches the keys: after `Ok` they are those that the token server has now. Concurrent calls
+    /// share one fetch.
+    ///
+    /// # Errors
+    /// If the keys were not fetched for this call. Previous keys stay in use.
+    pub async fn refresh(self: &Arc<Self>) -> Result<(), NotNow> {
         let Some(source) = &self.source else {
-            return Refreshed::Lately(Duration::MAX);
+            return Ok(());
         };
-        let asked = Instant::now();
         let Ok(_permit) = source.waiting.try_acquire() else {
-            return match self.current() {
-                Some(_) => Refreshed::Lately(source.pace.at_least),
-                None => Refreshed::Failed,
-            };
+            return Err(NotNow(source.pace.at_least));
         };
         let last = Arc::clone(&source.last).lock_owned().await;
-        if let Some(attempt) = *last
-            && let Some(left) = source.pace.at_least.checked_sub(attempt.ended.elapsed())
-            && !left.is_zero()
-        {
-            return match (attempt.outcome, attempt.began >= asked) {
-                (Outcome::Fetched, true) => Refreshed::Now,
-                (Outcome::Fetched, false) => Refreshed::Lately(left),
-                (Outcome::Failed | Outcome::NoIssuer, _) => Refreshed::Failed,
-            };
+        if let Some(attempt) = *last {
+            let left = source.pace.at_least.saturating_sub(attempt.ended.elapsed());
+            if !left.is_zero() {
+                return Err(NotNow(left));
+            }
         }
         // The fetch continues if its client disconnects: others wait for it, too.
         let keyring = Arc::clone(self);
+        let at_least = source.pace.at_least;
         let fetching = tokio::spawn(async move { keyring.fetch(last).await });
-        fetching.await.unwrap_or(Refreshed::Failed)
+        match fetching.await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(NotNow(at_least)),
+        }
     }
 
-    async fn fetch(&self, mut last: OwnedMutexGuard<Option<Attempt>>) -> Refreshed {
+    /// Fetches the keys. Returns whether that worked.
+    async fn fetch(&self, mut last: OwnedMutexGuard<Option<Attempt>>) -> bool {
         let Some(source) = &self.source else {
-            return Refreshed::Lately(Duration::MAX);
+            return true;
         };
-        let issuer = self
-            .lock()
-            .as_ref()
-            .and_then(|known| known.keys.issuer().map(str::to_owned));
+        let known = self.lock().clone();
+        let issuer = known.and_then(|known| known.keys.issuer().map(str::to_owned));
         let began = Instant::now();
         let fetched = timeout(FETCH_LIMIT, source.fetch(issuer))
             .await
-            .unwrap_or_else(|_| Err(Failure::Late));
-        let ended = Instant::now();
-        let outcome = match &fetched {
-            Ok(_) => Outcome::Fetched,
-            Err(Failure::NoIssuer(_)) => Outcome::NoIssuer,
-            Err(_) => Outcome::Failed,
-        };
+            .unwrap_or(Err(Failure::Late));
         *last = Some(Attempt {
-            began,
-            ended,
-            outcome,
+            ended: Instant::now(),
+            names_no_issuer: matches!(fetched, Err(Failure::NoIssuer(_))),
         });
         match fetched {
             Ok(keys) => {
                 self.replace(keys, began);
-                Refreshed::Now
+                true
             }
             Err(failure) => {
                 source.discoverer.forget();
@@ -233,7 +206,7 @@ impl Keyring {
                     kept,
                     "the keys of the token server could not be fetched"
                 );
-                Refreshed::Failed
+                false
             }
         }
     }
@@ -267,16 +240,15 @@ impl Keyring {
         };
         loop {
             let refreshed = self.refresh().await;
-            // Without a key no token can be checked: it is asked for one often.
-            let has_keys = self.current().is_some_and(|keys| keys.count() > 0);
-            let pause = match refreshed {
-                Refreshed::Now | Refreshed::Lately(_) if has_keys => source.pace.at_most,
-                _ => source.pace.at_least,
-            };
-            let last = source.last.lock().await.map(|attempt| attempt.outcome);
-            if last == Some(Outcome::NoIssuer) {
+            let last = *source.last.lock().await;
+            if last.is_some_and(|attempt| attempt.names_no_issuer) {
                 return Err(NoIssuer);
             }
+            let pause = match refreshed {
+                Ok(()) if self.current().is_some() => source.pace.at_most,
+                Ok(()) => source.pace.at_least,
+                Err(NotNow(left)) => left,
+            };
             tokio::time::sleep(pause).await;
         }
     }

@@ -3,19 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use aws_lc_rs::rsa::PublicKey;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ParsedPublicKey, RsaPublicKeyComponents};
+use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
-use jsonwebtoken::{DecodingKey, DecodingKeyKind};
 use serde_json::Value;
 
 use crate::algorithm::{Algorithm, Family};
 
 /// The most keys that are accepted from one server.
 const FETCHED_MAX: usize = 64;
-
-/// The accepted lengths of RSA moduli, in bytes: 2048 to 8192 bits.
-const MODULUS_LEN: std::ops::RangeInclusive<usize> = 256..=1024;
 
 const PEM_START: &str = "-----BEGIN";
 
@@ -24,7 +19,7 @@ const SSH_START: &str = "ssh-";
 
 #[derive(Clone)]
 pub struct Keys {
-    kind: KeySource,
+    source: KeySource,
     issuer: Option<String>,
 }
 
@@ -48,9 +43,6 @@ pub enum KeyError {
     /// The key cannot be read, is private, or is of another kind.
     #[error("the key is not a public key in PEM, of the kind that the algorithm needs")]
     Unreadable,
-    /// An RSA key of less than 2048 bits, or of more than 8192.
-    #[error("the RSA key does not have 2048 to 8192 bits")]
-    Length,
     /// The answer of the token server is not a list of keys.
     #[error("the answer of the token server is not a list of keys")]
     NoList,
@@ -63,12 +55,18 @@ impl Keys {
         let is_pem = pem.starts_with(PEM_START);
         let is_secret = !pem.is_empty() && !is_pem && !pem.starts_with(SSH_START);
         let key = match algorithm.family() {
-            Family::Shared if is_secret => DecodingKey::from_secret(text.as_bytes()),
-            Family::Rsa if is_pem => rsa_from_pem(&pem)?,
-            Family::P256 if is_pem => p256_from_pem(&pem)?,
+            Family::Shared if is_secret => Ok(DecodingKey::from_secret(text.as_bytes())),
+            Family::Rsa if is_pem => DecodingKey::from_rsa_pem(pem.as_bytes()),
+            Family::P256 if is_pem => DecodingKey::from_ec_pem(pem.as_bytes()),
             Family::Shared | Family::Rsa | Family::P256 => return Err(KeyError::Family),
         };
-        Ok(Self::of(KeySource::Configured(key)))
+        // The library would accept a private key, which then verifies no token.
+        let key = key.ok().filter(|_| !pem.contains("PRIVATE KEY-----"));
+        let source = KeySource::Configured(key.ok_or(KeyError::Unreadable)?);
+        Ok(Self {
+            source,
+            issuer: None,
+        })
     }
 
     /// Whether a shared key is shorter than RFC 7518 demands, and could be guessed.
@@ -93,12 +91,10 @@ impl Keys {
                 keys.entry(jwk.common.key_id).or_insert(key);
             }
         }
-        Ok(Self::of(KeySource::Fetched(keys)))
-    }
-
-    fn of(kind: KeySource) -> Self {
-        let issuer = None;
-        Self { kind, issuer }
+        Ok(Self {
+            source: KeySource::Fetched(keys),
+            issuer: None,
+        })
     }
 
     /// The same keys, for tokens of this issuer only.
@@ -114,7 +110,7 @@ impl Keys {
 
     /// The key for a token that names `id`, or none.
     pub(crate) fn find(&self, id: Option<&str>) -> Option<&DecodingKey> {
-        match (&self.kind, id) {
+        match (&self.source, id) {
             (KeySource::Configured(key), _) => Some(key),
             (KeySource::Fetched(keys), Some(id)) => keys.get(&Some(id.to_owned())),
             // A token without a key name is only valid if there is a single key.
@@ -126,7 +122,7 @@ impl Keys {
     }
 
     pub fn count(&self) -> usize {
-        match &self.kind {
+        match &self.source {
             KeySource::Configured(_) => 1,
             KeySource::Fetched(keys) => keys.len(),
         }
@@ -145,32 +141,6 @@ fn with_line_breaks(text: &str) -> String {
     text.replace("\\n", "\n").trim().to_owned()
 }
 
-fn rsa_from_pem(pem: &str) -> Result<DecodingKey, KeyError> {
-    let key = DecodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| KeyError::Unreadable)?;
-    let der = key.try_get_as_bytes().map_err(|_| KeyError::Unreadable)?;
-    // The library would also accept a private key, which then verifies no token.
-    let public = PublicKey::from_der(der).map_err(|_| KeyError::Unreadable)?;
-    let RsaPublicKeyComponents { n, e } = RsaPublicKeyComponents::<Vec<u8>>::from(&public);
-    if !MODULUS_LEN.contains(&n.len()) {
-        return Err(KeyError::Length);
-    }
-    Ok(DecodingKey::from_rsa_raw_components(&n, &e))
-}
-
-fn p256_from_pem(pem: &str) -> Result<DecodingKey, KeyError> {
-    let key = DecodingKey::from_ec_pem(pem.as_bytes()).map_err(|_| KeyError::Unreadable)?;
-    if is_on_p256(&key) {
-        Ok(key)
-    } else {
-        Err(KeyError::Unreadable)
-    }
-}
-
-fn is_on_p256(key: &DecodingKey) -> bool {
-    let point = key.try_get_as_bytes().unwrap_or_default();
-    ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok()
-}
-
 /// The key, if it is for `algorithm` and for no other purpose.
 fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
     let common = &jwk.common;
@@ -180,23 +150,15 @@ fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
     let is_of_algorithm = common
         .key_algorithm
         .is_none_or(|named| named.to_string() == algorithm.name());
-    if !signs || !verifies || !is_of_algorithm {
-        return None;
-    }
-    let key = DecodingKey::from_jwk(jwk).ok()?;
-    let fits = match (algorithm.family(), &jwk.algorithm, key.kind()) {
-        (
-            Family::Rsa,
-            AlgorithmParameters::RSA(_),
-            DecodingKeyKind::RsaModulusExponent { n, .. },
-        ) => {
-            let zeros = n.iter().take_while(|byte| **byte == 0).count();
-            MODULUS_LEN.contains(&(n.len() - zeros))
-        }
-        (Family::P256, AlgorithmParameters::EllipticCurve(curve), _) => {
-            curve.curve == EllipticCurve::P256 && is_on_p256(&key)
+    let is_of_family = match (algorithm.family(), &jwk.algorithm) {
+        (Family::Rsa, AlgorithmParameters::RSA(_)) => true,
+        (Family::P256, AlgorithmParameters::EllipticCurve(curve)) => {
+            curve.curve == EllipticCurve::P256
         }
         _ => false,
     };
-    fits.then_some(key)
+    if !signs || !verifies || !is_of_algorithm || !is_of_family {
+        return None;
+    }
+    DecodingKey::from_jwk(jwk).ok()
 }

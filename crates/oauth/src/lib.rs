@@ -21,6 +21,6 @@ pub use code_flow::{Attempt, CodeFlow, Tokens};
 pub use credentials::{AccessToken, Client, ClientCredentials, NoToken};
 pub use discovery::{Discoverer, TokenServer};
 pub use http::{CaBundle, FetchError, HttpOptions, TlsError};
-pub use keyring::{Issuer, Keyring, NoIssuer, Pace, Refreshed};
+pub use keyring::{Issuer, Keyring, NoIssuer, NotNow, Pace};
 pub use keys::{KeyError, Keys};
 pub use verify::{Claims, Policy, TokenError, verify};

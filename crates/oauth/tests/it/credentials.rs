@@ -3,10 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sampler_oauth::{AccessToken, Client, ClientCredentials, TokenServer};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_testkit::wait_until;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
+use url::Url;
 
 use crate::{PATIENCE, discoverer, discoverer_of};
 
@@ -16,7 +23,8 @@ fn sampler() -> Client {
     Client {
         id: "sampler".to_owned(),
         secret: "hu:sh %".into(),
-        scope: SCOPE,
+        scope: SCOPE.to_owned(),
+        audience: None,
     }
 }
 
@@ -135,13 +143,105 @@ async fn a_client_that_is_unknown_gets_no_token_and_no_secret_out() {
     assert_eq!(error, expected);
 }
 
-#[tokio::test]
-async fn an_issuer_that_is_no_uaa_gets_the_credentials_encoded() {
-    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    uaa.add_client("sampler", "hu%3Ash%20%25", &[SCOPE]);
-    let oidc = TokenServer::Oidc(uaa.issuer().parse().unwrap());
-    let credentials = ClientCredentials::new(sampler(), discoverer_of(oidc));
+/// An issuer that takes the credentials by these methods. Returns its address, and the requests for
+/// tokens as they arrive.
+async fn issuer(methods: Value, named: Option<&str>) -> (Url, UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: Url = format!("http://{}", listener.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    let metadata = json!({
+        "issuer": named.unwrap_or(address.as_str()),
+        "token_endpoint": format!("{address}token"),
+        "jwks_uri": format!("{address}keys"),
+        "token_endpoint_auth_methods_supported": methods,
+    });
+    let token = json!({ "access_token": "a-token", "token_type": "Bearer" });
+    let (seen, requests) = unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 8192];
+            let length = stream.read(&mut request).await.unwrap();
+            let request = String::from_utf8(request[..length].to_vec()).unwrap();
+            let document = if request.starts_with("GET ") {
+                metadata.to_string()
+            } else {
+                seen.send(request).unwrap();
+                token.to_string()
+            };
+            let length = document.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            stream.write_all((head + &document).as_bytes()).await.unwrap();
+        }
+    });
+    (address, requests)
+}
+
+/// The request for a token, as an issuer with these methods gets it: its `Authorization` and its form.
+async fn asked_by(methods: Value, client: Client) -> (Option<String>, String) {
+    let (address, mut requests) = issuer(methods, None).await;
+    let credentials = ClientCredentials::new(client, discoverer_of(TokenServer::Oidc(address)));
     credentials.token().await.unwrap();
+    let request = requests.recv().await.unwrap();
+    let (head, form) = request.split_once("\r\n\r\n").unwrap();
+    let shown = head.lines().find_map(|line| {
+        let encoded = line.strip_prefix("authorization: Basic ")?;
+        Some(String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap())
+    });
+    (shown, form.to_owned())
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_no_uaa_gets_the_credentials_by_the_method_that_it_names() {
+    let client = |id: &str, secret: &str| Client {
+        id: id.to_owned(),
+        secret: secret.into(),
+        ..sampler()
+    };
+    let form = format!("grant_type=client_credentials&scope={SCOPE}");
+    for methods in [
+        json!(null),
+        json!([]),
+        json!(["private_key_jwt"]),
+        json!(["client_secret_basic"]),
+        json!(["client_secret_post", "client_secret_basic"]),
+    ] {
+        // Servers that compare bytes do not decode them: what needs no encoding has none.
+        let plain = client("sampler-worker", "a-b_c.d~e");
+        let asked = asked_by(methods.clone(), plain).await;
+        let shown = Some("sampler-worker:a-b_c.d~e".to_owned());
+        assert_eq!(asked, (shown, form.clone()), "{methods}");
+    }
+    let (shown, _) = asked_by(json!(null), client("sampler", "hu:sh %")).await;
+    assert_eq!(shown.as_deref(), Some("sampler:hu%3Ash%20%25"));
+    let asked = asked_by(json!(["client_secret_post"]), client("sampler", "hu:sh %")).await;
+    let form = form + "&client_id=sampler&client_secret=hu%3Ash+%25";
+    assert_eq!(asked, (None, form));
+}
+
+#[tokio::test]
+async fn a_scope_and_an_audience_go_into_the_request() {
+    let client = Client {
+        scope: "api://abacus/.default".to_owned(),
+        audience: Some("https://abacus".to_owned()),
+        ..sampler()
+    };
+    let (_, form) = asked_by(json!(null), client).await;
+    let expected = "grant_type=client_credentials&scope=api%3A%2F%2Fabacus%2F.default\
+                    &audience=https%3A%2F%2Fabacus";
+    assert_eq!(form, expected);
+}
+
+#[tokio::test]
+async fn the_metadata_may_name_the_issuer_that_is_configured_and_no_other() {
+    let (address, _requests) = issuer(json!(null), Some("https://tenant/v2.0")).await;
+    let server = TokenServer::Oidc(address);
+    for (configured, is_believed) in [(None, false), (Some("https://tenant/v2.0"), true)] {
+        let discoverer = discoverer_of(server.clone()).of_issuer(configured.map(str::to_owned));
+        let token = ClientCredentials::new(sampler(), discoverer).token().await;
+        assert_eq!(token.is_ok(), is_believed, "{configured:?}");
+    }
 }
 
 #[tokio::test]

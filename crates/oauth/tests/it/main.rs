@@ -28,8 +28,6 @@ fn policy(algorithm: Algorithm) -> Policy {
         algorithm,
         issuer: None,
         audiences: None,
-        lifetime_max: Duration::from_hours(24),
-        leeway: Duration::from_secs(5),
     }
 }
 

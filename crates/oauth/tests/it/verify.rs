@@ -1,11 +1,9 @@
 //! The decision, token by token, and the keys that it is made with.
 
-use std::time::Duration;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::ClientId;
-use sampler_oauth::verify::claimed_issue;
+use sampler_oauth::verify::claimed_end;
 use sampler_oauth::{Algorithm, Audiences, Claims, KeyError, Keys, Policy, TokenError, verify};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
@@ -106,15 +104,15 @@ fn forgeries(key: &SigningKey) -> Vec<(&'static str, String, TokenError)> {
         ("an empty token", String::new(), Malformed),
         ("only dots", "..".to_owned(), Malformed),
         ("a list for a header", format!("{}.{}.{signature}", encode("[]"), encode(&good)), Malformed),
-        ("too many parts", format!("{token}.x"), Signature),
+        ("too many parts", format!("{token}.x"), Malformed),
         ("no signature", format!("{message}."), Signature),
         ("no base64", format!("{header}.%%%.{signature}"), Signature),
         ("other claims", format!("{header}.{}.{signature}", encode(&more)), Signature),
         ("a huge token", key.token("RS256", &plain("RS256"), &huge), TooLong),
         ("another key of the same name", other.token("RS256", &plain("RS256"), &good), Signature),
-        ("none", format!("{}.{}.", encode(&plain("none")), encode(&good)), Algorithm),
-        ("none, signed", key.token("RS256", &plain("none"), &good), Algorithm),
-        ("None", key.token("RS256", &plain("None"), &good), Algorithm),
+        ("none", format!("{}.{}.", encode(&plain("none")), encode(&good)), Malformed),
+        ("none, signed", key.token("RS256", &plain("none"), &good), Malformed),
+        ("None", key.token("RS256", &plain("None"), &good), Malformed),
         ("HS256 with the public key", public.token("HS256", &plain("HS256"), &good), Algorithm),
         ("the same, trimmed", trimmed.token("HS256", &plain("HS256"), &good), Algorithm),
         ("HS256 that says RS256", public.token("HS256", &plain("RS256"), &good), Signature),
@@ -146,17 +144,15 @@ fn forged_tokens_are_refused_whether_the_key_is_configured_or_fetched() {
 
 #[test]
 fn claims_and_headers_count_though_the_signature_is_good() {
-    use TokenError::{EndTooFar, Expired, Malformed, NoEnd, NotYet, SenderBound, Type};
+    use TokenError::{Expired, Malformed, NoEnd, NotYet, SenderBound, Type};
     let with = |more: Value| valid(&more).to_string();
     let exp = |end: Value| json!({ "exp": end }).to_string();
     let end = NOW_S + 60;
     for (claims, expected) in [
-        (exp(json!(NOW_S - 4)), Ok(())),
-        (exp(json!(NOW_S - 5)), Err(Expired)),
-        (exp(json!(1_773_143_995.5)), Ok(())),
-        (exp(json!(NOW_S + 86_405)), Ok(())),
-        (exp(json!(NOW_S + 86_406)), Err(EndTooFar)),
-        (exp(json!(1e300)), Err(EndTooFar)),
+        (exp(json!(NOW_S - 9)), Ok(())),
+        (exp(json!(NOW_S - 10)), Err(Expired)),
+        (exp(json!(1_773_143_990.5)), Ok(())),
+        (exp(json!(1e300)), Ok(())),
         (exp(json!(-1)), Err(Expired)),
         (exp(json!(null)), Err(NoEnd)),
         ("{}".to_owned(), Err(NoEnd)),
@@ -166,8 +162,8 @@ fn claims_and_headers_count_though_the_signature_is_good() {
             format!(r#"{{"scope":[],"scope":["a"],"exp":{end}}}"#),
             Err(Malformed),
         ),
-        (with(json!({ "nbf": NOW_S + 5 })), Ok(())),
-        (with(json!({ "nbf": NOW_S + 6 })), Err(NotYet)),
+        (with(json!({ "nbf": NOW_S + 10 })), Ok(())),
+        (with(json!({ "nbf": NOW_S + 11 })), Err(NotYet)),
         (with(json!({ "scope": { "a": 1 } })), Err(Malformed)),
         // The mark of a refresh token of UAA.
         (with(json!({ "jti": "0123-r" })), Err(Type)),
@@ -192,17 +188,10 @@ fn claims_and_headers_count_though_the_signature_is_good() {
         (r#"{"alg":"HS256","typ":"logout+jwt"}"#, Err(Type)),
         (r#"{"alg":"HS256","crit":["exp"]}"#, Err(Malformed)),
         (r#"{"alg":"HS256","alg":"HS256"}"#, Err(Malformed)),
-        (r#"["HS256"]"#, Err(Malformed)),
     ] {
         let said = say_to(header, &with(json!({})), &policy(Algorithm::Hs256));
         assert_eq!(said.map(|_| ()), expected, "{header}");
     }
-    // No operator can stretch the leeway beyond a minute.
-    let mut generous = policy(Algorithm::Hs256);
-    generous.leeway = Duration::from_hours(1);
-    assert!(say(&json!({ "exp": NOW_S - 59 }), &generous).is_ok());
-    let said = say(&json!({ "exp": NOW_S - 60 }), &generous);
-    assert_eq!(said, Err(Expired));
 }
 
 /// A UAA signs for all of its identity zones that have no keys of their own, and writes an audience for each
@@ -269,27 +258,29 @@ fn issuer_and_audience_count_where_they_are_known() {
 }
 
 #[test]
-fn scopes_are_a_list_or_a_text() {
-    let scopes = |scope: Value| {
-        let claims = valid(&json!({ "scope": scope }));
-        let claims = say(&claims, &policy(Algorithm::Hs256));
+fn scopes_are_lists_or_texts_in_either_claim() {
+    let scopes = |claims: Value| {
+        let claims = say(&valid(&claims), &policy(Algorithm::Hs256));
         claims.unwrap().scopes.into_iter().collect::<Vec<_>>()
     };
-    assert_eq!(scopes(json!(["b", "a"])), ["a", "b"]);
-    assert_eq!(scopes(json!("b  a")), ["a", "b"]);
-    assert_eq!(scopes(json!(["a b"])), ["a b"]);
-    assert_eq!(scopes(json!("b\ta")), ["b\ta"]);
-    for none in [json!(""), json!([]), json!(null)] {
-        assert_eq!(scopes(none), [] as [&str; 0]);
+    for claim in ["scope", "scp"] {
+        assert_eq!(scopes(json!({ claim: ["b", "a"] })), ["a", "b"]);
+        assert_eq!(scopes(json!({ claim: "b  a" })), ["a", "b"]);
+        assert_eq!(scopes(json!({ claim: ["a b"] })), ["a b"]);
+        assert_eq!(scopes(json!({ claim: "b\ta" })), ["b\ta"]);
+        for none in [json!(""), json!([]), json!(null)] {
+            assert_eq!(scopes(json!({ claim: none })), [] as [&str; 0]);
+        }
     }
+    let both = json!({ "scope": "openid a", "scp": ["b"] });
+    assert_eq!(scopes(both), ["a", "b", "openid"]);
 }
 
 /// Whoever has read a public key that is configured as a shared one could sign tokens.
 #[test]
 fn keys_that_could_not_tell_good_from_bad_are_refused() {
-    use Algorithm::{Es256, Hs256, Hs384, Hs512, Rs256};
+    use Algorithm::{Hs256, Hs384, Hs512, Rs256};
     let rsa = SigningKey::rsa("r").unwrap();
-    let p256 = SigningKey::p256("p").unwrap();
     let pem = rsa.public_pem();
     for public in [
         pem.as_str(),
@@ -308,8 +299,6 @@ fn keys_that_could_not_tell_good_from_bad_are_refused() {
     }
     for (text, algorithm, error) in [
         ("a secret", Rs256, KeyError::Family),
-        (p256.public_pem().as_str(), Rs256, KeyError::Unreadable),
-        (pem.as_str(), Es256, KeyError::Unreadable),
         (rsa.private_pem().as_str(), Rs256, KeyError::Unreadable),
         ("-----BEGIN nothing", Rs256, KeyError::Unreadable),
     ] {
@@ -345,7 +334,6 @@ fn lists_of_keys_are_read_with_care() {
         ("alg", json!("RS512"), 0),
         ("use", json!("enc"), 0),
         ("key_ops", json!(["encrypt"]), 0),
-        ("n", json!("AQAB"), 0),
         ("n", json!("not base64!"), 0),
         ("kty", json!("oct"), 0),
     ] {
@@ -384,12 +372,12 @@ fn a_token_without_a_key_name_is_believed_where_there_is_no_choice() {
 }
 
 #[test]
-fn what_a_token_says_of_its_issue_is_read_without_its_signature() {
+fn what_a_token_says_of_its_end_is_read() {
     let key = SigningKey::shared(b"anything");
-    let of = |claims: &str| claimed_issue(&key.token("HS256", &header("HS256"), claims));
-    assert_eq!(of(r#"{"iat":12.5}"#), Some(12.5));
-    for odd in ["{}", r#"{"iat":"12"}"#, r#"{"iat":1,"iat":2}"#, "[12]", ""] {
+    let of = |claims: &str| claimed_end(&key.token("HS256", &header("HS256"), claims));
+    assert_eq!(of(r#"{"exp":12.5}"#), Some(12.5));
+    for odd in ["{}", r#"{"exp":"12"}"#, r#"{"exp":1,"exp":2}"#, ""] {
         assert_eq!(of(odd), None, "{odd}");
     }
-    assert_eq!(claimed_issue("no token"), None);
+    assert_eq!(claimed_end("no token"), None);
 }

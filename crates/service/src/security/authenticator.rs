@@ -1,7 +1,6 @@
 //! Authentication of the API: a request with a valid token gets what the token allows.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
@@ -10,8 +9,7 @@ use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use sampler_domain::ClientId;
 use sampler_oauth::code_flow::person;
-use sampler_oauth::verify::claimed_issue;
-use sampler_oauth::{Claims, Keyring, Keys, Pace, Policy, Refreshed, TokenError, verify};
+use sampler_oauth::{Claims, Keyring, Keys, NotNow, Policy, TokenError, verify};
 use tracing::info;
 
 use super::grant::Grant;
@@ -31,10 +29,6 @@ const INSUFFICIENT_SCOPE: HeaderValue =
 
 /// Seconds after which keys may be there.
 const RETRY_AFTER: u64 = 10;
-
-/// How long a new key may take until all servers of a token server show it, and by how much the
-/// clocks of both sides may differ.
-const PUBLISHING: Duration = Duration::from_mins(1);
 
 /// Checks the tokens of an API. Clones are the same.
 #[derive(Clone)]
@@ -65,8 +59,7 @@ impl Authenticator {
     /// Whether tokens can be checked: keys are there, or none are needed.
     pub fn is_ready(&self) -> bool {
         let Some(check) = &self.0 else { return true };
-        let keys = check.keyring.current();
-        keys.is_some_and(|keys| keys.count() > 0)
+        check.keyring.current().is_some()
     }
 
     /// The claims of a token that did not come with a request, checked like one that did.
@@ -90,7 +83,7 @@ impl Authenticator {
         let Some(check) = &self.0 else {
             return Err(missing());
         };
-        let keys = check.keys()?;
+        let keys = check.keys().map_err(refuse)?;
         let now = check.clock.now();
         person(id_token, &keys, now, &check.policy, client, nonce).map_err(refuse)
     }
@@ -125,9 +118,9 @@ impl Authenticator {
             return Ok(Claims::default());
         };
         let token = token(headers)?;
-        let age = check.keyring.age();
-        if age.is_none_or(|age| age > Pace::AT_MOST) {
-            check.keyring.refresh().await;
+        if check.keyring.is_old() {
+            // Where that fails, the keys that are known decide.
+            let _ = check.keyring.refresh().await;
         }
         check.claims(token).await
     }
@@ -160,50 +153,31 @@ impl BearerCheck {
         Ok(grant)
     }
 
+    /// The claims of a token. Where its key is unknown, the keys are fetched, and the check is repeated.
+    /// Only keys that were fetched for this token can show that its key does not exist.
     async fn claims(&self, token: &str) -> Result<Claims, Problem> {
-        if self.keyring.current().is_none() {
-            self.keyring.refresh().await;
+        let verified = self.verify(token);
+        if verified != Err(TokenError::UnknownKey) {
+            return verified.map_err(refuse);
         }
-        match self.verify(token)? {
-            Err(TokenError::UnknownKey) if self.may_be_newer(token) => {
-                self.claims_by_newer_keys(token).await
-            }
-            verified => verified.map_err(refuse),
-        }
-    }
-
-    fn keys(&self) -> Result<Arc<Keys>, Problem> {
-        let keys = self.keyring.current().filter(|keys| keys.count() > 0);
-        keys.ok_or_else(|| cannot_be_checked(RETRY_AFTER))
-    }
-
-    fn verify(&self, token: &str) -> Result<Result<Claims, TokenError>, Problem> {
-        let keys = self.keys()?;
-        Ok(verify(token, &keys, self.clock.now(), &self.policy))
-    }
-
-    /// Whether a token with an unknown key may have been signed with a key that is newer than the known
-    /// ones. The token's own word decides: a forger gains nothing by it but a 503.
-    fn may_be_newer(&self, token: &str) -> bool {
-        let (Some(issued), Some(age)) = (claimed_issue(token), self.keyring.age()) else {
-            return true;
-        };
-        let fetched = self.clock.now().as_millis() as f64 / 1000.0 - age.as_secs_f64();
-        issued >= fetched - PUBLISHING.as_secs_f64()
-    }
-
-    /// Fetches the keys again, and repeats the check. Only keys that were fetched after the token arrived can
-    /// show that its key does not exist. If they may not be fetched yet, because many tokens with unknown
-    /// keys came recently, the token may still be good.
-    async fn claims_by_newer_keys(&self, token: &str) -> Result<Claims, Problem> {
         let refreshed = self.keyring.refresh().await;
-        match (self.verify(token)?, refreshed) {
-            (Err(TokenError::UnknownKey), Refreshed::Lately(wait)) => {
+        match (self.verify(token), refreshed) {
+            (Err(TokenError::UnknownKey), Err(NotNow(wait))) => {
                 Err(cannot_be_checked(wait.as_secs().saturating_add(1)))
             }
-            (Err(TokenError::UnknownKey), Refreshed::Failed) => Err(cannot_be_checked(RETRY_AFTER)),
+            (Err(TokenError::UnknownKey), Ok(())) if self.keyring.current().is_none() => {
+                Err(cannot_be_checked(RETRY_AFTER))
+            }
             (verified, _) => verified.map_err(refuse),
         }
+    }
+
+    fn keys(&self) -> Result<Arc<Keys>, TokenError> {
+        self.keyring.current().ok_or(TokenError::UnknownKey)
+    }
+
+    fn verify(&self, token: &str) -> Result<Claims, TokenError> {
+        verify(token, &*self.keys()?, self.clock.now(), &self.policy)
     }
 }
 
