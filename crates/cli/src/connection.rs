@@ -190,7 +190,8 @@ pub(crate) fn client_of(id: &str, secret: SecretString) -> Client {
     Client {
         id: id.to_owned(),
         secret,
-        scope: "",
+        scope: String::new(),
+        audience: None,
     }
 }
 

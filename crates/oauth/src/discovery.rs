@@ -49,8 +49,8 @@ impl ClientMethod {
     fn of(metadata: &Value) -> Self {
         let named = metadata.get("token_endpoint_auth_methods_supported");
         let named = named.and_then(Value::as_array);
-        let names = |method| named.is_some_and(|all| all.iter().any(|one| one == method));
-        if names("client_secret_post") && !names("client_secret_basic") {
+        let takes = |method| named.is_some_and(|all| all.iter().any(|one| one == method));
+        if takes("client_secret_post") && !takes("client_secret_basic") {
             Self::Post
         } else {
             Self::Basic
@@ -172,7 +172,7 @@ pub struct Discoverer {
     server: TokenServer,
     client: Client,
     http_allowed: bool,
-    /// The issuer that the metadata of an OpenID provider must name, if not its address.
+    /// The issuer that the metadata of an `OpenID` provider must name, if not its address.
     issuer: Option<String>,
     known: Arc<Mutex<Option<Endpoints>>>,
 }

@@ -110,14 +110,13 @@ fn proxies(variable: impl Fn(&str) -> Option<String>) -> reqwest::Result<Vec<Pro
         Some(hosts) => format!("{hosts},{LOOPBACK}"),
         None => LOOPBACK.to_owned(),
     };
-    let kinds: [(&str, fn(String) -> reqwest::Result<Proxy>); 3] = [
-        ("HTTPS_PROXY", Proxy::https),
-        ("HTTP_PROXY", Proxy::http),
-        ("ALL_PROXY", Proxy::all),
+    let named = [
+        set("HTTPS_PROXY").map(Proxy::https),
+        set("HTTP_PROXY").map(Proxy::http),
+        set("ALL_PROXY").map(Proxy::all),
     ];
-    kinds
-        .into_iter()
-        .filter_map(|(name, proxy)| set(name).map(proxy))
+    let proxies = named.into_iter().flatten();
+    proxies
         .map(|proxy| Ok(proxy?.no_proxy(NoProxy::from_string(&unproxied))))
         .collect()
 }

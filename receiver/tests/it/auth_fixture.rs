@@ -59,8 +59,6 @@ fn authenticator(keyring: Arc<Keyring>) -> Authenticator {
         algorithm: Algorithm::Rs256,
         issuer: None,
         audiences: None,
-        lifetime_max: Duration::from_hours(24),
-        leeway: Duration::from_secs(10),
     };
     Authenticator::bearer(keyring, policy, Arc::new(SystemClock))
 }

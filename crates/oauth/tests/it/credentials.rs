@@ -171,8 +171,12 @@ async fn issuer(methods: Value, named: Option<&str>) -> (Url, UnboundedReceiver<
                 token.to_string()
             };
             let length = document.len();
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
-            stream.write_all((head + &document).as_bytes()).await.unwrap();
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            stream
+                .write_all((head + &document).as_bytes())
+                .await
+                .unwrap();
         }
     });
     (address, requests)

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sampler_oauth::discovery::is_private;
-use sampler_oauth::verify::LEEWAY_MAX;
 use sampler_oauth::{
     Algorithm, Audiences, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions,
     Issuer, Keyring, Keys, Pace, Policy, TokenServer,
@@ -19,11 +18,6 @@ use super::authenticator::Authenticator;
 use super::monitors::{Access, Monitors};
 use crate::environment::Clock;
 use crate::settings::{Kind, Reader};
-
-const MINUTE: Duration = Duration::from_mins(1);
-/// Fetched keys are fetched again every [`Pace::AT_MOST`]; they must last until then.
-const KEYS_AGE_MIN: Duration = Duration::from_mins(10);
-const YEAR: Duration = Duration::from_hours(366 * 24);
 
 /// How long one request to the token server may take.
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,23 +55,12 @@ crate::settings! {
         /// The accepted audiences (aud) of tokens, separated by commas; a token needs one of them. A
         /// final * matches any longer audience. For a UAA, set abacus.sampler,abacus.sampler.* here.
         token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text => audiences;
-        /// The longest time that a token may still be valid. A token with a later exp is refused.
-        token_max_lifetime: Duration = "SAMPLER_TOKEN_MAX_LIFETIME",
-            Kind::Duration(MINUTE, YEAR), or("31d");
-        /// How long fetched keys stay in use while the token server is unavailable. After that,
-        /// tokens are answered 503 until keys can be fetched.
-        keys_max_age: Duration = "SAMPLER_TOKEN_KEYS_MAX_AGE",
-            Kind::Duration(KEYS_AGE_MIN, YEAR), or("24h");
-        /// Whether JWTKEY may be a shared key that is shorter than RFC 7518 demands: 32 bytes for
-        /// HS256, 48 for HS384, 64 for HS512. A short key may be guessed.
-        allow_short_key: bool = "SAMPLER_ALLOW_SHORT_KEY", Kind::Boolean, or("false");
-        /// Whether SECURED=true accepts a token server at an http address. Then credentials and
-        /// tokens can be read on the way. An address of the same machine is always accepted.
-        allow_http_token_server: bool = "SAMPLER_ALLOW_HTTP_TOKEN_SERVER", Kind::Boolean,
-            or("false");
-        /// The tolerated difference between the clocks of this program and the token server.
-        token_leeway: Duration = "SAMPLER_TOKEN_LEEWAY", Kind::Duration(Duration::ZERO, LEEWAY_MAX),
-            or("10s");
+        /// The scope in requests for the program's own tokens, where the token server needs another than
+        /// the default; Entra wants one that ends in /.default, for example.
+        client_scope: Option<String> = "SAMPLER_CLIENT_SCOPE", Kind::Text;
+        /// The audience in requests for the program's own tokens, where the token server needs one, as
+        /// Auth0 does.
+        client_audience: Option<String> = "SAMPLER_CLIENT_AUDIENCE", Kind::Text;
         /// A PEM file with certificate authorities to trust for HTTPS, in addition to those of the
         /// system. For the database, use tlsCAFile in DB_URI.
         ca_file: Option<CaBundle> = "SAMPLER_CA_FILE", Kind::Text => authorities;
@@ -102,9 +85,9 @@ impl SecuritySettings {
         let is_private = self
             .token_server()
             .is_none_or(|server| is_private(server.address()));
-        if self.secured && !self.allow_http_token_server && !is_private {
-            let expected = "an address with https, because SECURED is true; where credentials and \
-                            tokens may be read on the way, SAMPLER_ALLOW_HTTP_TOKEN_SERVER allows it";
+        if self.secured && !is_private {
+            let expected = "an address with https, because SECURED is true, and credentials and tokens \
+                            could be read on the way";
             reader.reject(self.key_of_token_server(), expected);
         }
         if self.secured || self.is_healthcheck_secured() {
@@ -148,11 +131,11 @@ impl SecuritySettings {
         let algorithm = self.algorithm();
         Keys::configured(key, algorithm)
             .map_err(|error| format!("a key for {algorithm}: {error}"))?;
-        if Keys::is_short(key, algorithm) && !self.allow_short_key {
+        if Keys::is_short(key, algorithm) {
             let length = algorithm.shared_key_len();
             return Err(format!(
                 "a shared key of at least {length} bytes for {algorithm} (RFC 7518, section 3.2); \
-                 a shorter one may be guessed, and SAMPLER_ALLOW_SHORT_KEY allows it"
+                 a shorter one may be guessed"
             ));
         }
         Ok(())
@@ -253,8 +236,6 @@ impl SecuritySettings {
             algorithm: self.algorithm(),
             issuer: self.issuer(),
             audiences: self.token_audience.clone(),
-            lifetime_max: self.token_max_lifetime,
-            leeway: self.token_leeway,
         }
     }
 
@@ -288,8 +269,9 @@ impl SecuritySettings {
     fn discoverer(&self) -> anyhow::Result<Discoverer> {
         let server = self.token_server().context("no token server is known")?;
         let client = sampler_oauth::http::client(&self.http_options(TOKEN_SERVER_TIMEOUT))?;
-        let allowed = !self.secured || self.allow_http_token_server;
-        Ok(Discoverer::new(server, client).allow_http(allowed))
+        Ok(Discoverer::new(server, client)
+            .allow_http(!self.secured)
+            .of_issuer(self.token_issuer.clone()))
     }
 
     /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
@@ -327,15 +309,16 @@ impl SecuritySettings {
             Some(_) => Issuer::Configured,
             None => Issuer::Discovered,
         };
-        let pace = Pace {
-            age_max: self.keys_max_age,
-            ..Pace::default()
-        };
         let discoverer = self.discoverer()?;
-        Ok(Keyring::fetched(discoverer, algorithm, issuer, pace))
+        Ok(Keyring::fetched(
+            discoverer,
+            algorithm,
+            issuer,
+            Pace::default(),
+        ))
     }
 
-    /// Where tokens with this scope come from; none where `SECURED` is false.
+    /// Where tokens with this scope come from, unless another is set; none where `SECURED` is false.
     ///
     /// # Errors
     /// If [`Self::require_client`] was not heeded, or a client cannot be set up.
@@ -346,7 +329,8 @@ impl SecuritySettings {
         let client = Client {
             id: self.client_id.clone().context("no client id")?,
             secret: self.client_secret.clone().context("no client secret")?,
-            scope,
+            scope: self.client_scope.clone().unwrap_or(scope.to_owned()),
+            audience: self.client_audience.clone(),
         };
         Ok(Some(ClientCredentials::new(client, self.discoverer()?)))
     }
@@ -368,7 +352,12 @@ impl SecuritySettings {
         if !self.secured || !self.has_token_server() {
             return Ok(None);
         }
-        let client = Client { id, secret, scope };
+        let client = Client {
+            id,
+            secret,
+            scope: scope.to_owned(),
+            audience: None,
+        };
         Ok(Some(CodeFlow::new(client, self.discoverer()?)))
     }
 

@@ -26,7 +26,8 @@ async fn tokens() -> (StandInUaa, Arc<ClientCredentials>) {
     let sampler = Client {
         id: "sampler".to_owned(),
         secret: "hush".into(),
-        scope: SCOPE,
+        scope: SCOPE.to_owned(),
+        audience: None,
     };
     let discoverer = Discoverer::new(api, client(&options).unwrap());
     (uaa, ClientCredentials::new(sampler, discoverer))
