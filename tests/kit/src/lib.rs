@@ -21,7 +21,6 @@ mod npm;
 pub mod oidc;
 pub mod program;
 pub mod rng;
-pub mod sdks;
 mod serving;
 pub mod tls;
 pub mod uaa;

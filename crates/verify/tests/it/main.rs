@@ -6,7 +6,6 @@ mod examples;
 mod faults;
 mod fits;
 mod matching;
-mod trace;
 mod truth;
 
 /// The verifier names no crate of this repository: what it shares with the programs, it cannot check.
