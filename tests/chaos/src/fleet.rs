@@ -7,11 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use sampler_testkit::Program;
 use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
-use sampler_testkit::{Program, now_millis};
 use tokio::sync::Mutex;
 
-use crate::history::{History, ProgramEnd, Record};
+use crate::journal::Journal;
 
 /// How many receivers there are.
 pub(crate) const RECEIVERS: usize = 2;
@@ -60,7 +60,7 @@ struct Managed {
 pub(crate) struct Fleet {
     programs: Vec<Managed>,
     pub(crate) receivers: Arc<Addresses>,
-    history: Arc<History>,
+    journal: Arc<Journal>,
     folder: PathBuf,
 }
 
@@ -87,7 +87,7 @@ impl Fleet {
         database: &str,
         abacus: &str,
         folder: &Path,
-        history: Arc<History>,
+        journal: Arc<Journal>,
     ) -> Result<Self> {
         for name in [RECEIVER, WORKER] {
             keep_program(name, folder).await?;
@@ -114,7 +114,7 @@ impl Fleet {
         let fleet = Self {
             programs: receivers.chain(workers).map(managed).collect(),
             receivers: Arc::default(),
-            history,
+            journal,
             folder: folder.to_owned(),
         };
         fleet.start_all().await?;
@@ -183,7 +183,7 @@ impl Fleet {
             Ok(code) => format!("it ended with code {code} when it was asked to stop"),
             Err(_) => "it did not stop when it was asked to".to_owned(),
         };
-        self.note_program_end(managed, how);
+        self.journal.mistake(format!("{}: {how}", managed.name));
         program.kill()
     }
 
@@ -215,32 +215,12 @@ impl Fleet {
             };
             *program = None;
             drop(program);
-            self.note_program_end(managed, format!("it ended by itself with code {code}"));
+            let name = &managed.name;
+            self.journal
+                .mistake(format!("{name} ended by itself with code {code}"));
             self.run(place).await?;
         }
         Ok(())
-    }
-
-    fn note_program_end(&self, managed: &Managed, how: String) {
-        let program = managed.name.clone();
-        self.history.note(&Record::ProgramEnded(ProgramEnd {
-            at: now_millis(),
-            program,
-            how,
-        }));
-    }
-
-    /// How often the programs have logged this code.
-    pub(crate) fn logged(&self, code: &str) -> Result<u64> {
-        let mut lines = 0;
-        for file in fs::read_dir(&self.folder)? {
-            let path = file?.path();
-            if path.extension().is_some_and(|ending| ending == "log") {
-                let log = fs::read_to_string(&path)?;
-                lines += log.matches(code).count() as u64;
-            }
-        }
-        Ok(lines)
     }
 
     /// Stops all programs, all at the same time, for good.
@@ -276,9 +256,7 @@ fn database_limits(launch: Launch, number: usize) -> Launch {
     if number == 0 {
         return launch;
     }
-    launch
-        .env("SAMPLER_DB_SERVER_SELECTION_TIMEOUT", "2s")
-        .env("SAMPLER_DB_OPERATION_TIMEOUT", "4s")
+    launch.env("SAMPLER_DB_OPERATION_TIMEOUT", "4s")
 }
 
 fn receiver(launch: Launch) -> Launch {
@@ -291,17 +269,10 @@ fn worker(launch: Launch, abacus: &str) -> Launch {
         .env("SAMPLER_DIMENSION", "hour")
         .env("PROCESS_SCHEDULE_INTERVAL", "50ms")
         .env("SAMPLER_POST_TIMEOUT", "3s")
-        .env("SAMPLER_RETRY_FIRST", "100ms")
         .env("SAMPLER_RETRY_LIMIT", "2s")
         .env("SAMPLER_SUSPEND_AFTER", "2")
         .env("SAMPLER_PROBE_INTERVAL", "40s")
-        .env("SAMPLER_CONFIRM", "true")
-        .env("SAMPLER_CONFIRM_INTERVAL", "4s")
-        // A repeat is never confirmed: the run is not to wait a day for that.
-        .env("SAMPLER_CONFIRM_TIMEOUT", "1m")
         // So that faults of seconds count as distress.
-        .env("SAMPLER_LAG_UPPER", "3s")
-        .env("SAMPLER_LAG_LOWER", "2s")
         .env("SAMPLER_COMMIT_UPPER", "2s")
         .env("SAMPLER_COMMIT_LOWER", "1s")
 }

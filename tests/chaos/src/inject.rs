@@ -1,35 +1,24 @@
 //! Injects faults, and ends them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use mongodb::bson::{Document, doc};
 use sampler_testkit::abacus::{Fault as AbacusFault, StandInAbacus};
-use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::fleet::{Fleet, ProgramId, WORKERS};
 use crate::proxy::Conditions;
-use crate::schedule::{Commands, Failure, Fault, Share};
+use crate::schedule::{Commands, Failure, Fault};
 
 /// The server's switch that stops a secondary from reading what the primary writes.
 const NO_REPLICATION: &str = "stopReplProducer";
-/// The server's switch that keeps its journal from the disk.
-const NO_FLUSH: &str = "pauseJournalFlusherBeforeFlush";
 /// All switches that are used here.
-pub(crate) const SWITCHES: [&str; 3] = ["failCommand", NO_REPLICATION, NO_FLUSH];
-
-/// How long a flush of the journal takes on a slow disk, and how long it continues then.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(2_500);
-const FLUSH_LENGTH: Duration = Duration::from_millis(50);
+pub(crate) const SWITCHES: [&str; 2] = ["failCommand", NO_REPLICATION];
 
 /// The faults of Abacus that are about all usages, and those that are about some.
 const OF_ALL: &str = "all";
 const OF_SOME: &str = "some";
-/// Why Abacus sets usages aside.
-pub(crate) const ASIDE_REASON: &str = "isPlanBusinessError";
-/// How many usages of those that it sets aside some of, per cent.
-const ASIDE_PERCENT: u64 = 50;
 /// What the server answers where it refuses a command: Unauthorized.
 const REFUSED: i32 = 13;
 
@@ -50,7 +39,6 @@ impl System {
             | Fault::FreezePrimary
             | Fault::StepDown => self.inject_server_fault(fault, until).await,
             Fault::SecondariesLag => self.hold_replication(until).await,
-            Fault::SlowDisk => self.slow_disk(until).await,
             Fault::Commands(commands, failure, percent) => {
                 self.inject_command_failures(fail_point(commands, failure, percent), until)
                     .await
@@ -82,14 +70,8 @@ impl System {
                 let fault = AbacusFault::new(kind).percent(percent);
                 self.abacus_fault(fault.named(OF_ALL), OF_ALL, until).await
             }
-            Fault::Refused(share) => {
-                let fault = AbacusFault::status(400).only(move |usage| is_of(share, usage));
-                self.abacus_fault(fault.named(OF_SOME), OF_SOME, until)
-                    .await
-            }
-            Fault::SetAside(share) => {
-                let fault = AbacusFault::put_aside(ASIDE_REASON);
-                let fault = fault.only(move |usage| is_of(share, usage) && is_chosen(usage));
+            Fault::RefusedPlan(plan) => {
+                let fault = AbacusFault::status(400).only_where("plan_id", plan);
                 self.abacus_fault(fault.named(OF_SOME), OF_SOME, until)
                     .await
             }
@@ -164,19 +146,6 @@ impl System {
         Ok(())
     }
 
-    /// The journal is flushed now and then, for a moment.
-    async fn slow_disk(&self, until: Instant) -> Result<()> {
-        let set = &self.cluster.set;
-        let primary = set.wait_for_primary().await?;
-        while Instant::now() < until {
-            set.command(primary, switch(NO_FLUSH, true)).await?;
-            wait_until(until.min(Instant::now() + FLUSH_INTERVAL)).await;
-            set.command(primary, switch(NO_FLUSH, false)).await?;
-            tokio::time::sleep(FLUSH_LENGTH).await;
-        }
-        Ok(())
-    }
-
     async fn impair_primary_link(&self, conditions: Conditions, until: Instant) -> Result<()> {
         let primary = self.cluster.set.wait_for_primary().await?;
         self.cluster.set_link(primary, conditions);
@@ -228,26 +197,6 @@ pub(crate) fn switch(name: &str, on: bool) -> Document {
     doc! { "configureFailPoint": name, "mode": mode }
 }
 
-fn is_of(share: Share, usage: &Value) -> bool {
-    match share {
-        Share::Plan(plan) => usage["plan_id"] == plan,
-        Share::Organization(organization) => usage["organization_id"] == organization,
-        Share::Instances(percent) => spread(&usage["resource_instance_id"]) < u64::from(percent),
-    }
-}
-
-fn is_chosen(usage: &Value) -> bool {
-    spread(&usage["dedup_id"]) < ASIDE_PERCENT
-}
-
-/// A number below 100 that follows from a text.
-fn spread(text: &Value) -> u64 {
-    let bytes = text.as_str().unwrap_or_default().bytes();
-    bytes.fold(7, |hash: u64, byte| {
-        (hash * 31 + u64::from(byte)) % 1_000_003
-    }) % 100
-}
-
 async fn wait_until(until: Instant) {
     tokio::time::sleep_until(until.into()).await;
 }
@@ -275,19 +224,4 @@ fn fail_point(commands: Commands, failure: Failure, percent: u8) -> Document {
     }
     let mode = doc! { "activationProbability": f64::from(percent) / 100.0 };
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fail_point_names_its_commands_and_chance() {
-        let reads = fail_point(Commands::Reads, Failure::Code(91), 25);
-        let data = reads.get_document("data").unwrap();
-        assert_eq!(data.get_array("failCommands").unwrap().len(), 2);
-        assert_eq!(data.get_i32("errorCode").unwrap(), 91);
-        let mode = reads.get_document("mode").unwrap();
-        assert!((mode.get_f64("activationProbability").unwrap() - 0.25).abs() < f64::EPSILON);
-    }
 }

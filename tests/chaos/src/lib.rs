@@ -2,37 +2,27 @@
 //! while everything fails that can fail on one machine.
 //!
 //! - [`schedule`]: which fault comes when, from a seed. [`proxy`]: links that fail.
-//! - [`Record`]: what each client sent and was answered. [`Evidence`]: that, and what Abacus counted.
-//! - Operators act by the API alone, at any time. Abacus's clock runs faster than that of the machine, so
-//!   that what workers put off by minutes comes within a short run.
-//! - [`check()`]: whether that is right, without knowledge of how it is done. `sampler-verify` checks the
-//!   bill of each span.
+//! - Clients send events until each has a definite answer, and know which must be taken. Operators skip,
+//!   resume and send again by the API alone.
+//! - In the end all spans are stopped, and all that was skipped is sent again. Then what counts at Abacus
+//!   must be what was used, and `sampler verify` must find nothing.
 //! - [`run()`]: all of it, from starting the servers to the verdict.
 
-mod api;
-mod check;
+mod bill;
 mod client;
 mod cluster;
 mod event;
-mod evidence;
 mod fleet;
-mod history;
 mod inject;
+mod journal;
 mod observer;
 mod operator;
 pub mod proxy;
-mod report;
 mod run;
 pub mod schedule;
 mod sender;
-mod stats;
 mod timeline;
-mod view;
 
-pub use check::{Rule, Undecidable, Verdict, Violation, check};
-pub use event::{Kind, Target};
-pub use evidence::{Aside, Entry, Evidence, Post, Trace, Usage};
 pub use fleet::ProgramId;
-pub use history::{Act, ActKind, Answer, Attempt, Event, FaultRecord, ProgramEnd, Record};
-pub use report::Report;
+pub use journal::Report;
 pub use run::{Options, run};

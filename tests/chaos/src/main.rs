@@ -1,20 +1,17 @@
 //! The program `sampler-chaos`; see the library.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::{Parser, Subcommand};
-use sampler_chaos::{Evidence, Options, check, run};
+use clap::Parser;
+use sampler_chaos::{Options, run};
 use sampler_testkit::now_millis;
 
 /// Real processes, real faults, and a bill that must be right all the same.
 #[derive(Debug, Parser)]
 #[command(name = "sampler-chaos", version)]
 struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
     /// How long there are faults.
     #[arg(long, default_value_t = 3.0, value_name = "MINUTES")]
     minutes: f64,
@@ -24,15 +21,6 @@ struct Cli {
     /// How many clients send events at once.
     #[arg(long, default_value_t = 24, value_name = "N")]
     clients: usize,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Judges a run again, by the files in its folder.
-    Check {
-        /// The folder of the run.
-        folder: PathBuf,
-    },
 }
 
 #[tokio::main]
@@ -49,19 +37,13 @@ async fn main() -> ExitCode {
 
 /// Whether all is well.
 async fn carry_out(cli: Cli) -> Result<bool> {
-    if let Some(Command::Check { folder }) = cli.command {
-        let verdict = check(&Evidence::read(&folder)?);
-        println!("{verdict}");
-        return Ok(verdict.is_right());
-    }
     let Ok(length) = Duration::try_from_secs_f64(cli.minutes * 60.0) else {
         bail!("{} is no number of minutes", cli.minutes);
     };
-    let seed = cli
-        .seed
-        .unwrap_or_else(|| now_millis().unsigned_abs() % 1_000_000);
     let options = Options {
-        seed,
+        seed: cli
+            .seed
+            .unwrap_or_else(|| now_millis().unsigned_abs() % 1_000_000),
         length,
         clients: cli.clients,
     };
@@ -70,5 +52,5 @@ async fn carry_out(cli: Cli) -> Result<bool> {
         _ = tokio::signal::ctrl_c() => bail!("interrupted; there is no verdict"),
     };
     println!("{report}");
-    Ok(report.verdict.is_right())
+    Ok(report.is_right())
 }

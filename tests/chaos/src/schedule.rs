@@ -8,19 +8,6 @@ use crate::proxy::Link;
 use sampler_testkit::abacus::FaultKind;
 use sampler_testkit::rng::Rng;
 
-/// The kind of fault during which the database refuses commands, so that receivers answer 500.
-pub(crate) const COMMANDS_REFUSED: &str = "commands are refused";
-
-/// The kinds of fault after which nobody may know what a worker was answered.
-pub(crate) const WORKER_KILLED: &str = "worker killed";
-pub(crate) const PROGRAM_FROZEN: &str = "program frozen";
-
-/// Whether a fault of this text is one of the database, or of the links to it.
-pub(crate) fn is_of_database(text: &str) -> bool {
-    let of_others = ["Abacus", "program", "receiver", "worker"];
-    !of_others.iter().any(|other| text.starts_with(other))
-}
-
 /// A lane of faults. Faults of one lane come one after the other, those of different lanes at the
 /// same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,8 +36,6 @@ pub enum Fault {
     StepDown,
     /// Both secondaries stop copying what the primary writes, so that its majority falls behind.
     SecondariesLag,
-    /// The primary's disk takes seconds for each flush of its journal.
-    SlowDisk,
     /// Commands of that kind fail on the primary, with this chance in percent.
     Commands(Commands, Failure, u8),
     /// The programs' links to the primary are like that; the servers see each other.
@@ -70,20 +55,8 @@ pub enum Fault {
     /// Abacus has this fault, for this percentage of usages.
     Abacus(FaultKind, u8),
     AbacusAway,
-    /// Abacus refuses the usages of these: their spans are suspended.
-    Refused(Share),
-    /// Abacus sets aside some usages of these after its 202.
-    SetAside(Share),
-}
-
-/// Some of the usages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    Plan(&'static str),
-    /// Those of an organization, of any plan.
-    Organization(&'static str),
-    /// Those of this percentage of all instances.
-    Instances(u8),
+    /// Abacus refuses the usages of this plan: their spans are suspended.
+    RefusedPlan(&'static str),
 }
 
 /// Which commands fail.
@@ -184,10 +157,7 @@ impl Lane {
                 (Fault::AbacusAway, 2_000, 5_000),
                 (Fault::Abacus(delay(800), 100), 2_000, 5_000),
             ],
-            Self::Usages => vec![
-                (Fault::SetAside(Share::Instances(40)), 4_000, 7_000),
-                (Fault::Refused(Share::Plan("large")), 10_000, 14_000),
-            ],
+            Self::Usages => vec![(Fault::RefusedPlan("large"), 10_000, 14_000)],
         }
     }
 
@@ -206,29 +176,20 @@ fn database_pool() -> Vec<FaultTemplate> {
     use Fault::{AllToPrimary, ProgramsToAll, ProgramsToPrimary};
     use Link::{Cut, Delayed, Held, WithoutReplies};
     let mut pool = vec![
-        (Fault::KillPrimary, 1_000, 6_000),
-        (Fault::KillPrimary, 3_000, 12_000),
+        (Fault::KillPrimary, 1_000, 12_000),
         (Fault::KillSecondary, 1_000, 6_000),
         (Fault::KillMajority, 2_000, 8_000),
         (Fault::FreezePrimary, 5_000, 10_000),
         // Beyond what the programs wait for an answer, and their drivers for a sign of life.
         (Fault::FreezePrimary, 16_000, 22_000),
         (Fault::StepDown, 500, 2_000),
-        (Fault::StepDown, 500, 2_000),
-        // Beyond the upper bound of the lag, and the time until it is looked at.
         (Fault::SecondariesLag, 8_000, 14_000),
-        (Fault::SlowDisk, 6_000, 12_000),
         (ProgramsToPrimary(Cut), 1_000, 8_000),
         (ProgramsToPrimary(Held), 3_000, 12_000),
         (ProgramsToPrimary(WithoutReplies), 1_000, 4_000),
         (AllToPrimary(Cut), 4_000, 10_000),
         (AllToPrimary(Held), 6_000, 14_000),
         (ProgramsToAll(Cut), 1_000, 6_000),
-        (
-            ProgramsToAll(Delayed(Duration::from_millis(40))),
-            3_000,
-            8_000,
-        ),
         (
             ProgramsToAll(Delayed(Duration::from_millis(300))),
             3_000,
@@ -299,21 +260,8 @@ fn abacus_pool() -> Vec<FaultTemplate> {
 
 fn usages_pool() -> Vec<FaultTemplate> {
     vec![
-        (Fault::Refused(Share::Plan("large")), 6_000, 14_000),
-        (Fault::Refused(Share::Plan("small")), 6_000, 14_000),
-        (
-            Fault::Refused(Share::Organization("organization-3")),
-            10_000,
-            25_000,
-        ),
-        (Fault::Refused(Share::Instances(30)), 10_000, 20_000),
-        (Fault::SetAside(Share::Plan("small")), 3_000, 8_000),
-        (
-            Fault::SetAside(Share::Organization("organization-2")),
-            6_000,
-            12_000,
-        ),
-        (Fault::SetAside(Share::Instances(30)), 4_000, 10_000),
+        (Fault::RefusedPlan("large"), 6_000, 14_000),
+        (Fault::RefusedPlan("small"), 6_000, 14_000),
     ]
 }
 
@@ -340,9 +288,8 @@ impl Fault {
             Self::FreezePrimary => "primary frozen",
             Self::StepDown => "primary steps down",
             Self::SecondariesLag => "secondaries lag",
-            Self::SlowDisk => "disk is slow",
             Self::Commands(_, Failure::Close, _) => "commands lose their connection",
-            Self::Commands(_, Failure::Refused, _) => COMMANDS_REFUSED,
+            Self::Commands(_, Failure::Refused, _) => "commands are refused",
             Self::Commands(_, Failure::Code(_), _) => "commands fail",
             Self::Commands(_, Failure::WriteConcern(_), _) => "write concern fails",
             Self::Commands(_, Failure::Block(_), _) => "commands are slow",
@@ -350,9 +297,9 @@ impl Fault {
             Self::AllToPrimary(_) => "primary cut off",
             Self::ProgramsToAll(_) => "links to all servers impaired",
             Self::Kill(ProgramId::Receiver(_)) => "receiver killed",
-            Self::Kill(ProgramId::Worker(_)) | Self::KillAllWorkers => WORKER_KILLED,
+            Self::Kill(ProgramId::Worker(_)) | Self::KillAllWorkers => "worker killed",
             Self::Restart(_) => "program restarted",
-            Self::Freeze(_) => PROGRAM_FROZEN,
+            Self::Freeze(_) => "program frozen",
             Self::Abacus(FaultKind::LoseAnswer, _) => "Abacus loses answers",
             Self::Abacus(FaultKind::Delay(_), _) => "Abacus is slow",
             Self::Abacus(FaultKind::Status { status: 429, .. }, _) => "Abacus says 429",
@@ -360,10 +307,8 @@ impl Fault {
             Self::Abacus(FaultKind::CloseBefore, _) => "Abacus closes connections",
             Self::Abacus(FaultKind::Hang, _) => "Abacus hangs",
             Self::AbacusAway => "Abacus is away",
-            Self::Refused(_) => "Abacus refuses usages",
-            Self::Abacus(FaultKind::PutAside(_), _) | Self::SetAside(_) => {
-                "Abacus sets usages aside"
-            }
+            Self::RefusedPlan(_) => "Abacus refuses usages",
+            Self::Abacus(FaultKind::PutAside(_), _) => "Abacus sets usages aside",
         }
     }
 
@@ -405,20 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn the_lane_of_the_database_alone_has_faults_of_the_database() {
-        for lane in Lane::ALL {
-            for planned in lane.plan(1, Duration::from_mins(10)) {
-                let text = planned.fault.text();
-                assert_eq!(is_of_database(&text), lane == Lane::Database, "{text}");
-            }
-        }
-    }
-
-    #[test]
     fn a_long_run_meets_everything() {
         let length = Duration::from_mins(10);
         let faults = Lane::ALL.into_iter().flat_map(|lane| lane.plan(1, length));
         let kinds: BTreeSet<&str> = faults.map(|planned| planned.fault.kind()).collect();
-        assert_eq!(kinds.len(), 28, "{kinds:?}");
+        assert_eq!(kinds.len(), 26, "{kinds:?}");
     }
 }

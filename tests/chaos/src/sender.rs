@@ -1,20 +1,18 @@
 //! Sends events until there is a definite answer.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, Response};
-use sampler_testkit::now_millis;
-use serde_json::{Value, json};
-
-use crate::event::Kind;
-use crate::fleet::Addresses;
-use crate::history::{Answer, Attempt, Event, History, Record};
-use crate::stats::Stats;
-use crate::timeline::Outcome;
 use sampler_testkit::rng::Rng;
+use serde_json::Value;
+
+use crate::event::item;
+use crate::fleet::Addresses;
+use crate::journal::{ACCEPTED, Journal, REFUSED, REPEATS, RETRIES};
 
 /// The timeouts of clients, from the shortest to the longest. A receiver's own limits
 /// lie in between, so that some clients see its answer and others come again before it.
@@ -25,25 +23,74 @@ const REQUEST_LIMITS: [Duration; 3] = [
 ];
 /// The longest pause before an event is sent again, whatever the answer asks for: there are many
 /// faults to meet, and little time.
-const PAUSE_MAX: i64 = 1_000;
-/// The pause where it asks for none.
-const PAUSE: i64 = 100;
-/// With more stopped spans to work off than this, clients pause: it is faults that are looked for
-/// here, not speed.
-const BACKLOG_MAX: u64 = 400;
-
-/// How often an event is sent in a batch, per cent.
+const PAUSE_MAX: u64 = 1_000;
+/// How often a single event is sent in a batch, per cent.
 const IN_BATCH: usize = 30;
 
-/// How an event is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendMode {
-    /// Again and again until there is a definite answer.
-    Patient,
-    /// The same, but the first time twice at once.
-    Twice,
-    /// Until the first answer, definite or not.
-    GivesUp,
+/// An event that is sent, each time the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// `start`, `stop` or `update`.
+    pub(crate) kind: &'static str,
+    pub(crate) body: Value,
+    /// Whether it must be taken; otherwise it must be refused.
+    pub(crate) is_right: bool,
+}
+
+/// What came back for an event or an action.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// A response, and the seconds to wait that it asks for.
+    Status {
+        status: u16,
+        problem: String,
+        retry_after: Option<u64>,
+    },
+    /// None.
+    Lost(String),
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status {
+                status, problem, ..
+            } => write!(f, "{status} {problem}"),
+            Self::Lost(error) => f.write_str(error),
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::Lost(_) => None,
+        }
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.status() == Some(201)
+    }
+
+    /// Whether it is refused, and not only for the moment.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.status(), Some(400..=499)) && !matches!(self.status(), Some(408 | 429))
+    }
+
+    /// Pauses for as long as it asks for, or else so long, ms.
+    pub(crate) async fn pause(&self, usual: u64, rng: &mut Rng) {
+        let asked = match self {
+            Self::Status {
+                retry_after: Some(seconds),
+                ..
+            } => seconds.saturating_mul(1_000),
+            _ => usual,
+        };
+        let longest = i64::try_from(asked.clamp(51, PAUSE_MAX)).unwrap_or(51);
+        let pause = rng.between(50, longest).unsigned_abs();
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
 }
 
 /// What all clients send with.
@@ -51,8 +98,7 @@ pub(crate) enum SendMode {
 pub(crate) struct Sender {
     clients: Vec<Client>,
     receivers: Arc<Addresses>,
-    history: Arc<History>,
-    stats: Arc<Stats>,
+    journal: Arc<Journal>,
     /// When no answer will come any more.
     give_up: Instant,
 }
@@ -60,8 +106,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(
         receivers: Arc<Addresses>,
-        history: Arc<History>,
-        stats: Arc<Stats>,
+        journal: Arc<Journal>,
         give_up: Instant,
     ) -> Result<Self> {
         let client = |limit: &Duration| {
@@ -71,236 +116,166 @@ impl Sender {
         Ok(Self {
             clients: REQUEST_LIMITS.iter().map(client).collect::<Result<_>>()?,
             receivers,
-            history,
-            stats,
+            journal,
             give_up,
         })
     }
 
-    /// Waits while the backlog is too long.
-    pub(crate) async fn wait_for_backlog(&self, until: Instant) {
-        while self.stats.spans().stopped > BACKLOG_MAX && Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }
-
-    /// Sends an event, or the two halves of an update, and repeats it as its mode says.
-    pub(crate) async fn deliver(&self, halves: &[Event], mode: SendMode, rng: &mut Rng) -> Outcome {
-        for event in halves {
-            self.history.note(&Record::Event(event.clone()));
-        }
+    /// Sends events, together where there are several, and repeats them as a whole until each is taken,
+    /// or one that is wrong is refused. Whether it was as it must be.
+    pub(crate) async fn deliver(&self, items: &[Item], twice: bool, rng: &mut Rng) -> bool {
         let began = Instant::now();
-        let mut answer = if mode == SendMode::Twice {
-            self.twice(halves, rng).await
+        let mut answers = if twice {
+            self.twice(items, rng).await
         } else {
-            self.attempt(halves, rng).await
+            self.send(items, rng).await
         };
-        while !answer.is_definite() && mode != SendMode::GivesUp && Instant::now() < self.give_up {
-            pause(&answer, PAUSE, PAUSE_MAX, rng).await;
-            self.stats.retries.add();
-            answer = self.attempt(halves, rng).await;
+        while Instant::now() < self.give_up {
+            match judge(items, &answers) {
+                Some(Ok(())) => {
+                    self.settled(items, began.elapsed());
+                    return true;
+                }
+                Some(Err(mistake)) => {
+                    self.journal.mistake(mistake);
+                    return false;
+                }
+                None => {}
+            }
+            if let Some(open) = answers.iter().find(|answer| !answer.is_accepted()) {
+                self.journal.error(&format!("{open}"));
+                open.pause(100, rng).await;
+            }
+            self.journal.count(RETRIES, 1);
+            answers = self.send(items, rng).await;
         }
-        if answer.is_definite() {
-            self.stats.note_wait(began.elapsed());
-        }
-        self.count(&answer)
+        let mistake = format!("no definite answer to {items:?}");
+        self.journal.mistake(mistake);
+        false
     }
 
-    fn count(&self, answer: &Answer) -> Outcome {
-        let (counter, outcome) = if answer.is_accepted() {
-            (&self.stats.accepted, Outcome::Accepted)
-        } else if answer.is_refused() {
-            (&self.stats.refused, Outcome::Refused)
-        } else {
-            (&self.stats.unknown, Outcome::Unknown)
-        };
-        counter.add();
-        outcome
+    fn settled(&self, items: &[Item], wait: Duration) {
+        self.journal.waited(wait);
+        for item in items {
+            if item.is_right {
+                self.journal.count(ACCEPTED, 1);
+                self.journal.accepted(line(item));
+            } else {
+                self.journal.count(REFUSED, 1);
+            }
+        }
     }
 
     /// Sends events again, in one batch, that were accepted before.
-    pub(crate) async fn repeat(&self, events: &[Event], rng: &mut Rng) {
-        for _ in events {
-            self.stats.repeats.add();
+    pub(crate) async fn repeat(&self, items: &[Item], rng: &mut Rng) {
+        self.journal.count(REPEATS, items.len());
+        let answers = self.post_batch(items, rng).await;
+        for (item, answer) in items.iter().zip(answers) {
+            if answer.is_refused() {
+                let mistake = format!("a repeat is refused: {answer} to {item:?}");
+                self.journal.mistake(mistake);
+            }
         }
-        let alone: Vec<&[Event]> = events.iter().map(std::slice::from_ref).collect();
-        self.send(&alone, true, rng).await;
     }
 
-    /// Sends new events in one batch, and repeats it as a whole until each has a definite answer.
-    pub(crate) async fn deliver_batch(&self, events: &[Event], rng: &mut Rng) -> Vec<Outcome> {
-        for event in events {
-            self.history.note(&Record::Event(event.clone()));
-        }
-        let alone: Vec<&[Event]> = events.iter().map(std::slice::from_ref).collect();
-        let mut answers = self.send(&alone, true, rng).await;
-        let is_broken =
-            answers.iter().any(Answer::is_accepted) && !answers.iter().all(Answer::is_definite);
-        if is_broken {
-            self.stats.broken_batches.add();
-        }
-        let is_whole = |answers: &[Answer]| answers.iter().all(Answer::is_definite);
-        while !is_whole(&answers) && Instant::now() < self.give_up {
-            let open = answers.iter().find(|answer| !answer.is_definite());
-            pause(open.unwrap_or(&answers[0]), PAUSE, PAUSE_MAX, rng).await;
-            self.stats.retries.add();
-            answers = self.send(&alone, true, rng).await;
-        }
-        if is_broken && is_whole(&answers) {
-            self.stats.mended_batches.add();
-        }
-        answers.iter().map(|answer| self.count(answer)).collect()
-    }
-
-    /// Sends an event twice at the same time; of two answers the definite one counts.
-    async fn twice(&self, halves: &[Event], rng: &mut Rng) -> Answer {
-        self.stats.repeats.add();
+    /// Sends the same twice at the same time; of two answers the definite one counts.
+    async fn twice(&self, items: &[Item], rng: &mut Rng) -> Vec<Answer> {
+        self.journal.count(REPEATS, items.len());
         let mut other = rng.clone();
         // Or both would go the same way.
         other.percent(1);
-        let (one, other) =
-            tokio::join!(self.attempt(halves, rng), self.attempt(halves, &mut other));
-        if one.is_definite() { one } else { other }
-    }
-
-    /// Sends an event once: alone, or in a batch of one.
-    async fn attempt(&self, halves: &[Event], rng: &mut Rng) -> Answer {
-        let in_batch = rng.percent(IN_BATCH);
-        let mut answers = self.send(&[halves], in_batch, rng).await;
-        answers.swap_remove(0)
-    }
-
-    /// Sends events once, each one or the halves of an update, and notes what came back for each.
-    async fn send(&self, all: &[&[Event]], in_batch: bool, rng: &mut Rng) -> Vec<Answer> {
-        let receiver = rng.below(self.receivers.count());
-        let client = &self.clients[rng.below(self.clients.len())];
-        let (at, began) = (now_millis(), Instant::now());
-        let address = self.receivers.get(receiver);
-        let answers = if in_batch {
-            let items: Value = all.iter().map(|halves| item(halves)).collect();
-            post_batch(client, &format!("{address}/v1/events"), &items, all.len()).await
+        let (one, other) = tokio::join!(self.send(items, rng), self.send(items, &mut other));
+        if judge(items, &one).is_some() {
+            one
         } else {
-            let (kind, body) = fields(all[0]);
-            let url = format!("{address}/v1/events/{kind}");
-            vec![post(client, &url, &body).await.0]
+            other
+        }
+    }
+
+    async fn send(&self, items: &[Item], rng: &mut Rng) -> Vec<Answer> {
+        match items {
+            [item] if !rng.percent(IN_BATCH) => {
+                let path = format!("/v1/events/{}", item.kind);
+                vec![self.post(&path, &item.body, rng).await.0]
+            }
+            _ => self.post_batch(items, rng).await,
+        }
+    }
+
+    /// Posts a batch; says what came back for each of its events.
+    async fn post_batch(&self, items: &[Item], rng: &mut Rng) -> Vec<Answer> {
+        let batch: Value = items.iter().map(line).collect();
+        let (answer, body) = self.post("/v1/events", &batch, rng).await;
+        if answer.status() != Some(200) {
+            return vec![answer; items.len()];
+        }
+        let results = body["results"].as_array().map_or(&[][..], Vec::as_slice);
+        if results.len() != items.len() {
+            // It broke off: the status says nothing of the events.
+            return vec![Answer::Lost("a batch without its results".to_owned()); items.len()];
+        }
+        let answer = |result: &Value| Answer::Status {
+            status: u16::try_from(result["status"].as_u64().unwrap_or_default())
+                .unwrap_or_default(),
+            problem: result["problem"].to_string(),
+            retry_after: result["retry_after"].as_u64(),
         };
-        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        for (halves, answer) in all.iter().zip(&answers) {
-            if !answer.is_definite() {
-                self.stats.error(&describe(answer));
+        results.iter().map(answer).collect()
+    }
+
+    async fn post(&self, path: &str, body: &Value, rng: &mut Rng) -> (Answer, Value) {
+        let address = self.receivers.get(rng.below(self.receivers.count()));
+        let client = &self.clients[rng.below(self.clients.len())];
+        let request = client.post(format!("{address}{path}")).json(body);
+        received(request.send().await).await
+    }
+}
+
+/// Whether the answers are final, and right then. Nothing where the events are to be sent again.
+fn judge(items: &[Item], answers: &[Answer]) -> Option<Result<(), String>> {
+    let mut is_open = false;
+    for (item, answer) in items.iter().zip(answers) {
+        let wrong = || Some(Err(format!("{answer} to {item:?}")));
+        if item.is_right {
+            // The first half of an update may be kept alone, and what follows an event that is not
+            // kept yet is out of order.
+            if answer.is_refused() && item.kind != "update" && !is_open {
+                return wrong();
             }
-            for event in *halves {
-                self.history.note(&Record::Attempt(Attempt {
-                    event: event.name.clone(),
-                    at,
-                    took,
-                    receiver,
-                    answer: answer.clone(),
-                }));
+            is_open |= !answer.is_accepted();
+        } else {
+            if answer.is_accepted() {
+                return wrong();
             }
+            is_open |= !answer.is_refused();
         }
-        answers
     }
+    (!is_open).then_some(Ok(()))
 }
 
-/// Pauses for as long as the answer asks for, or else so long, ms, but no longer than `most`.
-pub(crate) async fn pause(answer: &Answer, usual: i64, most: i64, rng: &mut Rng) {
-    let asked = match answer {
-        Answer::Status {
-            retry_after: Some(seconds),
-            ..
-        } => i64::try_from(*seconds)
-            .unwrap_or(most)
-            .saturating_mul(1_000),
-        _ => usual,
-    };
-    let pause = rng.between(50, asked.clamp(51, most));
-    tokio::time::sleep(Duration::from_millis(pause.unsigned_abs())).await;
+fn line(event: &Item) -> Value {
+    item(event.kind, &event.body)
 }
 
-/// What an event is, and its fields. Halves of an update differ only in what the start has more.
-fn fields(halves: &[Event]) -> (&'static str, Value) {
-    match halves {
-        [_, start] => ("update", start.body.clone()),
-        [event, ..] if event.kind == Kind::Start => ("start", event.body.clone()),
-        [event, ..] => ("stop", event.body.clone()),
-        [] => ("none", Value::Null),
-    }
-}
-
-/// An event as it is in a batch.
-fn item(halves: &[Event]) -> Value {
-    let (kind, mut body) = fields(halves);
-    body["type"] = json!(kind);
-    body
-}
-
-/// Posts a batch; says what came back for each of its events.
-async fn post_batch(client: &Client, url: &str, items: &Value, count: usize) -> Vec<Answer> {
-    let (answer, body) = post(client, url, items).await;
-    if !matches!(answer, Answer::Status { status: 200, .. }) {
-        return vec![answer; count];
-    }
-    let body = body.unwrap_or_default();
-    let results = body["results"].as_array().map_or(&[][..], Vec::as_slice);
-    if results.len() != count {
-        // It broke off: the status says nothing of the events.
-        let error = "a batch without its results".to_owned();
-        return vec![Answer::Lost { error }; count];
-    }
-    let answer = |result: &Value| Answer::Status {
-        status: u16::try_from(result["status"].as_u64().unwrap_or_default()).unwrap_or_default(),
-        replayed: result["replayed"] == true,
-        problem: result["problem"]["type"].as_str().map(str::to_owned),
-        retry_after: result["retry_after"].as_u64(),
-    };
-    results.iter().map(answer).collect()
-}
-
-/// Posts a body; says what came back, and its body.
-async fn post(client: &Client, url: &str, body: &Value) -> (Answer, Option<Value>) {
-    let response = match client.post(url).json(body).send().await {
+/// What a response says, and its body.
+pub(crate) async fn received(response: reqwest::Result<Response>) -> (Answer, Value) {
+    let response = match response {
         Ok(response) => response,
-        Err(error) => return (lost(error), None),
-    };
-    let mut answer = status_of(&response);
-    // The status alone says the outcome of the event; an answer that breaks off after it counts.
-    let body: Option<Value> = response.json().await.ok();
-    if let (Answer::Status { problem, .. }, Some(body)) = (&mut answer, &body) {
-        *problem = body["type"].as_str().map(str::to_owned);
-    }
-    (answer, body)
-}
-
-/// There was no response.
-pub(crate) fn lost(error: reqwest::Error) -> Answer {
-    let error = anyhow::Error::from(error.without_url());
-    Answer::Lost {
-        error: format!("{error:#}"),
-    }
-}
-
-/// The response without what its body says.
-pub(crate) fn status_of(response: &Response) -> Answer {
-    let header = |name| {
-        let value = response.headers().get(name)?;
-        value.to_str().ok().map(str::to_owned)
-    };
-    Answer::Status {
-        status: response.status().as_u16(),
-        replayed: header("idempotency-replayed").is_some_and(|text| text == "true"),
-        problem: None,
-        retry_after: header(RETRY_AFTER.as_str()).and_then(|text| text.parse().ok()),
-    }
-}
-
-fn describe(answer: &Answer) -> String {
-    match answer {
-        Answer::Status {
-            status, problem, ..
-        } => {
-            format!("{status} {}", problem.as_deref().unwrap_or_default())
+        Err(error) => {
+            let error = anyhow::Error::from(error.without_url());
+            return (Answer::Lost(format!("{error:#}")), Value::Null);
         }
-        Answer::Lost { error } => error.clone(),
-    }
+    };
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get(RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+    // The status alone says the outcome of an event; an answer that breaks off after it counts.
+    let body: Value = response.json().await.unwrap_or_default();
+    let problem = body["type"].as_str().unwrap_or_default().to_owned();
+    let answer = Answer::Status {
+        status,
+        problem,
+        retry_after,
+    };
+    (answer, body)
 }

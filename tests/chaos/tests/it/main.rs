@@ -18,15 +18,8 @@ async fn a_short_chaos_bills_what_was_acknowledged_once() {
     };
     let report = run(options).await.unwrap();
     eprintln!("{report}");
-    assert!(
-        report.verdict.is_right(),
-        "see above, and the files in {}",
-        report.folder.display()
-    );
+    assert!(report.is_right(), "see {}", report.folder.display());
     // A run in which nothing happens proves nothing.
-    assert!(
-        report.faults() >= 10 && report.verdict.spans >= 50,
-        "{report}"
-    );
+    assert!(report.faults() >= 10, "{report}");
     assert_eq!(report.missing(), Vec::<&str>::new(), "{report}");
 }
