@@ -167,19 +167,6 @@ impl Attributes {
         kind_of(named.as_ref().ok()?.as_deref()?)
     }
 
-    /// Sets the id to a key, where there is none. Says whether the two agree.
-    pub(crate) fn give_id(&mut self, key: String) -> bool {
-        let [.., id, _] = &mut self.values;
-        match id {
-            Ok(Some(id)) => *id == key,
-            Ok(none) => {
-                *none = Some(key);
-                true
-            }
-            Err(_) => true,
-        }
-    }
-
     /// Reads the values, and notes all that are wrong.
     fn read(self) -> Values {
         let Self { mode, values } = self;

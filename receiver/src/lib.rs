@@ -6,12 +6,11 @@
 //! 1. the token: each handler takes a `Grant`, which axum makes of the request's head
 //!    (`sampler_service::security`),
 //! 2. the query; whether the token may write at all (for a batch before the query); the body ([`body`]),
-//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete; the headers
-//!    ([`event_headers`]),
+//! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
 //! 4. for a large body, the client's turn ([`admission`]),
 //! 5. the JSON ([`json`]),
 //! 6. the token's scope for the resource,
-//! 7. the fields ([`event`]), and whether `Idempotency-Key` fits,
+//! 7. the fields ([`event`]),
 //! 8. for any other body, the client's turn,
 //! 9. whether the database is prepared, and the slack,
 //! 10. for a start, the rate of new starts (what the slack or the rate refuses is accepted if it repeats a kept event),
@@ -35,12 +34,10 @@ pub mod console;
 mod control_body;
 pub mod controllers;
 mod event;
-mod event_headers;
 mod fields;
 mod form;
 mod json;
 mod metrics;
-mod moments;
 mod openapi;
 pub mod problems;
 pub mod reading;
@@ -48,14 +45,12 @@ pub mod settings;
 mod snapshot;
 mod steered;
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
-use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use sampler_console::Reference;
 use sampler_domain::{Policy, Slack};
@@ -71,7 +66,7 @@ use utoipa_axum::routes;
 use admission::Admission;
 use controllers::{
     audit, backlog, batches, cause_actions, control as control_routes, events, ids, instances,
-    mappings, snapshots, span_actions, spans, sums, suspended, usage_actions, usages, webhook,
+    mappings, snapshots, span_actions, spans, sums, suspended, usage_actions, usages,
 };
 use metrics::EventMetrics;
 
@@ -110,7 +105,7 @@ pub struct Receiver {
     pub settings: ReceiverSettings,
     snapshots: SnapshotLimits,
     unknown_for: Duration,
-    /// The granularity and the grace, for the first `due_at` of a span, dry runs and the backlog.
+    /// The granularity and the grace, for the first `due_at` of a span and the backlog.
     policy: Policy,
     /// How far an event's timestamp may be from now.
     slack: Slack,
@@ -184,10 +179,6 @@ impl Receiver {
     }
 }
 
-/// The names of the members that are times.
-static MOMENTS: LazyLock<Arc<BTreeSet<String>>> =
-    LazyLock::new(|| Arc::new(moments::names(routes_with_times().get_openapi())));
-
 /// The routes of the API, and of what describes it. To make them takes longer than all else when a program
 /// starts, and tests make many receivers.
 static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
@@ -198,21 +189,13 @@ static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
 
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
-    let names = Arc::clone(&MOMENTS);
-    let with_times = routes_with_times().layer(from_fn_with_state(names, moments::render));
     OpenApiRouter::with_openapi(openapi::base())
-        .routes(routes!(batches::post, webhook::allow))
+        .routes(routes!(batches::post))
         .routes(routes!(events::start))
         .routes(routes!(events::stop))
         .routes(routes!(events::update))
         .routes(routes!(mappings::map))
         .routes(routes!(snapshots::compare))
-        .merge(with_times)
-}
-
-/// Those whose answers [`moments::render`] may rewrite: what clients read, and the actions of operators.
-fn routes_with_times() -> OpenApiRouter<Api> {
-    OpenApiRouter::new()
         .routes(routes!(spans::list))
         .routes(routes!(spans::get))
         .routes(routes!(usages::list))

@@ -192,8 +192,7 @@ sampler_service::problem_types! {
         when: "The body, or an event of a batch, is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
             than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
             than `SAMPLER_MAX_SNAPSHOT_PAYLOAD` (in JSON, than 16 MB), or has more instances than there is \
-            memory for, or an operator's action is larger than 64 KiB. Or the spans that a dry run would change \
-            take more than 8 MB of memory. Nothing was kept.",
+            memory for, or an operator's action is larger than 64 KiB. Nothing was kept.",
         provider: "Send less in one event, or fewer events in one batch; a large snapshot as NDJSON.",
         operator: "Raise `MAX_PAYLOAD`, if events of this size are intended. The 4 MB of a batch and the 64 KiB \
             of an action are the most.",
@@ -241,16 +240,6 @@ sampler_service::problem_types! {
         provider: "Correct the timestamp: whole milliseconds since 1970, in UTC.",
         operator: "Compare the clocks. Widen `SAMPLER_SLACK_PAST_INTERVAL` or \
             `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are intended.",
-    }
-    DRY_RUN_UNAVAILABLE {
-        slug: "dry-run-unavailable",
-        status: NOT_IMPLEMENTED,
-        title: "Dry runs are not available",
-        when: "A dry run, at a receiver where the granularity of the workers is not set. So it cannot \
-            know what would be posted.",
-        provider: "Ask the operator.",
-        operator: "Set `SAMPLER_DIMENSION` and `SAMPLER_DIMENSION_OVERRIDES` for the receiver, as for \
-            the worker.",
     }
     PROVISIONING_FAILED {
         slug: "provisioning-failed",

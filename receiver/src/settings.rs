@@ -88,7 +88,7 @@ fn note(settings: &ReceiverSettings, reader: &mut Reader) {
             let name = reader.shown("sampling.dimension");
             format!("{name}{}", reader.source("sampling.dimension"))
         }
-        None => "not known, so no dry runs: SAMPLER_DIMENSION is not set".to_owned(),
+        None => "not known: SAMPLER_DIMENSION is not set".to_owned(),
     };
     reader.note("granularity", granularity);
 }

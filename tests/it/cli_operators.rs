@@ -1,5 +1,5 @@
 //! The command line as an operator uses it, against the real programs: suspended spans, the acts that
-//! end them, their trail; the backlog and control; dry runs and snapshots.
+//! end them, their trail; the backlog and control; snapshots.
 
 use std::time::Duration;
 
@@ -291,7 +291,7 @@ async fn an_operator_says_how_many_starts_are_let_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
+async fn what_runs_is_compared() {
     let world = Landscape::new("cli-snapshot").await;
     let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
     let receiver = receiver.start().await.unwrap();
@@ -306,40 +306,6 @@ async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
         event("start", "gone", began),
     ];
     let file = write(&path("good.ndjson"), &good);
-    let parts = ["line 1: 201", "line 2: 201", "usage", "duration"];
-    let dry_run = ["events", "dry-run", &file, "--usages"];
-    cli.says(&dry_run, &parts).await;
-    // The hour that "one" ran counts once, although its start and its stop foresee it; "gone" runs on until
-    // the full hour.
-    let until = began / HOUR * HOUR + 4 * HOUR;
-    let until = ["--until".to_owned(), until.to_string()];
-    let short = ["events", "dry-run", &file, &until[0], &until[1]];
-    let gone = 4 * HOUR - began % HOUR;
-    let (all, seconds) = (HOUR + gone, |ms: i64| ms / 1_000);
-    let length = format!(
-        "{}:{:02}:{:02}.{:03}",
-        all / HOUR,
-        seconds(all) / 60 % 60,
-        seconds(all) % 60,
-        all % 1_000
-    );
-    let length = format!(" usages of {length} together.");
-    let text = cli.says(&short, &[&length]).await;
-    let events = "3 events: 3 would be kept (0 replayed), 0 refused; ";
-    assert!(text.starts_with(events), "{text}");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    let foreseen = cli.json(0, &["events", "dry-run", &file]).await;
-    assert_ne!(foreseen["items"][1]["usages"], json!([]), "{foreseen:#}");
-    let wrong = [good[0].clone(), event("stop", "nobody", began)];
-    let wrong = write(&path("wrong.ndjson"), &wrong);
-    let text = cli.run(1, &["events", "dry-run", &wrong]).await;
-    assert!(text.contains("line 2: 422 no-open-span"), "{text}");
-    let nothing = ["events", "dry-run", "nothing.ndjson"];
-    cli.complains(2, &nothing, "").await;
-    assert_eq!(
-        cli.json(0, &["spans", "--resource-id", "postgres"]).await["items"],
-        json!([])
-    );
     cli.run(0, &["events", "send", &file]).await;
 
     let at = now_millis() - HOUR;

@@ -83,7 +83,7 @@ async fn a_check_says_what_will_be_used_and_what_is_missing() {
                 database,
                 "callers no tokens: everybody who reaches it may send events; SECURED is false",
                 "mappings are answered 502: PROVISIONING_URL is not set",
-                "granularity not known, so no dry runs: SAMPLER_DIMENSION is not set",
+                "granularity not known: SAMPLER_DIMENSION is not set",
             ],
         ),
         (

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-pub use batches::{Batch, BatchResult, DryRun, PostedUsage};
+pub use batches::{Batch, BatchResult};
 pub use causes::{Cause, Resumed};
 pub use control::{Control, ControlRequest, ControllerSettings, SamplingControl, StartRates};
 pub use events::{
@@ -39,8 +39,7 @@ pub use snapshots::{
 pub use spans::{Delivery, FoundId, LastError, Plan, Proof, Span};
 pub use usages::{Amount, Sum, Usage};
 
-/// Milliseconds since the epoch, UTC; in a request it may also be RFC 3339 with an offset, and in an
-/// answer to `Accept: application/json;time=rfc3339` it is.
+/// Milliseconds since the epoch, UTC; in a request also RFC 3339 with an offset.
 #[derive(ToSchema)]
 #[schema(
     minimum = 0,

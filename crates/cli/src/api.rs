@@ -36,8 +36,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// The longest pause that the server does not ask for, and the longest that it can ask for.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
-/// Headers that say that an event was kept before: the common one, and that of older receivers.
-const REPLAYED: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
+/// The header that says that an event was kept before.
+const REPLAYED: &str = "idempotent-replayed";
 
 #[derive(Debug)]
 pub(crate) struct Api {
@@ -123,7 +123,7 @@ impl Api {
             body: Vec::new(),
             etag: header(headers, ETAG.as_str()),
             location: header(headers, LOCATION.as_str()),
-            is_replayed: REPLAYED.iter().any(|name| is_true(headers, name)),
+            is_replayed: is_true(headers, REPLAYED),
             cursor: next_cursor(headers),
         };
         let most = request.answer_len_max;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::{DryRun, Problem, Span, Target};
+use sampler_api::{Problem, Span, Target};
 use sampler_verify::moment::{InWords, Millis};
 use serde::Serialize;
 use serde_json::json;
@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::api::{Answer, Api, ApiError, Request};
 use crate::clock;
-use crate::events::{id_of_text, words_of_dry_run};
+use crate::events::id_of_text;
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::moment::time;
@@ -26,7 +26,7 @@ use crate::show::{print_json, target};
 Examples:
   sampler start orders-db --organization-id acme --space-id prod --consumer-id shop \\
     --resource-id postgres --plan-id large --measure memory=512 --measure storage=20
-  sampler start orders-db ... --at 2026-11-20T15:10:11Z --dry-run
+  sampler start orders-db ... --at 2026-11-20T15:10:11Z
 
 Exit codes: 0 the event is kept, 1 it is refused, 2 the command line is wrong, 3 the API gives no answer.")]
 pub(crate) struct StartArguments {
@@ -107,9 +107,6 @@ struct EventArguments {
     /// Tells a repeat from a new event [default: follows from what the event says]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Shows how the event would be answered and billed; nothing is kept
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -224,23 +221,10 @@ impl EventArguments {
         body.id = id.unwrap_or_else(|| id_of_text(&format!("{kind} {}", text_of(&body))));
         let path = ["v1", "events", kind];
         let request = Request::post(&path).body("application/json", text_of(&body).into_bytes());
-        if self.dry_run {
-            let request = request.query(vec![("dry_run", "true".to_owned())]);
-            return self.foresee(&api.call(&request).await?.read(&path)?);
-        }
         match api.call(&request).await {
             Ok(answer) => self.tell(kind, &body, &answer),
             Err(error) => Err(unkept(error, &body)),
         }
-    }
-
-    fn foresee(&self, answer: &DryRun) -> Result<ExitCode, Failure> {
-        if self.common.json {
-            print_json(answer)?;
-        } else {
-            print(&words_of_dry_run(answer, true))?;
-        }
-        Ok(ExitCode::from(u8::from(answer.would >= 300)))
     }
 
     fn tell(&self, kind: &str, body: &Body, answer: &Answer) -> Result<ExitCode, Failure> {

@@ -1,8 +1,6 @@
-//! `events`: sends a file of events, or shows what they would do.
+//! `events`: sends a file of events.
 
-mod dry_run;
 mod file_event;
-mod foreseen;
 mod input;
 mod interruption;
 mod journal;
@@ -26,18 +24,16 @@ use crate::listing::Common;
 use crate::moment::time;
 use crate::output::{note, print};
 use crate::show::print_json;
-pub(crate) use dry_run::words_of as words_of_dry_run;
 pub(crate) use file_event::{FileEvent, id_of_text};
 use input::Input;
 use journal::{Begun, Journal};
 pub(crate) use report::Why;
 pub(crate) use send::Sender;
 
-/// Sends events, or shows what they would do
+/// Sends events
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sampler events dry-run events.ndjson
   sampler events send events.ndjson")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -47,7 +43,6 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum EventsCommand {
     Send(SendArguments),
-    DryRun(dry_run::Arguments),
 }
 
 /// Sends all events of a file, in batches, and says which were refused
@@ -107,7 +102,6 @@ struct FileArguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         EventsCommand::Send(arguments) => run_send(arguments).await,
-        EventsCommand::DryRun(arguments) => dry_run::run(arguments).await,
     }
 }
 

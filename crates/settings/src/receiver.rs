@@ -76,10 +76,6 @@ sampler_service::settings! {
         /// Whether a span may begin before the end of the target's previous one, as with the
         /// original Sampler. The overlap is billed twice.
         allow_overlap: bool = "SAMPLER_ALLOW_OVERLAP", Kind::Boolean, or("false");
-        /// The origins that may send CloudEvents as webhooks, with commas between them, such as
-        /// events.example.com; * is any. The answer to OPTIONS /v1/events allows them; each event
-        /// still needs a token.
-        webhook_origins: Option<String> = "SAMPLER_WEBHOOK_ORIGINS", Kind::Text;
     }
 }
 

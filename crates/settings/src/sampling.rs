@@ -59,7 +59,7 @@ impl SamplingSettings {
     pub const RECEIVER_TABLE: [Setting; 3] = {
         let [mut dimension, overrides, mut grace] = Self::TABLE;
         dimension.default = None;
-        dimension.doc = "The granularity, as for the worker. Dry runs need it, and it saves the \
+        dimension.doc = "The granularity, as for the worker. With it, the receiver saves the \
             worker one read of each span. A coarser one than the worker's makes first intervals late.";
         grace.doc = "The grace for late stops, as for the worker. It decides when a \
             worker first reads a new span (without it the worker reads each span once more), and, while \

@@ -12,21 +12,19 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use futures_util::stream;
 use sampler_api as api;
-use sampler_api::{Batch, BatchResult, DryRun};
+use sampler_api::{Batch, BatchResult};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
-use utoipa::ToSchema;
 
-use super::events::{EventOutcome, counted_as};
+use super::events::Kept;
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
-use crate::event_headers::{DryRunQuery, EventForm};
 use crate::form::EventFormat;
-use crate::openapi::params::DryRunParams;
 use crate::openapi::problem_answers;
+use crate::reading::Parameters;
 use crate::{Receiver, body, cloud_event};
 
 /// The media types of batches and CloudEvents.
@@ -48,7 +46,6 @@ const ERRORS_MAX: usize = 10_000;
         A CloudEvent that is sent alone is answered as at the address of its kind: in structured mode, \
         or in binary mode, with `ce-` headers and its data as the body. Sending a whole \
         batch again with the same ids is always safe.",
-    params(DryRunParams),
     request_body(content(
         (Vec<api::Event> = "application/json"),
         (String = "application/x-ndjson"),
@@ -56,11 +53,10 @@ const ERRORS_MAX: usize = 10_000;
         (api::CloudEvent = "application/cloudevents+json"),
     )),
     responses(
-        (status = 200, description = "The result of each event; with `dry_run=true`, the result that it would have.",
-            body = inline(AnswerToEvents)),
+        (status = 200, description = "The result of each event.", body = Batch),
         (status = 201, description = "The CloudEvent is kept.",
             headers(("Location" = Option<String>, description = "The address of the span that was started."),
-                ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."), ("Idempotent-Replayed" = Option<bool>, description = "The same."))),
+                ("Idempotent-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
         problem_answers::OfAnyEvent,
     ),
 )]
@@ -73,26 +69,13 @@ pub async fn post(
     answer("events", &grant, outcome)
 }
 
-/// The answer to a batch, to a dry run of a CloudEvent, or to a dry run of a batch.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum AnswerToEvents {
-    Batch(Batch),
-    DryRun(DryRun),
-    DryRuns(Vec<DryRun>),
-}
-
-fn result(index: usize, outcome: Result<EventOutcome, Problem>) -> BatchResult {
+fn result(index: usize, outcome: Result<Kept, Problem>) -> BatchResult {
     match outcome {
-        Ok(accepted) => BatchResult {
+        Ok(kept) => BatchResult {
             index,
             status: StatusCode::CREATED.as_u16(),
-            replayed: Some(accepted.is_replayed),
-            span: accepted
-                .started
-                .or(accepted.ended)
-                .map(|span| span.to_string()),
+            replayed: Some(kept.is_replayed),
+            span: kept.started.map(|span| span.to_string()),
             retry_after: None,
             problem: None,
         },
@@ -139,13 +122,13 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<Response, Problem> {
         grant.require_write()?;
-        let dry_run = DryRunQuery::of(request.uri(), false)?;
+        Parameters::of(request.uri()).finish()?;
         let headers = request.headers();
         let media_type = body::media_type(headers, &ACCEPTED)?;
         let layout = match media_type {
             CLOUD_EVENT => {
                 return self
-                    .receive_alone(dry_run, grant, request, EventFormat::CloudEvent)
+                    .receive_alone(grant, request, EventFormat::CloudEvent)
                     .await;
             }
             CLOUD_EVENTS => Layout::CloudEvents,
@@ -153,7 +136,7 @@ impl Receiver {
             _ => match cloud_event::binary(headers) {
                 Some(attributes) => {
                     let form = EventFormat::Binary(Box::new(attributes));
-                    return self.receive_alone(dry_run, grant, request, form).await;
+                    return self.receive_alone(grant, request, form).await;
                 }
                 None => Layout::List,
             },
@@ -162,10 +145,6 @@ impl Receiver {
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let _in_flight = self.acquire_in_flight(RequestKind::BatchStart)?;
         let items = batch::read(layout, body.as_ref())?;
-        if let Some(dry_run) = dry_run {
-            let all = self.dry_run_all(dry_run, grant, layout, &items).await?;
-            return Ok(Json(all).into_response());
-        }
         let batch = BatchInProgress {
             receiver: self,
             grant,
@@ -180,7 +159,6 @@ impl Receiver {
     /// Receives a CloudEvent that is sent alone: it is answered as at the address of its kind.
     async fn receive_alone(
         &self,
-        dry_run: Option<DryRunQuery>,
         grant: &Grant,
         request: Request<Body>,
         form: EventFormat,
@@ -189,16 +167,12 @@ impl Receiver {
             EventFormat::Binary(attributes) => Some(attributes.kind()),
             _ => None,
         };
-        let form = EventForm::of(form, request.headers());
         let max = self.settings.limits.payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await;
         let kind =
             of_headers.unwrap_or_else(|| batch::kind_of_cloud_event(body.as_ref().ok()?.as_ref()));
-        let read = body.and_then(|body| {
-            let counted = self.acquire_in_flight(counted_as(kind))?;
-            Ok((body, form?, counted))
-        });
-        self.answer_one(kind, grant, dry_run, read).await
+        let outcome = self.process_one(kind, grant, body, form).await;
+        outcome.map(IntoResponse::into_response)
     }
 }
 
@@ -236,7 +210,7 @@ impl BatchInProgress<'_> {
         results
     }
 
-    async fn process(&self, item: &Item<'_>) -> Result<EventOutcome, Problem> {
+    async fn process(&self, item: &Item<'_>) -> Result<Kept, Problem> {
         let max = self.receiver.settings.limits.payload;
         if item.bytes.len() > max {
             return Err(body::too_large(max));

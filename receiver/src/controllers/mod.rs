@@ -5,7 +5,6 @@ pub mod backlog;
 pub mod batches;
 pub mod cause_actions;
 pub mod control;
-mod dry_run;
 pub mod events;
 mod failures;
 pub mod ids;
@@ -18,7 +17,6 @@ pub mod sums;
 pub mod suspended;
 pub mod usage_actions;
 pub mod usages;
-pub mod webhook;
 
 use axum::response::{IntoResponse, Response};
 use sampler_domain::ClientId;

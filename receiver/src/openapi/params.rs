@@ -49,17 +49,6 @@ pub(crate) struct OfTarget {
     resource_instance_id: Option<String>,
 }
 
-/// Whether events are to be kept.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct DryRunParams {
-    /// Keeps nothing, and answers with the expected outcome and what would be billed.
-    dry_run: Option<bool>,
-    /// With `dry_run=true`: usages of windows that end by then are shown. Milliseconds since the
-    /// epoch, or RFC 3339; now, where it is left out.
-    until: Option<String>,
-}
-
 /// The condition of a change.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -76,17 +65,4 @@ pub(crate) struct IfNoneMatchParams {
     /// The `ETag` of an earlier answer: 304 if nothing has changed since.
     #[param(rename = "If-None-Match")]
     if_none_match: Option<String>,
-}
-
-/// What the headers of a request that is one event ask for.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-pub(crate) struct AskedParams {
-    /// Another name of the event's `id`: a text in quotes, or one word. If both are given, they must be
-    /// equal.
-    #[param(rename = "Idempotency-Key")]
-    idempotency_key: Option<String>,
-    /// With `return=representation` the 201 has the span.
-    #[param(rename = "Prefer")]
-    prefer: Option<String>,
 }

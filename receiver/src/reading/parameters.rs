@@ -76,20 +76,6 @@ impl Parameters {
         self.errors.push(FieldError::of_parameter(name, detail));
     }
 
-    /// Names `other` as the parameter that was meant, for each parameter that was not taken and whose
-    /// name `is_meant`.
-    pub(crate) fn complain_of(&mut self, other: &str, is_meant: impl Fn(&str) -> bool) {
-        let names: BTreeSet<String> = self
-            .rest
-            .iter()
-            .map(|index| self.given[*index].0.clone())
-            .filter(|name| is_meant(name))
-            .collect();
-        for name in names {
-            self.complain(&name, &format!("The parameter is called {other}."));
-        }
-    }
-
     /// The result of `read` for a parameter. If it fails, an error is noted.
     pub(crate) fn parsed<T>(
         &mut self,
@@ -167,12 +153,6 @@ impl Parameters {
         self.parsed(CURSOR, expected, |text| {
             cursor::read(text).filter(is_of_list)
         })
-    }
-
-    /// Refuses what is wrong, and nothing else.
-    pub(crate) fn finish_taken(mut self) -> Result<(), Problem> {
-        self.rest.clear();
-        self.finish().map(drop)
     }
 
     /// Refuses wrong parameters, and those that were not taken.

@@ -1,5 +1,5 @@
-//! What events are answered: one table, which holds for events alone, in batches and in dry runs. And each
-//! kind of problem there is, is one of those that an event can meet, or cannot be about one event.
+//! What events are answered: one table, which holds for events alone and in batches. And each kind of
+//! problem there is, is one of those that an event can meet, or cannot be about one event.
 
 use std::collections::BTreeSet;
 use std::slice;
@@ -240,7 +240,7 @@ async fn alone(world: &World, events: &[Typed]) -> Vec<Value> {
             "{event}"
         );
         answers.push(if answer.status == 201 {
-            json!({"status": 201, "replayed": answer.header("idempotency-replayed").is_some()})
+            json!({"status": 201, "replayed": answer.header("idempotent-replayed").is_some()})
         } else {
             json!({"status": answer.status, "problem": answer.any_problem()})
         });
@@ -332,7 +332,7 @@ async fn what_is_accepted_is_kept_and_nothing_else() {
     for (row, _) in table() {
         let before = world.documents();
         let answer = world.post(path(row.0), &row.1).await;
-        if answer.status != 201 || answer.header("idempotency-replayed").is_some() {
+        if answer.status != 201 || answer.header("idempotent-replayed").is_some() {
             assert_eq!(world.documents(), before, "{row:?}");
             continue;
         }
@@ -394,9 +394,8 @@ const OF_EVENTS: [&str; 15] = [
 ];
 
 /// What is about the request that carries events, and meets all of them alike: its head, its token, its
-/// body as a whole. A dry run is one, too.
-const OF_REQUESTS: [&str; 9] = [
-    "dry-run-unavailable",
+/// body as a whole.
+const OF_REQUESTS: [&str; 8] = [
     "invalid-query",
     "method-not-allowed",
     "not-found",

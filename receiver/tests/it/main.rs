@@ -22,7 +22,6 @@ mod control;
 mod conventions;
 mod database;
 mod description;
-mod dry_runs;
 mod event;
 mod event_table;
 mod events;

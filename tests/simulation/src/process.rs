@@ -305,7 +305,7 @@ impl Node {
             life.checkpoint().await;
             HttpAnswer {
                 status: parts.status.as_u16(),
-                replayed: parts.headers.contains_key("idempotency-replayed"),
+                replayed: parts.headers.contains_key("idempotent-replayed"),
                 body: body.to_vec(),
             }
         });

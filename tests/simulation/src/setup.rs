@@ -492,7 +492,6 @@ impl Setup {
                     // It answers 201 to what was not kept, which is its purpose.
                     lenient_repeats: false,
                     allow_overlap: self.allow_overlap,
-                    webhook_origins: None,
                 },
                 slack,
                 sampling: self.sampling(rng),

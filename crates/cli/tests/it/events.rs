@@ -329,33 +329,3 @@ fn an_answer_that_leaves_out_an_event_is_not_believed() {
     let ended = stub.send(&path, &[]);
     ended.tells(3, &["not each event has a result"]);
 }
-
-#[test]
-fn a_dry_run_says_what_would_be() {
-    let usage = json!({
-        "dedup_id": "u", "start": 7, "end": 7, "organization_id": "o", "space_id": "s",
-        "consumer_id": "c", "resource_id": "r", "plan_id": "p", "resource_instance_id": "i",
-        "measured_usage": [{ "measure": "m", "quantity": 2 }],
-    });
-    let stub = Stub::always(json!([
-        { "would": 201, "replayed": true, "usages": [usage], "more": true },
-        { "would": 409, "problem": open_span() },
-    ]));
-    let (_folder, path) = file("events.ndjson", &events(2));
-    let dry_run = |path: &str, more: &[&str]| {
-        stub.run(&[&["events", "dry-run", path, "--until", "9"], more].concat())
-    };
-    let refused = "line 3: 409 open-span: It is open.\n";
-    let ended = dry_run(&path, &["--usages"]);
-    let more = "more usages than are shown";
-    ended.writes(1, &[more, "1970-01-01T00:00:00.007Z  m 2", refused]);
-    let first = "line 2: 201 replayed\n";
-    assert!(ended.output.starts_with(first), "{ended:?}");
-    // Without the option, only what would be refused, and the sum.
-    let sum = "2 events: 1 would be kept (1 replayed), 1 refused; at least 0 usages of 0:00:00.000 together. \
-               Nothing was kept.\n";
-    assert_eq!(dry_run(&path, &[]).output, format!("{refused}{sum}"));
-    assert_eq!(stub.whats()[0], "POST /v1/events?dry_run=true&until=9");
-    let (_folder, path) = file("events.ndjson", &events(1_001));
-    dry_run(&path, &[]).tells(2, &[]);
-}

@@ -271,7 +271,7 @@ fn no_text_of_others_commands_a_terminal() {
         &["span", "span-orders"],
         &["span", "span-orders", "--json"],
         &["span", COMMANDS],
-        &["stop", COMMANDS, "--dry-run"],
+        &["stop", COMMANDS],
         &["verify", &path, "--all"],
         &["verify", &path, "--json"],
         &["events", "send", COMMANDS],

@@ -26,13 +26,13 @@ const RETRY_AFTER_MAX: u64 = 300;
 /// differ.
 const SPREAD: u64 = 45;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::controllers) struct EventOutcome {
+/// An event that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::controllers) struct Kept {
     /// Whether an earlier request has kept the event, so that nothing was done this time.
     pub(in crate::controllers) is_replayed: bool,
+    /// The span that the event started, where it is known.
     pub(in crate::controllers) started: Option<SpanId>,
-    /// The span that the event ended, where it is known without another read, or was read for the answer.
-    pub(in crate::controllers) ended: Option<SpanId>,
 }
 
 /// Why an event is not kept, or is not known to be kept.
@@ -58,22 +58,19 @@ impl From<NotKept> for Problem {
     }
 }
 
-impl EventOutcome {
-    fn replayed() -> Self {
+impl Kept {
+    fn now(started: Option<SpanId>) -> Self {
         Self {
-            is_replayed: true,
-            ..Self::default()
+            is_replayed: false,
+            started,
         }
     }
 
-    fn started(mut self, span: Option<SpanId>) -> Self {
-        self.started = span;
-        self
-    }
-
-    fn ended(mut self, span: Option<SpanId>) -> Self {
-        self.ended = span;
-        self
+    fn before(started: Option<SpanId>) -> Self {
+        Self {
+            is_replayed: true,
+            started,
+        }
     }
 }
 
@@ -92,7 +89,7 @@ impl Receiver {
         event: Event,
         grant: &Grant,
         arrival: Arrival,
-    ) -> Result<EventOutcome, Problem> {
+    ) -> Result<Kept, Problem> {
         self.require_prepared()?;
         let now = self.parts.clock.now();
         let slack = self.rules().require_slack(event.timestamp(), now);
@@ -104,7 +101,7 @@ impl Receiver {
                     let span = self
                         .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
                         .await?;
-                    return Ok(EventOutcome::replayed().started(Some(span)));
+                    return Ok(Kept::before(Some(span)));
                 }
                 let span = self.new_span(event, grant, now);
                 Ok(self.open_span(span, now, arrival).await?)
@@ -112,10 +109,9 @@ impl Receiver {
             Event::Stop(event) => {
                 if let Some(problem) = outside_slack {
                     let by = event.id.clone().map(SpansBy::StoppedBy);
-                    let span = self
-                        .only_repeated(&event.target, by, |kept| event.differences(kept), problem)
+                    self.only_repeated(&event.target, by, |kept| event.differences(kept), problem)
                         .await?;
-                    return Ok(EventOutcome::replayed().ended(Some(span)));
+                    return Ok(Kept::before(None));
                 }
                 Ok(self.stop(event, None, grant, arrival).await?)
             }
@@ -130,7 +126,7 @@ impl Receiver {
         span: Span,
         now: Timestamp,
         arrival: Arrival,
-    ) -> impl Future<Output = Result<EventOutcome, NotKept>> + Send {
+    ) -> impl Future<Output = Result<Kept, NotKept>> + Send {
         let id = span.id.clone();
         let lenient = self.settings.events.lenient_repeats;
         let key = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
@@ -143,12 +139,12 @@ impl Receiver {
         });
         async move {
             match opening.await.map_err(|failure| self.failed(&failure))? {
-                StartOutcome::Opened => Ok(EventOutcome::default().started(Some(id))),
-                StartOutcome::Repeated { span } => Ok(EventOutcome::replayed().started(Some(span))),
+                StartOutcome::Opened => Ok(Kept::now(Some(id))),
+                StartOutcome::Repeated { span } => Ok(Kept::before(Some(span))),
                 StartOutcome::Refused(Refusal::IdTaken(fields)) => {
                     self.rules().require_same(fields)?;
                     let earlier = Box::pin(self.started_by(key)).await?;
-                    Ok(EventOutcome::replayed().started(earlier))
+                    Ok(Kept::before(earlier))
                 }
                 StartOutcome::Refused(refusal) => Err(refusal.into()),
             }
@@ -207,7 +203,7 @@ impl Receiver {
         update: Option<Uuid>,
         grant: &Grant,
         arrival: Arrival,
-    ) -> Result<EventOutcome, NotKept> {
+    ) -> Result<Kept, NotKept> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
@@ -217,11 +213,11 @@ impl Receiver {
         };
         let outcome = self.parts.events.stop(new).await;
         match outcome.map_err(|failure| self.failed(&failure))? {
-            StopOutcome::Ended => Ok(EventOutcome::default()),
-            StopOutcome::Repeated => Ok(EventOutcome::replayed()),
+            StopOutcome::Ended => Ok(Kept::now(None)),
+            StopOutcome::Repeated => Ok(Kept::before(None)),
             StopOutcome::Refused(Refusal::IdTaken(fields)) => {
                 self.rules().require_same(fields)?;
-                Ok(EventOutcome::replayed())
+                Ok(Kept::before(None))
             }
             StopOutcome::Refused(refusal) => Err(refusal.into()),
         }

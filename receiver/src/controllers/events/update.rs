@@ -6,14 +6,16 @@
 //! much. Both have the id of the update, so its repeat finds the half that was kept and makes the
 //! other one.
 
-use sampler_domain::{Half, HalfKept, Span, Timestamp, UpdateEvent, UpdateIntake, UpdateStep};
+use sampler_domain::{
+    EventId, Half, HalfKept, Span, Target, Timestamp, UpdateEvent, UpdateIntake, UpdateRead,
+    UpdateStep,
+};
 use sampler_service::problem::{Problem, StatusCode};
 use sampler_service::security::Grant;
-use sampler_store::Arrival;
+use sampler_store::{Arrival, IdKind, ReadConcern, SpansBy};
 
-use super::decision::{EventOutcome, NotKept};
+use super::decision::{Kept, NotKept};
 use super::refusals;
-use super::view::View;
 use crate::Receiver;
 
 impl Receiver {
@@ -24,14 +26,13 @@ impl Receiver {
         grant: &Grant,
         now: Timestamp,
         arrival: Arrival,
-    ) -> Result<EventOutcome, Problem> {
-        let view = View::to_decide(self);
+    ) -> Result<Kept, Problem> {
         let mut intake = UpdateIntake::new(event, self.rules(), now);
         let mut opened = None;
         loop {
             match intake.next() {
                 UpdateStep::Read(_) | UpdateStep::IsIdFree(_) => {
-                    let looked = view.look(&mut intake).await;
+                    let looked = self.look(&mut intake).await;
                     looked.map_err(|problem| unfinished(&intake, problem))?;
                 }
                 UpdateStep::Keep(half) => {
@@ -57,10 +58,9 @@ impl Receiver {
                     });
                 }
                 UpdateStep::Kept { is_replayed } => {
-                    return Ok(EventOutcome {
+                    return Ok(Kept {
                         is_replayed,
                         started: opened.or(intake.started().map(|span| span.id.clone())),
-                        ended: intake.previous().map(|span| span.id.clone()),
                     });
                 }
                 UpdateStep::Refused { refusal, has_stop } => {
@@ -70,7 +70,82 @@ impl Receiver {
         }
     }
 
-    pub(super) fn updated_span(&self, event: &UpdateEvent, grant: &Grant, now: Timestamp) -> Span {
+    /// Reads what the decision about an update needs next.
+    ///
+    /// # Errors
+    /// 503 if that cannot be read.
+    async fn look(&self, intake: &mut UpdateIntake) -> Result<(), Problem> {
+        let UpdateEvent {
+            id,
+            timestamp,
+            target,
+            previous,
+            ..
+        } = intake.event();
+        match intake.next() {
+            UpdateStep::Read(read) => {
+                let spans = match read {
+                    UpdateRead::OpenOfPrevious => self.find_not_ended(previous, *timestamp).await?,
+                    UpdateRead::NotEndedOfTarget => self.find_not_ended(target, *timestamp).await?,
+                    UpdateRead::StartOfUpdate => {
+                        let by_id = SpansBy::start(&intake.event().start());
+                        Vec::from_iter(self.find_by_id(target, by_id).await?)
+                    }
+                    UpdateRead::StopOfUpdate => {
+                        let by_id = SpansBy::StoppedBy(id.clone());
+                        Vec::from_iter(self.find_by_id(previous, Some(by_id)).await?)
+                    }
+                };
+                intake.on_spans(spans);
+            }
+            UpdateStep::IsIdFree(half) => {
+                let is_free = match half {
+                    Half::Stop => self.is_id_free(IdKind::Stop, previous, id).await?,
+                    Half::Start => self.is_id_free(IdKind::Start, target, id).await?,
+                };
+                intake.on_id(is_free);
+            }
+            UpdateStep::Keep(_) | UpdateStep::Kept { .. } | UpdateStep::Refused { .. } => {}
+        }
+        Ok(())
+    }
+
+    async fn is_id_free(
+        &self,
+        kind: IdKind,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<bool, Problem> {
+        let events = &self.parts.events;
+        let is_taken = events
+            .is_id_taken_elsewhere(kind, target, id)
+            .await
+            .map_err(|failure| self.store_problem(&failure))?;
+        Ok(!is_taken)
+    }
+
+    async fn find_not_ended(&self, target: &Target, by: Timestamp) -> Result<Vec<Span>, Problem> {
+        let mut spans = self
+            .find_spans(target, &SpansBy::NotEndedBy(by), ReadConcern::Linearizable)
+            .await?;
+        spans.retain(|span| span.end.is_none_or(|end| end > by));
+        Ok(spans)
+    }
+
+    /// The span of the target that was started or stopped by the event with this id, if it has one.
+    async fn find_by_id(
+        &self,
+        target: &Target,
+        by_id: Option<SpansBy>,
+    ) -> Result<Option<Span>, Problem> {
+        let Some(by) = by_id else {
+            return Ok(None);
+        };
+        let found = self.find_spans(target, &by, ReadConcern::Linearizable);
+        Ok(found.await?.into_iter().next())
+    }
+
+    fn updated_span(&self, event: &UpdateEvent, grant: &Grant, now: Timestamp) -> Span {
         let mut span = self.new_span(event.start(), grant, now);
         span.start_update = Some(event.targets_digest());
         span
