@@ -65,7 +65,7 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, cause_actions, control as control_routes, events, ids, instances,
+    audit, backlog, batches, cause_actions, control as control_routes, events,
     mappings, snapshots, span_actions, spans, sums, suspended, usage_actions, usages,
 };
 use metrics::EventMetrics;
@@ -200,7 +200,6 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(spans::get))
         .routes(routes!(usages::list))
         .routes(routes!(sums::list))
-        .routes(routes!(ids::find))
         .routes(routes!(suspended::list))
         .routes(routes!(suspended::get))
         .routes(routes!(cause_actions::resume))
@@ -209,7 +208,6 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(usage_actions::resend))
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
-        .routes(routes!(instances::list))
         .routes(routes!(control_routes::get, control_routes::put))
 }
 

@@ -65,7 +65,7 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     });
     let reports = startup.reports(worker.name().to_owned(), InstanceProgram::Worker, describe);
     // Health is served from the beginning: indexing a large collection takes its time.
-    let help = problem::help::routes(problem::kinds::ALL.iter().collect(), None);
+    let help = problem::help::routes(problem::kinds::ALL.iter().collect());
     let listening = startup.listen(access, help).await?;
     let working = async {
         let original_gone = settings.processing.original_gone;

@@ -9,13 +9,9 @@ use utoipa::ToSchema;
 // Gateways leave members out.
 #[serde(default)]
 pub struct Problem {
-    /// The address of its page, relative to the API.
+    /// The address of its text, relative to the API.
     #[schema(example = "/problems/invalid-event", required)]
     pub r#type: String,
-    /// Its name, which is the same at every address.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    #[schema(example = "urn:sampler:problem:invalid-event", required)]
-    pub urn: String,
     #[schema(required)]
     pub title: String,
     #[schema(minimum = 400, maximum = 599, required)]
@@ -93,16 +89,4 @@ impl FieldError {
             .next()
             .map_or("", String::as_str)
     }
-}
-
-/// A kind of problem, and what is done about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ProblemType {
-    pub r#type: String,
-    pub urn: String,
-    pub title: String,
-    pub status: u16,
-    pub when: String,
-    pub provider: String,
-    pub operator: String,
 }

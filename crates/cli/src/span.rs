@@ -7,14 +7,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sampler_api::{Plan, Proof, Span, Timestamp, Usage};
-use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
 use crate::failure::Failure;
 use crate::listing::{Common, Period, add};
-use crate::moment::{FORMS, time};
+use crate::moment::FORMS;
 use crate::output::{print, printable};
 use crate::resolve::{self, ResolvedSpan};
 use crate::show::{length_in_words, measures, pairs, print_json, text};
@@ -32,7 +31,7 @@ should have ended. --from and --to keep usages whose timestamp is between them.
 
 Examples:
   sampler span orders-db
-  sampler span 6b0067e75a449b4a91561b99 --usages 100 --as-of yesterday
+  sampler span 6b0067e75a449b4a91561b99 --usages 100
 
 Exit codes: 0 the proof adds up, 1 it does not, 2 the command line is wrong, there is no such span, or the
 instance has several, 3 the API gives no answer."))]
@@ -43,9 +42,6 @@ pub(crate) struct Arguments {
     /// How many usages are shown, the last ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     usages: usize,
-    /// The ledger as it was at this time
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    as_of: Option<Millis>,
     #[command(flatten)]
     period: Period,
     #[command(flatten)]
@@ -59,7 +55,6 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let span: Span = answer.read(&path)?;
     let mut query = Query::new();
     arguments.period.add_to(&mut query);
-    add(&mut query, "as_of", arguments.as_of);
     let of_usages = ["v1", "spans", &id, "usages"];
     if arguments.common.json {
         let (usages, _) = api.items::<Value>(&of_usages, &query, usize::MAX).await?;

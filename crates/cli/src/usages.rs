@@ -10,7 +10,7 @@ use sampler_verify::moment::{InWords, Millis};
 use crate::api::Query;
 use crate::failure::Failure;
 use crate::listing::{Columns, Common, Length, Period, TargetFilter, add, print_list_above};
-use crate::moment::{FORMS, time};
+use crate::moment::FORMS;
 use crate::output::printable;
 use crate::show::{length_in_words, named, text};
 
@@ -28,7 +28,7 @@ ms; where the operator has named the unit of a measure, it is shown by the hour,
 Examples:
   sampler usages --organization-id acme --group-by resource_id,plan_id
   sampler usages --resource-instance-id orders-db --window day --from -7d --to today
-  sampler usages --organization-id acme --from 2026-11-01 --to 2026-12-01 --as-of 2026-12-03"))]
+  sampler usages --organization-id acme --from 2026-11-01 --to 2026-12-01"))]
 pub(crate) struct Arguments {
     /// A sum for each of these windows
     #[arg(long, value_parser = ["hour", "day", "month", "all"], default_value = "all")]
@@ -36,9 +36,6 @@ pub(crate) struct Arguments {
     /// A sum for each value of these ids, as in `resource_id,plan_id`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     group_by: Vec<String>,
-    /// The ledger as it was at this time
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    as_of: Option<Millis>,
     #[command(flatten)]
     period: Period,
     #[command(flatten)]
@@ -60,7 +57,6 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         "group_by",
         (!groups.is_empty()).then(|| groups.join(",")),
     );
-    add(&mut query, "as_of", arguments.as_of);
     let columns = Columns {
         header: ["from", "to", "group", "usages", "duration", "amounts"],
         left: &[0, 1, 2, 5],

@@ -31,12 +31,11 @@ use axum::middleware;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use http::HeaderMap;
-use http::header::VARY;
+use http::header::{ACCEPT, VARY};
 use sampler_domain::Units;
 use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::not_found;
-use sampler_service::problem::help::prefers_page;
 use sampler_service::security::Authenticator;
 
 use assets::Assets;
@@ -142,7 +141,8 @@ impl Console {
 
 /// Leads a browser to the console. For others there is nothing at the root.
 async fn root(headers: HeaderMap) -> Response {
-    let answer = if prefers_page(&headers) {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let answer = if accept.is_some_and(|accept| accept.contains("text/html")) {
         Redirect::to(PATH).into_response()
     } else {
         not_found().await.into_response()

@@ -54,7 +54,7 @@ impl Timestamp {
         let millis = if is_number {
             text.parse().ok()?
         } else {
-            DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis()
+            of_rfc_3339(text)?
         };
         Self::new(millis).ok()
     }
@@ -101,6 +101,14 @@ impl fmt::Debug for Timestamp {
     }
 }
 
+/// Milliseconds since the epoch. Second 60 is a leap second: there are none but at the end of a day, UTC.
+fn of_rfc_3339(text: &str) -> Option<i64> {
+    let time = DateTime::parse_from_rfc3339(text).ok()?.to_utc();
+    let is_leap = time.nanosecond() >= 1_000_000_000;
+    let is_end_of_day = (time.hour(), time.minute()) == (23, 59);
+    (!is_leap || is_end_of_day).then(|| time.timestamp_millis())
+}
+
 #[cfg(test)]
 pub(crate) fn at(text: &str) -> Timestamp {
     Timestamp::from_text(text).unwrap()
@@ -135,6 +143,8 @@ mod tests {
             "2018-08-03T00:00:00.000Z",
             "2018-08-03T02:00:00+02:00",
             "2018-08-03t00:00:00.0009999z",
+            "2018-08-02T23:59:60Z",
+            "2018-08-03T01:59:60+02:00",
         ] {
             assert_eq!(Timestamp::from_text(text), time, "{text}");
         }
@@ -149,6 +159,10 @@ mod tests {
             "2018-08-03",
             "2018-08-03T00:00:00",
             "1969-12-31T23:59:59Z",
+            "2018-08-03T00:00:60Z",
+            "2018-08-03T23:58:60Z",
+            "2018-08-03T23:59:60+02:00",
+            "2018-08-03T23:59:61Z",
             "253402300800001",
             "99999999999999999999",
         ] {

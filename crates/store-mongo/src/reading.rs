@@ -125,12 +125,6 @@ impl Reading for MongoStore {
         id_list::newest_spans(self, limit).await
     }
 
-    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
-        id_list::ids(self, field, prefix, limit).await
-    }
-
-    /// The span with this id, as it is written in an address. The resources are a condition of the
-    /// search: a span of another resource counts as absent, even if it cannot be read.
     async fn span(
         &self,
         id: &str,

@@ -204,11 +204,6 @@ pub trait Reading: Send + Sync + 'static {
     /// The spans that were kept last, the last one first.
     async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError>;
 
-    /// Ids of a field of the target that begin with `prefix`, in order: of organizations and resources
-    /// that have spans, and of instances that have usages. [`StoreError::Preparing`] for instances, while
-    /// their index is being made.
-    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError>;
-
     /// The span with this id; `None` where its resource is not one of `resources`.
     async fn span(
         &self,

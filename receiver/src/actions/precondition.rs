@@ -28,12 +28,14 @@ impl IfMatch {
         Ok(Self(tags))
     }
 
-    /// Compares with the tag of what is there now. A weak tag is never the same.
+    /// Compares with the tag of what is there now. A weak tag counts as the strong one: a proxy that
+    /// compresses an answer weakens its tag.
     ///
     /// # Errors
     /// 412 where it has changed.
     pub(crate) fn require(&self, now: &HeaderValue) -> Result<(), Problem> {
-        if self.0.iter().any(|tag| tag == "*" || tag == now) {
+        let strong = |tag: &String| tag.strip_prefix("W/").unwrap_or(tag) == now;
+        if self.0.iter().any(|tag| tag == "*" || strong(tag)) {
             return Ok(());
         }
         Err(stale())
@@ -67,10 +69,12 @@ mod tests {
             &["*"],
             &["\"b\" , \"a\""],
             &["\"b\"", "\"a\""],
+            &["W/\"a\""],
+            &["\"b\", W/\"a\""],
         ] {
             assert!(of(good).unwrap().require(&now).is_ok(), "{good:?}");
         }
-        for stale in [&["\"b\""][..], &["a"], &["W/\"a\""], &["\"A\""]] {
+        for stale in [&["\"b\""][..], &["a"], &["W/\"b\""], &["\"A\""]] {
             let problem = of(stale).unwrap().require(&now).unwrap_err();
             assert_eq!(problem.status(), 412, "{stale:?}");
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::{Granularity, Timestamp};
@@ -13,18 +13,15 @@ use sampler_store::Backlog;
 
 use super::answer;
 use crate::Receiver;
-use crate::openapi::params::IfNoneMatchParams;
 use crate::openapi::problem_answers;
 use crate::reading::{Parameters, Single};
 
 #[utoipa::path(
     get, path = "/v1/backlog", operation_id = "get_backlog", tag = "Operating",
     summary = "The backlog",
-    params(IfNoneMatchParams),
     responses(
         (status = 200, description = "The backlog, counted a few seconds ago.", body = api::Backlog,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
-        (status = 304, description = "It has not changed."),
         problem_answers::OfReading,
     ),
 )]
@@ -32,7 +29,6 @@ pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
     uri: Uri,
-    headers: HeaderMap,
 ) -> Response {
     let shown = async {
         grant.require_read_everything()?;
@@ -43,10 +39,7 @@ pub async fn get(
             .await
             .map_err(|failure| receiver.not_read(&failure))?;
         let now = receiver.parts.clock.now();
-        Ok(Single::new(
-            &shown(&backlog, now, receiver.month()),
-            &headers,
-        ))
+        Ok(Single::new(&shown(&backlog, now, receiver.month())))
     };
     answer("backlog", &grant, shown.await)
 }

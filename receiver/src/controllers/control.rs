@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::answer;
 use crate::actions::{IfMatch, NewAuditRecord, stale};
-use crate::openapi::params::{IfMatchParams, IfNoneMatchParams};
+use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
 use crate::reading::{Parameters, Single};
 use crate::{Receiver, control_body};
@@ -26,11 +26,9 @@ const SUBJECT: &str = "/v1/control";
 #[utoipa::path(
     get, path = "/v1/control", operation_id = "get_control", tag = "Operating",
     summary = "The control of operators",
-    params(IfNoneMatchParams),
     responses(
         (status = 200, description = "The control as it is set now.", body = api::Control,
             headers(("ETag" = String, description = "The entity tag of the control."))),
-        (status = 304, description = "It has not changed."),
         problem_answers::OfReading,
     ),
 )]
@@ -38,14 +36,13 @@ pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
     uri: Uri,
-    headers: HeaderMap,
 ) -> Response {
     let shown = async {
         grant.require_admin()?;
         Parameters::of(&uri).finish()?;
         let _permit = receiver.admit_reading(&grant).await?;
         let kept = receiver.control().await?;
-        Ok(shown(&kept, &headers))
+        Ok(shown(&kept))
     };
     answer("control", &grant, shown.await)
 }
@@ -94,7 +91,7 @@ pub async fn put(
             control: admitted.fields,
             version: kept.version.saturating_add(1),
         };
-        Ok(shown(&kept, &HeaderMap::new()))
+        Ok(shown(&kept))
     };
     answer("control", &grant, set.await)
 }
@@ -111,8 +108,8 @@ fn tag(kept: &KeptControl) -> HeaderValue {
     HeaderValue::try_from(format!("\"{}\"", kept.version)).expect("digits")
 }
 
-fn shown(kept: &KeptControl, request: &HeaderMap) -> Single {
-    Single::tagged(&api::Control::from(&kept.control), tag(kept), request)
+fn shown(kept: &KeptControl) -> Single {
+    Single::tagged(&api::Control::from(&kept.control), tag(kept))
 }
 
 /// The control in the audit trail.

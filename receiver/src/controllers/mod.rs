@@ -7,8 +7,6 @@ pub mod cause_actions;
 pub mod control;
 pub mod events;
 mod failures;
-pub mod ids;
-pub mod instances;
 pub mod mappings;
 pub mod snapshots;
 pub mod span_actions;

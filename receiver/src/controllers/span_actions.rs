@@ -129,7 +129,7 @@ impl Receiver {
     ) -> Result<(ListedSpan, Suspension), Problem> {
         let listed = self.span(grant, id).await?;
         let now = self.parts.clock.now();
-        if_match.require(shown_span(&listed, now, &HeaderMap::new()).tag())?;
+        if_match.require(shown_span(&listed, now).tag())?;
         match listed.span.processing.suspended {
             Some(suspension) if !listed.span.processing.complete => Ok((listed, suspension)),
             _ => {
@@ -170,7 +170,7 @@ impl Receiver {
             changed.await.map(|changed| changed == Changed::Made)
         };
         self.perform(act, grant, record, changing, stale).await?;
-        Ok(shown_span(&after, clock.now(), &HeaderMap::new()).into_response())
+        Ok(shown_span(&after, clock.now()).into_response())
     }
 }
 

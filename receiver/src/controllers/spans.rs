@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api as api;
@@ -15,7 +15,7 @@ use sampler_service::security::Grant;
 use sampler_store::{ListedSpan, SpanPage, SpanQuery};
 
 use super::answer;
-use crate::openapi::params::{IfNoneMatchParams, OfTarget, PageParams, Time};
+use crate::openapi::params::{OfTarget, PageParams, Time};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, Single, readable_resources, restrict, tag_of};
 use crate::{Receiver, problems};
@@ -84,11 +84,10 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 #[utoipa::path(
     get, path = "/v1/spans/{id}", operation_id = "get_span", tag = "Reading",
     summary = "One span, with proof of what was billed",
-    params(("id" = String, Path, description = "The id of the span."), IfNoneMatchParams),
+    params(("id" = String, Path, description = "The id of the span.")),
     responses(
         (status = 200, description = "The span.", body = api::Span,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
-        (status = 304, description = "It has not changed."),
         problem_answers::OfSpan,
     ),
 )]
@@ -97,12 +96,11 @@ pub async fn get(
     grant: Grant,
     id: IdPath,
     uri: Uri,
-    headers: HeaderMap,
 ) -> Response {
     let shown = async {
         Parameters::of(&uri).finish()?;
         let listed = receiver.span(&grant, id).await?;
-        Ok(shown_span(&listed, receiver.parts.clock.now(), &headers))
+        Ok(shown_span(&listed, receiver.parts.clock.now()))
     };
     answer("span", &grant, shown.await)
 }
@@ -147,9 +145,9 @@ impl Receiver {
 
 /// The answer that shows a span. Its tag is made of the span as it is at its start time: so the tag
 /// does not change because time passes, and an operator can change what was read a minute ago.
-pub(super) fn shown_span(listed: &ListedSpan, now: Timestamp, request: &HeaderMap) -> Single {
+pub(super) fn shown_span(listed: &ListedSpan, now: Timestamp) -> Single {
     let tag = tag_of(&shown(listed, listed.span.start));
-    Single::tagged(&shown(listed, now), tag, request)
+    Single::tagged(&shown(listed, now), tag)
 }
 
 fn read_query(parameters: &mut Parameters) -> SpanQuery {

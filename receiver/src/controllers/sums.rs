@@ -13,7 +13,7 @@ use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow, TargetFi
 use serde_json::Value;
 
 use super::answer;
-use crate::openapi::params::{AsOf, OfTarget, PageParams, Time};
+use crate::openapi::params::{OfTarget, PageParams, Time};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, restrict, to_its_end};
 use crate::{Receiver, problems};
@@ -30,7 +30,7 @@ const WINDOWS_MAX: usize = 366;
         ("window" = Option<String>, Query, description = "`hour`, `day`, `month` or `all`.", example = "day"),
         ("group_by" = Option<String>, Query, description = "Fields of targets, with commas between.", example = "resource_id,plan_id"),
         ("state" = Option<String>, Query, description = "States of usages, with commas between: `accepted`, `counted`, `set_aside`, `skipped` and `refused`. Without it `accepted,counted`. `refused` is what spans have planned, and what was refused.", example = "set_aside,skipped"),
-        AsOf, PageParams,
+        PageParams,
     ),
     responses((status = 200, description = "A page of sums.", body = api::List<api::Sum>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
@@ -122,7 +122,7 @@ impl SumParameters {
             length,
             windows: Vec::new(),
             group_by,
-            as_of: parameters.moment("as_of"),
+            as_of: None,
             after,
             limit: parameters.limit(),
         };

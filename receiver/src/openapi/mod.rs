@@ -28,10 +28,10 @@ const PATH: &str = "/openapi.json";
 #[openapi(
     info(
         title = "Sampler",
-        description = "Start and stop events of service instances become bills that are exactly right. Times are whole milliseconds since the epoch, UTC; in requests they may also be RFC 3339, and with `Accept: application/json;time=rfc3339` they are in answers. Errors are problem documents (RFC 9457).",
+        description = "Start and stop events of service instances become bills that are exactly right. Times are whole milliseconds since the epoch, UTC; in requests they may also be RFC 3339. Errors are problem documents (RFC 9457).",
     ),
     servers((url = "/", description = "This receiver.")),
-    components(schemas(sampler_api::Problem, sampler_api::ProblemType, sampler_api::Healthy)),
+    components(schemas(sampler_api::Problem, sampler_api::Healthy)),
     modifiers(&Bearer),
     tags(
         (name = "Events", description = "The events of resource providers."),
@@ -140,11 +140,7 @@ fn beside() -> [Beside; 7] {
             tag: "Documentation",
             summary: "A type of problem, and what is done about it",
             parameter: Some(("name", "The last part of the type of a problem document.")),
-            answers: &[
-                (JSON, Some("ProblemType")),
-                (HTML, None),
-                ("text/markdown; charset=utf-8", None),
-            ],
+            answers: &[("text/plain; charset=utf-8", None)],
             refusals: &[&kinds::NOT_FOUND],
         },
     ]

@@ -27,14 +27,6 @@ pub(crate) struct Time {
     to: Option<String>,
 }
 
-/// The ledger as it was at another time.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct AsOf {
-    /// The time at which the ledger is shown: milliseconds since the epoch, or RFC 3339.
-    as_of: Option<String>,
-}
-
 /// Fields of targets, which must be equal.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -56,13 +48,4 @@ pub(crate) struct IfMatchParams {
     /// The `ETag` of what is changed.
     #[param(rename = "If-Match")]
     if_match: String,
-}
-
-/// The condition of a read.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-pub(crate) struct IfNoneMatchParams {
-    /// The `ETag` of an earlier answer: 304 if nothing has changed since.
-    #[param(rename = "If-None-Match")]
-    if_none_match: Option<String>,
 }

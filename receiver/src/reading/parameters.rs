@@ -103,13 +103,6 @@ impl Parameters {
         }
     }
 
-    pub(crate) fn required_id(&mut self, name: &str) -> Option<Id> {
-        if self.given.iter().all(|(given, _)| given != name) {
-            self.complain(name, "It is missing.");
-        }
-        self.id(name)
-    }
-
     /// A time: milliseconds since the epoch, or RFC 3339.
     pub(crate) fn moment(&mut self, name: &str) -> Option<Timestamp> {
         let expected = "It must be a time: whole milliseconds since the epoch, or RFC 3339.";

@@ -26,7 +26,6 @@ mod event;
 mod event_table;
 mod events;
 mod fairness;
-mod instances;
 mod log;
 mod mappings;
 mod openapi;

@@ -38,7 +38,6 @@ fn wrong_parameters(span: &str) -> Vec<(String, &'static [&'static str])> {
         (of_usages("state=open&as_of=x"), &["as_of", "state"]),
         (of_usages("order=x"), &["order"]),
         (of_usages(&format!("cursor={OF_SPANS}")), &["cursor"]),
-        ("/v1/ids".to_owned(), &["prefix"]),
         (of_sums("space_id=&plan_id=a&plan_id=b&window=year&group_by=plan&from=soon&to=-1&as_of=x&cursor=AAAA\
                 &limit=0&state=open"),
             &["space_id", "plan_id", "window", "from", "to", "group_by", "cursor", "state", "as_of", "limit"]),
@@ -52,7 +51,6 @@ fn wrong_parameters(span: &str) -> Vec<(String, &'static [&'static str])> {
         ("/v1/suspended?resource_id=&limit=1&cursor=x".to_owned(), &["resource_id", "limit", "cursor"]),
         (format!("{CAUSE}?limit=1"), &["limit"]),
         ("/v1/backlog?due=1".to_owned(), &["due"]),
-        ("/v1/instances?limit=1".to_owned(), &["limit"]),
     ];
     for limit in ["", "0", "1001", "1e2", "+5", "five", "99999999999999999999"] {
         rows.push((of_spans(&format!("limit={limit}")), &["limit"]));
@@ -86,12 +84,10 @@ async fn a_store_that_does_not_answer_is_told_without_its_words() {
         SPANS,
         &span,
         &usages,
-        "/v1/ids?prefix=post",
         "/v1/suspended",
         CAUSE,
         "/v1/audit",
         "/v1/backlog",
-        "/v1/instances",
     ];
     for (behaviour, status, slug) in [
         (Behaviour::Unavailable, 503, "database-unavailable"),

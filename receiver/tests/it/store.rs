@@ -247,13 +247,6 @@ pass_on! {
         page
     }
 
-    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
-        if field == "resource_instance_id" {
-            self.require_index()?;
-        }
-        self.respond(self.memory.ids(field, prefix, limit)).await
-    }
-
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         self.require_index()?;
         self.respond(self.memory.sums(query)).await

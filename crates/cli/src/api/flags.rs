@@ -1,7 +1,7 @@
 //! The parameters of the API, as the options of the command line that they are.
 
 /// The parameters whose options have the same name, except those of one word.
-const LONG: [&str; 8] = [
+const LONG: [&str; 7] = [
     "organization_id",
     "space_id",
     "consumer_id",
@@ -9,7 +9,6 @@ const LONG: [&str; 8] = [
     "plan_id",
     "resource_instance_id",
     "group_by",
-    "as_of",
 ];
 /// Parameters that are also words of sentences: only `state=` and `[state: ` are parameters.
 const SHORT: [&str; 9] = [

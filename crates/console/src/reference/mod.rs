@@ -12,15 +12,14 @@ use askama::filters::HtmlSafe;
 use axum::Router;
 use axum::extract::Path;
 use axum::middleware;
-use axum::response::{Html, IntoResponse};
+use axum::response::Html;
 use axum::routing::get;
-use http::StatusCode;
 use sampler_service::problem::{ProblemType, help};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::assets::Assets;
-use crate::page::{protect, render};
+use crate::page::protect;
 use operation::{Operation, operations};
 use schema::{Part, Schema, schemas};
 
@@ -49,14 +48,6 @@ struct Tag {
     name: String,
     description: String,
     operations: Vec<Operation>,
-}
-
-#[derive(Template)]
-#[template(path = "problem_type.html")]
-struct ProblemPage<'a> {
-    assets: &'a Assets,
-    kind: &'static ProblemType,
-    uri: String,
 }
 
 /// A text of ours. Names in backticks become code on a page.
@@ -106,21 +97,12 @@ impl Reference {
     }
 
     pub fn routes(self) -> Router {
-        let (page, assets) = (self.page, Arc::clone(&self.assets));
-        let files = Arc::clone(&self.assets);
+        let (page, files) = (self.page, self.assets);
         let file = async move |Path(name): Path<String>| files.serve(&name);
-        let of_type: help::Page = Arc::new(move |kind| {
-            let page = ProblemPage {
-                assets: &assets,
-                kind,
-                uri: kind.uri(),
-            };
-            render(StatusCode::OK, &page).into_response()
-        });
         Router::new()
             .route("/docs", get(async move || Html(page.to_string())))
             .route("/docs/assets/{name}", get(file))
-            .merge(help::routes(self.kinds, Some(of_type)))
+            .merge(help::routes(self.kinds))
             .layer(middleware::from_fn(protect))
     }
 }

@@ -8,9 +8,8 @@ use super::kinds::ProblemType;
 pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String {
     let mut text = "# Errors\n\n\
         Every error is answered with a problem document (RFC 9457, `application/problem+json`). \
-        Its `type` is one of the addresses below, where the receiver serves the same text; `urn` is \
-        the same name without an address (`urn:sampler:problem:open-span`); `detail` describes this \
-        occurrence. `Link: </problems/…>; rel=\"help\"` leads to the same page.\n"
+        Its `type` is one of the addresses below, where the program serves the same text; `detail` \
+        describes this occurrence.\n"
         .to_owned();
     for kind in kinds {
         let _ = write!(text, "\n{}", section(kind));

@@ -16,14 +16,9 @@ pub struct ProblemType {
 }
 
 impl ProblemType {
-    /// The type of the problem document: the address of its page, relative to the API.
+    /// The type of the problem document: the address of its text, relative to the API.
     pub fn uri(&self) -> String {
         format!("/problems/{}", self.slug)
-    }
-
-    /// The name that the type had before it was an address. It stays.
-    pub fn urn(&self) -> String {
-        format!("urn:sampler:problem:{}", self.slug)
     }
 }
 

@@ -76,9 +76,7 @@ impl Problem {
     /// Adds a member that other problems do not have.
     #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        let reserved = [
-            "type", "urn", "title", "status", "detail", "instance", "errors",
-        ];
+        let reserved = ["type", "title", "status", "detail", "instance", "errors"];
         debug_assert!(
             !reserved.contains(&name),
             "{name} is a member of every problem"
@@ -143,7 +141,6 @@ impl From<Problem> for sampler_api::Problem {
     fn from(problem: Problem) -> Self {
         Self {
             r#type: problem.kind.uri(),
-            urn: problem.kind.urn(),
             title: problem.kind.title.to_owned(),
             status: problem.status().as_u16(),
             detail: problem.rest.detail,
@@ -155,13 +152,12 @@ impl From<Problem> for sampler_api::Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (status, help) = (self.status(), help::link(self.kind));
+        let status = self.status();
         let mut problem = self;
         let headers = std::mem::take(&mut problem.rest.headers);
         let document = sampler_api::Problem::from(problem);
         let mut response = (status, Json(document)).into_response();
         response.headers_mut().extend(headers);
-        response.headers_mut().append(header::LINK, help);
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, MEDIA_TYPE);
@@ -199,7 +195,7 @@ mod tests {
         assert_eq!(
             body(response).await,
             concat!(
-                r#"{"type":"/problems/forbidden","urn":"urn:sampler:problem:forbidden","title":"The token does not allow this","#,
+                r#"{"type":"/problems/forbidden","title":"The token does not allow this","#,
                 r#""status":403,"detail":"One field is wrong.","#,
                 r##""errors":[{"pointer":"#/measured_usage/0/quantity","##,
                 r#""detail":"It must not be null."}],"limit":5}"#

@@ -235,22 +235,6 @@ async fn the_first_sum_by_a_field_makes_its_index() {
     assert_eq!(sum_indexes(&spans).await.len(), 3);
 }
 
-/// A search for ids needs one of these indexes, for instances, and makes no other.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_search_for_ids_makes_the_index_of_instances_alone() {
-    let (store, spans) = store_and_spans("sums_ids").await;
-    fill(&spans, 0..1, 20).await;
-    spans.drop_index("list_resource").await.unwrap();
-    assert!(store.ids("resource_id", "r", 5).await.is_err());
-    assert!(sum_indexes(&spans).await.is_empty());
-    let found = store.ids("resource_instance_id", "i-1", 2).await.unwrap();
-    assert_eq!(
-        found.iter().map(Id::as_str).collect::<Vec<_>>(),
-        ["i-1", "i-10"]
-    );
-    assert_eq!(sum_indexes(&spans).await, ["sum_instance"]);
-}
-
 /// A request waits a second for an index. The index is made all the same, once.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_for_sums_is_made_without_the_request() {

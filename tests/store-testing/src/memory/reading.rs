@@ -1,7 +1,7 @@
 //! The store in memory as the reading API sees it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
@@ -30,32 +30,6 @@ impl Reading for MemoryStore {
             .sort_by_key(|listed| Reverse(listed.span.id.clone()));
         spans.spans.truncate(limit);
         Ok(spans.spans)
-    }
-
-    async fn ids(&self, field: &str, prefix: &str, limit: usize) -> Result<Vec<Id>, StoreError> {
-        let state = self.lock();
-        let entries = state.table.entries().map(|kept| kept.entry.target.clone());
-        let spans = state
-            .table
-            .spans
-            .values()
-            .map(|kept| kept.span.target.clone());
-        let targets: Vec<Target> = match field {
-            "resource_instance_id" => entries.collect(),
-            _ => spans.collect(),
-        };
-        let of_field = |target: &Target| {
-            let fields = target.fields().into_iter();
-            let found = fields.filter(|(name, _)| *name == field);
-            found.map(|(_, id)| id.clone()).collect::<Vec<Id>>()
-        };
-        let ids: BTreeSet<String> = targets
-            .iter()
-            .flat_map(of_field)
-            .map(String::from)
-            .filter(|id| id.starts_with(prefix))
-            .collect();
-        Ok(ids.into_iter().take(limit).map(Id::from_store).collect())
     }
 
     async fn span(

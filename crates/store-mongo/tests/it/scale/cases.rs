@@ -33,7 +33,6 @@ pub(crate) enum Question {
     Usages(Option<i64>),
     UsagesFromEnd,
     Newest,
-    Ids(&'static str, &'static str),
     Usage(String),
     Sums(SumQuery),
     Audit(AuditQuery),
@@ -101,7 +100,6 @@ impl Question {
                 page.await?.entries.len()
             }
             Self::Newest => store.newest_spans(PAGE).await?.len(),
-            Self::Ids(field, prefix) => store.ids(field, prefix, 10).await?.len(),
             Self::Usage(id) => store.usage(id).await?.into_iter().count(),
             Self::Sums(query) => store.sums(query).await?.rows.len(),
             Self::Audit(query) => store.audit(query).await?.records.len(),
@@ -358,19 +356,6 @@ pub(crate) fn of_usages(size: Size) -> Vec<Case> {
             1_001,
         ),
         case("/v1/spans?order=received", Question::Newest, 101, 101),
-        // Each id is a search of its own, which reads two keys and no document.
-        case(
-            "/v1/ids?prefix, of organizations",
-            Question::Ids("organization_id", "ask"),
-            30,
-            0,
-        ),
-        case(
-            "/v1/ids?prefix, of instances",
-            Question::Ids("resource_instance_id", "asked-"),
-            30,
-            0,
-        ),
         case("a usage by its id", Question::Usage(usage_id(7)), 1, 1),
     ]
 }
