@@ -65,8 +65,8 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, cause_actions, control as control_routes, events,
-    mappings, snapshots, span_actions, spans, sums, suspended, usage_actions, usages,
+    audit, backlog, batches, cause_actions, control as control_routes, events, mappings, snapshots,
+    span_actions, spans, sums, suspended, usage_actions, usages,
 };
 use metrics::EventMetrics;
 

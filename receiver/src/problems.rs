@@ -154,19 +154,6 @@ sampler_service::problem_types! {
             `refused` and its span is suspended, resume the span or its cause. If it is `withheld`, send \
             again the usage that it takes back: this one follows by itself.",
     }
-    UPDATE_INCOMPLETE {
-        slug: "update-incomplete",
-        status: CONFLICT,
-        title: "Half of the update was kept",
-        when: "An update has stopped the previous span, and the new one could not be started, because \
-            another event came in between. `detail` names the problem of the start. Before an update \
-            keeps anything, it looks for all that would refuse it, so this happens only where events \
-            of the same targets are in flight at the same time, or after a crash.",
-        provider: "Do as `detail` says: depending on the problem of the start, either repeat the update, \
-            or start the usage by an event with another `id`. The wrong one of the two would be billed \
-            twice.",
-        operator: NOTHING,
-    }
     MAPPING_EXISTS {
         slug: "mapping-exists",
         status: CONFLICT,

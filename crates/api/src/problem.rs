@@ -28,6 +28,12 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Whether it is about an update whose stop is kept, and whose start is not known to be: the same request
+    /// again completes it.
+    pub fn has_stopped(&self) -> bool {
+        self.members.get("stopped") == Some(&Value::Bool(true))
+    }
+
     /// The last word of its type, such as `open-span`.
     pub fn name(&self) -> &str {
         self.r#type.rsplit([':', '/']).next().unwrap_or_default()

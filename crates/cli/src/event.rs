@@ -254,8 +254,7 @@ impl EventArguments {
 
 /// The failure of an event that may be kept all the same, unless the receiver refuses it for good.
 fn unkept(error: ApiError, body: &Body) -> Failure {
-    let name = error.problem().map(Problem::name);
-    let is_half_kept = name == Some("update-incomplete");
+    let is_half_kept = error.problem().is_some_and(Problem::has_stopped);
     if matches!(error.status(), Some(409 | 422)) && !is_half_kept {
         return Failure::Refused(error);
     }

@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use uuid::Uuid;
-
 use crate::{EventId, Measures, Span, Target, Timestamp};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -91,12 +89,6 @@ impl StopEvent {
 }
 
 impl UpdateEvent {
-    /// A digest of both targets, by which each half identifies the other half. It is stored.
-    pub fn targets_digest(&self) -> Uuid {
-        let bytes = [self.previous.to_bytes(), self.target.to_bytes()].concat();
-        Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes)
-    }
-
     /// The half that ends the previous span.
     pub fn stop(&self) -> StopEvent {
         StopEvent {

@@ -8,15 +8,11 @@
 //! [`decide_start`] and [`decide_stop`] are what a store decides in one atomic step. They are called by the
 //! store in memory, and by the MongoDB store after a conflict: an ordinary event is decided by the same rule
 //! as the condition of a query and the unique indexes. [`IntakeRules::admit_start`] and
-//! [`IntakeRules::admit_stop`] add what only a receiver knows: its clock and its settings. Dry runs and
-//! the model call them. A receiver that keeps an event does the same in two steps around the store
+//! [`IntakeRules::admit_stop`] add what only a receiver knows: its clock and its settings. A receiver checks
+//! both halves of an update by them. With any other event it does the same in two steps around the store
 //! (`controllers/events/decision.rs`): the slack before it, lenient repeats after it.
 
-mod update;
-
 use crate::{Field, Span, StartEvent, StopEvent, Timestamp};
-
-pub use update::{Half, HalfKept, UpdateIntake, UpdateRead, UpdateStep};
 
 /// How far an event's timestamp may be from the receiver's clock; both limits are inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,8 +50,6 @@ pub enum Refusal {
     /// Another target has an event with its id, and an index of the original Sampler allows each id
     /// once.
     IdTakenElsewhere,
-    /// A half under its id is that of an update with another previous or another new target.
-    IdOfAnotherUpdate,
     AlreadyOpen,
     NotOpen,
     /// The target's previous span ends later than the new one starts.

@@ -62,8 +62,7 @@ pub use forecast::Forecast;
 pub use granularity::{Granularities, Granularity, Policy};
 pub use id::{ClientId, EventId, Id, IdError};
 pub use intake::{
-    Half, HalfKept, IntakeRules, NotEnded, Refusal, Slack, StartDecision, StopDecision,
-    UpdateIntake, UpdateRead, UpdateStep, decide_start, decide_stop,
+    IntakeRules, NotEnded, Refusal, Slack, StartDecision, StopDecision, decide_start, decide_stop,
 };
 pub use interval::Interval;
 pub use key::Key;

@@ -64,15 +64,12 @@ pub struct Span {
     pub start_id: Option<EventId>,
     /// The client that reported the start, where tokens are needed.
     pub start_client: Option<ClientId>,
-    /// The digest of the targets of the update that the start is a half of ([`crate::UpdateEvent::targets_digest`]).
-    pub start_update: Option<Uuid>,
     /// When the usage stopped; none while it runs. Once set it never changes.
     pub end: Option<Timestamp>,
     /// The `id` of the stop event.
     pub end_id: Option<EventId>,
     /// The client that reported the stop, where tokens are needed.
     pub stop_client: Option<ClientId>,
-    pub stop_update: Option<Uuid>,
     pub processing: Processing,
 }
 
@@ -242,11 +239,9 @@ impl Span {
             start: event.timestamp,
             start_id: event.id,
             start_client: None,
-            start_update: None,
             end: None,
             end_id: None,
             stop_client: None,
-            stop_update: None,
             processing: Processing {
                 complete: false,
                 last: Interval::at(event.timestamp),
@@ -276,15 +271,13 @@ impl Span {
         }
     }
 
-    /// The span that a stop event makes of an open one (section 6.2). The stop may be a half of an update
-    /// with these targets.
+    /// The span that a stop event makes of an open one (section 6.2).
     #[must_use]
-    pub fn ended(self, event: &StopEvent, client: Option<ClientId>, update: Option<Uuid>) -> Self {
+    pub fn ended(self, event: &StopEvent, client: Option<ClientId>) -> Self {
         Self {
             end: Some(event.timestamp),
             end_id: event.id.clone(),
             stop_client: client,
-            stop_update: update,
             ..self
         }
     }

@@ -73,9 +73,6 @@ pub(crate) fn open_span_document(
     if let Some(client) = &span.start_client {
         document.append(cstr!("start_client"), client.as_str());
     }
-    if let Some(targets) = span.start_update {
-        document.append(cstr!("start_update"), targets.to_string());
-    }
     Ok(document)
 }
 
@@ -259,11 +256,9 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
         start: read_moment(document, "start")?,
         start_id: read_event_id(document, "start_dedup_id"),
         start_client: read_client(document, "start_client"),
-        start_update: read_update(document, "start_update"),
         end: read_optional_moment(document, "end")?,
         end_id: read_event_id(document, "end_dedup_id"),
         stop_client: read_client(document, "stop_client"),
-        stop_update: read_update(document, "stop_update"),
         processing: Processing {
             complete: processing.get_bool("complete").unwrap_or(false),
             last,
@@ -403,10 +398,6 @@ pub(crate) fn read_event_id(document: &Document, name: &str) -> Option<Id> {
 
 fn read_client(document: &Document, name: &str) -> Option<ClientId> {
     ClientId::new(document.get_str(name).ok()?)
-}
-
-fn read_update(document: &Document, name: &str) -> Option<Uuid> {
-    document.get_str(name).ok()?.parse().ok()
 }
 
 pub(crate) fn read_interval(document: &Document) -> Result<Interval, Unreadable> {

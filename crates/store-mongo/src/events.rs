@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sampler_domain::{EventId, Span, Target};
+use sampler_domain::{Span, Target};
 use sampler_store::{
-    Arrival, Events, IdKind, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome,
-    StoreError,
+    Arrival, Events, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::call::CallError;
-use crate::resolve::{find_spans, is_taken_elsewhere, readable};
+use crate::resolve::{find_spans, readable};
 use crate::starts::StartWrite;
 use crate::stops::StopWrite;
 use crate::{MongoStore, slack};
@@ -60,32 +59,13 @@ impl Events for MongoStore {
         stops.submit(Arc::new(StopWrite::new(new))).await
     }
 
-    async fn find_spans(
-        &self,
-        target: &Target,
-        by: &SpansBy,
-        concern: ReadConcern,
-    ) -> Result<Vec<Span>, StoreError> {
-        let turn = match concern {
-            ReadConcern::Linearizable => Some(self.lookup_turn(by).await?),
-            ReadConcern::Majority => None,
-        };
+    async fn find_spans(&self, target: &Target, by: &SpansBy) -> Result<Vec<Span>, StoreError> {
+        let turn = self.lookup_turn(by).await?;
         let (link, target, by) = (self.link.clone(), target.clone(), by.clone());
         // The turn is over when the spans are parsed. Without a caller, it is when the call has ended.
-        let read = async move { Ok((find_spans(&link, &target, &by, concern).await?, turn)) };
+        let read = async move { Ok((find_spans(&link, &target, &by).await?, turn)) };
         let (found, _turn) = self.link.run::<_, CallError, _>(read).await?;
         found.iter().map(readable).collect()
-    }
-
-    async fn is_id_taken_elsewhere(
-        &self,
-        kind: IdKind,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<bool, StoreError> {
-        let (link, target, id) = (self.link.clone(), target.clone(), id.clone());
-        let read = async move { is_taken_elsewhere(&link, kind, &target, &id).await };
-        Ok(self.link.run(read).await?)
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {

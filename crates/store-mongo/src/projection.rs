@@ -3,22 +3,12 @@
 
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Key};
-use sampler_store::ReadConcern;
 
 use crate::document::{as_uuid, key_to_bson};
 
 /// Bytes that kept measures may take beyond those of the start that they are compared with: another
 /// program may have added what is not compared.
 const SPARE_BYTES: usize = 1 << 10;
-
-/// What is read of spans that decide about an event. Only dry runs, of which there are few at a time, show
-/// measures.
-pub(crate) fn deciding(concern: ReadConcern) -> Document {
-    match concern {
-        ReadConcern::Linearizable => without_measures(),
-        ReadConcern::Majority => Document::new(),
-    }
-}
 
 /// A whole document, but with an empty list of measures.
 pub(crate) fn without_measures() -> Document {
@@ -48,7 +38,7 @@ pub(crate) fn comparable<'a>(starts: impl Iterator<Item = (Key, &'a EventId, usi
     doc! {
         "measured_usage": { "$cond": [{ "$gt": [bytes, limit] }, another, "$measured_usage"] },
         "target": 1, "start": 1, "end": 1, "processing": 1,
-        "start_dedup_id": 1, "start_client": 1, "start_update": 1,
-        "end_dedup_id": 1, "stop_client": 1, "stop_update": 1,
+        "start_dedup_id": 1, "start_client": 1,
+        "end_dedup_id": 1, "stop_client": 1,
     }
 }

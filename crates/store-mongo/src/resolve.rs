@@ -61,7 +61,6 @@ impl<'a> SpanOf<'a> {
 pub(crate) async fn by_target<'a>(
     link: &Link,
     spans: impl Iterator<Item = SpanOf<'a>>,
-    concern: ReadConcern,
 ) -> Result<ByTarget, CallError> {
     let branches = spans.map(|span| {
         let mut branch = of_target(span.target);
@@ -70,7 +69,7 @@ pub(crate) async fn by_target<'a>(
         branch
     });
     let branches = any_of(branches.collect());
-    let found = link.find_with(branches, index::SPAN, concern, deciding(concern));
+    let found = link.find_linearizable(branches, index::SPAN, without_measures());
     Ok(by_key(link, found.await?, |raw| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
@@ -85,14 +84,13 @@ async fn not_ended(
     link: &Link,
     target: &Target,
     time: Timestamp,
-    concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
     let mut later = of_target(target);
     later.insert("end", doc! { "$gt": document::moment(time) });
     let mut options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
-    options.projection = Some(deciding(concern));
+    options.projection = Some(without_measures());
     let later = link.find(later, options).await?;
-    let open = by_target(link, std::iter::once(SpanOf::open(target)), concern).await?;
+    let open = by_target(link, std::iter::once(SpanOf::open(target))).await?;
     Ok(open.into_values().chain(later).collect())
 }
 
@@ -100,22 +98,20 @@ pub(crate) async fn find_spans(
     link: &Link,
     target: &Target,
     by: &SpansBy,
-    concern: ReadConcern,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
-    link.add_missing_keys(std::iter::once(target), concern)
+    link.add_missing_keys(std::iter::once(target), ReadConcern::Linearizable)
         .await?;
     let (kind, id, projection) = match by {
-        SpansBy::StartedBy(id, measures) if concern == ReadConcern::Linearizable => {
+        SpansBy::StartedBy(id, measures) => {
             let bytes = measured_usage(measures).map_or(0, |it| it.as_bytes().len());
             let start = std::iter::once((Key::of(target), id, bytes));
             (IdKind::Start, id, comparable(start))
         }
-        SpansBy::StartedBy(id, _) => (IdKind::Start, id, deciding(concern)),
-        SpansBy::StoppedBy(id) => (IdKind::Stop, id, deciding(concern)),
-        SpansBy::NotEndedBy(moment) => return not_ended(link, target, *moment, concern).await,
+        SpansBy::StoppedBy(id) => (IdKind::Stop, id, without_measures()),
+        SpansBy::NotEndedBy(moment) => return not_ended(link, target, *moment).await,
     };
     let event = std::iter::once((target, id));
-    let mut found = by_event_id(link, kind, event, concern, projection).await?;
+    let mut found = by_event_id(link, kind, event, projection).await?;
     let key = (target.clone(), id.clone());
     Ok(found.remove(&key).into_iter().collect())
 }
@@ -172,7 +168,6 @@ pub(crate) async fn by_event_id<'a>(
     link: &Link,
     kind: IdKind,
     events: impl Iterator<Item = (&'a Target, &'a EventId)>,
-    concern: ReadConcern,
     projection: Document,
 ) -> Result<ByEvent, CallError> {
     let field = field_of(kind);
@@ -193,7 +188,7 @@ pub(crate) async fn by_event_id<'a>(
         IdKind::Stop => index::STOP,
     };
     let mut found = link
-        .find_with(any_of(branches), index, concern, projection)
+        .find_linearizable(any_of(branches), index, projection)
         .await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
@@ -242,22 +237,6 @@ async fn in_index_of_original(
         Err(error) if error.is_no_hint() => Ok(Vec::new()),
         found => found,
     }
-}
-
-/// Whether a span of another target has this event id, and the index of the original Sampler that lets
-/// in each id once is there.
-pub(crate) async fn is_taken_elsewhere(
-    link: &Link,
-    kind: IdKind,
-    target: &Target,
-    id: &EventId,
-) -> Result<bool, CallError> {
-    if !link.is_beside_original() {
-        return Ok(false);
-    }
-    let found = in_index_of_original(link, kind, id.as_str().into(), 1).await?;
-    let mut events = found.iter().map(|raw| event_of(raw, field_of(kind)));
-    Ok(events.any(|event| event.is_none_or(|it| it.0 != *target)))
 }
 
 pub(crate) async fn by_span_id<'a>(

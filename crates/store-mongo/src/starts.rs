@@ -145,7 +145,7 @@ impl GroupWriter for StartWriter {
             .add_missing_keys(targets, ReadConcern::Linearizable)
             .await?;
         let open = batch.iter().map(|it| SpanOf::open(&it.new.span.target));
-        let open = by_target(&self.link, open, ReadConcern::Linearizable).await?;
+        let open = by_target(&self.link, open).await?;
         let events = batch.iter().filter_map(|write| {
             let id = write.id()?;
             Some((&write.new.span.target, id))
@@ -154,8 +154,7 @@ impl GroupWriter for StartWriter {
             let measures = write.document.get_array("measured_usage").ok()?;
             Some((write.key, write.id()?, measures.as_bytes().len()))
         }));
-        let (kind, concern) = (IdKind::Start, ReadConcern::Linearizable);
-        let earlier = by_event_id(&self.link, kind, events, concern, compared).await?;
+        let earlier = by_event_id(&self.link, IdKind::Start, events, compared).await?;
         let spans = batch.iter().map(|write| &write.new.span);
         let own = by_span_id(&self.link, spans).await?;
         let resolutions = batch.iter().map(|write| {

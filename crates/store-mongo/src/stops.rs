@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
-use crate::projection::deciding;
+use crate::projection::without_measures;
 use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, kept_as_uuids, readable};
 
 #[derive(Debug)]
@@ -83,9 +83,6 @@ fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     }
     if let Some(client) = &new.client {
         set.append(cstr!("stop_client"), client.as_str());
-    }
-    if let Some(update) = &new.update {
-        set.append(cstr!("stop_update"), update.to_string());
     }
     rawdoc! { "$set": set, "$min": { "processing.due_at": end } }
 }
@@ -156,13 +153,13 @@ impl GroupWriter for StopWriter {
             };
             [SpanOf::open(target), ended]
         });
-        let spans = by_target(&self.link, either, ReadConcern::Linearizable).await?;
+        let spans = by_target(&self.link, either).await?;
         let events = batch.iter().filter_map(|write| {
             let id = write.event.id.as_ref()?;
             Some((&write.event.target, id))
         });
-        let (kind, concern) = (IdKind::Stop, ReadConcern::Linearizable);
-        let earlier = by_event_id(&self.link, kind, events, concern, deciding(concern)).await?;
+        let measures = without_measures();
+        let earlier = by_event_id(&self.link, IdKind::Stop, events, measures).await?;
         let resolutions = batch.iter().map(|write| {
             let by_id = write.event().and_then(|event| earlier.get(&event));
             resolve_one(write, by_id, &spans).transpose()

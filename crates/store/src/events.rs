@@ -66,8 +66,6 @@ pub struct NewStop {
     pub event: StopEvent,
     /// The client that reports it, where tokens are needed.
     pub client: Option<ClientId>,
-    /// The digest of the targets of the update that it is a half of ([`sampler_domain::UpdateEvent::targets_digest`]).
-    pub update: Option<Uuid>,
     /// The new `correlation_id` of the ended span, which makes room for the next span.
     pub correlation_id: Uuid,
     pub arrival: Arrival,
@@ -138,24 +136,10 @@ pub trait Events: Send + Sync + 'static {
     /// Ends the target's open span (section 6.2), unless the answer says otherwise.
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError>;
 
-    /// The spans of a target that decide about an event, as many as the condition says.
-    async fn find_spans(
-        &self,
-        target: &Target,
-        by: &SpansBy,
-        concern: ReadConcern,
-    ) -> Result<Vec<Span>, StoreError>;
-
-    /// Whether another target has an event of this kind with this id, and an index of the original
-    /// Sampler still allows each `id` once. Nothing is revealed about that target.
-    async fn is_id_taken_elsewhere(
-        &self,
-        _kind: IdKind,
-        _target: &Target,
-        _id: &EventId,
-    ) -> Result<bool, StoreError> {
-        Ok(false)
-    }
+    /// The spans of a target that decide about an event, as many as the condition says: an open span, or one
+    /// with the id, is found if it was kept before the call. It need not have its measures, except as
+    /// [`SpansBy::StartedBy`] says.
+    async fn find_spans(&self, target: &Target, by: &SpansBy) -> Result<Vec<Span>, StoreError>;
 
     /// Says that a receiver takes events that are dated up to `past` ms into the past. Once this has
     /// been answered, [`largest_slack`](crate::Work::largest_slack) knows it for

@@ -25,11 +25,7 @@ use crate::reading::{Parameters, Single};
         problem_answers::OfReading,
     ),
 )]
-pub async fn get(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    uri: Uri,
-) -> Response {
+pub async fn get(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let shown = async {
         grant.require_read_everything()?;
         Parameters::of(&uri).finish()?;

@@ -32,11 +32,7 @@ const SUBJECT: &str = "/v1/control";
         problem_answers::OfReading,
     ),
 )]
-pub async fn get(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    uri: Uri,
-) -> Response {
+pub async fn get(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let shown = async {
         grant.require_admin()?;
         Parameters::of(&uri).finish()?;

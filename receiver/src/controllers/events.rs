@@ -87,7 +87,7 @@ pub async fn stop(
 #[utoipa::path(
     post, path = "/v1/events/update", operation_id = "update", tag = "Events",
     summary = "A usage continues with another plan or other quantities",
-    description = "The previous span stops and a new one starts at the same time. A repeat with the same `id` completes an update that a crash has left incomplete.",
+    description = "The previous span stops and a new one starts at the same time. If the stop was kept and the start was not, the problem has `\"stopped\": true`, and the same request again completes the update.",
     request_body(content = api::UpdateEvent, content_type = "application/json"),
     responses(
         (status = 201, description = "It is kept: both the stop and the start.",

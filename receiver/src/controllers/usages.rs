@@ -188,8 +188,7 @@ impl UsageQuery {
 
     fn matches(&self, entry: &Entry) -> bool {
         let timestamp = entry.interval.midpoint();
-        self.from.is_none_or(|from| timestamp >= from)
-            && self.to.is_none_or(|to| timestamp < to)
+        self.from.is_none_or(|from| timestamp >= from) && self.to.is_none_or(|to| timestamp < to)
     }
 }
 

@@ -224,7 +224,7 @@ fn of_updates() -> Vec<Row> {
         ("start", on("halved", &start(NOW)), Created),
         ("stop", on("halved", &by("half", &stop(NOW + HOUR))), Created),
         ("start", on("halved", &start(NOW + HOUR)), Created),
-        ("update", on("halved", &resized("half", NOW + HOUR)), Refused(409, "update-incomplete", &[], "open-span")),
+        ("update", on("halved", &resized("half", NOW + HOUR)), Refused(409, "open-span", &[], "\"stopped\":true")),
     ]
 }
 
@@ -375,7 +375,7 @@ fn has_id(event: &Value) -> bool {
 }
 
 /// What an event can be answered with.
-const OF_EVENTS: [&str; 15] = [
+const OF_EVENTS: [&str; 14] = [
     "database-unavailable",
     "forbidden",
     "id-taken",
@@ -390,7 +390,6 @@ const OF_EVENTS: [&str; 15] = [
     "payload-too-large",
     "stop-before-start",
     "throttled",
-    "update-incomplete",
 ];
 
 /// What is about the request that carries events, and meets all of them alike: its head, its token, its

@@ -167,7 +167,14 @@ async fn each_type_of_problem_is_told_in_the_words_of_the_catalogue() {
         assert!(text.starts_with(&format!("## {}\n", kind.slug)), "{text}");
         assert!(problems::catalogue().contains(&text), "{text}");
     }
-    for name in ["nothing", "..", "%2e%2e", "OPEN-SPAN", "%00", "%3Cscript%3E"] {
+    for name in [
+        "nothing",
+        "..",
+        "%2e%2e",
+        "OPEN-SPAN",
+        "%00",
+        "%3Cscript%3E",
+    ] {
         let answer = world.get(&format!("/problems/{name}")).await;
         answer.problem(404, "not-found");
     }

@@ -12,9 +12,9 @@ use sampler_domain::{
 };
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
-    ControllerState, Entries, EntryKey, Events, IdKind, Instance, KeptControl, ListedSpan, NewSpan,
-    NewStop, Operating, Published, ReadConcern, Reading, Replication, SeenInstance, SpanPage,
-    SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    ControllerState, Entries, EntryKey, Events, Instance, KeptControl, ListedSpan, NewSpan,
+    NewStop, Operating, Published, Reading, Replication, SeenInstance, SpanPage, SpanQuery,
+    SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};
@@ -306,7 +306,7 @@ pass_on! {
 
 pass_on! {
     Events {
-        find_spans(target: &Target, by: &SpansBy, concern: ReadConcern) -> Vec<Span>;
+        find_spans(target: &Target, by: &SpansBy) -> Vec<Span>;
         announce_slack(past: i64) -> ();
     }
 
@@ -334,15 +334,6 @@ pass_on! {
             self.set_behaviour(behaviour);
         }
         stopped
-    }
-
-    async fn is_id_taken_elsewhere(
-        &self,
-        _: IdKind,
-        _: &Target,
-        _: &EventId,
-    ) -> Result<bool, StoreError> {
-        Ok(Store::is_taken_elsewhere(self))
     }
 
 }

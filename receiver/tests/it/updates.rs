@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -85,40 +84,19 @@ async fn an_update_of_which_a_half_has_the_id_of_another_event_keeps_nothing() {
     }
 }
 
-/// An index of the original would refuse the start for good, once the stop is kept.
+/// A start of its own says nothing of a stop.
 #[tokio::test]
-async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_a_whole() {
-    for update in [resized("u", NOW), moved(NOW)] {
-        let (world, first) = used().await;
-        world.store.set_behaviour(Behaviour::TakenElsewhere);
-        world.update(&update).await.names(409, "id-taken", &[]);
-        world.assert_kept(&[(&first, None)]);
-    }
-}
-
-/// A complete span is removed some time after its end, and the new one runs on.
-#[tokio::test]
-async fn an_update_whose_previous_span_is_removed_is_repeated() {
-    for update in [resized("u", NOW), moved(NOW)] {
-        let (world, _) = used().await;
-        world.update(&update).await.is_created();
-        let new = world.spans()[1].clone();
-        let world = World::new();
-        world.store.memory.insert_original(new);
-        let (_, begin) = halves(&update);
-        for now in [NOW, NOW + 2 * PAST] {
-            world.clock.set(now);
-            world.update(&update).await.is_replayed();
-            world.assert_kept(&[(&begin, None)]);
-        }
-    }
-    // A start of its own says nothing of a stop.
+async fn an_update_of_which_the_start_alone_is_kept_is_refused_for_its_stop() {
     let world = World::new();
     let (_, begin) = halves(&moved(NOW));
     world.start(&begin).await.is_created();
+    let answer = world.update(&moved(NOW)).await;
+    answer.names(422, "no-open-span", &[]);
+    assert_eq!(answer.json().get("stopped"), None);
     world.clock.set(NOW + 2 * PAST);
     let answer = world.update(&moved(NOW)).await;
     answer.names(422, "outside-slack", &["#/timestamp"]);
+    world.assert_kept(&[(&begin, None)]);
 }
 
 /// What is kept under the id stays, and is billed: a start under another id would be billed, too.
@@ -145,119 +123,59 @@ async fn an_update_whose_start_says_something_else_is_told_which_field() {
     world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
 }
 
+/// The same request again completes the update: nothing says that the stop was not kept.
 fn says_that_the_stop_was_kept(answer: &Answer) {
-    let detail = answer.any_problem()["detail"].to_string();
-    assert!(detail.contains("was stopped by this update"), "{detail}");
-    for wrong in ["not kept", "Nothing was kept", "send a start", "its start"] {
+    let problem = answer.any_problem();
+    assert_eq!(problem["stopped"], true, "{problem}");
+    let detail = problem["detail"].to_string();
+    for wrong in ["not kept", "Nothing was kept"] {
         assert!(!detail.contains(wrong), "{detail}");
     }
 }
 
+/// The slack is that of the time at which the repeat comes.
 #[tokio::test]
-async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
+async fn a_half_that_is_kept_is_told_with_whatever_refuses_the_other_one() {
     let (world, first) = used().await;
-    let update = moved(NOW);
-    let (end, _) = halves(&update);
-    world.stop(&end).await.is_created();
-    for (now, behaviour, words, end) in [
-        (
-            NOW,
-            Behaviour::TakenElsewhere,
-            "Do not repeat the update",
-            "an event with another id.",
-        ),
-        (
-            NOW + PAST + 1,
-            Behaviour::Served,
-            "",
-            "and a later timestamp.",
-        ),
-        (
-            NOW - FUTURE - 1,
-            Behaviour::Served,
-            "",
-            "with the same id later.",
-        ),
-    ] {
-        world.clock.set(now);
-        world.store.set_behaviour(behaviour);
-        let answer = world.update(&update).await;
-        answer.tells(409, "update-incomplete", &[words]);
-        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
-        assert!(detail.ends_with(end), "{detail}");
-    }
-    world.assert_kept(&[(&first, Some(&end))]);
-}
-
-/// The start of the new target is missing, and another event has started it. What is advised bills each
-/// hour of it once.
-#[tokio::test]
-async fn what_is_advised_to_an_update_that_is_halved_bills_once() {
-    let (world, _) = used().await;
     let update = moved(NOW);
     let (end, begin) = halves(&update);
     world.stop(&end).await.is_created();
-    let is_halved = async |words: &[&str]| {
+    for now in [NOW + PAST + 1, NOW - FUTURE - 1] {
+        world.clock.set(now);
         let answer = world.update(&update).await;
-        answer.tells(409, "update-incomplete", words);
-    };
+        answer.names(422, "outside-slack", &["#/timestamp"]);
+        says_that_the_stop_was_kept(&answer);
+    }
+    world.clock.set(NOW);
     let other = by("other", &with(&begin, "timestamp", NOW - HOUR));
     world.start(&other).await.is_created();
-    let at = format!("at {} at the latest", Timestamp::clamped(NOW));
-    is_halved(&["nothing is to be done", &at]).await;
+    let answer = world.update(&update).await;
+    answer.names(409, "open-span", &[]);
+    says_that_the_stop_was_kept(&answer);
     let later = without(&with(&other, "timestamp", NOW + HOUR), "measured_usage");
     world.stop(&later).await.is_created();
-    let until = format!("{} or a later", Timestamp::clamped(NOW + HOUR));
-    is_halved(&["Do not repeat the update", &until]).await;
-    let rest = by("rest", &with(&begin, "timestamp", NOW + HOUR));
-    world.start(&rest).await.is_created();
-    // Who repeats it all the same is not billed twice either.
-    let is_late = format!("starts after {}, do not repeat", Timestamp::clamped(NOW));
-    is_halved(&["nothing is to be done", &is_late]).await;
+    let answer = world.update(&update).await;
+    answer.names(422, "overlapping-start", &["#/timestamp"]);
+    says_that_the_stop_was_kept(&answer);
+    world.assert_kept(&[(&first, Some(&end)), (&other, Some(&later))]);
 }
 
-/// Each half would be taken for a half of the second one, and one use be billed twice, or never.
+/// Two updates under one id from two targets to one: each stops its own, and both start the same span.
 #[tokio::test]
-async fn an_id_is_that_of_one_update_whatever_its_halves_have_in_common() {
-    let other_target = with(&moved(NOW), "plan_id", "largest");
-    let other_previous = with(&moved(NOW), "previous", json!({"plan_id": "a third"}));
-    let no_previous = by("u", &start(NOW));
-    for other in [other_target, other_previous, no_previous] {
-        let (world, first) = used().await;
-        let third = with(&start(NOW - HOUR), "plan_id", "a third");
-        world.start(&third).await.is_created();
-        world.update(&moved(NOW)).await.is_created();
-        let (end, begin) = halves(&moved(NOW));
-        let answer = world.update(&other).await;
-        answer.names(409, "id-taken", &["#/previous"]);
-        world.assert_kept(&[(&first, Some(&end)), (&third, None), (&begin, None)]);
-        world.update(&moved(NOW)).await.is_replayed();
-    }
-}
-
-/// Both see that nothing is kept under their id. Each stops the span that it comes from, and one of
-/// them starts the span that both go to.
-#[tokio::test]
-async fn of_two_updates_under_one_id_to_one_target_one_is_kept() {
-    let world = Arc::new(World::new());
+async fn what_two_updates_under_one_id_start_is_started_once() {
+    let world = World::new();
     let first = by("first", &start(NOW - HOUR));
     let second = by("second", &with(&start(NOW - HOUR), "plan_id", "a third"));
     world.start(&first).await.is_created();
     world.start(&second).await.is_created();
-    let slow = moved(NOW);
-    let fast = with(&slow, "previous", json!({"plan_id": "a third"}));
-    let (first_end, begin) = halves(&slow);
-    let (second_end, _) = halves(&fast);
-    let updating = halved(&world, &slow).await;
-    world.update(&fast).await.is_created();
-    world.store.release();
-    let answer = updating.await.unwrap();
-    // Its stop was kept, also by the account of a repeat.
-    for answer in [answer, world.update(&slow).await] {
-        answer.names(409, "id-taken", &["#/previous"]);
-        says_that_the_stop_was_kept(&answer);
+    let one = moved(NOW);
+    let other = with(&one, "previous", json!({"plan_id": "a third"}));
+    let ((first_end, begin), (second_end, _)) = (halves(&one), halves(&other));
+    world.update(&one).await.is_created();
+    world.update(&other).await.is_created();
+    for update in [&one, &other] {
+        world.update(update).await.is_replayed();
     }
-    world.update(&fast).await.is_replayed();
     world.assert_kept(&[
         (&first, Some(&first_end)),
         (&second, Some(&second_end)),
@@ -303,9 +221,10 @@ async fn a_start_between_the_halves_is_told_without_denying_the_stop() {
     world.start(&other).await.is_created();
     world.store.release();
     let answer = updating.await.unwrap();
-    answer.tells(409, "update-incomplete", &["open-span"]);
-    let again = world.update(&moved(NOW)).await;
-    again.names(409, "update-incomplete", &[]);
+    for answer in [answer, world.update(&moved(NOW)).await] {
+        answer.names(409, "open-span", &[]);
+        says_that_the_stop_was_kept(&answer);
+    }
     // Once the way is free the repeat completes it.
     let other_end = without(&with(&other, "timestamp", NOW), "measured_usage");
     world.stop(&other_end).await.is_created();

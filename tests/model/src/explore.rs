@@ -9,7 +9,6 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::protocol::{Action, Protocol};
 use crate::scenario::Scenario;
-use crate::update::{UpdateAction, Updates};
 
 /// The most states to explore: a broken protocol may have infinitely many.
 const STATES_MAX: usize = 20_000_000;
@@ -31,11 +30,6 @@ pub fn explore(scenario: Scenario) -> Explored {
     let threads = available_parallelism().map_or(1, NonZeroUsize::get);
     let checker = Protocol::new(scenario).checker().threads(threads);
     explored(&checker.spawn_dfs().join())
-}
-
-/// The same for updates. Their shortest violations are found.
-pub fn explore_updates(updates: Updates) -> Explored<UpdateAction> {
-    explored(&updates.checker().spawn_bfs().join())
 }
 
 /// Searches for violations of these properties, the shortest first, until it has one of each.

@@ -64,11 +64,10 @@ mod receiver;
 mod resend;
 mod scenario;
 mod state;
-mod update;
 mod worker;
 
 pub use confirm::Confirmer;
-pub use explore::{Explored, explore, explore_updates, find_violations};
+pub use explore::{Explored, explore, find_violations};
 pub use properties::{
     ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS,
     MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, RESENT, SAME_BYTES, SAMPLED_COUNTS, SET_ASIDE,
@@ -80,8 +79,3 @@ pub use receiver::Request;
 pub use resend::Resender;
 pub use scenario::{Event, Mutant, Scenario, at, start, stop};
 pub use state::{History, Message, Provider, Removed, State, Worker};
-pub use update::{
-    COMPLETED, HALVES_ONCE, INCOMPLETE, MISTAKEN, NOT_CLAIMED, NOT_DENIED, NOT_HALVED, ONE_START,
-    Other, REPEATED, SentUpdates, UPDATES_MUST_HOLD, UpdateAction, UpdateHistory, UpdateMutant,
-    UpdateRequest, UpdateState, Updates,
-};

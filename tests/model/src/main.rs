@@ -4,17 +4,12 @@ use std::fmt::Debug;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use sampler_model::{
-    Explored, MUST_HOLD, Scenario, UPDATES_MUST_HOLD, Updates, explore, explore_updates,
-};
+use sampler_model::{Explored, MUST_HOLD, Scenario, explore};
 
 fn main() -> ExitCode {
     let mut holds = true;
     for (name, scenario) in Scenario::all() {
         holds &= tell(name, &MUST_HOLD, || explore(scenario));
-    }
-    for (name, updates) in Updates::all() {
-        holds &= tell(name, &UPDATES_MUST_HOLD, || explore_updates(updates));
     }
     if holds {
         ExitCode::SUCCESS

@@ -102,7 +102,6 @@ fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
     let new = NewStop {
         event: event.clone(),
         client: None,
-        update: None,
         // Each request draws its own. Only those that are kept differ here, so that states do not.
         correlation_id: Uuid::from_u64_pair(number as u64 + 1, state.history.kept[number].into()),
         arrival: Arrival::Alone,

@@ -330,7 +330,7 @@ impl World {
         let is_incomplete = |one: &&Sent| {
             // A repeat may be too late for the slack, and the start may have been there before.
             let is_other =
-                |text: &String| !text.contains("outside-slack") && !text.contains("this id");
+                |text: &String| !text.contains("outside-slack") && !text.contains("id-taken");
             let replies = &mut one.replies.iter();
             replies.any(|reply| matches!(reply, Reply::Incomplete(text) if is_other(text)))
         };

@@ -20,9 +20,6 @@ use sampler_testkit::rng::Rng;
 /// take longer than its first limit each time.
 const ATTEMPTS_PER_LIMIT: i64 = 32;
 
-/// How the answer to an update begins of which the stop alone was kept, whatever refuses its start.
-const STOPPED: &str = "The previous span was stopped by this update.";
-
 /// What a provider knows after it has sent an event once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
@@ -32,7 +29,7 @@ pub(crate) enum Reply {
     Replayed,
     /// 4xx: it was not kept, and never will be.
     Refused(String),
-    /// 409: an update has stopped the previous span, and what the text says refuses its start.
+    /// 4xx: an update has stopped the previous span, and what the text says refuses its start.
     Incomplete(String),
     /// It was not kept this time.
     NothingKept(String),
@@ -227,9 +224,7 @@ fn meaning(status: u64, is_replayed: bool, problem: &Value) -> Reply {
     let text = format!("{status} {kind}");
     let detail = problem["detail"].as_str().unwrap_or_default();
     match status {
-        409 if kind.ends_with("/update-incomplete") || detail.starts_with(STOPPED) => {
-            Reply::Incomplete(detail.to_owned())
-        }
+        400..=499 if problem["stopped"] == true => Reply::Incomplete(text),
         400..=499 => Reply::Refused(text),
         503 if detail.ends_with("Nothing was kept.") => Reply::NothingKept(text),
         _ => Reply::Unknown(text),

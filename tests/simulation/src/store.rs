@@ -384,12 +384,7 @@ impl Events for SimStore {
         answer
     }
 
-    async fn find_spans(
-        &self,
-        target: &Target,
-        by: &SpansBy,
-        concern: ReadConcern,
-    ) -> Result<Vec<Span>, StoreError> {
+    async fn find_spans(&self, target: &Target, by: &SpansBy) -> Result<Vec<Span>, StoreError> {
         // The name of a call is part of what its outcome is drawn from: seeds depend on it.
         let name = match by {
             SpansBy::StartedBy(..) => "find_by_start_id",
@@ -398,7 +393,7 @@ impl Events for SimStore {
         };
         let (target, asked) = (target.clone(), by.clone());
         let found = self.call(name, |world| async move {
-            world.store.find_spans(&target, &asked, concern).await
+            world.store.find_spans(&target, &asked).await
         });
         let mut found = found.await?;
         if matches!(by, SpansBy::NotEndedBy(_)) && self.has(Mutant::UpdateOverlooksEnds) {

@@ -87,7 +87,7 @@ macro_rules! contract_cases {
             }
             events {
                 a_start_is_kept_as_it_was_given
-                a_span_keeps_which_clients_and_updates_reported_it
+                a_span_keeps_which_clients_reported_it
                 spans_that_have_not_ended_are_the_open_one_and_the_next_to_end
                 a_repeated_start_is_recognised_at_any_later_time
                 a_second_start_of_an_open_target_is_refused

@@ -88,12 +88,7 @@ impl Events for MemoryStore {
         Ok(self.lock().table.stop(&new))
     }
 
-    async fn find_spans(
-        &self,
-        target: &Target,
-        by: &SpansBy,
-        _concern: ReadConcern,
-    ) -> Result<Vec<Span>, StoreError> {
+    async fn find_spans(&self, target: &Target, by: &SpansBy) -> Result<Vec<Span>, StoreError> {
         let state = self.lock();
         Ok(state
             .table

@@ -28,18 +28,14 @@ pub trait LookingUp: Events {
     /// The span of the target that was started by the event with this id, and [`measures`].
     async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
         let by = SpansBy::StartedBy(id.clone(), measures());
-        let found = self
-            .find_spans(target, &by, ReadConcern::Linearizable)
-            .await;
+        let found = self.find_spans(target, &by).await;
         Ok(found?.pop())
     }
 
     /// The span of the target that was stopped by the event with this id.
     async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
         let by = SpansBy::StoppedBy(id.clone());
-        let found = self
-            .find_spans(target, &by, ReadConcern::Linearizable)
-            .await;
+        let found = self.find_spans(target, &by).await;
         Ok(found?.pop())
     }
 }
@@ -200,7 +196,6 @@ pub fn new_stop(event_id: Option<&str>, instance: &str, millis: i64) -> NewStop 
     NewStop {
         event,
         client: None,
-        update: None,
         correlation_id: Uuid::from_u128(u128::from(unique()) + 1),
         arrival: Arrival::Alone,
     }

@@ -350,7 +350,6 @@ pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> 
         .stop(NewStop {
             event,
             client: None,
-            update: None,
             correlation_id,
             arrival: Arrival::Alone,
         })

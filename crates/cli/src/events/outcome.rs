@@ -13,9 +13,6 @@ use super::report::{Report, Why, in_one_line};
 use crate::api::PAUSE_ASKED_MAX;
 use crate::failure::Failure;
 
-/// The problem of an update whose stop is kept, and whose start is not.
-const INCOMPLETE: &str = "update-incomplete";
-
 /// An event that is neither kept nor refused yet.
 pub(super) type Unsettled = (FileEvent, BatchResult);
 
@@ -49,8 +46,8 @@ pub(super) fn judge(
 /// Whether the event was refused for good. A half-kept update is sent until the other
 /// half is, too: the target is not metered meanwhile.
 fn is_final(outcome: &BatchResult) -> bool {
-    let name = outcome.problem.as_ref().map(Problem::name);
-    !matches!(outcome.status, 408 | 429 | 500..) && name != Some(INCOMPLETE)
+    let is_half_kept = outcome.problem.as_ref().is_some_and(Problem::has_stopped);
+    !matches!(outcome.status, 408 | 429 | 500..) && !is_half_kept
 }
 
 /// Whether the answer follows from what was kept before: it is another once that is settled.
@@ -179,14 +176,19 @@ mod tests {
     #[test]
     fn half_an_update_is_sent_again() {
         let of = |instance: &str| event(1, &json!({ "resource_instance_id": instance }));
-        let conflict = |name: &str| BatchResult {
-            problem: Some(problem(name)),
-            ..outcome(409, None)
+        let conflict = |has_stopped: bool| {
+            let mut problem = problem("open-span");
+            problem
+                .members
+                .insert("stopped".to_owned(), json!(has_stopped));
+            BatchResult {
+                problem: Some(problem),
+                ..outcome(409, None)
+            }
         };
         let part = vec![of("i"), of("j"), of("i")];
-        let names = ["update-incomplete", "open-span", "open-span"];
         let mut report = Report::default();
-        let left = judge(&mut report, part, names.map(conflict).into());
+        let left = judge(&mut report, part, [true, false, false].map(conflict).into());
         let left: Vec<&str> = left.iter().map(|(event, _)| event.body.as_str()).collect();
         let of_i = of("i").body;
         assert_eq!(left, [&of_i; 2]);

@@ -180,7 +180,8 @@ fn sums_are_asked_for_and_shown() {
     let line = text.lines().nth(1).unwrap();
     assert!(line.contains("postgres/large"), "{text}");
     assert!(line.ends_with("24:00:00.000  memory 44236800000"), "{text}");
-    let asked = "GET /v1/usages?organization_id=o&window=hour&group_by=resource_id%2Cplan_id&limit=100";
+    let asked =
+        "GET /v1/usages?organization_id=o&window=hour&group_by=resource_id%2Cplan_id&limit=100";
     assert_eq!(stub.whats(), [asked]);
 }
 

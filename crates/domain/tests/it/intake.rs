@@ -47,7 +47,7 @@ fn open() -> Span {
 }
 
 fn ended() -> Span {
-    open().ended(&stop_at(2_000), None, None)
+    open().ended(&stop_at(2_000), None)
 }
 
 fn until(millis: i64) -> NotEnded {
@@ -144,15 +144,13 @@ fn a_repeated_stop_ends_nothing_even_if_the_next_span_is_open() {
 #[test]
 fn a_stop_changes_the_end_and_who_set_it_alone() {
     let client = ClientId::new("broker");
-    let update = Some(Uuid::from_u128(1));
     let expected = Span {
         end: Some(moment(2_000)),
         end_id: Some(id("stop")),
         stop_client: client.clone(),
-        stop_update: update,
         ..open()
     };
-    assert_eq!(open().ended(&stop_at(2_000), client, update), expected);
+    assert_eq!(open().ended(&stop_at(2_000), client), expected);
 }
 
 #[test]

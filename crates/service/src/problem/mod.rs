@@ -73,6 +73,13 @@ impl Problem {
         self
     }
 
+    /// The same problem, described otherwise.
+    #[must_use]
+    pub fn with_detail(mut self, detail: &str) -> Self {
+        detail.clone_into(&mut self.rest.detail);
+        self
+    }
+
     /// Adds a member that other problems do not have.
     #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {

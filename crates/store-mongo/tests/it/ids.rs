@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bson::{Bson, doc};
 use sampler_domain::Refusal;
-use sampler_store::{Events, IdKind, StartOutcome, StopOutcome, Work};
+use sampler_store::{Events, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::Retired;
 use sampler_store_testing::support::{
     LookingUp, at, id, kept, must_start, must_stop, start, stop, target,
@@ -40,21 +40,6 @@ async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_to
         stop(&store, Some("z"), "j", 1).await,
         StopOutcome::Refused(Refusal::IdTakenElsewhere)
     );
-    // As they are foreseen.
-    for (kind, name, instance, is_taken) in [
-        (IdKind::Start, "a", "k", true),
-        (IdKind::Start, "theirs", "k", true),
-        (IdKind::Stop, "z", "j", true),
-        (IdKind::Start, "a", "i", false),
-        (IdKind::Stop, "z", "i", false),
-        (IdKind::Start, "z", "k", false),
-        (IdKind::Stop, "a", "j", false),
-    ] {
-        let found = store
-            .is_id_taken_elsewhere(kind, &target(instance), &id(name))
-            .await;
-        assert_eq!(found.unwrap(), is_taken, "{kind:?} {name} of {instance}");
-    }
     assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Repeated);
     must_stop(&store, Some("y"), "j", 1).await;
     // What was not kept is not found on the target that asked.
@@ -109,9 +94,6 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
         assert_eq!(index_names(&spans).await, documented_indexes());
     }
 
-    let (other, attack) = (target("k"), id("attack"));
-    let is_taken = store.is_id_taken_elsewhere(IdKind::Start, &other, &attack);
-    assert!(!is_taken.await.unwrap());
     must_stop(&store, Some("attack"), "victim", 5).await;
     must_start(&store, Some("attack"), "k", 0).await;
     // What the original has kept is recognised as before, also what it had completed.

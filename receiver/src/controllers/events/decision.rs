@@ -8,10 +8,7 @@ use sampler_domain::{
 };
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{
-    Arrival, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome, StoreError,
-};
-use uuid::Uuid;
+use sampler_store::{Arrival, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
 
 use super::refusals;
 use crate::event::Event;
@@ -33,29 +30,6 @@ pub(in crate::controllers) struct Kept {
     pub(in crate::controllers) is_replayed: bool,
     /// The span that the event started, where it is known.
     pub(in crate::controllers) started: Option<SpanId>,
-}
-
-/// Why an event is not kept, or is not known to be kept.
-#[derive(Clone, Debug)]
-pub(super) enum NotKept {
-    Refused(Refusal),
-    /// The store failed.
-    Failed(Problem),
-}
-
-impl From<Refusal> for NotKept {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<NotKept> for Problem {
-    fn from(not_kept: NotKept) -> Self {
-        match not_kept {
-            NotKept::Refused(refusal) => refusals::problem(refusal),
-            NotKept::Failed(problem) => problem,
-        }
-    }
 }
 
 impl Kept {
@@ -104,7 +78,7 @@ impl Receiver {
                     return Ok(Kept::before(Some(span)));
                 }
                 let span = self.new_span(event, grant, now);
-                Ok(self.open_span(span, now, arrival).await?)
+                self.open_span(span, now, arrival).await
             }
             Event::Stop(event) => {
                 if let Some(problem) = outside_slack {
@@ -113,7 +87,7 @@ impl Receiver {
                         .await?;
                     return Ok(Kept::before(None));
                 }
-                Ok(self.stop(event, None, grant, arrival).await?)
+                self.stop(event, grant, arrival).await
             }
             // Few events are updates, and theirs is the largest future by far.
             Event::Update(event) => Box::pin(self.update(event, grant, now, arrival)).await,
@@ -126,7 +100,7 @@ impl Receiver {
         span: Span,
         now: Timestamp,
         arrival: Arrival,
-    ) -> impl Future<Output = Result<Kept, NotKept>> + Send {
+    ) -> impl Future<Output = Result<Kept, Problem>> + Send {
         let id = span.id.clone();
         let lenient = self.settings.events.lenient_repeats;
         let key = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
@@ -138,15 +112,18 @@ impl Receiver {
             arrival,
         });
         async move {
-            match opening.await.map_err(|failure| self.failed(&failure))? {
+            match opening
+                .await
+                .map_err(|failure| self.store_problem(&failure))?
+            {
                 StartOutcome::Opened => Ok(Kept::now(Some(id))),
                 StartOutcome::Repeated { span } => Ok(Kept::before(Some(span))),
                 StartOutcome::Refused(Refusal::IdTaken(fields)) => {
-                    self.rules().require_same(fields)?;
+                    self.require_same(fields)?;
                     let earlier = Box::pin(self.started_by(key)).await?;
                     Ok(Kept::before(earlier))
                 }
-                StartOutcome::Refused(refusal) => Err(refusal.into()),
+                StartOutcome::Refused(refusal) => Err(refusals::problem(refusal)),
             }
         }
     }
@@ -155,15 +132,12 @@ impl Receiver {
     async fn started_by(
         &self,
         key: Option<Box<(Target, Option<EventId>)>>,
-    ) -> Result<Option<SpanId>, NotKept> {
+    ) -> Result<Option<SpanId>, Problem> {
         let Some((target, Some(id))) = key.map(|key| *key) else {
             return Ok(None);
         };
         let by = SpansBy::StartedBy(id, Measures::default());
-        let found = self
-            .find_spans(&target, &by, ReadConcern::Linearizable)
-            .await;
-        let earlier = found.map_err(NotKept::Failed)?.into_iter().next();
+        let earlier = self.find_spans(&target, &by).await?.into_iter().next();
         Ok(earlier.map(|span| span.id))
     }
 
@@ -196,35 +170,35 @@ impl Receiver {
         span
     }
 
-    /// Ends the open span of a stop, which may be a half of an update with these targets.
+    /// Ends the open span of a stop.
     pub(super) async fn stop(
         &self,
         event: StopEvent,
-        update: Option<Uuid>,
         grant: &Grant,
         arrival: Arrival,
-    ) -> Result<Kept, NotKept> {
+    ) -> Result<Kept, Problem> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
-            update,
             correlation_id: self.parts.random.uuid_v4(),
             arrival,
         };
         let outcome = self.parts.events.stop(new).await;
-        match outcome.map_err(|failure| self.failed(&failure))? {
+        match outcome.map_err(|failure| self.store_problem(&failure))? {
             StopOutcome::Ended => Ok(Kept::now(None)),
             StopOutcome::Repeated => Ok(Kept::before(None)),
             StopOutcome::Refused(Refusal::IdTaken(fields)) => {
-                self.rules().require_same(fields)?;
+                self.require_same(fields)?;
                 Ok(Kept::before(None))
             }
-            StopOutcome::Refused(refusal) => Err(refusal.into()),
+            StopOutcome::Refused(refusal) => Err(refusals::problem(refusal)),
         }
     }
 
-    fn failed(&self, failure: &StoreError) -> NotKept {
-        NotKept::Failed(self.store_problem(failure))
+    /// Refuses an event that differs in these fields from the one that was kept under its id.
+    fn require_same(&self, differences: Vec<Field>) -> Result<(), Problem> {
+        let same = self.rules().require_same(differences);
+        same.map_err(refusals::problem)
     }
 
     /// The span of the earlier event, where this one is accepted only if it repeats that event.
@@ -236,16 +210,11 @@ impl Receiver {
         otherwise: Problem,
     ) -> Result<SpanId, Problem> {
         let found = match by {
-            Some(by) => {
-                self.find_spans(target, &by, ReadConcern::Linearizable)
-                    .await?
-            }
+            Some(by) => self.find_spans(target, &by).await?,
             None => Vec::new(),
         };
         let earlier = found.into_iter().next().ok_or(otherwise)?;
-        self.rules()
-            .require_same(differences(&earlier))
-            .map_err(refusals::problem)?;
+        self.require_same(differences(&earlier))?;
         Ok(earlier.id)
     }
 
@@ -253,12 +222,8 @@ impl Receiver {
         &self,
         target: &Target,
         by: &SpansBy,
-        concern: ReadConcern,
     ) -> Result<Vec<Span>, Problem> {
-        let found = self.parts.events.find_spans(target, by, concern).await;
-        found.map_err(|failure| match concern {
-            ReadConcern::Linearizable => self.store_problem(&failure),
-            ReadConcern::Majority => self.not_read(&failure),
-        })
+        let found = self.parts.events.find_spans(target, by).await;
+        found.map_err(|failure| self.store_problem(&failure))
     }
 }

@@ -1,22 +1,32 @@
-//! Updates: the previous span stops and the new one starts at the same time.
+//! Updates: the previous span stops and the new one starts at the same time, under one id.
 //!
-//! Each half is one atomic change of one span, as for a stop and a start. [`UpdateIntake`] says what is
-//! read, and when which half is kept. The stop comes first: two spans of one target cannot be open
-//! together; and if the second half is missing, too little is billed until it is repeated, not too
-//! much. Both have the id of the update, so its repeat finds the half that was kept and makes the
-//! other one.
+//! An update is a stop and a start, each kept as if it came alone. Both are checked before the first is
+//! kept. The stop comes first: two spans of one target cannot be open together, and while the start is
+//! missing, too little is billed, not too much. A repeat of the update finds the half that is kept.
 
 use sampler_domain::{
-    EventId, Half, HalfKept, Span, Target, Timestamp, UpdateEvent, UpdateIntake, UpdateRead,
-    UpdateStep,
+    NotEnded, Span, StartDecision, StartEvent, StopDecision, StopEvent, Target, Timestamp,
+    UpdateEvent,
 };
-use sampler_service::problem::{Problem, StatusCode};
+use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{Arrival, IdKind, ReadConcern, SpansBy};
+use sampler_store::{Arrival, SpansBy};
 
-use super::decision::{Kept, NotKept};
+use super::decision::Kept;
 use super::refusals;
 use crate::Receiver;
+
+/// What is kept for the targets of an update.
+struct Seen {
+    /// The open span of the previous target.
+    open: Option<Span>,
+    /// The spans of the new target that are in the way of the start.
+    others: NotEnded,
+    /// The span that was stopped under the id.
+    stopped: Option<Span>,
+    /// The span that was started under the id.
+    started: Option<Span>,
+}
 
 impl Receiver {
     /// Keeps both halves of an update, or says why not.
@@ -27,109 +37,65 @@ impl Receiver {
         now: Timestamp,
         arrival: Arrival,
     ) -> Result<Kept, Problem> {
-        let mut intake = UpdateIntake::new(event, self.rules(), now);
-        let mut opened = None;
-        loop {
-            match intake.next() {
-                UpdateStep::Read(_) | UpdateStep::IsIdFree(_) => {
-                    let looked = self.look(&mut intake).await;
-                    looked.map_err(|problem| unfinished(&intake, problem))?;
-                }
-                UpdateStep::Keep(half) => {
-                    let event = intake.event();
-                    let kept = match half {
-                        Half::Stop => {
-                            let targets = Some(event.targets_digest());
-                            self.stop(event.stop(), targets, grant, arrival).await
-                        }
-                        Half::Start => {
-                            let span = self.updated_span(event, grant, now);
-                            self.open_span(span, now, arrival).await
-                        }
-                    };
-                    intake.on_kept(match kept {
-                        Ok(accepted) if accepted.is_replayed => Ok(HalfKept::Repeated),
-                        Ok(accepted) => {
-                            opened = accepted.started;
-                            Ok(HalfKept::Made)
-                        }
-                        Err(NotKept::Refused(refusal)) => Err(refusal),
-                        Err(NotKept::Failed(problem)) => return Err(unfinished(&intake, problem)),
-                    });
-                }
-                UpdateStep::Kept { is_replayed } => {
-                    return Ok(Kept {
-                        is_replayed,
-                        started: opened.or(intake.started().map(|span| span.id.clone())),
-                    });
-                }
-                UpdateStep::Refused { refusal, has_stop } => {
-                    return Err(refusals::of_update(refusal, has_stop, intake.event()));
-                }
+        let (stop, start, rules) = (event.stop(), event.start(), self.rules());
+        let seen = self.look(&stop, &start).await?;
+        let by_id = seen.stopped.as_ref();
+        let stopping = rules.admit_stop(&stop, by_id, seen.open.as_ref(), now);
+        let has_stop = match stopping.map_err(refusals::problem)? {
+            StopDecision::Repeated(_) => true,
+            StopDecision::End(_) => false,
+        };
+        let starting = rules.admit_start(&start, seen.started.as_ref(), seen.others, now);
+        let started = match starting {
+            Ok(StartDecision::Repeated(span)) => Some(span.id.clone()),
+            Ok(StartDecision::Open) => None,
+            Err(refusal) if has_stop => {
+                return Err(refusals::of_halved(refusals::problem(refusal)));
             }
+            Err(refusal) => return Err(refusals::problem(refusal)),
+        };
+        let was_stopped = has_stop || self.stop(stop, grant, arrival).await?.is_replayed;
+        if started.is_some() {
+            return Ok(Kept {
+                is_replayed: was_stopped,
+                started,
+            });
         }
+        let span = self.new_span(start, grant, now);
+        let opened = self.open_span(span, now, arrival).await;
+        let opened = opened.map_err(refusals::of_halved)?;
+        Ok(Kept {
+            is_replayed: was_stopped && opened.is_replayed,
+            ..opened
+        })
     }
 
-    /// Reads what the decision about an update needs next.
-    ///
-    /// # Errors
-    /// 503 if that cannot be read.
-    async fn look(&self, intake: &mut UpdateIntake) -> Result<(), Problem> {
-        let UpdateEvent {
-            id,
-            timestamp,
-            target,
-            previous,
-            ..
-        } = intake.event();
-        match intake.next() {
-            UpdateStep::Read(read) => {
-                let spans = match read {
-                    UpdateRead::OpenOfPrevious => self.find_not_ended(previous, *timestamp).await?,
-                    UpdateRead::NotEndedOfTarget => self.find_not_ended(target, *timestamp).await?,
-                    UpdateRead::StartOfUpdate => {
-                        let by_id = SpansBy::start(&intake.event().start());
-                        Vec::from_iter(self.find_by_id(target, by_id).await?)
-                    }
-                    UpdateRead::StopOfUpdate => {
-                        let by_id = SpansBy::StoppedBy(id.clone());
-                        Vec::from_iter(self.find_by_id(previous, Some(by_id)).await?)
-                    }
-                };
-                intake.on_spans(spans);
-            }
-            UpdateStep::IsIdFree(half) => {
-                let is_free = match half {
-                    Half::Stop => self.is_id_free(IdKind::Stop, previous, id).await?,
-                    Half::Start => self.is_id_free(IdKind::Start, target, id).await?,
-                };
-                intake.on_id(is_free);
-            }
-            UpdateStep::Keep(_) | UpdateStep::Kept { .. } | UpdateStep::Refused { .. } => {}
-        }
-        Ok(())
-    }
-
-    async fn is_id_free(
-        &self,
-        kind: IdKind,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<bool, Problem> {
-        let events = &self.parts.events;
-        let is_taken = events
-            .is_id_taken_elsewhere(kind, target, id)
-            .await
-            .map_err(|failure| self.store_problem(&failure))?;
-        Ok(!is_taken)
+    /// Reads what may be in the way first, and the halves that are kept after that: a half that another
+    /// request with the same update keeps in between is in nobody's way.
+    async fn look(&self, stop: &StopEvent, start: &StartEvent) -> Result<Seen, Problem> {
+        let previous = self.find_not_ended(&stop.target, stop.timestamp).await?;
+        let others = self.find_not_ended(&start.target, start.timestamp).await?;
+        let by_id = SpansBy::start(start);
+        let started = self.find_by_id(&start.target, by_id).await?;
+        let by_id = stop.id.clone().map(SpansBy::StoppedBy);
+        let stopped = self.find_by_id(&stop.target, by_id).await?;
+        let is = |one: Option<&Span>, other: &Span| one.is_some_and(|it| it.id == other.id);
+        // The update does not end the span that it has started itself.
+        let mut open = previous.into_iter().filter(|span| span.end.is_none());
+        let open = open.find(|span| !is(started.as_ref(), span));
+        let ended = stopped.as_ref().or(open.as_ref());
+        let others = others.iter().filter(|span| !is(ended, span));
+        let others = NotEnded::by(start.timestamp, others.map(|span| span.end));
+        Ok(Seen {
+            open,
+            others,
+            stopped,
+            started,
+        })
     }
 
     async fn find_not_ended(&self, target: &Target, by: Timestamp) -> Result<Vec<Span>, Problem> {
-        let mut spans = self
-            .find_spans(target, &SpansBy::NotEndedBy(by), ReadConcern::Linearizable)
-            .await?;
-        spans.retain(|span| span.end.is_none_or(|end| end > by));
-        Ok(spans)
+        self.find_spans(target, &SpansBy::NotEndedBy(by)).await
     }
 
     /// The span of the target that was started or stopped by the event with this id, if it has one.
@@ -141,30 +107,6 @@ impl Receiver {
         let Some(by) = by_id else {
             return Ok(None);
         };
-        let found = self.find_spans(target, &by, ReadConcern::Linearizable);
-        Ok(found.await?.into_iter().next())
-    }
-
-    fn updated_span(&self, event: &UpdateEvent, grant: &Grant, now: Timestamp) -> Span {
-        let mut span = self.new_span(event.start(), grant, now);
-        span.start_update = Some(event.targets_digest());
-        span
-    }
-}
-
-/// The problem of an update after an error of the store. Once its stop is kept, "nothing was kept"
-/// would be wrong.
-fn unfinished(intake: &UpdateIntake, problem: Problem) -> Problem {
-    if !intake.has_stop() || problem.status() != StatusCode::SERVICE_UNAVAILABLE {
-        return problem;
-    }
-    let detail = format!(
-        "{} The new one may or may not have been started: repeat the update with the same id.",
-        refusals::STOPPED
-    );
-    let told = Problem::new(problem.kind(), detail);
-    match problem.seconds_to_wait() {
-        Some(seconds) => told.retry_after(seconds),
-        None => told,
+        Ok(self.find_spans(target, &by).await?.into_iter().next())
     }
 }

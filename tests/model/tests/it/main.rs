@@ -3,4 +3,3 @@
 mod controller;
 mod planted_bugs;
 mod protocol;
-mod updates;

@@ -1,8 +1,7 @@
 //! Starts and stops: the answers, and what is kept.
 
 use sampler_domain::{ClientId, Field, Id, Interval, Measures, Refusal, SpanId, StopEvent};
-use sampler_store::{NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome};
-use uuid::Uuid;
+use sampler_store::{NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
 
 use crate::support::{
     LookingUp, Shared, Store, at, id, kept, must_start, must_stop, new_span, new_stop, start,
@@ -26,32 +25,27 @@ pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
     );
 }
 
-pub async fn a_span_keeps_which_clients_and_updates_reported_it(store: &Shared) {
+pub async fn a_span_keeps_which_clients_reported_it(store: &Shared) {
     let clients = ["broker", "operator"].map(ClientId::new);
-    let updates = [Uuid::from_u128(1), Uuid::from_u128(2)].map(Some);
     let mut new = new_span(start_event(Some("a"), "i", 0));
     new.span.start_client.clone_from(&clients[0]);
-    new.span.start_update = updates[0];
     assert_eq!(
         store.start(new.clone()).await.unwrap(),
         StartOutcome::Opened
     );
     let mut stop = new_stop(Some("z"), "i", MINUTE);
     stop.client.clone_from(&clients[1]);
-    stop.update = updates[1];
     assert_eq!(store.stop(stop.clone()).await.unwrap(), StopOutcome::Ended);
     // Repeats by somebody else change nothing.
     new.span.start_client.clone_from(&clients[1]);
-    new.span.start_update = updates[1];
     new.span.id = new_span(start_event(None, "i", 0)).span.id;
     let repeated = store.start(new).await;
     assert!(matches!(repeated.unwrap(), StartOutcome::Repeated { .. }));
-    (stop.client, stop.update) = (None, None);
+    stop.client = None;
     stop.correlation_id = new_stop(None, "i", 0).correlation_id;
     assert_eq!(store.stop(stop).await.unwrap(), StopOutcome::Repeated);
     let span = kept(&**store, "a").await;
     assert_eq!([span.start_client, span.stop_client], clients);
-    assert_eq!([span.start_update, span.stop_update], updates);
     assert_eq!(started_anonymously(&**store).await, [None, None]);
 }
 
@@ -65,7 +59,7 @@ pub async fn spans_that_have_not_ended_are_the_open_one_and_the_next_to_end(stor
     let ids = async |instance: &str, moment: i64| {
         let by = SpansBy::NotEndedBy(at(moment));
         let found = store
-            .find_spans(&target(instance), &by, ReadConcern::Majority)
+            .find_spans(&target(instance), &by)
             .await
             .unwrap()
             .into_iter();

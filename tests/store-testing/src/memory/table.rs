@@ -163,7 +163,7 @@ impl Table {
         let open = spans.find(|kept| is_open(&kept.span, target));
         let kept = open.expect("a stop that can be made has an open span");
         let (end, client) = (new.event.timestamp, new.client.clone());
-        kept.span = kept.span.clone().ended(&new.event, client, new.update);
+        kept.span = kept.span.clone().ended(&new.event, client);
         kept.correlation_id = new.correlation_id;
         kept.due_at = Some(kept.due_at.map_or(end, |due| due.min(end)));
         StopOutcome::Ended

@@ -103,10 +103,7 @@ impl Question {
             Self::Usage(id) => store.usage(id).await?.into_iter().count(),
             Self::Sums(query) => store.sums(query).await?.rows.len(),
             Self::Audit(query) => store.audit(query).await?.records.len(),
-            Self::FindSpans(by) => store
-                .find_spans(&asked(ACTED_ON), by, ReadConcern::Majority)
-                .await?
-                .len(),
+            Self::FindSpans(by) => store.find_spans(&asked(ACTED_ON), by).await?.len(),
             Self::Causes(query) => store.causes(query).await?.len(),
             Self::Backlog => {
                 let query = BacklogQuery {
