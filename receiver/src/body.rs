@@ -9,8 +9,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use sampler_service::problem::Problem;
 
 use crate::Receiver;
-use crate::admission::fair_queue::Client;
-use crate::admission::{Charge, SMALL_BODY, TurnedAway};
+use crate::admission::{Charge, Client, SMALL_BODY, TurnedAway};
 use crate::problems;
 
 /// Bytes that are decompressed at a time.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::admission::{self, ServingPermit};
+use crate::admission::ServingPermit;
 use crate::fields::{self, Fields};
 use crate::json::Json;
 use crate::{Receiver, json, problems};
@@ -71,10 +71,9 @@ impl Receiver {
             let detail = format!("The body is larger than {BODY_MAX} bytes.");
             return Err(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail));
         }
-        let weight = admission::weight(body.as_ref());
         let permit = self
             .admission
-            .act(sender, weight)
+            .act(sender)
             .await
             .map_err(|reason| self.turned_away(reason))?;
         let mut fields = Fields::of(json::parse(body.as_ref())?).map_err(invalid)?;

@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::TurnedAway;
-use super::fair_queue::Client;
+use super::{Client, TurnedAway};
 
 /// Bytes that are shared.
 #[derive(Debug)]

@@ -2,60 +2,53 @@
 
 use std::time::Duration;
 
-use super::fair_queue::QueueLimits;
 use super::permits::PermitLimits;
 use crate::reading;
 
-/// Events of one kind that wait for an answer of the store; and as many stops that came in batches. They keep all commands of a group busy while the next ones gather; more would only
-/// wait in the group.
-pub(super) const STORE_PERMITS: usize = 384;
+/// How long a request waits for its turn.
+const WAIT: Duration = Duration::from_secs(5);
 
-/// The same for starts in batches: twice what all commands hold, so that the next commands are full
-/// when they are sent. The server takes large commands of inserts for less, and nobody waits for one
-/// start of a batch alone. A single stop costs the server so much that larger commands would save
-/// little.
-pub(super) const BATCH_START_PERMITS: usize = 2_048;
+/// Events of one kind that wait for an answer of the store: they keep all commands of a group busy while the
+/// next ones gather. More would only wait in the group.
+pub(super) const EVENTS: PermitLimits = counted(384);
 
-/// The weight of all starts in batches that hold a permit, at the most: as much as of the others.
-pub(super) const BATCH_START_WEIGHT: usize = STORE_PERMITS * LARGE_REQUEST;
+/// Starts in batches: twice what all commands hold, so that the next commands are full when they are sent. Nobody
+/// waits for one start of a batch alone.
+pub(super) const BATCH_STARTS: PermitLimits = PermitLimits {
+    unit: 6 << 10,
+    ..counted(2_048)
+};
 
-/// Requests with large bodies that are served at a time, and what they may weigh together. Until such
-/// an event is kept, memory holds it several times: as a body, parsed, as a document, in the command,
-/// and in what the driver sends. So this is far less than the memory of a program.
-pub(super) const LARGE_PERMITS: usize = 64;
-pub(super) const LARGE_WEIGHT: usize = 4 << 20;
+/// Requests with large bodies: 4 MB of them. Until such an event is kept, memory holds it several times: as a body,
+/// parsed, as a document, in the command, and in what the driver sends.
+pub(super) const LARGE: PermitLimits = PermitLimits {
+    unit: 64 << 10,
+    ..counted(64)
+};
 
-/// Mappings that are served at a time: each is three calls to another service.
-pub(super) const MAPPING_PERMITS: usize = 32;
+/// Each mapping is three calls to another service.
+pub(super) const MAPPINGS: PermitLimits = counted(32);
 
-/// Operators' actions that are served at a time.
-pub(super) const ACT_PERMITS: usize = 8;
+/// Operators' actions.
+pub(super) const ACTS: PermitLimits = counted(8);
 
-/// For requests that read: the longest wait for a turn, as long as the slowest of them, a sum, may take;
-/// and what all that wait may weigh together. Each weighs [`REQUEST_WEIGHT`].
-pub(super) const READ_WAIT_MAX: Duration = reading::SUM_TIME_MAX;
+/// All requests that read. The longest wait is as long as the slowest of them, a sum, may take.
+pub(super) const READS: PermitLimits = PermitLimits {
+    wait: reading::SUM_TIME_MAX,
+    ..counted(reading::AT_ONCE as usize)
+};
 
-/// The longest wait to add up: as long as the sum of another client may take, which has waited for its
-/// turn to read. Then it is the turn of the client that has used the least time.
-pub(super) const SUM_WAIT_MAX: Duration = READ_WAIT_MAX.saturating_add(reading::SUM_TIME_MAX);
+/// Requests that add up usages. The sum of another client may have waited for its turn to read, too.
+pub(super) const SUMS: PermitLimits = PermitLimits {
+    wait: READS.wait.saturating_add(reading::SUM_TIME_MAX),
+    ..counted(reading::SUMS_AT_ONCE)
+};
 
-pub(super) const READ_QUEUE_WEIGHT: usize = 64 << 10;
-
-/// Snapshots that are in memory at a time, until they are answered.
-pub(super) const SNAPSHOTS_AT_ONCE: usize = 1;
-
-/// The longest wait of a snapshot: longer than one whose client sends nothing more may hold the permit.
-pub(super) const SNAPSHOT_WAIT_MAX: Duration = Duration::from_mins(1);
-
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// The wait that is aimed at. If a client's events wait longer than this for [`WAIT_INTERVAL`], the
-/// heaviest queue loses its oldest event.
-pub(super) const WAIT_TARGET: Duration = Duration::from_secs(1);
-pub(super) const WAIT_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The weight of all events that wait for one kind of permit, at the most.
-pub(super) const QUEUE_WEIGHT: usize = 12 << 20;
+/// Snapshots that are in memory until they are answered.
+pub(super) const SNAPSHOTS: PermitLimits = PermitLimits {
+    wait: Duration::from_mins(1),
+    ..counted(1)
+};
 
 /// Bytes of bodies that are in memory at a time, but for small ones. A client alone may have half of
 /// that: a batch of the largest size, and what it was decompressed from.
@@ -71,67 +64,15 @@ pub(super) const VALUE_WEIGHT: usize = 160;
 /// A request that weighs more is large.
 pub(super) const LARGE_REQUEST: usize = 32 << 10;
 
-/// Clients without tokens are distinguished by the resource of their events. They share this many
-/// queues, so a client that invents resources cannot fill more.
-pub(super) const QUEUES_WITHOUT_TOKENS: u64 = 64;
-
-/// What an event's body of usual size, or of a large one, takes from its client's turn.
-const QUANTUM: usize = 4 << 10;
-const LARGE_QUANTUM: usize = 1 << 20;
-
-const QUEUE: QueueLimits = QueueLimits {
-    weight: QUEUE_WEIGHT,
-    quantum: QUANTUM,
-    target: WAIT_TARGET,
-    interval: WAIT_INTERVAL,
-};
-
-pub(super) const BATCH_STARTS: PermitLimits = PermitLimits {
-    weight: BATCH_START_WEIGHT,
-    ..at_once(BATCH_START_PERMITS)
-};
-
-/// Large requests.
-pub(super) const LARGE: PermitLimits = PermitLimits {
-    weight: LARGE_WEIGHT,
-    queue: QueueLimits {
-        // No limit here: what waits is not parsed yet, so it takes the memory of its bytes alone, and
-        // the budget for bodies bounds that.
-        weight: usize::MAX,
-        quantum: LARGE_QUANTUM,
-        ..QUEUE
-    },
-    ..at_once(LARGE_PERMITS)
-};
+/// Clients without tokens are distinguished by the resource of their events. They count as this many clients, so
+/// one that invents resources cannot be more.
+pub(super) const CLIENTS_WITHOUT_TOKENS: u64 = 64;
 
 /// So many requests at a time, whatever they weigh.
-pub(super) const fn at_once(permits: usize) -> PermitLimits {
+const fn counted(permits: usize) -> PermitLimits {
     PermitLimits {
         permits,
-        weight: usize::MAX,
-        wait: WAIT_MAX,
-        charges_time: false,
-        queue: QUEUE,
+        unit: usize::MAX,
+        wait: WAIT,
     }
 }
-
-/// Limits for requests that read. Clients are charged for the time that their requests take.
-const fn reads_at_once(permits: usize, wait: Duration) -> PermitLimits {
-    PermitLimits {
-        wait,
-        charges_time: true,
-        queue: QueueLimits {
-            weight: READ_QUEUE_WEIGHT,
-            // A client that waits for longer has given up.
-            target: wait,
-            interval: wait,
-            ..QUEUE
-        },
-        ..at_once(permits)
-    }
-}
-
-/// All requests that read; those of them that add up usages; and snapshots.
-pub(super) const READS: PermitLimits = reads_at_once(reading::AT_ONCE as usize, READ_WAIT_MAX);
-pub(super) const SUMS: PermitLimits = reads_at_once(reading::SUMS_AT_ONCE, SUM_WAIT_MAX);
-pub(super) const SNAPSHOTS: PermitLimits = reads_at_once(SNAPSHOTS_AT_ONCE, SNAPSHOT_WAIT_MAX);

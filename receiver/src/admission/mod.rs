@@ -1,17 +1,14 @@
-//! How many requests are served at a time, and whose turn it is.
+//! How many requests are served at a time.
 //!
-//! Fair queues ([`fair_queue`]) precede the store's group commit: events wait there, where clients
-//! are distinguished, and not in the store, where all are alike. An event waits for its turn once it is
-//! valid, a large one once its body has arrived, so a slow body holds nothing. Stops and starts have permits of
-//! their own, but for large ones: a refused start bills too little for a short time, a refused stop bills too
-//! much.
+//! Permits precede the store's group commit: events wait here, where clients are distinguished, and not in the
+//! store, where all are alike. An event waits for its turn once it is valid, a large one once its body has
+//! arrived, so a slow body holds nothing. Stops and starts have permits of their own, but for large ones: a refused
+//! start bills too little for a short time, a refused stop bills too much.
 
 mod budget;
-pub mod fair_queue;
 mod in_flight;
 mod limits;
 mod permits;
-mod spent;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,13 +17,16 @@ use memchr::memchr3_iter;
 
 use budget::Budget;
 pub(crate) use budget::Charge;
-use fair_queue::Client;
 use in_flight::InFlightLimit;
 pub use in_flight::InFlightPermit;
 pub(crate) use limits::SMALL_BODY;
-use limits::{LARGE_REQUEST, QUEUES_WITHOUT_TOKENS, REQUEST_WEIGHT, STORE_PERMITS, VALUE_WEIGHT};
-use permits::FairPermits;
+use limits::{CLIENTS_WITHOUT_TOKENS, LARGE_REQUEST, REQUEST_WEIGHT, VALUE_WEIGHT};
+use permits::Permits;
 pub use permits::ServingPermit;
+
+/// A client, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Client(pub u64);
 
 /// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum RequestKind {
 pub enum TurnedAway {
     /// `MAX_INFLIGHT` requests are in flight.
     Limit,
-    /// There was no permit in time, or the client's queue was shortened.
+    /// There was no permit in time.
     Queue,
     /// Bodies of this client take all the memory that one client may have.
     Memory,
@@ -52,21 +52,17 @@ pub enum TurnedAway {
 #[derive(Debug)]
 pub struct Admission {
     limit: Option<InFlightLimit>,
-    stops: Arc<FairPermits>,
-    starts: Arc<FairPermits>,
-    batch_stops: Arc<FairPermits>,
-    batch_starts: Arc<FairPermits>,
-    mappings: Arc<FairPermits>,
-    large: Arc<FairPermits>,
-    reads: Arc<FairPermits>,
-    sums: Arc<FairPermits>,
-    snapshots: Arc<FairPermits>,
-    acts: Arc<FairPermits>,
+    stops: Arc<Permits>,
+    starts: Arc<Permits>,
+    batch_stops: Arc<Permits>,
+    batch_starts: Arc<Permits>,
+    mappings: Arc<Permits>,
+    large: Arc<Permits>,
+    reads: Arc<Permits>,
+    sums: Arc<Permits>,
+    snapshots: Arc<Permits>,
+    acts: Arc<Permits>,
     pub(crate) bodies: Arc<Budget>,
-}
-
-fn store_permits() -> Arc<FairPermits> {
-    FairPermits::new(limits::at_once(STORE_PERMITS))
 }
 
 impl Admission {
@@ -74,16 +70,16 @@ impl Admission {
     pub fn new(limit: Option<usize>) -> Self {
         Self {
             limit: limit.map(InFlightLimit::new),
-            stops: store_permits(),
-            starts: store_permits(),
-            batch_stops: store_permits(),
-            batch_starts: FairPermits::new(limits::BATCH_STARTS),
-            mappings: FairPermits::new(limits::at_once(limits::MAPPING_PERMITS)),
-            large: FairPermits::new(limits::LARGE),
-            reads: FairPermits::new(limits::READS),
-            sums: FairPermits::new(limits::SUMS),
-            snapshots: FairPermits::new(limits::SNAPSHOTS),
-            acts: FairPermits::new(limits::at_once(limits::ACT_PERMITS)),
+            stops: Permits::new(limits::EVENTS),
+            starts: Permits::new(limits::EVENTS),
+            batch_stops: Permits::new(limits::EVENTS),
+            batch_starts: Permits::new(limits::BATCH_STARTS),
+            mappings: Permits::new(limits::MAPPINGS),
+            large: Permits::new(limits::LARGE),
+            reads: Permits::new(limits::READS),
+            sums: Permits::new(limits::SUMS),
+            snapshots: Permits::new(limits::SNAPSHOTS),
+            acts: Permits::new(limits::ACTS),
             bodies: Budget::new(limits::BODY_BYTES),
         }
     }
@@ -95,7 +91,7 @@ impl Admission {
 
     /// The client of events without a token: all that report the same resource count as one.
     pub fn client_of_resource(&self, resource_id: &str) -> Client {
-        Client(hash(resource_id) % QUEUES_WITHOUT_TOKENS)
+        Client(hash(resource_id) % CLIENTS_WITHOUT_TOKENS)
     }
 
     /// Counts a request against the hard limit, if there is one.
@@ -152,30 +148,20 @@ impl Admission {
     }
 
     /// Waits until an operator's action may be parsed and served.
-    pub(crate) async fn act(
-        &self,
-        client: Client,
-        weight: usize,
-    ) -> Result<ServingPermit, TurnedAway> {
-        self.acts.acquire(client, weight).await
-    }
-
-    pub fn waiting(&self) -> usize {
-        self.waiting_events()
-            + self.mappings.waiting()
-            + self.reads.waiting()
-            + self.sums.waiting()
-            + self.snapshots.waiting()
-            + self.acts.waiting()
+    pub(crate) async fn act(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
+        self.acts.acquire(client, REQUEST_WEIGHT).await
     }
 
     /// How many events wait for their turn. A large body counts, too, whatever it is.
     pub fn waiting_events(&self) -> usize {
-        self.stops.waiting()
-            + self.starts.waiting()
-            + self.batch_stops.waiting()
-            + self.batch_starts.waiting()
-            + self.large.waiting()
+        let events = [
+            &self.stops,
+            &self.starts,
+            &self.batch_stops,
+            &self.batch_starts,
+            &self.large,
+        ];
+        events.iter().map(|permits| permits.waiting()).sum()
     }
 }
 
@@ -202,25 +188,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_limit_nothing_is_counted() {
-        let admission = Admission::new(None);
-        assert!(
-            admission
-                .acquire_in_flight(RequestKind::Start)
-                .unwrap()
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn clients_with_tokens_have_queues_of_their_own_and_invented_resources_share_a_few() {
+    fn clients_with_tokens_are_told_apart_and_invented_resources_are_a_few() {
         let admission = Admission::new(None);
         let names: Vec<_> = (0..10_000).map(|number| format!("name {number}")).collect();
         let clients: BTreeSet<_> = names.iter().map(|name| admission.client(name)).collect();
         assert_eq!(clients.len(), names.len());
         let resources = names.iter().map(|name| admission.client_of_resource(name));
         let resources: BTreeSet<_> = resources.collect();
-        assert_eq!(resources.len() as u64, QUEUES_WITHOUT_TOKENS);
+        assert_eq!(resources.len() as u64, CLIENTS_WITHOUT_TOKENS);
         assert!(resources.is_disjoint(&clients));
     }
 
@@ -233,41 +208,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn events_of_batches_hold_up_none_that_come_alone() {
+    async fn starts_hold_up_no_stops_and_batches_nothing_that_comes_alone() {
         let admission = Admission::new(None);
         let client = admission.client("one");
         let serve = |kind| admission.acquire_turn(kind, client, 1_000);
         let mut held = Vec::new();
-        for (in_batch, permits, alone) in [
-            (
-                RequestKind::BatchStart,
-                limits::BATCH_START_PERMITS,
-                RequestKind::Start,
-            ),
-            (RequestKind::BatchStop, STORE_PERMITS, RequestKind::Stop),
+        for kind in [
+            RequestKind::BatchStart,
+            RequestKind::BatchStop,
+            RequestKind::Start,
+            RequestKind::Stop,
         ] {
-            for _ in 0..permits {
-                held.push(serve(in_batch).await.unwrap());
+            held.push(serve(kind).await.unwrap());
+            while let Ok(permit) = serve(kind).await {
+                held.push(permit);
             }
-            assert_eq!(serve(in_batch).await.unwrap_err(), TurnedAway::Queue);
-            held.push(serve(alone).await.unwrap());
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn starts_hold_up_no_stops() {
-        let admission = Admission::new(None);
-        let client = admission.client("one");
-        let serve = |kind| admission.acquire_turn(kind, client, 1_000);
-        let mut held = Vec::new();
-        for _ in 0..STORE_PERMITS {
-            held.push(serve(RequestKind::Start).await.unwrap());
-        }
-        assert_eq!(
-            serve(RequestKind::Start).await.unwrap_err(),
-            TurnedAway::Queue
-        );
-        held.push(serve(RequestKind::Stop).await.unwrap());
-        assert_eq!(admission.waiting(), 0);
     }
 }

@@ -23,8 +23,7 @@ use sampler_service::security::Grant;
 use tracing::info;
 
 use crate::Receiver;
-use crate::admission::fair_queue::Client;
-use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, TurnedAway};
+use crate::admission::{self, Client, InFlightPermit, RequestKind, ServingPermit, TurnedAway};
 use crate::form::Readable;
 use crate::json;
 
@@ -88,10 +87,11 @@ impl Receiver {
             .await
             .map_err(|reason| self.turned_away(reason))?;
         let (event, client) = self.read(grant, body.as_ref(), form)?;
-        drop(body);
         let permits = self
             .acquire_turns(client, weight, large, &turns(&event))
             .await;
+        // While the event waits, the body is charged for it: what waits takes memory as well.
+        drop(body);
         Ok(Admitted {
             event,
             _permits: permits.map_err(|reason| self.turned_away(reason))?,
