@@ -5,11 +5,11 @@ use std::process::Output;
 
 use sampler_testkit::build::without;
 use sampler_testkit::program::{CLI, binary};
-use sampler_testkit::{Program, now_millis, wait_until};
+use sampler_testkit::{Program, now_millis};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
+use crate::landscape::{HOUR, Landscape, until_ready};
 
 /// The command line, as somebody uses it who has set the address of a receiver.
 pub(crate) struct Cli {

@@ -31,7 +31,7 @@ pub use link::cursor_in;
 pub use operations::{
     Act, Backlog, Closing, Healthy, Instance, InstanceState, Intake, Reason, SkipRequest,
 };
-pub use problem::{FieldError, Problem, ProblemType};
+pub use problem::{FieldError, Problem};
 pub use snapshots::{
     Differs, InstanceWithoutSpan, OpenWithoutInstance, Said, Snapshot, SnapshotInstance,
     SnapshotReport,

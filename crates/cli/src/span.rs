@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
 use crate::failure::Failure;
-use crate::listing::{Common, Period, add};
+use crate::listing::{Common, Period};
 use crate::moment::FORMS;
 use crate::output::{print, printable};
 use crate::resolve::{self, ResolvedSpan};

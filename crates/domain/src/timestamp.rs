@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 
 /// A time: whole milliseconds since 1970-01-01T00:00:00 UTC, up to 10000-01-01T00:00:00 UTC.

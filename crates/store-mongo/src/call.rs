@@ -17,7 +17,6 @@ use mongodb::error::Error;
 use mongodb::options::{FindOptions, Hint, UpdateModifications};
 use mongodb::results::UpdateResult;
 use mongodb::{Collection, Cursor, Database};
-use sampler_store::ReadConcern;
 use sampler_store::group::{CommandFailure, WriteOutcome, WriteResult, write_results};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -30,9 +29,6 @@ mod error;
 
 /// Documents that the server sends at once: all that one call of `resolve` asks for.
 const BATCH_SIZE: u32 = 1_024;
-
-/// Spans that one condition of a lookup can find: the id of an event may be kept in two forms.
-const LOOKED_UP_MAX: usize = 2;
 
 /// Bytes of documents on a page, but for the last of them. A span can have half a megabyte, and a
 /// multiple of that once it is parsed. A page of spans of the usual size is much smaller.
@@ -243,25 +239,6 @@ impl Link {
         let of = of.clone();
         let removed = self.run(async move { of.delete_one(filter).await });
         Ok(removed.await?.deleted_count > 0)
-    }
-
-    /// Finds documents as current as the concern says. With a majority no more than [`LOOKED_UP_MAX`] are
-    /// found: then the filter is for one span or event.
-    pub(crate) async fn find_with(
-        &self,
-        filter: Document,
-        index: &str,
-        concern: ReadConcern,
-        projection: Document,
-    ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        match concern {
-            ReadConcern::Linearizable => self.find_linearizable(filter, index, projection).await,
-            ReadConcern::Majority => {
-                let mut options = self.find_options(LOOKED_UP_MAX, doc! {}, index);
-                options.projection = Some(projection);
-                self.find(filter, options).await
-            }
-        }
     }
 
     /// Finds documents with a linearizable read. The result cannot be rolled back, and no newer primary

@@ -15,7 +15,7 @@ use crate::document::{
     OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, measured_usage, read_event_id,
     read_target,
 };
-use crate::projection::{comparable, deciding, without_measures};
+use crate::projection::{comparable, without_measures};
 use crate::unreadable::{Identity, decoded, name_of, span_in, value_in};
 use crate::{document, index};
 

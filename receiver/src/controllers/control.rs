@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Request, Uri};
+use axum::http::{HeaderValue, Request, Uri};
 use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::Control;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Request};
+use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
 use sampler_domain::{Change, Changed, SKIP_DELAY, Skip, Span, Suspension};

@@ -71,7 +71,7 @@ pub async fn resend(
         receiver
             .perform(act, &grant, record, marking, not_resendable)
             .await?;
-        let answer = Json(shown(&entry, None)).into_response();
+        let answer = Json(shown(&entry)).into_response();
         Ok((StatusCode::ACCEPTED, answer))
     };
     answer("resend", &grant, resent.await)

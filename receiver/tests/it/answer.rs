@@ -105,7 +105,7 @@ impl Answer {
         assert!(
             matches!(
                 names[4..],
-                [] | ["errors"] | ["stopped"] | ["errors", "stopped"]
+                [] | ["errors" | "stopped"] | ["errors", "stopped"]
             ),
             "{document:#}"
         );

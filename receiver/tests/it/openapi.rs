@@ -8,7 +8,7 @@ use sampler_receiver::problems;
 use serde_json::Value;
 
 use crate::description::{Description, has_twin};
-use crate::world::{START, World, request};
+use crate::world::World;
 
 /// Health and metrics have routers of their own, which programs put beside the API.
 fn is_beside(path: &str) -> bool {

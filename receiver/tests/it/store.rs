@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::{
-    CauseId, Change, Changed, Control, Entry, EventId, Id, Refusal, Resend, Span, SpanId, Target,
-    Timestamp,
+    CauseId, Change, Changed, Control, Entry, Id, Refusal, Resend, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,

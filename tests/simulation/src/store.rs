@@ -13,7 +13,7 @@ use sampler_store::group::{
     CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
 };
 use sampler_store::{
-    DuePages, Events, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome, StoreError,
+    DuePages, Events, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::time::Instant;
 

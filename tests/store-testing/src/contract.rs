@@ -127,7 +127,6 @@ macro_rules! contract_cases {
                 a_list_holds_what_its_query_asks_for
                 a_list_goes_on_while_spans_come_change_and_go
                 a_span_is_found_by_how_its_id_is_written
-                ids_are_found_by_how_they_begin
                 the_spans_that_were_kept_last_come_first
             }
             resends {

@@ -16,9 +16,9 @@ use sampler_domain::{
 };
 use sampler_store::{
     Adopted, AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, Entries,
-    EntryKey, Events, Finished, Instance, KeptCause, Ledger, NewSpan, NewStop, Probe, ReadConcern,
-    Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpansBy, StartOutcome, StopOutcome, StoreError,
-    Unconfirmed, UnconfirmedQuery, Work,
+    EntryKey, Events, Finished, Instance, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption,
+    SLACK_LIFETIME, SpanKey, SpanKeys, SpansBy, StartOutcome, StopOutcome, StoreError, Unconfirmed,
+    UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
 

@@ -13,7 +13,7 @@ use sampler_domain::{
 };
 use sampler_store::{
     Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating,
-    ReadConcern, Reading, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
+    Reading, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
 };
 use uuid::Uuid;
 

@@ -4,7 +4,6 @@ use sampler_domain::{
     ClientId, Field, IntakeRules, NotEnded, Refusal, Slack, Span, StartDecision, StartEvent,
     StopDecision, StopEvent, Timestamp, decide_start, decide_stop,
 };
-use uuid::Uuid;
 
 use crate::support::{id, moment, span};
 

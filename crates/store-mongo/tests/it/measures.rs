@@ -2,7 +2,7 @@
 
 use bson::{Bson, doc};
 use sampler_domain::{Field, Measure, Measures, Quantity, Refusal};
-use sampler_store::{Events, NewSpan, ReadConcern, SpansBy, StartOutcome};
+use sampler_store::{Events, NewSpan, SpansBy, StartOutcome};
 use sampler_store_testing::support::{at, id, measures, must_stop, new_span, start_event, target};
 use serde_json::{Value, json};
 

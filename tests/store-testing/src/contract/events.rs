@@ -2,6 +2,7 @@
 
 use sampler_domain::{ClientId, Field, Id, Interval, Measures, Refusal, SpanId, StopEvent};
 use sampler_store::{NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
+use uuid::Uuid;
 
 use crate::support::{
     LookingUp, Shared, Store, at, id, kept, must_start, must_stop, new_span, new_stop, start,

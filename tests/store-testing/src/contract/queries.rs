@@ -240,36 +240,6 @@ pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
     }
 }
 
-pub async fn ids_are_found_by_how_they_begin(store: &Shared) {
-    let store = &**store;
-    for (number, organization) in ["acme", "acme", "acme-2", "b", "ac"]
-        .into_iter()
-        .enumerate()
-    {
-        let instance = format!("{organization}-db-{number}");
-        start_of(
-            store,
-            &instance,
-            [organization, "postgres", &instance],
-            1_000,
-        )
-        .await;
-    }
-    let found = async |field: &str, prefix: &str, limit: usize| {
-        let ids = store.ids(field, prefix, limit).await.unwrap().into_iter();
-        ids.map(String::from).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        found("organization_id", "ac", 10).await,
-        ["ac", "acme", "acme-2"]
-    );
-    assert_eq!(found("organization_id", "acme", 1).await, ["acme"]);
-    assert_eq!(found("organization_id", "x", 10).await, [""; 0]);
-    assert_eq!(found("resource_id", "post", 10).await, ["postgres"]);
-    // Nothing of these instances is used yet.
-    assert_eq!(found("resource_instance_id", "acme", 10).await, [""; 0]);
-}
-
 pub async fn the_spans_that_were_kept_last_come_first(store: &Shared) {
     let store = &**store;
     for (name, millis) in [("a", 3_000), ("b", 1_000), ("c", 2_000)] {

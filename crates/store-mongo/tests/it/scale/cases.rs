@@ -5,8 +5,8 @@ use sampler_domain::{
     ClientId, Granularities, Granularity, Id, Measures, SpanId, SpanState, WindowLength,
 };
 use sampler_store::{
-    AuditQuery, BacklogQuery, CauseQuery, Events, Operating, ReadConcern, Reading, SpanQuery,
-    SpansBy, StoreError, SumQuery, TargetFilter,
+    AuditQuery, BacklogQuery, CauseQuery, Events, Operating, Reading, SpanQuery, SpansBy,
+    StoreError, SumQuery, TargetFilter,
 };
 use sampler_store_testing::support::{at, id};
 
