@@ -64,10 +64,6 @@ pub fn routes(
         authenticator,
         sign_in,
         keys,
-        past: {
-            let steering = Arc::clone(steering);
-            Box::new(move || steering.trend())
-        },
         is_paused: {
             let steering = Arc::clone(steering);
             Box::new(move || steering.is_sampling_paused())

@@ -52,9 +52,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::post;
-use sampler_console::Reference;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
+use sampler_service::problem::help;
 use sampler_service::security::Authenticator;
 use sampler_settings::ReceiverSettings;
 use sampler_steering::Steering;
@@ -183,8 +183,8 @@ impl Receiver {
 /// starts, and tests make many receivers.
 static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
     let (routes, document) = described().split_for_parts();
-    let reference = Reference::new(&document, &problems::all());
-    (routes, openapi::routes(&document).merge(reference.routes()))
+    let description = openapi::routes(&document).merge(openapi::docs::routes());
+    (routes, description.merge(help::routes(problems::all())))
 });
 
 /// The routes of the API, each with its description.

@@ -7,12 +7,9 @@ import { NARROW, WIDE, accessible, api, fits, picture, visit } from './browser.m
 const known = JSON.parse(process.env.KNOWN);
 const hook = (name) => `[data-test="${name}"]`;
 
-// A dark page differs in its colours alone, and a narrow one shows nothing that a wide one hides: what
-// is the same is not looked for twice.
 const LOOKS = [
-  ['1280', { viewport: WIDE, colorScheme: 'light' }, {}],
-  ['390', { viewport: NARROW, colorScheme: 'light' }, { rules: { 'color-contrast': { enabled: false } } }],
-  ['1280-dark', { viewport: WIDE, colorScheme: 'dark' }, { runOnly: { type: 'rule', values: ['color-contrast'] } }],
+  ['wide', { viewport: WIDE, colorScheme: 'light' }],
+  ['narrow-dark', { viewport: NARROW, colorScheme: 'dark' }],
 ];
 
 /** Marks of direction in an id turn nothing around that stands behind it. */
@@ -38,39 +35,29 @@ async function numbers(page, base, id) {
   const span = await api(base, path);
   const { items } = await api(base, `${path}/usages?limit=1000`);
   assert.ok(items.length > 0, 'the span has usages');
-  const drawn = await page.locator(`${hook('timeline')} [data-usage]`).evaluateAll((all) =>
+  const drawn = await page.locator(`${hook('timeline')} .usage`).evaluateAll((all) =>
     all.map((it) => [it.dataset.usage, it.classList.contains('backward'), it.querySelector('title').textContent]),
   );
-  assert.deepEqual(drawn.map(([usage]) => usage).sort(), items.map((it) => it.id).sort());
-  for (const [id, isBackward, title] of drawn) {
-    const usage = items.find((it) => it.id === id);
-    assert.equal(isBackward, usage.duration < 0, id);
-    assert.ok(title.includes(`(${usage.duration} ms)`), title);
+  assert.ok(drawn.length > 0 && drawn.length <= 200, `${drawn.length} bars`);
+  for (const [usage, isBackward, title] of drawn.filter(([usage]) => usage)) {
+    const { duration } = items.find((it) => it.id === usage);
+    assert.equal(isBackward, duration < 0, usage);
+    assert.ok(title.includes(`(${duration} ms)`), title);
   }
   const rows = await page.locator(hook('ledger-row')).evaluateAll((all) =>
     all.map((row) => [row.id, Number(row.querySelector('data.length').value)]),
   );
   assert.deepEqual(rows, items.reverse().slice(0, 100).map((it) => [`u-${it.id}`, it.duration]));
   const proof = await page.locator(`${hook('proof')} data:not(${hook('unsampled')} data)`).evaluateAll((all) => all.map((it) => Number(it.value)));
-  const { used, billed, skipped, difference, usages } = span.proof;
-  assert.deepEqual(proof, [used, billed, skipped, difference, usages]);
+  const { used, billed, skipped, difference } = span.proof;
+  assert.deepEqual(proof, [used, billed, skipped, difference]);
   // A tick says that all which has run is billed.
   const [verdict] = await page.locator(`${hook('proof')} .verdict`).allTextContents();
   assert.equal(verdict.includes('✓'), span.proof.unsampled === 0, verdict);
   assert.equal(await page.locator(hook('unsampled')).count(), Number(span.proof.unsampled !== 0));
 }
 
-/** Each instance is the API's, with its version and its state. */
-async function instances(page, base) {
-  const { items } = await api(base, '/v1/instances');
-  const rows = await page.locator(`${hook('instances')} ${hook('instance-row')}`).evaluateAll((all) =>
-    all.map((row) => [row.dataset.instance, row.querySelector('.state').textContent, row.cells[2].textContent]),
-  );
-  assert.deepEqual(rows, items.map((it) => [it.instance, it.state, it.version]));
-  assert.deepEqual([...new Set(items.map((it) => it.program))], ['receiver', 'worker']);
-}
-
-/** Each sum is the API's, in the table and in the chart. */
+/** Each sum is the API's. */
 async function sums(page, base, path) {
   const { items } = await api(base, `/v1/usages${path.slice(path.indexOf('?'))}`);
   assert.ok(items.length > 1, 'there are sums');
@@ -78,14 +65,10 @@ async function sums(page, base, path) {
     all.map((row) => [...row.querySelectorAll('.number data')].map((it) => Number(it.value))),
   );
   assert.deepEqual(rows, items.map((it) => [it.usages, it.duration]));
-  assert.equal(await page.locator(`${hook('usage-chart')} rect`).count(), items.length);
 }
 
-/** The overview is small. */
-async function isSmall(answer) {
-  const { length } = await answer.body();
-  assert.ok(length < 100_000, `${length} bytes`);
-}
+/** The spans that links lead to. */
+const named = (links) => links.map((it) => decodeURIComponent(it.pathname.split('/').pop()));
 
 /** Waits for what the workers do. */
 async function until(what, isSo, limit = 30_000) {
@@ -112,7 +95,7 @@ async function press(page, selector) {
 const visits = {
   /** Every page in every look, against the API. */
   async pages({ base, open }) {
-    for (const [look, options, rules] of LOOKS) {
+    for (const [look, options] of LOOKS) {
       const { context, page, faults } = await open(options);
       // Chromium itself tells of a page whose status is an error.
       const told = [];
@@ -122,13 +105,9 @@ const visits = {
           told.push(`Failed to load resource: the server responded with a status of ${answer.status()} (${answer.statusText()})`);
         }
         assert.equal(await page.locator(hook('open-banner')).count(), 1);
-        if (name === 'overview') {
-          await isSmall(answer);
-          await instances(page, base);
-        }
         if (name === 'sums') await sums(page, base, path);
         await fits(page);
-        await accessible(page, rules);
+        await accessible(page);
         await picture(page, `${name}-${look}`);
       }
       for (const id of known.spans) {
@@ -136,7 +115,7 @@ const visits = {
         await numbers(page, base, id);
         assert.equal(await reads(page), id === known.hostile ? 1 : 0);
         await fits(page);
-        await accessible(page, rules);
+        await accessible(page);
         await picture(page, `span-${known.spans.indexOf(id)}-${look}`);
       }
       assert.deepEqual(faults, told, look);
@@ -153,9 +132,8 @@ const visits = {
     const { items } = await api(base, `/v1/spans?organization_id=${known.organization}`);
     const rows = page.locator(hook('span-row'));
     assert.equal(await rows.count(), items.length);
-    for (const [index, item] of items.entries()) {
-      assert.equal(await rows.nth(index).getAttribute('data-span'), item.id);
-    }
+    const spans = await page.locator(`${hook('span-row')} .main a`).evaluateAll(named);
+    assert.deepEqual(spans, items.map((it) => it.id));
     await rows.first().getByRole('link').click();
     await page.waitForURL(`**/console/spans/${items[0].id}`);
     assert.equal(await page.locator(hook('timeline')).count(), 1);
@@ -191,36 +169,21 @@ const visits = {
     await context.close();
   },
 
-  /** "/" leads to the search; ids are copied; times are told in the reader's zone as well. */
+  /** "/" leads to the search; times are told in the reader's zone as well; pages refresh. */
   async habits({ base, open }) {
-    const { context, page, faults } = await open({ timezoneId: 'Asia/Kolkata', permissions: ['clipboard-read', 'clipboard-write'] });
+    const { context, page, faults } = await open({ timezoneId: 'Asia/Kolkata' });
     await page.goto(`${base}/console/spans`);
     await page.keyboard.press('/');
-    assert.equal(await page.evaluate(() => document.activeElement.name), 'id');
     await page.keyboard.type('a/b');
-    assert.equal(await page.getByLabel('An id begins with').inputValue(), 'a/b');
-    const id = known.spans[0];
-    await page.goto(`${base}/console/spans/${encodeURIComponent(id)}`);
-    await page.locator('dd[data-copy]').getByRole('button').click();
-    await page.getByText('Copied').waitFor();
-    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), id);
-    assert.ok((await page.locator('.facts .local').count()) > 0, 'local times stand beside those in UTC');
+    assert.equal(await page.getByLabel('Organization').inputValue(), 'a/b');
+    await page.clock.install();
     await page.goto(`${base}/console`);
-    assert.match(await page.locator(hook('updated')).textContent(), /^Refreshes every 10 s\. Updated at /);
-    assert.deepEqual(faults, []);
-    await context.close();
-  },
-
-  /** Dragging over the timeline opens that part of the time. */
-  async zoom({ base, open }) {
-    const { context, page, faults } = await open();
-    await page.goto(`${base}/console/spans/${encodeURIComponent(known.spans[0])}`);
-    const box = await page.locator(hook('timeline')).boundingBox();
-    await page.mouse.move(box.x + box.width * 0.2, box.y + 180);
-    await page.mouse.down();
-    await page.mouse.move(box.x + box.width * 0.5, box.y + 180, { steps: 5 });
-    await Promise.all([page.waitForURL(/from=\d+&to=\d+/), page.mouse.up()]);
-    assert.equal(await page.getByRole('link', { name: 'whole span' }).count(), 1);
+    const title = () => page.locator('time').first().getAttribute('title');
+    assert.match(await title(), /local: .*GMT\+5:30/);
+    await page.locator('h1').evaluate((it) => it.remove());
+    await page.clock.fastForward(10_000);
+    await page.locator('h1').waitFor();
+    assert.match(await title(), /local: .*GMT\+5:30/);
     assert.deepEqual(faults, []);
     await context.close();
   },
@@ -229,15 +192,15 @@ const visits = {
   async skip({ base, open }) {
     const { items: causes } = await api(base, '/v1/suspended');
     assert.ok(causes.length > 1, 'there are causes');
-    for (const [look, options, rules] of LOOKS) {
+    for (const [look, options] of LOOKS) {
       const { context, page, faults } = await open(options);
       await page.goto(`${base}/console/suspended`);
       const rows = await page.locator(hook('cause-row')).evaluateAll((all) =>
-        all.map((row) => [row.dataset.cause, Number(row.querySelector('data').value)]),
+        all.map((row) => row.cells[0].textContent.trim()),
       );
-      assert.deepEqual(rows, causes.map((it) => [it.cause, it.spans]));
+      assert.deepEqual(rows, causes.map((it) => `${it.spans} span${it.spans === 1 ? '' : 's'}`));
       const { items } = await api(base, `/v1/spans?state=suspended&cause=${causes[0].cause}&limit=50`);
-      const spans = await page.locator(hook('span-row')).evaluateAll((all) => all.map((row) => row.dataset.span));
+      const spans = await page.locator(`${hook('span-row')} .main a`).evaluateAll(named);
       assert.deepEqual(spans, items.map((it) => it.id));
       for (const [name, path] of [
         ['suspended', '/console/suspended'],
@@ -248,7 +211,7 @@ const visits = {
       ]) {
         await page.goto(base + path);
         await fits(page);
-        await accessible(page, rules);
+        await accessible(page);
         await picture(page, `${name}-${look}`);
       }
       assert.deepEqual(faults, [], look);
@@ -261,7 +224,7 @@ const visits = {
     const { planned } = await api(base, `/v1/spans/${known.span}`);
     await press(page, hook('skip'));
     await page.waitForURL('**/skip');
-    assert.match(await page.locator(hook('effect')).textContent(), /Skip 1 usage of .*Then resume 1 span, .* behind, about [\d,]+ usages?\./s);
+    assert.match(await page.locator(hook('effect')).textContent(), /Skip 1 usage of .*Then the span resumes\./s);
     await tabTo(page, 'textarea');
     await page.keyboard.type('Billed by hand, <b>4711</b>.');
     await press(page, hook('confirm'));
@@ -273,8 +236,8 @@ const visits = {
     await until('the usage is skipped', isSkipped);
     const { items: [act] } = await api(base, `/v1/audit?span=${known.span}`);
     assert.deepEqual([act.act, act.reason, act.outcome], ['span.skip', 'Billed by hand, <b>4711</b>.', 'done']);
-    await page.goto(`${base}/console/suspended`);
-    assert.equal(await page.locator(hook('act-row')).first().locator('bdi').last().textContent(), act.reason);
+    await page.goto(`${base}/console/audit`);
+    assert.ok((await page.locator(hook('audit-row')).first().textContent()).includes(act.reason));
     assert.deepEqual(faults, []);
     await context.close();
   },
@@ -285,10 +248,9 @@ const visits = {
     const { cause, spans } = causes.find((it) => it.plan_id === known.plan);
     const { context, page, faults } = await open({ javaScriptEnabled: false });
     await page.goto(`${base}/console/suspended`);
-    await page.locator(`[data-cause="${cause}"] ${hook('resume')}`).click();
+    await page.locator(`${hook('resume-cause')}[href*="${cause}"]`).click();
     await page.waitForURL(`**/${cause}/resume`);
-    const effect = await page.locator(hook('effect')).textContent();
-    assert.match(effect, new RegExp(`Resume ${spans} spans, \\d+ (hours|days) behind, about [\\d,]+ usages\\.`));
+    assert.ok((await page.locator(hook('effect')).textContent()).includes(`Resume ${spans} spans.`));
     await page.locator('textarea').fill('Mapped now.');
     await page.locator(hook('confirm')).click();
     await page.waitForURL(`**/console/suspended?cause=${cause}`);
@@ -303,35 +265,18 @@ const visits = {
     await context.close();
   },
 
-  /** A usage that was skipped is sent again: in every look, then with the keyboard alone and without
-   * JavaScript. */
+  /** A usage that was skipped is sent again, without JavaScript. */
   async resend({ base, open }) {
     const { items: before } = await api(base, `/v1/spans/${known.span}/usages`);
     const skipped = before.find((it) => it.state === 'skipped');
-    for (const [look, options, rules] of LOOKS) {
-      const { context, page, faults } = await open(options);
-      await page.goto(`${base}/console/spans/${known.span}`);
-      await fits(page);
-      await accessible(page, rules);
-      await picture(page, `span-skipped-${look}`);
-      await page.locator(hook('resend')).click();
-      await page.waitForURL('**/resend?at=*');
-      await fits(page);
-      await accessible(page, rules);
-      await picture(page, `resend-${look}`);
-      assert.deepEqual(faults, [], look);
-      await context.close();
-    }
     const { context, page, faults } = await open({ javaScriptEnabled: false });
     await page.goto(`${base}/console/spans/${known.span}`);
     await press(page, hook('resend'));
-    await page.waitForURL('**/resend?at=*');
-    const form = page.url();
-    assert.match(await page.locator(hook('effect')).textContent(), /Resend 1 usage of .*It is billed then\./s);
+    await page.waitForURL('**/resend');
     await tabTo(page, 'textarea');
     await page.keyboard.type('Mapped now.');
     await press(page, hook('confirm'));
-    await page.waitForURL(`**/console/spans/${known.span}#u-${skipped.id}`);
+    await page.waitForURL(`**/console/spans/${known.span}`);
     const isAccepted = async () => {
       const { items } = await api(base, `/v1/spans/${known.span}/usages`);
       return items.find((it) => it.id === skipped.id).state === 'accepted';
@@ -340,68 +285,28 @@ const visits = {
     const { items: [act] } = await api(base, `/v1/audit?span=${known.span}`);
     assert.deepEqual([act.act, act.reason, act.outcome], ['usage.resend', 'Mapped now.', 'done']);
     assert.deepEqual(faults, []);
-    // The same form once more, from a page that is old: it says why not.
-    await page.goto(form);
-    assert.match(await page.locator(hook('problem')).textContent(), /This one is accepted/);
-    await page.locator('textarea').fill('Again.');
-    await page.locator(hook('confirm')).click();
-    await page.locator(hook('problem')).waitFor();
-    assert.match(await page.locator(hook('problem')).textContent(), /skipped or set_aside/);
     await context.close();
   },
 
-  /** What the README shows. */
-  async pictures({ base, open }) {
-    const { context, page } = await open({ viewport: { width: 1120, height: 640 }, deviceScaleFactor: 1.5 });
-    // The backlog's trend needs some moments, and so do refusals.
-    await until('the backlog drains', async () => {
-      await page.goto(`${base}/console`);
-      const causes = await page.locator(`${hook('causes')} tbody tr`).count();
-      return causes > 0 && (await page.locator(`${hook('backlog')} .trend rect`).count()) >= 6;
-    }, 120_000);
-    await page.locator('.banner').evaluate((it) => it.remove());
-    await picture(page, 'console-overview');
-    const complete = async () => (await api(base, `/v1/spans/${known.span}`)).state === 'complete';
-    await until('the span is complete', complete);
-    await page.goto(`${base}/console/spans/${known.span}`);
-    await page.locator('.banner').evaluate((it) => it.remove());
-    await picture(page, 'console-timeline');
-    await context.close();
-  },
-
-  /** The description of the API, and a request that is sent from it. */
+  /** The description of the API, and a request that is sent from it, which nobody else learns of. */
   async docs({ base, open }) {
     const { paths } = await api(base, '/openapi.json');
-    for (const [look, options, rules] of LOOKS) {
-      const { context, page, faults } = await open(options);
-      for (const [name, path] of [['docs', '/docs'], ['problem-type', '/problems/open-span']]) {
-        await page.goto(base + path);
-        await fits(page);
-        await accessible(page, rules);
-        await picture(page, `${name}-${look}`);
-      }
-      assert.deepEqual(faults, [], look);
-      await context.close();
-    }
     const { context, page, faults } = await open();
     await page.goto(`${base}/docs`);
+    const operations = page.locator('.opblock');
+    await operations.first().waitFor();
     const described = Object.values(paths).flatMap((item) => Object.keys(item)).length;
-    assert.equal(await page.locator(hook('operation')).count(), described);
-    const spans = page.locator(`${hook('operation')}[data-method="GET"][data-path="/v1/spans"]`);
-    await spans.locator('summary', { hasText: 'Try it' }).click();
-    await spans.locator('input[name=organization_id]').fill(known.organization);
-    await spans.getByRole('button', { name: 'Send' }).click();
-    const told = await spans.locator('output pre').textContent();
+    assert.equal(await operations.count(), described);
+    const spans = page.locator('.opblock-get', { has: page.locator('[data-path="/v1/spans"]') });
+    await spans.locator('.opblock-summary').click();
+    await spans.getByRole('button', { name: 'Try it out' }).click();
+    await spans.locator('[data-param-name=organization_id] input').fill(known.organization);
+    await spans.getByRole('button', { name: 'Execute' }).click();
     const { items } = await api(base, `/v1/spans?organization_id=${known.organization}`);
-    assert.ok(told.startsWith('200 ') && told.includes(items[0].id), told);
-    await picture(page, 'docs-tried-1280');
+    await spans.locator('.live-responses-table', { hasText: items[0].id }).waitFor();
+    await picture(page, 'docs');
     assert.deepEqual(faults, []);
     await context.close();
-    const plain = await open({ javaScriptEnabled: false });
-    await plain.page.goto(`${base}/docs`);
-    assert.equal(await plain.page.locator(hook('operation')).count(), described);
-    assert.equal(await plain.page.locator('details.try').first().isVisible(), false);
-    await plain.context.close();
   },
 
   /** Signing in at a certified provider, with what the account may see, and out again. */

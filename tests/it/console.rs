@@ -69,7 +69,6 @@ async fn pages_show_what_the_api_answers_to_everybody() {
             "overview": "/console",
             "search": "/console/spans",
             "spans": format!("/console/spans?organization_id={ORGANIZATION}"),
-            "control": "/console/control",
             "audit": "/console/audit",
             "usage": "/console/usage",
             "suspended-none": "/console/suspended",
@@ -78,7 +77,7 @@ async fn pages_show_what_the_api_answers_to_everybody() {
             "nothing": "/console/nothing",
         },
     });
-    for name in ["pages", "unscripted", "keyboard", "habits", "zoom"] {
+    for name in ["pages", "unscripted", "keyboard", "habits"] {
         visit(name, &known).await.unwrap();
     }
 }
@@ -278,7 +277,7 @@ async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow(
     // Nothing of the whole is told, and nothing can be done.
     let (_, status, text) = paula.follow(&format!("{base}/console"), None).await;
     assert_eq!(status, 200);
-    let parts = ["backlog", "month-close", "causes", "rates"];
+    let parts = ["backlog", "month-close", "sampling", "causes"];
     let told = parts.map(|part| {
         let part = text.split(&format!("data-test=\"{part}\"")).nth(1);
         part.is_some_and(|part| {
@@ -286,13 +285,9 @@ async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow(
             !part.contains("data-test=\"no-part\"")
         })
     });
-    assert_eq!(told, [false, false, true, false], "{text}");
-    for page in ["spans", "control", "audit"] {
-        let address = if page == "spans" {
-            format!("{base}/console/spans/{postgres}/resume")
-        } else {
-            format!("{base}/console/{page}")
-        };
+    assert_eq!(told, [false, false, false, true], "{text}");
+    for page in [&format!("spans/{postgres}/resume"), "audit"] {
+        let address = format!("{base}/console/{page}");
         let (_, status, _) = paula.follow(&address, None).await;
         assert_eq!(status, 403, "{address}");
     }

@@ -4,11 +4,13 @@
 //! scopes and checks hold for pages as they are. No connection is opened and no token is sent: the
 //! request carries what the session may do.
 
+use axum::Extension;
 use axum::body::Body;
+use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api::{Problem, cursor_in};
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
@@ -23,20 +25,25 @@ const ANSWER_MAX: usize = 16 << 20;
 
 /// All bytes but those that a segment of a path may have unencoded. A dot is encoded, since it can
 /// mean another segment.
-pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// A text as a segment of a path.
+pub(crate) fn segment(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).to_string()
+}
 
 pub(crate) type Query = Vec<(String, String)>;
 
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
     pub(crate) cursor: Option<String>,
-    /// Where the page before is, of a list that leads in both directions.
-    pub(crate) previous: Option<String>,
     /// The entity tag. A change must name it, so that it applies only to the state that was shown.
     pub(crate) tag: Option<String>,
 }
 
-/// Why the API does not serve a request.
+/// Why a request is not served. As an answer of a handler, [`session::require`](crate::session)
+/// makes a page of it.
+#[derive(Clone)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) problem: Box<Problem>,
@@ -113,27 +120,28 @@ impl Console {
         Ok(Answer {
             body,
             cursor: cursor_in(&links, "next"),
-            previous: cursor_in(&links, "prev"),
             tag,
         })
     }
 }
 
-/// A problem of the console itself.
-pub(crate) fn problem(title: &str, detail: &str) -> Problem {
-    Problem {
-        title: title.to_owned(),
-        detail: detail.to_owned(),
-        ..Problem::default()
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, Extension(self)).into_response()
     }
 }
 
 impl Refusal {
     /// A refusal of the console itself.
     pub(crate) fn new(status: StatusCode, title: &str, detail: &str) -> Self {
+        let problem = Problem {
+            title: title.to_owned(),
+            detail: detail.to_owned(),
+            ..Problem::default()
+        };
         Self {
             status,
-            problem: Box::new(problem(title, detail)),
+            problem: Box::new(problem),
             retry_after: None,
         }
     }
@@ -143,19 +151,21 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", detail)
     }
 
-    pub(crate) fn not_there(title: &str, detail: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, title, detail)
+    pub(crate) fn no_page() -> Self {
+        let detail = "There is no page at this address.";
+        Self::new(StatusCode::NOT_FOUND, "Not found", detail)
     }
 
     /// The text in the place of a part of a page that could not be read.
     pub(crate) fn in_place(&self) -> String {
         if self.status == StatusCode::FORBIDDEN {
-            return "Your scopes do not show this.".to_owned();
+            return "Your scopes do not include this.".to_owned();
         }
-        format!("This cannot be read now: {}.", self.problem.title)
+        format!("Not available now: {}.", self.problem.title)
     }
 }
 
+/// A path with a query.
 pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
     if query.is_empty() {
         return path.to_owned();

@@ -1,6 +1,6 @@
 //! Limits on signing in, for which nobody needs a token although it costs requests to the token server.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -15,14 +15,8 @@ const USED_MAX: usize = 4_096;
 /// The attempts of one instance.
 pub(crate) struct Attempts {
     permits: Semaphore,
-    used: Mutex<Used>,
-}
-
-/// The states of the latest attempts that have returned.
-#[derive(Default)]
-struct Used {
-    known: BTreeSet<String>,
-    order: VecDeque<String>,
+    /// The states of the latest attempts that have returned, the last one last.
+    used: Mutex<VecDeque<String>>,
 }
 
 impl Default for Attempts {
@@ -43,15 +37,13 @@ impl Attempts {
     /// Uses the state of an attempt. False where it was used before.
     pub(crate) fn consume(&self, state: &str) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if !used.known.insert(state.to_owned()) {
+        if used.iter().any(|known| known == state) {
             return false;
         }
-        used.order.push_back(state.to_owned());
-        if used.order.len() > USED_MAX
-            && let Some(oldest) = used.order.pop_front()
-        {
-            used.known.remove(&oldest);
+        if used.len() == USED_MAX {
+            used.pop_front();
         }
+        used.push_back(state.to_owned());
         true
     }
 }
@@ -68,8 +60,8 @@ mod tests {
         for number in 0..USED_MAX {
             assert!(attempts.consume(&number.to_string()));
         }
-        let used = attempts.used.lock().unwrap();
-        assert_eq!((used.known.len(), used.order.len()), (USED_MAX, USED_MAX));
+        assert_eq!(attempts.used.lock().unwrap().len(), USED_MAX);
+        assert!(attempts.consume("first"));
     }
 
     #[test]

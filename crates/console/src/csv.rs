@@ -1,55 +1,29 @@
 //! Lists as files for a spreadsheet (RFC 4180).
 
-use std::fmt::Write as _;
-
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use sampler_api::List;
 use serde::de::DeserializeOwned;
 
-use crate::api::{Query, Refusal};
-use crate::parameters;
+use crate::api::Refusal;
+use crate::parameters::{self, FORMAT};
 use crate::visit::Visit;
-
-/// The parameter that asks for a file, and its value.
-pub(crate) const FORMAT: &str = "format";
-pub(crate) const CSV: &str = "csv";
 
 /// Rows that are read at a time, and how often, for a file.
 const ROWS_AT_A_TIME: &str = "1000";
 const READS_MAX: usize = 20;
 
-/// Whether a page is asked for as a file.
-pub(crate) fn is_asked(query: &Query) -> bool {
-    parameters::value(query, FORMAT) == CSV
-}
-
-/// All items of a list as a file.
-pub(crate) async fn file<T: DeserializeOwned>(
-    visit: &Visit,
-    path: &str,
-    query: &Query,
-    name: &str,
-    text: fn(&[T]) -> String,
-) -> Result<Response, Refusal> {
-    let items = all(visit, path, query).await?;
-    let disposition = format!("attachment; filename=\"{name}.csv\"");
-    let headers = [
-        (CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
-        (CONTENT_DISPOSITION, disposition),
-    ];
-    Ok((headers, text(&items)).into_response())
-}
-
-async fn all<T: DeserializeOwned>(
-    visit: &Visit,
-    path: &str,
-    query: &Query,
-) -> Result<Vec<T>, Refusal> {
-    let query = parameters::with(query, FORMAT, None);
-    let query = parameters::with(&query, "cursor", None);
-    let mut asked = parameters::with(&parameters::for_api(&query), "limit", Some(ROWS_AT_A_TIME));
+/// All items of a list that the query of the visit asks for.
+pub(crate) async fn all<T: DeserializeOwned>(visit: &Visit, path: &str) -> Result<Vec<T>, Refusal> {
+    let mut asked = parameters::for_api(&visit.query);
+    for (name, value) in [
+        (FORMAT, None),
+        ("cursor", None),
+        ("limit", Some(ROWS_AT_A_TIME)),
+    ] {
+        asked = parameters::with(&asked, name, value);
+    }
     let mut rows = Vec::new();
     for _ in 0..READS_MAX {
         let page = visit.get::<List<T>>(path, &asked).await?;
@@ -59,20 +33,33 @@ async fn all<T: DeserializeOwned>(
         };
         asked = parameters::with(&asked, "cursor", Some(&cursor));
     }
-    Err(Refusal::new(
-        StatusCode::BAD_REQUEST,
-        "Too much at once",
-        "There are more than 20,000 rows. Ask for less time.",
-    ))
+    let detail = "There are more than 20,000 rows. Choose a shorter time.";
+    let status = StatusCode::BAD_REQUEST;
+    Err(Refusal::new(status, "Too many rows", detail))
 }
 
-pub(crate) fn line(cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let mut line = String::new();
-    for (index, cell) in cells.into_iter().enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        let _ = write!(line, "{comma}\"{}\"", cell.as_ref().replace('"', "\"\""));
-    }
-    line + "\r\n"
+/// A file of this name with these lines.
+pub(crate) fn file<R: IntoIterator<Item = String>>(
+    name: &str,
+    head: &[&str],
+    rows: impl IntoIterator<Item = R>,
+) -> Response {
+    let mut text = line(head.iter().map(|cell| (*cell).to_owned()));
+    text.extend(rows.into_iter().map(line));
+    let disposition = format!("attachment; filename=\"{name}.csv\"");
+    let headers = [
+        (CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (CONTENT_DISPOSITION, disposition),
+    ];
+    (headers, text).into_response()
+}
+
+fn line(cells: impl IntoIterator<Item = String>) -> String {
+    let cells = cells.into_iter().map(|cell| {
+        let plain = plain(&cell);
+        format!("\"{}\"", plain.replace('"', "\"\""))
+    });
+    cells.collect::<Vec<_>>().join(",") + "\r\n"
 }
 
 /// With one of these a spreadsheet begins a formula.
@@ -81,9 +68,9 @@ const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 /// Some of these separate cells, by the language of the spreadsheet.
 const SEPARATORS: [char; 6] = [',', ';', '|', '\t', '\r', '\n'];
 
-/// A text that providers choose, so that a spreadsheet takes no part of it for a formula, not even
+/// A text so that a spreadsheet takes no part of it for a formula, not even
 /// where it splits a cell at another separator than the comma.
-pub(crate) fn plain(text: &str) -> String {
+fn plain(text: &str) -> String {
     if text.starts_with('-') && text.parse::<f64>().is_ok() {
         return text.to_owned();
     }
@@ -106,9 +93,8 @@ mod tests {
 
     #[test]
     fn a_cell_is_quoted() {
-        let cells = ["a\"b,c", "+10000-01-01T00:00:00.000Z", ""];
-        let expected = "\"a\"\"b,c\",\"+10000-01-01T00:00:00.000Z\",\"\"\r\n";
-        assert_eq!(line(cells), expected);
+        let cells = ["a\"b,c", "-5", "=x", ""].map(str::to_owned);
+        assert_eq!(line(cells), "\"a\"\"b,c\",\"-5\",\"'=x\",\"\"\r\n");
     }
 
     #[test]

@@ -2,129 +2,53 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{FromRequest, Request};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::header::{HOST, ORIGIN};
-use http::request::Parts;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use sampler_api::{FieldError, Problem};
-use serde_json::Value;
 use url::{Url, form_urlencoded};
 
 use crate::api::{Query, Refusal};
-use crate::page::{Frame, message};
 use crate::visit::Visit;
-use crate::{Console, PATH, parameters};
+use crate::{Console, parameters};
 
 /// The longest form, in bytes: a reason of 1,000 characters that are encoded, and some fields.
 const BYTES_MAX: usize = 32 << 10;
 
-const NOTHING_DONE: &str = "Nothing was done";
-
-pub(crate) fn problem_of_field(name: &str, detail: &str) -> Problem {
-    Problem {
-        title: NOTHING_DONE.to_owned(),
-        errors: vec![FieldError::of_parameter(name, detail)],
-        ..Problem::default()
-    }
-}
-
-/// A problem of the API in the words of a form, where it names fields: the person who sent the form
-/// did not see any JSON.
-pub(crate) fn in_a_form(mut problem: Problem) -> Problem {
-    if problem.errors.is_empty() {
-        return problem;
-    }
-    NOTHING_DONE.clone_into(&mut problem.title);
-    problem.detail.clear();
-    for error in &mut problem.errors {
-        if let Some(pointer) = error.pointer.take() {
-            error.parameter = Some(label_of(&pointer).to_owned());
-        }
-    }
-    problem
-}
-
-/// The label of the field of a form that is sent at a JSON Pointer.
-fn label_of(pointer: &str) -> &str {
-    match pointer {
-        "#/reason" => "Why?",
-        "#/starts/rate" => "Admitted of all new starts, %",
-        "#/controller/target_seconds" => "Time that the backlog may need, s",
-        _ => pointer.rsplit('/').next().unwrap_or(pointer),
-    }
-}
-
 /// A form that a page of this session has made.
 pub(crate) struct SubmittedForm {
     pub(crate) visit: Visit,
-    pub(crate) headers: HeaderMap,
     fields: Query,
 }
 
 impl FromRequest<Arc<Console>> for SubmittedForm {
     /// 403 where a page of this session has not made it, and 413 where it is too long.
-    type Rejection = Response;
+    type Rejection = Refusal;
 
-    async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Response> {
-        let (head, body): (Parts, Body) = request.into_parts();
-        let Some(visit) = Visit::of(console, &head) else {
-            return Err(Redirect::to(PATH).into_response());
-        };
+    async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Refusal> {
+        let (mut head, body) = request.into_parts();
+        let visit = Visit::from_request_parts(&mut head, console).await?;
         let Ok(body) = Limited::new(body, BYTES_MAX).collect().await else {
             let detail = "The form is too long, or did not arrive. Nothing was done.";
-            let frame = Frame::outside(console);
             let status = StatusCode::PAYLOAD_TOO_LARGE;
-            return Err(message(frame, status, "Not done", detail, None));
+            return Err(Refusal::new(status, "Not done", detail));
         };
         let fields = form_urlencoded::parse(&body.to_bytes())
             .into_owned()
             .collect();
-        let is_own = visit
-            .session
-            .is_own_form(parameters::value(&fields, "csrf"));
-        if !is_own || is_from_elsewhere(&head.headers) {
+        let csrf = parameters::value(&fields, "csrf");
+        if !visit.session.is_own_form(csrf) || is_from_elsewhere(&head.headers) {
             let detail = "The form does not come from a page of this session. Nothing was done.";
-            let link = Some((PATH, "Open the console"));
-            let frame = Frame::outside(console);
-            return Err(message(
-                frame,
-                StatusCode::FORBIDDEN,
-                "Not done",
-                detail,
-                link,
-            ));
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "Not done", detail));
         }
-        Ok(Self {
-            visit,
-            headers: head.headers,
-            fields,
-        })
+        Ok(Self { visit, fields })
     }
 }
 
 impl SubmittedForm {
-    /// Asks the API for a change, as [`Console::act`].
-    pub(crate) async fn act(
-        &self,
-        method: Method,
-        path: &str,
-        tag: &str,
-        body: &Value,
-    ) -> Result<(), Refusal> {
-        let grant = self.visit.session.grant();
-        self.visit.console.act(grant, method, path, tag, body).await
-    }
-
     /// The value of a field; empty where it is not there.
     pub(crate) fn value(&self, name: &str) -> &str {
         parameters::value(&self.fields, name)
-    }
-
-    pub(crate) fn trimmed(&self, name: &str) -> String {
-        self.value(name).trim().to_owned()
     }
 }
 

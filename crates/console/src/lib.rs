@@ -2,29 +2,27 @@
 //!
 //! Pages are made on the server and readable without JavaScript. They show the answers of the API
 //! within the same process ([`api`]), so its limits and scopes hold. [`session`] comes before every
-//! page: it knows the person who is signed in, and that person's scopes.
+//! page: it knows the person who is signed in, and that person's scopes. All links are relative
+//! ([`address::relative`]), so that pages work below the prefix of a router.
 
 mod address;
 mod api;
 mod assets;
 mod attempts;
-mod changes;
-mod chart;
+mod cookies;
 mod csv;
-mod estimate;
 mod form;
 mod page;
 mod pages;
 mod parameters;
-mod reference;
 mod session;
 mod show;
 mod sign_in;
 mod timeline;
+mod view;
 mod visit;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
@@ -40,13 +38,10 @@ use sampler_service::security::Authenticator;
 
 use assets::Assets;
 use attempts::Attempts;
-pub use reference::Reference;
-pub use session::{KEY_LEN_MIN, Keys};
+pub use cookies::{KEY_LEN_MIN, Keys};
+use pages::acts::{self, ActKind};
 
 pub const PATH: &str = "/console";
-
-/// Past numbers of due spans, and how long ago each was: the oldest first.
-pub type PastBacklogs = Box<dyn Fn() -> Vec<(Duration, u64)> + Send + Sync>;
 
 /// Whether sampling is paused, as far as it is known without asking.
 pub type IsPaused = Box<dyn Fn() -> bool + Send + Sync>;
@@ -59,8 +54,6 @@ pub struct Parts {
     /// The sign-in of people; none where no tokens are needed.
     pub sign_in: Option<CodeFlow>,
     pub keys: Keys,
-    /// Earlier counts of the backlog.
-    pub past: PastBacklogs,
     pub is_paused: IsPaused,
     pub units: Units,
     pub clock: Arc<dyn Clock>,
@@ -78,7 +71,7 @@ impl Console {
     pub fn new(parts: Parts) -> Self {
         Self {
             parts,
-            assets: Assets::embedded("/console/assets"),
+            assets: Assets::embedded(),
             attempts: Attempts::default(),
         }
     }
@@ -86,33 +79,24 @@ impl Console {
     /// The routes of the console, all below [`PATH`], and the way to it from the root.
     pub fn routes(self) -> Router {
         let console = Arc::new(self);
+        let act = acts::routes;
         let pages = Router::new()
             .route("/console", get(pages::overview::show))
             .route("/console/", get(pages::overview::show))
             .route("/console/spans", get(pages::spans::list))
             .route("/console/spans/{id}", get(pages::span::show))
-            .route(
-                "/console/spans/{id}/resume",
-                get(pages::actions::show_resume).post(pages::actions::resume),
-            )
-            .route(
-                "/console/spans/{id}/skip",
-                get(pages::actions::show_skip).post(pages::actions::skip),
-            )
+            .route("/console/spans/{id}/resume", act(ActKind::Resume))
+            .route("/console/spans/{id}/skip", act(ActKind::Skip))
             .route(
                 "/console/spans/{id}/usages/{usage}/resend",
-                get(pages::resend::show).post(pages::resend::carry_out),
+                act(ActKind::Resend),
             )
             .route("/console/suspended", get(pages::suspended::show))
             .route(
                 "/console/suspended/{cause}/resume",
-                get(pages::actions::show_resume_of_cause).post(pages::actions::resume_cause),
+                act(ActKind::ResumeCause),
             )
             .route("/console/usage", get(pages::usage::show))
-            .route(
-                "/console/control",
-                get(pages::control::show).post(pages::control::set),
-            )
             .route("/console/audit", get(pages::audit::show))
             .route("/console/sign-out", post(sign_in::end))
             .route("/console/{*rest}", get(pages::nothing))
@@ -143,7 +127,7 @@ impl Console {
 async fn root(headers: HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let answer = if accept.is_some_and(|accept| accept.contains("text/html")) {
-        Redirect::to(PATH).into_response()
+        Redirect::to("console").into_response()
     } else {
         not_found().await.into_response()
     };

@@ -1,6 +1,5 @@
 //! The frame of every page, and its headers, which keep a browser from being used against us.
 
-use sampler_api::Problem;
 use std::sync::Arc;
 
 use askama::Template;
@@ -11,11 +10,12 @@ use http::StatusCode;
 use http::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER,
 };
+use sampler_api::Problem;
 
-use crate::Console;
-use crate::api::{Refusal, problem};
-use crate::session::{Pause, Session};
-use crate::show::Name;
+use crate::address::relative;
+use crate::api::Refusal;
+use crate::session::Session;
+use crate::{Console, PATH, show};
 
 /// Nothing but our own files, no frame around us, and forms that lead to us alone.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -41,96 +41,74 @@ pub(crate) async fn protect(request: Request, next: Next) -> Response {
     response
 }
 
+/// A page of the navigation: the end of its path, its name, and whether admins alone may see it.
+type Place = (&'static str, &'static str, bool);
+
+const PLACES: [Place; 5] = [
+    ("", "Overview", false),
+    ("/spans", "Spans", false),
+    ("/suspended", "Suspended", false),
+    ("/usage", "Usage", false),
+    ("/audit", "Audit", true),
+];
+
 /// The frame around a page's own content.
 pub(crate) struct Frame {
     console: Arc<Console>,
     session: Option<Session>,
-    /// The page that is open, as the navigation names it.
-    place: &'static str,
+    /// The path of the page, below [`PATH`].
+    place: String,
+    /// The reference to [`PATH`].
+    pub(crate) root: String,
 }
-
-pub(crate) struct NavigationItem {
-    pub(crate) path: &'static str,
-    pub(crate) name: &'static str,
-    is_for_admins: bool,
-}
-
-impl NavigationItem {
-    const fn new(path: &'static str, name: &'static str, is_for_admins: bool) -> Self {
-        Self {
-            path,
-            name,
-            is_for_admins,
-        }
-    }
-}
-
-const PLACES: [NavigationItem; 6] = [
-    NavigationItem::new("/console", "Overview", false),
-    NavigationItem::new("/console/spans", "Spans", false),
-    NavigationItem::new("/console/suspended", "Suspended", false),
-    NavigationItem::new("/console/usage", "Usage", false),
-    NavigationItem::new("/console/control", "Control", true),
-    NavigationItem::new("/console/audit", "Audit", true),
-];
 
 impl Frame {
-    pub(crate) fn new(console: &Arc<Console>, session: &Session, place: &'static str) -> Self {
+    /// The frame of a page at this path; without a session it is that of a page that anybody may see.
+    pub(crate) fn new(console: &Arc<Console>, session: Option<Session>, path: &str) -> Self {
+        let place = path.strip_prefix(PATH).unwrap_or_default();
         Self {
             console: Arc::clone(console),
-            session: Some(session.clone()),
-            place,
+            session,
+            place: place.trim_end_matches('/').to_owned(),
+            root: relative(path, PATH),
         }
     }
 
-    /// The frame of a page that anybody may see.
-    pub(crate) fn outside(console: &Arc<Console>) -> Self {
-        Self {
-            console: Arc::clone(console),
-            session: None,
-            place: "",
-        }
-    }
-
-    pub(crate) fn style(&self) -> &str {
-        &self.console.assets.style
-    }
-
-    pub(crate) fn script(&self) -> &str {
-        &self.console.assets.script
-    }
-
-    pub(crate) fn icon(&self) -> &str {
-        &self.console.assets.icon
+    /// The address of a file.
+    pub(crate) fn asset(&self, name: &str) -> String {
+        format!("{}/assets/{}", self.root, self.console.assets.address(name))
     }
 
     pub(crate) fn is_open(&self) -> bool {
         self.console.is_open()
     }
 
+    /// Whether every page says that sampling is paused.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.has_session() && (self.console.parts.is_paused)()
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
     /// The pages that the session may see.
-    pub(crate) fn places(&self) -> Vec<&'static NavigationItem> {
+    pub(crate) fn places(&self) -> Vec<Place> {
         let session = self.session.as_ref();
-        PLACES
-            .iter()
-            .filter(|place| {
-                session.is_some_and(|session| !place.is_for_admins || session.is_admin())
-            })
-            .collect()
+        let is_admin = session.is_some_and(Session::is_admin);
+        let places = PLACES
+            .into_iter()
+            .filter(|(.., is_for_admins)| session.is_some() && (is_admin || !is_for_admins));
+        places.collect()
     }
 
-    pub(crate) fn is_here(&self, place: &NavigationItem) -> bool {
-        place.name == self.place
+    pub(crate) fn is_here(&self, place: &str) -> bool {
+        let rest = self.place.strip_prefix(place);
+        rest.is_some_and(|rest| rest.is_empty() || (!place.is_empty() && rest.starts_with('/')))
     }
 
-    pub(crate) fn person(&self) -> Option<Name<'_>> {
-        let text = self.session.as_ref()?.person()?;
-        Some(Name { text })
-    }
-
-    /// The pause of sampling, which every page shows.
-    pub(crate) fn pause(&self) -> Option<&Pause> {
-        self.session.as_ref()?.pause()
+    pub(crate) fn person(&self) -> Option<show::Html> {
+        self.session.as_ref()?.person().map(show::id)
     }
 
     pub(crate) fn csrf(&self) -> &str {
@@ -157,18 +135,18 @@ pub(crate) fn render(status: StatusCode, page: &impl Template) -> Response {
 #[template(path = "problem.html")]
 struct ProblemPage {
     frame: Frame,
+    title: String,
     status: u16,
     problem: Problem,
-    /// Where else to go.
-    link: Option<(&'static str, &'static str)>,
 }
 
 pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
+    let mut problem = *refusal.problem;
     let page = ProblemPage {
         frame,
+        title: std::mem::take(&mut problem.title),
         status: refusal.status.as_u16(),
-        problem: *refusal.problem,
-        link: None,
+        problem,
     };
     let mut response = render(refusal.status, &page);
     let retry_after = refusal
@@ -178,20 +156,4 @@ pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
     response
-}
-
-pub(crate) fn message(
-    frame: Frame,
-    status: StatusCode,
-    title: &str,
-    detail: &str,
-    link: Option<(&'static str, &'static str)>,
-) -> Response {
-    let page = ProblemPage {
-        frame,
-        status: status.as_u16(),
-        problem: problem(title, detail),
-        link,
-    };
-    render(status, &page)
 }

@@ -9,24 +9,55 @@ use crate::api::{Query, address};
 
 const PARAMETERS_MAX: usize = 100;
 
+/// The parameter that asks for a file, and its value.
+pub(crate) const FORMAT: &str = "format";
+pub(crate) const CSV: &str = "csv";
+
+/// The fields of forms, and their labels.
+const LABELS: [(&str, &str); 12] = [
+    ("organization_id", "Organization"),
+    ("space_id", "Space"),
+    ("consumer_id", "Consumer"),
+    ("resource_id", "Resource"),
+    ("plan_id", "Plan"),
+    ("resource_instance_id", "Instance"),
+    ("state", "State"),
+    ("from", "From, UTC"),
+    ("to", "To, UTC"),
+    ("who", "Who"),
+    ("span", "Span"),
+    ("reason", "Reason"),
+];
+
+/// The ids of a target.
+pub(crate) const IDS: [&str; 6] = [
+    "organization_id",
+    "space_id",
+    "consumer_id",
+    "resource_id",
+    "plan_id",
+    "resource_instance_id",
+];
+
+/// The label of a field; its name where there is none.
+pub(crate) fn label(name: &str) -> &str {
+    let known = LABELS.iter().find(|(field, _)| *field == name);
+    known.map_or(name, |(_, label)| label)
+}
+
+/// The query of an address. Forms also send fields that were left empty, which are left out.
 pub(crate) fn read(uri: &Uri) -> Query {
     let query = uri.query().unwrap_or_default().as_bytes();
     let pairs = form_urlencoded::parse(query).into_owned();
-    pairs.take(PARAMETERS_MAX).collect()
+    let given = pairs.filter(|(_, value)| !value.is_empty());
+    given.take(PARAMETERS_MAX).collect()
 }
 
-/// The address of the same page without fields that were left empty, where there are any: forms send
-/// those as well.
-pub(crate) fn without_empty(uri: &Uri, query: &Query) -> Option<String> {
-    if query.iter().all(|(_, value)| !value.is_empty()) {
-        return None;
-    }
-    let given: Query = query
-        .iter()
-        .filter(|(_, value)| !value.is_empty())
-        .cloned()
-        .collect();
-    Some(address(uri.path(), &given))
+pub(crate) fn of_pairs(pairs: &[(&str, &str)]) -> Query {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 pub(crate) fn value<'a>(query: &'a Query, name: &str) -> &'a str {
@@ -60,7 +91,7 @@ pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
 }
 
 /// The same page for the times that people ask for most.
-pub(crate) fn presets(path: &str, query: &Query, now: Timestamp) -> Vec<(&'static str, String)> {
+pub(crate) fn presets(query: &Query, now: Timestamp) -> Vec<(&'static str, String)> {
     let month = window(Granularity::Month, now);
     let last = month.and_then(|(start, _)| window(Granularity::Month, start.plus(-1)));
     let all = [
@@ -73,7 +104,7 @@ pub(crate) fn presets(path: &str, query: &Query, now: Timestamp) -> Vec<(&'stati
         let query = with(query, "cursor", None);
         let query = with(&query, "from", Some(&from.as_millis().to_string()));
         let query = with(&query, "to", Some(&to.as_millis().to_string()));
-        Some((name, address(path, &query)))
+        Some((name, address("", &query)))
     });
     pages.collect()
 }
@@ -96,24 +127,28 @@ pub(crate) fn local(query: &Query, name: &str) -> String {
     text.strip_suffix(":00").unwrap_or(text).to_owned()
 }
 
-/// What is wrong with a query, in the words of the form that sent it: the labels of its fields, and
-/// how a time is written there.
-pub(crate) fn in_words(mut problem: Problem, query: &Query, labels: &[(&str, &str)]) -> Problem {
+/// A problem in the words of the form that sent the query: the labels of its fields, and how a time is
+/// written there.
+pub(crate) fn in_words(mut problem: Problem, query: &Query) -> Problem {
     for error in &mut problem.errors {
         let Some(name) = error.parameter.take() else {
             continue;
         };
         if is_moment(&name) && moment(query, &name).is_none() {
-            "It must be a time like 2026-11-20T14:00.".clone_into(&mut error.detail);
+            "Enter a time like 2026-11-20T14:00.".clone_into(&mut error.detail);
         }
-        let label = labels.iter().find(|(known, _)| *known == name);
-        error.parameter = Some(label.map_or(name, |(_, label)| (*label).to_owned()));
+        error.parameter = Some(label(&name).to_owned());
     }
     problem
 }
 
-fn is_moment(name: &str) -> bool {
-    matches!(name, "from" | "to" | "as_of" | "until")
+/// Whether the query asks for a part of the time alone.
+pub(crate) fn is_part(query: &Query) -> bool {
+    query.iter().any(|(name, _)| is_moment(name))
+}
+
+pub(crate) fn is_moment(name: &str) -> bool {
+    matches!(name, "from" | "to")
 }
 
 /// A time without a zone is in UTC, and a date alone is midnight.
@@ -157,10 +192,10 @@ mod tests {
             ("cursor".to_owned(), "c".to_owned()),
         ];
         let now = Timestamp::from_text("2027-01-15T10:00:00Z").unwrap();
-        let presets = presets("/x", &query, now);
+        let presets = presets(&query, now);
         let bounds = |index: usize| {
             let (name, address) = &presets[index];
-            let query = read(&address.parse().unwrap());
+            let query = read(&format!("/x{address}").parse().unwrap());
             assert_eq!(
                 (value(&query, "plan_id"), value(&query, "cursor")),
                 ("p", "")
@@ -191,10 +226,6 @@ mod tests {
     #[test]
     fn fields_that_were_left_empty_are_left_out() {
         let uri: Uri = "/console/spans?a=&b=%26x&c=".parse().unwrap();
-        let query = read(&uri);
-        let cleaned = without_empty(&uri, &query);
-        assert_eq!(cleaned.as_deref(), Some("/console/spans?b=%26x"));
-        let uri: Uri = "/console/spans?b=x".parse().unwrap();
-        assert_eq!(without_empty(&uri, &read(&uri)), None);
+        assert_eq!(read(&uri), of_pairs(&[("b", "&x")]));
     }
 }

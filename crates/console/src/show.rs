@@ -1,15 +1,9 @@
-//! The look of values on a page: times, lengths of time, numbers and ids.
+//! The look of values on a page: times, lengths of time, numbers, ids and links.
 //!
-//! Each is safe to write into a page as it is: texts of clients are escaped here.
-
-#![allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "templates pass all values by reference"
-)]
+//! Nothing else makes [`Html`], and all texts are escaped here.
 
 use std::fmt;
 
-use askama::Template;
 use askama::filters::HtmlSafe;
 use sampler_domain::Timestamp;
 use sampler_domain::text::is_invisible;
@@ -19,34 +13,157 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// A time, in UTC, to the second; the exact value is at hand.
-#[derive(Clone, Copy, Template)]
-#[template(
-    source = r#"<time datetime="{{ exact() }}" title="{{ exact() }} ({{ at.as_millis() }})">{{ date() }} <span class="clock">{{ clock() }}</span></time>"#,
-    ext = "html"
-)]
-pub(crate) struct Moment {
-    at: Timestamp,
-}
+/// A piece of a page.
+#[derive(Clone, Default)]
+pub(crate) struct Html(String);
 
-impl From<Timestamp> for Moment {
-    fn from(at: Timestamp) -> Self {
-        Self { at }
+impl HtmlSafe for Html {}
+
+impl fmt::Display for Html {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
-impl Moment {
-    fn exact(&self) -> String {
-        self.at.to_string()
+impl Html {
+    /// This and another behind it, where there is another.
+    pub(crate) fn and(self, other: impl Into<Option<Self>>) -> Self {
+        match other.into() {
+            Some(other) => Self(format!("{self} {other}")),
+            None => self,
+        }
     }
+}
 
-    fn date(&self) -> String {
-        date(self.at)
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        let escape = match letter {
+            '&' => "&#38;",
+            '<' => "&#60;",
+            '>' => "&#62;",
+            '"' => "&#34;",
+            '\'' => "&#39;",
+            _ => {
+                escaped.push(letter);
+                continue;
+            }
+        };
+        escaped.push_str(escape);
     }
+    escaped
+}
 
-    fn clock(&self) -> String {
-        clock(self.at)
-    }
+/// A text of ours.
+pub(crate) fn words(text: &str) -> Html {
+    Html(escaped(text))
+}
+
+/// A text of ours that matters less.
+pub(crate) fn faint(text: &str) -> Html {
+    Html(format!("<span class=\"faint\">{}</span>", escaped(text)))
+}
+
+/// A text of ours that is bad news.
+pub(crate) fn bad(text: &str) -> Html {
+    Html(format!(
+        "<strong class=\"bad-text\">{}</strong>",
+        escaped(text)
+    ))
+}
+
+/// A text of somebody else. It is set apart from the text around it, so that marks of direction in
+/// it turn nothing else around.
+pub(crate) fn quoted(text: &str) -> Html {
+    Html(format!("<bdi>{}</bdi>", escaped(text)))
+}
+
+/// What somebody else says has failed.
+pub(crate) fn error(text: &str) -> Html {
+    Html(format!("<bdi class=\"error-text\">{}</bdi>", escaped(text)))
+}
+
+/// An id that a client chose. Characters that nobody sees are named behind it.
+pub(crate) fn id(text: &str) -> Html {
+    let mut hidden: Vec<String> = text
+        .chars()
+        .filter(|letter| is_invisible(*letter))
+        .map(|letter| format!("U+{:04X}", u32::from(letter)))
+        .collect();
+    hidden.sort();
+    hidden.dedup();
+    let id = Html(format!("<bdi class=\"id\">{}</bdi>", escaped(text)));
+    let hidden = (!hidden.is_empty()).then(|| {
+        let title = "This id has characters that are not visible.";
+        let hidden = hidden.join(" ");
+        Html(format!(
+            "<span class=\"hidden-marks\" title=\"{title}\">{hidden}</span>"
+        ))
+    });
+    id.and(hidden)
+}
+
+/// Ids of a target, from the largest to the smallest.
+pub(crate) fn trail(ids: &[&str]) -> Html {
+    let ids: Vec<String> = ids.iter().map(|text| id(text).0).collect();
+    Html(ids.join(" / "))
+}
+
+/// Something on a line of its own, which matters less.
+pub(crate) fn below(content: &Html) -> Html {
+    Html(format!("<div class=\"trail\">{content}</div>"))
+}
+
+/// A text of a client where no element can set it apart, as in a title. Invisible characters are
+/// written as their numbers.
+pub(crate) fn plain(text: &str) -> String {
+    let letters = text.chars().map(|letter| {
+        if is_invisible(letter) {
+            format!("[U+{:04X}]", u32::from(letter))
+        } else {
+            letter.to_string()
+        }
+    });
+    letters.collect()
+}
+
+pub(crate) fn link(address: &str, content: &Html) -> Html {
+    Html(format!("<a href=\"{}\">{content}</a>", escaped(address)))
+}
+
+/// A link to something outside of the console.
+pub(crate) fn outside(address: &str, content: &Html) -> Html {
+    let address = escaped(address);
+    Html(format!(
+        "<a href=\"{address}\" rel=\"noreferrer\" target=\"_blank\" data-test=\"document\">{content}</a>"
+    ))
+}
+
+/// A button that leads to another page, and by which tests find it.
+pub(crate) fn button(address: &str, text: &str, hook: &str) -> Html {
+    let address = escaped(address);
+    Html(format!(
+        "<a class=\"button quiet\" data-test=\"{hook}\" href=\"{address}\">{text}</a>"
+    ))
+}
+
+/// A state, as the API names it.
+pub(crate) fn state(name: &str) -> Html {
+    let (class, words) = (escaped(name), escaped(&name.replace('_', " ")));
+    Html(format!("<span class=\"state {class}\">{words}</span>"))
+}
+
+/// A time in UTC to the second. Its title is exact.
+pub(crate) fn at(at: Timestamp) -> Html {
+    let (date, clock, millis) = (date(at), clock(at), at.as_millis());
+    Html(format!(
+        "<time datetime=\"{at}\" title=\"{at} ({millis})\">{date} <span class=\"clock\">{clock}</span></time>"
+    ))
+}
+
+/// A time, where there is one.
+pub(crate) fn at_or(time: Option<Timestamp>, none: &str) -> Html {
+    time.map_or_else(|| faint(none), at)
 }
 
 /// `2026-11-20`.
@@ -62,93 +179,24 @@ pub(crate) fn clock(at: Timestamp) -> String {
     clock.chars().take(8).collect()
 }
 
-/// A time, as templates write it.
-pub(crate) fn at(at: &Timestamp) -> Moment {
-    Moment { at: *at }
+/// A length of time in ms, with its sign, in words.
+pub(crate) fn length(millis: i64) -> Html {
+    let words = in_words(millis);
+    Html(format!(
+        "<data class=\"length\" value=\"{millis}\" title=\"{millis} ms\">{words}</data>"
+    ))
 }
 
-/// A length of time in ms, as templates write it.
-pub(crate) fn length(millis: &i64) -> Length {
-    Length {
-        millis: *millis,
-        words: in_words(*millis),
-    }
+/// A whole number.
+pub(crate) fn number(value: impl Into<i128>) -> Html {
+    let value = value.into();
+    Html(format!("<data value=\"{value}\">{}</data>", grouped(value)))
 }
 
-/// A whole number, as templates write it.
-pub(crate) fn number(value: &i64) -> Number {
-    Number { value: *value }
-}
-
-/// A count, as templates write it.
-pub(crate) fn count(value: &u64) -> Number {
-    let value = i64::try_from(*value).unwrap_or(i64::MAX);
-    Number { value }
-}
-
-/// The ending of a noun after a count, as templates write it.
-pub(crate) fn plural(count: &u64) -> &'static str {
-    if *count == 1 { "" } else { "s" }
-}
-
-/// How many partitions a worker has.
-pub(crate) fn share(partitions: &u32) -> String {
-    crate::estimate::counted(i64::from(*partitions), "partition")
-}
-
-/// A number of seconds, roughly; the exact number is at hand.
-pub(crate) fn seconds(seconds: &f64) -> Length {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a cast of a double to an integer is held at the limits of the integer"
-    )]
-    let millis = (seconds * 1_000.0).round() as i64;
-    Length {
-        millis,
-        words: crate::estimate::roughly(millis),
-    }
-}
-
-/// A number as the API writes it, with its thousands apart where it is whole.
-pub(crate) fn exact(number: &str) -> String {
-    number.parse().map_or_else(|_| number.to_owned(), grouped)
-}
-
-/// A decimal number as it is written, with the thousands of its whole part apart.
-pub(crate) fn decimals(number: &str) -> String {
-    let (sign, digits) = match number.strip_prefix('-') {
-        Some(digits) => ("\u{2212}", digits),
-        None => ("", number),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    format!("{sign}{}.{fraction}", exact(whole))
-}
-
-/// A number with two decimals at the most.
-pub(crate) fn decimal(value: &f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// An id, as templates write it.
-pub(crate) fn name(text: &str) -> Name<'_> {
-    Name { text }
-}
-
-/// A text for a title, as templates write it.
-pub(crate) fn plain(text: &str) -> Plain<'_> {
-    Plain(text)
-}
-
-/// A length of time with its sign, in words; the milliseconds are at hand.
-#[derive(Clone, Template)]
-#[template(
-    source = r#"<data class="length" value="{{ millis }}" title="{{ millis }} ms">{{ words }}</data>"#,
-    ext = "html"
-)]
-pub(crate) struct Length {
-    millis: i64,
-    words: String,
+/// `812 spans`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", grouped(count.into()))
 }
 
 /// `1 h 9 min 0.5 s`: the exact length, without the units that it has none of.
@@ -176,24 +224,8 @@ pub(crate) fn in_words(millis: i64) -> String {
     format!("{sign}{}", parts.join(" "))
 }
 
-/// A whole number with its thousands apart.
-#[derive(Clone, Copy, Template)]
-#[template(
-    source = r#"<data value="{{ value }}">{{ grouped() }}</data>"#,
-    ext = "html"
-)]
-pub(crate) struct Number {
-    pub(crate) value: i64,
-}
-
-impl Number {
-    fn grouped(&self) -> String {
-        grouped(self.value)
-    }
-}
-
 /// `−1,689,000`.
-pub(crate) fn grouped(value: i64) -> String {
+fn grouped(value: i128) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -208,49 +240,20 @@ pub(crate) fn grouped(value: i64) -> String {
     text
 }
 
-/// An id that a client chose. It is set apart from the text around it, so that marks of direction in
-/// it turn nothing else around. Characters that nobody sees are named behind it.
-#[derive(Clone, Copy, Template)]
-#[template(
-    source = r#"<bdi class="id">{{ text }}</bdi>{% if !hidden().is_empty() %}<span class="hidden-marks" title="This id holds characters that are not visible.">{{ hidden() }}</span>{% endif %}"#,
-    ext = "html"
-)]
-pub(crate) struct Name<'a> {
-    pub(crate) text: &'a str,
+/// A number as the API writes it. The thousands of its whole part are apart.
+pub(crate) fn exact(number: &str) -> Html {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let shown = whole.parse().ok().map(|whole: i128| {
+        let sign = if whole == 0 && number.starts_with('-') {
+            "\u{2212}"
+        } else {
+            ""
+        };
+        let point = if fraction.is_empty() { "" } else { "." };
+        format!("{sign}{}{point}{fraction}", grouped(whole))
+    });
+    words(&shown.unwrap_or_else(|| number.to_owned()))
 }
-
-impl Name<'_> {
-    fn hidden(&self) -> String {
-        let hidden = self.text.chars().filter(|letter| is_invisible(*letter));
-        let mut names: Vec<String> = hidden
-            .map(|letter| format!("U+{:04X}", u32::from(letter)))
-            .collect();
-        names.sort();
-        names.dedup();
-        names.join(" ")
-    }
-}
-
-/// A text of a client where no element can set it apart, as in a title. Invisible characters are
-/// written as their numbers.
-pub(crate) struct Plain<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Plain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|letter| {
-            if is_invisible(letter) {
-                write!(f, "[U+{:04X}]", u32::from(letter))
-            } else {
-                write!(f, "{letter}")
-            }
-        })
-    }
-}
-
-impl HtmlSafe for Moment {}
-impl HtmlSafe for Length {}
-impl HtmlSafe for Number {}
-impl HtmlSafe for Name<'_> {}
 
 #[cfg(test)]
 mod tests {
@@ -272,69 +275,63 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_apart() {
-        for (value, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1,000"),
-            (-1_689_000, "\u{2212}1,689,000"),
-        ] {
-            assert_eq!(grouped(value), text);
-        }
-    }
-
-    #[test]
     fn a_number_of_the_api_keeps_all_of_its_digits() {
         for (number, text) in [
             ("1166400000", "1,166,400,000"),
-            ("-3", "\u{2212}3"),
-            ("1.5e300", "1.5e300"),
-            ("0.5", "0.5"),
-            ("99999999999999999999", "99999999999999999999"),
-            ("", ""),
-        ] {
-            assert_eq!(exact(number), text);
-        }
-    }
-
-    #[test]
-    fn thousands_of_a_decimal_number_are_apart() {
-        for (number, text) in [
+            ("-1689000", "\u{2212}1,689,000"),
+            ("999", "999"),
+            ("1e300", "1e300"),
             ("-0.500", "\u{2212}0.500"),
             ("12345.678", "12,345.678"),
-            ("7.000", "7.000"),
+            ("99999999999999999999", "99,999,999,999,999,999,999"),
+            ("", ""),
         ] {
-            assert_eq!(decimals(number), text);
+            assert_eq!(exact(number).to_string(), text);
         }
     }
 
     #[test]
     fn an_id_is_escaped_set_apart_and_says_what_is_hidden_in_it() {
-        let shown = Name {
-            text: "<b>\"'&\u{202e}\u{202e}x",
-        };
-        let shown = shown.render().unwrap();
-        assert!(
-            shown.starts_with("<bdi class=\"id\">&#60;b&#62;&#34;&#39;&#38;"),
-            "{shown}"
-        );
+        let shown = id("<b>\"'&\u{202e}\u{202e}x").to_string();
+        let text = "<bdi class=\"id\">&#60;b&#62;&#34;&#39;&#38;";
+        assert!(shown.starts_with(text), "{shown}");
         assert!(shown.ends_with(">U+202E</span>"), "{shown}");
-        let plain = Name { text: "plain" }.render().unwrap();
-        assert_eq!(plain, "<bdi class=\"id\">plain</bdi>");
-        assert_eq!(Plain("a\u{202e}b\n").to_string(), "a[U+202E]b[U+000A]");
+        assert_eq!(id("plain").to_string(), "<bdi class=\"id\">plain</bdi>");
+        assert_eq!(plain("a\u{202e}b\n"), "a[U+202E]b[U+000A]");
+    }
+
+    #[test]
+    fn whatever_shows_a_text_escapes_it() {
+        let hostile = "\"><script>'";
+        let all = [
+            words(hostile),
+            faint(hostile),
+            bad(hostile),
+            quoted(hostile),
+            error(hostile),
+            id(hostile),
+            trail(&[hostile]),
+            state(hostile),
+            exact(hostile),
+            link(hostile, &words("")),
+            outside(hostile, &words("")),
+            button(hostile, "", ""),
+        ];
+        for shown in all {
+            let shown = shown.to_string();
+            assert!(
+                !shown.contains("<script") && !shown.contains("\"\">"),
+                "{shown}"
+            );
+        }
     }
 
     #[test]
     fn a_moment_has_its_exact_value_at_hand() {
-        let at = Timestamp::clamped(1_795_186_800_123);
-        let shown = Moment::from(at).render().unwrap();
-        assert!(
-            shown.contains("title=\"2026-11-20T15:00:00.123Z (1795186800123)\""),
-            "{shown}"
-        );
-        assert!(
-            shown.contains("2026-11-20 <span class=\"clock\">15:00:00</span>"),
-            "{shown}"
-        );
+        let shown = at(Timestamp::clamped(1_795_186_800_123)).to_string();
+        let title = "title=\"2026-11-20T15:00:00.123Z (1795186800123)\"";
+        assert!(shown.contains(title), "{shown}");
+        let text = "2026-11-20 <span class=\"clock\">15:00:00</span>";
+        assert!(shown.contains(text), "{shown}");
     }
 }

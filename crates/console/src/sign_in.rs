@@ -8,27 +8,27 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::header::{RETRY_AFTER, SET_COOKIE};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::header::SET_COOKIE;
+use http::{HeaderMap, StatusCode, Uri};
 use sampler_domain::Timestamp;
 use sampler_oauth::verify::claimed_end;
 use sampler_oauth::{Attempt, CodeFlow, FetchError, Tokens};
 use sampler_service::problem::Problem;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
-use url::form_urlencoded::Serializer;
 
-use crate::address::is_secure;
+use crate::address::{is_secure, of_request, relative};
+use crate::api::{Refusal, address};
+use crate::cookies::forget;
 use crate::form::SubmittedForm;
-use crate::page::{Frame, message};
-use crate::session::{CookieScope, Person, Session, forget, forget_session, secret};
+use crate::page::{Frame, refused};
+use crate::session::{Person, Session, forget_session, secret};
 use crate::{Console, PATH, parameters};
 
-/// The cookie of an attempt to sign in. Only the callback gets it.
-const ATTEMPT: CookieScope = CookieScope {
-    name: "sampler_console_sign_in",
-    path: "/console/callback",
-};
+const CALLBACK: &str = "/console/callback";
+
+/// The name of the cookie of an attempt to sign in.
+const ATTEMPT: &str = "sampler_console_sign_in";
 
 /// How long an attempt may take, in ms.
 const ATTEMPT_FOR: i64 = 10 * 60 * 1_000;
@@ -38,8 +38,6 @@ const RETURN_MAX: usize = 1_500;
 
 /// All scopes of Sampler begin so; others say nothing here.
 const SCOPES: &str = "abacus.sampler.";
-
-const AGAIN: Option<(&str, &str)> = Some(("/console", "Sign in again"));
 
 /// The cookie of an attempt.
 #[derive(Serialize, Deserialize)]
@@ -52,13 +50,11 @@ struct Pending {
     until: i64,
 }
 
-/// Where somebody signs in who wanted to see this page.
-pub(crate) fn address(page: &Uri) -> String {
-    let page = page.path_and_query().map_or(PATH, |it| it.as_str());
-    let query = Serializer::new(String::new())
-        .append_pair("to", page)
-        .finish();
-    format!("{PATH}/sign-in?{query}")
+/// Where somebody signs in who wanted to see this page, as a reference from it.
+pub(crate) fn reference(page: &Uri) -> String {
+    let wanted = page.path_and_query().map_or(PATH, |it| it.as_str());
+    let query = parameters::of_pairs(&[("to", wanted)]);
+    address(&relative(page.path(), "/console/sign-in"), &query)
 }
 
 /// `GET /console/sign-in`: sends the browser to the token server.
@@ -67,44 +63,8 @@ pub(crate) async fn begin(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let Some(flow) = &console.parts.sign_in else {
-        return Redirect::to(PATH).into_response();
-    };
-    let Some(own) = crate::address::of_request(&headers) else {
-        let detail = "The request does not say for which host it is.";
-        return failed(&console, StatusCode::BAD_REQUEST, detail);
-    };
-    let query = parameters::read(&uri);
-    let random = &*console.parts.random;
-    let pending = Pending {
-        attempt: Attempt {
-            state: secret(random),
-            nonce: secret(random),
-            verifier: secret(random),
-            redirect: format!("{}{}", own.as_str().trim_end_matches('/'), ATTEMPT.path),
-        },
-        then: own_page(parameters::value(&query, "to")).to_owned(),
-        until: console.parts.clock.now().plus(ATTEMPT_FOR).as_millis(),
-    };
-    let Some(_permit) = console.attempts.admit() else {
-        return crowded(&console);
-    };
-    match flow.authorization(&pending.attempt).await {
-        Ok(page) => {
-            let content = serde_json::to_string(&pending).unwrap_or_default();
-            let is_secure = is_secure(&headers);
-            let cookie = console
-                .parts
-                .keys
-                .seal(ATTEMPT, &content, ATTEMPT_FOR / 1_000, is_secure);
-            let mut response = Redirect::to(page.as_str()).into_response();
-            if let Ok(cookie) = HeaderValue::try_from(cookie) {
-                response.headers_mut().append(SET_COOKIE, cookie);
-            }
-            response
-        }
-        Err(error) => unreachable(&console, &error),
-    }
+    let begun = console.begin(&headers, &uri).await;
+    begun.unwrap_or_else(|refusal| refused(Frame::new(&console, None, uri.path()), refusal))
 }
 
 /// `GET /console/callback`: the token server sends the browser back.
@@ -113,88 +73,125 @@ pub(crate) async fn complete(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let Some(flow) = &console.parts.sign_in else {
-        return Redirect::to(PATH).into_response();
-    };
     let Some(_permit) = console.attempts.admit() else {
         // The attempt is not used: the person can load the page again.
-        return crowded(&console);
+        return refused(Frame::new(&console, None, uri.path()), crowded());
     };
-    let mut response = console.complete(flow, &headers, &uri).await;
+    let completed = console.complete(&headers, &uri).await;
+    let mut response = completed
+        .unwrap_or_else(|refusal| refused(Frame::new(&console, None, uri.path()), refusal));
     // An attempt is for once.
     let forget = forget(ATTEMPT, is_secure(&headers));
     response.headers_mut().append(SET_COOKIE, forget);
     response
 }
 
+/// `POST /console/sign-out`.
+pub(crate) async fn end(form: SubmittedForm) -> Response {
+    let forget = forget_session(&form.visit.headers);
+    ([(SET_COOKIE, forget)], Redirect::to("signed-out")).into_response()
+}
+
+/// `GET /console/signed-out`.
+pub(crate) async fn ended(State(console): State<Arc<Console>>, uri: Uri) -> Response {
+    let detail = "This browser has forgotten its session. A copy of the session's cookie would stay valid \
+                  until the access token ends, and the token server may still know you.";
+    let told = Refusal::new(StatusCode::OK, "Signed out", detail);
+    refused(Frame::new(&console, None, uri.path()), told)
+}
+
 impl Console {
-    async fn complete(
-        self: &Arc<Self>,
-        flow: &CodeFlow,
-        headers: &HeaderMap,
-        uri: &Uri,
-    ) -> Response {
+    async fn begin(&self, headers: &HeaderMap, uri: &Uri) -> Result<Response, Refusal> {
+        let Some(flow) = &self.parts.sign_in else {
+            return Ok(Redirect::to(&relative(uri.path(), PATH)).into_response());
+        };
+        let Some(own) = of_request(headers) else {
+            let detail = "The request does not say for which host it is.";
+            return Err(failed(StatusCode::BAD_REQUEST, detail));
+        };
+        let random = &*self.parts.random;
+        let pending = Pending {
+            attempt: Attempt {
+                state: secret(random),
+                nonce: secret(random),
+                verifier: secret(random),
+                redirect: format!("{own}{CALLBACK}"),
+            },
+            then: own_page(parameters::value(&parameters::read(uri), "to")).to_owned(),
+            until: self.parts.clock.now().plus(ATTEMPT_FOR).as_millis(),
+        };
+        let _permit = self.attempts.admit().ok_or_else(crowded)?;
+        let page = flow.authorization(&pending.attempt).await;
+        let page = page.map_err(|error| unreachable(&error))?;
+        let content = serde_json::to_string(&pending).unwrap_or_default();
+        let (keys, life) = (&self.parts.keys, ATTEMPT_FOR / 1_000);
+        let cookie = keys.seal(ATTEMPT, &content, life, is_secure(headers));
+        Ok(([(SET_COOKIE, cookie)], Redirect::to(page.as_str())).into_response())
+    }
+
+    async fn complete(&self, headers: &HeaderMap, uri: &Uri) -> Result<Response, Refusal> {
+        let Some(flow) = &self.parts.sign_in else {
+            return Ok(Redirect::to(&relative(uri.path(), PATH)).into_response());
+        };
         let query = parameters::read(uri);
-        let [state, code] = ["state", "code"].map(|name| parameters::value(&query, name));
-        let pending = self
-            .parts
-            .keys
-            .open(ATTEMPT, headers, is_secure(headers))
-            .and_then(|text| serde_json::from_str::<Pending>(&text).ok())
-            .filter(|it| it.attempt.state == state && self.is_before(it.until));
-        let Some(pending) = pending else {
+        let code = parameters::value(&query, "code");
+        let Some(pending) = self.pending(headers, parameters::value(&query, "state")) else {
             let detail = "This does not belong to an attempt to sign in with this browser, or the \
                           attempt is too old.";
-            return failed(self, StatusCode::BAD_REQUEST, detail);
+            return Err(failed(StatusCode::BAD_REQUEST, detail));
         };
         if code.is_empty() {
             let detail =
                 "The token server did not sign you in, or did not grant a scope of Sampler.";
-            return failed(self, StatusCode::FORBIDDEN, detail);
+            return Err(failed(StatusCode::FORBIDDEN, detail));
         }
         if !self.attempts.consume(&pending.attempt.state) {
             let detail = "This attempt to sign in was used before.";
-            return failed(self, StatusCode::BAD_REQUEST, detail);
+            return Err(failed(StatusCode::BAD_REQUEST, detail));
         }
-        let tokens = match flow.redeem(code, &pending.attempt).await {
-            Ok(tokens) => tokens,
-            Err(FetchError::Status {
+        let tokens = flow.redeem(code, &pending.attempt).await;
+        let tokens = tokens.map_err(|error| match error {
+            FetchError::Status {
                 status: 400 | 403, ..
-            }) => {
+            } => {
                 let detail = "The token server did not take the code of this attempt.";
-                return failed(self, StatusCode::FORBIDDEN, detail);
+                failed(StatusCode::FORBIDDEN, detail)
             }
-            Err(error) => return unreachable(self, &error),
+            error => unreachable(&error),
+        })?;
+        let session = self
+            .session_of(flow, &tokens, &pending.attempt.nonce)
+            .await?;
+        let Some(cookie) = session.cookie(self, headers) else {
+            let detail = "Your account has too many scopes of Sampler for a session.";
+            return Err(failed(StatusCode::FORBIDDEN, detail));
         };
-        match self.session_of(flow, &tokens, &pending.attempt.nonce).await {
-            Ok(Some(session)) => self.enter(&session, headers, &pending.then),
-            Ok(None) => {
-                let detail = "You are signed in, but your account has no scope of Sampler, such as \
-                              abacus.sampler.read.";
-                failed(self, StatusCode::FORBIDDEN, detail)
-            }
-            Err(problem) => failed(self, problem.status(), problem.detail()),
-        }
+        let then = relative(CALLBACK, own_page(&pending.then));
+        Ok(([(SET_COOKIE, cookie)], Redirect::to(&then)).into_response())
     }
 
-    fn is_before(&self, until: i64) -> bool {
-        self.parts.clock.now().as_millis() < until
+    /// The attempt of this browser that has this state, if it is not too old.
+    fn pending(&self, headers: &HeaderMap, state: &str) -> Option<Pending> {
+        let keys = &self.parts.keys;
+        let text = keys.open(ATTEMPT, headers, is_secure(headers))?;
+        let pending: Pending = serde_json::from_str(&text).ok()?;
+        let is_in_time = self.parts.clock.now().as_millis() < pending.until;
+        (pending.attempt.state == state && is_in_time).then_some(pending)
     }
 
-    /// The session that tokens allow; none where they allow nothing.
+    /// The session that tokens allow.
     async fn session_of(
         &self,
         flow: &CodeFlow,
         tokens: &Tokens,
         nonce: &str,
-    ) -> Result<Option<Session>, Problem> {
-        let access = tokens.access.expose_secret();
-        let claims = self.parts.authenticator.claims(access).await?;
-        let id = tokens.id.expose_secret();
-        let name = self
-            .parts
-            .authenticator
-            .person(id, flow.client_id(), nonce)?;
+    ) -> Result<Session, Refusal> {
+        let (access, id) = (tokens.access.expose_secret(), tokens.id.expose_secret());
+        let authenticator = &self.parts.authenticator;
+        let refused = |problem: Problem| failed(problem.status(), problem.detail());
+        let claims = authenticator.claims(access).await.map_err(refused)?;
+        let name = authenticator.person(id, flow.client_id(), nonce);
+        let name = name.map_err(refused)?;
         let name = claims.user.map_or(name, |user| user.as_str().to_owned());
         let scopes = claims.scopes.into_iter();
         let person = Person {
@@ -202,8 +199,12 @@ impl Console {
             client: claims.client.map(|client| client.as_str().to_owned()),
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
-        let until = self.end_of(tokens);
-        Ok(Session::of_person(person, until, &*self.parts.random))
+        let session = Session::of_person(person, self.end_of(tokens), &*self.parts.random);
+        session.ok_or_else(|| {
+            let detail = "You are signed in, but your account has no scope of Sampler, such as \
+                          abacus.sampler.read.";
+            failed(StatusCode::FORBIDDEN, detail)
+        })
     }
 
     /// A session ends with its token.
@@ -221,61 +222,29 @@ impl Console {
             claimed_end(tokens.access.expose_secret()).map(|seconds| (seconds * 1_000.0) as i64);
         end.map_or(now, Timestamp::clamped).min(by_life)
     }
-
-    fn enter(self: &Arc<Self>, session: &Session, headers: &HeaderMap, then: &str) -> Response {
-        let Some(cookie) = session.cookie(self, headers) else {
-            let detail = "Your account has too many scopes of Sampler for a session.";
-            return failed(self, StatusCode::FORBIDDEN, detail);
-        };
-        let mut response = Redirect::to(own_page(then)).into_response();
-        response.headers_mut().append(SET_COOKIE, cookie);
-        response
-    }
 }
 
-/// `POST /console/sign-out`.
-pub(crate) async fn end(form: SubmittedForm) -> Response {
-    let mut response = Redirect::to("/console/signed-out").into_response();
-    let forget = forget_session(&form.headers);
-    response.headers_mut().append(SET_COOKIE, forget);
-    response
-}
-
-/// `GET /console/signed-out`.
-pub(crate) async fn ended(State(console): State<Arc<Console>>) -> Response {
-    let detail = "This browser has forgotten its session. A copy of the session's cookie would stay valid \
-                  until the access token ends, and the token server may still know you.";
-    let frame = Frame::outside(&console);
-    message(frame, StatusCode::OK, "Signed out", detail, AGAIN)
-}
-
-fn failed(console: &Arc<Console>, status: StatusCode, detail: &str) -> Response {
-    message(
-        Frame::outside(console),
-        status,
-        "Not signed in",
-        detail,
-        AGAIN,
-    )
+fn failed(status: StatusCode, detail: &str) -> Refusal {
+    Refusal::new(status, "Not signed in", detail)
 }
 
 /// Nobody waits here: whoever waits holds a connection.
-fn crowded(console: &Arc<Console>) -> Response {
+fn crowded() -> Refusal {
     let detail = "Too many people are signing in now. Load this page again in a few seconds.";
-    let mut response = failed(console, StatusCode::SERVICE_UNAVAILABLE, detail);
-    let headers = response.headers_mut();
-    headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
-    response
+    Refusal {
+        retry_after: Some("5".to_owned()),
+        ..failed(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
 }
 
-fn unreachable(console: &Arc<Console>, error: &FetchError) -> Response {
+fn unreachable(error: &FetchError) -> Refusal {
     tracing::warn!(
         code = "console.sign_in_failed",
         error = %error,
         "nobody can sign in at the console: the token server does not answer as it should"
     );
     let detail = "The token server does not answer as it should. Try again later.";
-    failed(console, StatusCode::SERVICE_UNAVAILABLE, detail)
+    failed(StatusCode::SERVICE_UNAVAILABLE, detail)
 }
 
 /// The page to go to, where it is one of the console and nowhere else.

@@ -3,40 +3,34 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::response::{IntoResponse, Redirect, Response};
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use sampler_api::{List, Problem};
+use sampler_domain::Timestamp;
 use serde::de::DeserializeOwned;
 
+use crate::Console;
 use crate::api::{Answer, Query, Refusal, address};
-use crate::csv::{CSV, FORMAT};
 use crate::page::Frame;
+use crate::parameters::{self, CSV, FORMAT};
 use crate::session::Session;
-use crate::{Console, PATH, parameters};
 
-/// A request for a page. As an argument of a handler it has no empty fields: forms send those as well,
-/// and the browser is led to the address without them.
+/// A request for a page. Fields that were left empty are not in its query.
 pub(crate) struct Visit {
     pub(crate) console: Arc<Console>,
     pub(crate) session: Session,
+    pub(crate) headers: HeaderMap,
     pub(crate) path: String,
     pub(crate) query: Query,
 }
 
 impl Visit {
-    /// None where there is no session.
-    pub(crate) fn of(console: &Arc<Console>, head: &Parts) -> Option<Self> {
-        Some(Self {
-            console: Arc::clone(console),
-            session: head.extensions.get::<Session>()?.clone(),
-            path: head.uri.path().to_owned(),
-            query: parameters::read(&head.uri),
-        })
+    pub(crate) fn frame(&self) -> Frame {
+        Frame::new(&self.console, Some(self.session.clone()), &self.path)
     }
 
-    pub(crate) fn frame(&self, place: &'static str) -> Frame {
-        Frame::new(&self.console, &self.session, place)
+    pub(crate) fn now(&self) -> Timestamp {
+        self.console.parts.clock.now()
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(
@@ -52,16 +46,16 @@ impl Visit {
     pub(crate) async fn first<T: DeserializeOwned>(
         &self,
         path: &str,
-        query: &[(String, String)],
+        query: &[(&str, &str)],
     ) -> Result<Vec<T>, Refusal> {
-        Ok(self.get::<List<T>>(path, query).await?.body.items)
+        let query = parameters::of_pairs(query);
+        Ok(self.get::<List<T>>(path, &query).await?.body.items)
     }
 
-    /// The page of a list that the query asks for. `labels` are those of the fields of the form.
+    /// The page of a list that the query asks for.
     pub(crate) async fn listed<T: DeserializeOwned>(
         &self,
         path: &str,
-        labels: &[(&str, &str)],
     ) -> Result<Listed<T>, Refusal> {
         let asked = parameters::for_api(&self.query);
         match self.get::<List<T>>(path, &asked).await {
@@ -72,14 +66,11 @@ impl Visit {
                     .map(|cursor| self.address_with("cursor", &cursor)),
                 problem: None,
             }),
-            Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-                let problem = parameters::in_words(*refusal.problem, &self.query, labels);
-                Ok(Listed {
-                    items: None,
-                    next: None,
-                    problem: Some(problem),
-                })
-            }
+            Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => Ok(Listed {
+                items: None,
+                next: None,
+                problem: Some(parameters::in_words(*refusal.problem, &self.query)),
+            }),
             Err(refusal) => Err(refusal),
         }
     }
@@ -88,22 +79,20 @@ impl Visit {
         parameters::value(&self.query, name)
     }
 
-    pub(crate) fn local(&self, name: &str) -> String {
-        parameters::local(&self.query, name)
-    }
-
+    /// The address of the same page with another value of a parameter.
     pub(crate) fn address_with(&self, name: &str, value: &str) -> String {
-        let query = parameters::with(&self.query, name, Some(value));
-        address(&self.path, &query)
+        address("", &parameters::with(&self.query, name, Some(value)))
     }
 
     /// The address of the page as a file.
     pub(crate) fn file(&self) -> String {
-        self.address_with(FORMAT, CSV)
+        let query = parameters::with(&self.query, "cursor", None);
+        address("", &parameters::with(&query, FORMAT, Some(CSV)))
     }
 
-    pub(crate) fn presets(&self) -> Vec<(&'static str, String)> {
-        parameters::presets(&self.path, &self.query, self.console.parts.clock.now())
+    /// Whether the page is asked for as a file.
+    pub(crate) fn asks_for_file(&self) -> bool {
+        self.value(FORMAT) == CSV
     }
 
     /// Whether nothing but a time is asked for: a preset may come before anything else.
@@ -114,19 +103,18 @@ impl Visit {
 }
 
 impl FromRequestParts<Arc<Console>> for Visit {
-    type Rejection = Response;
+    type Rejection = Refusal;
 
-    async fn from_request_parts(
-        head: &mut Parts,
-        console: &Arc<Console>,
-    ) -> Result<Self, Response> {
-        let Some(visit) = Self::of(console, head) else {
-            return Err(Redirect::to(PATH).into_response());
-        };
-        match parameters::without_empty(&head.uri, &visit.query) {
-            Some(address) => Err(Redirect::to(&address).into_response()),
-            None => Ok(visit),
-        }
+    async fn from_request_parts(head: &mut Parts, console: &Arc<Console>) -> Result<Self, Refusal> {
+        // Every page lies behind the session.
+        let session = head.extensions.get::<Session>().cloned();
+        Ok(Self {
+            console: Arc::clone(console),
+            session: session.ok_or_else(Refusal::no_page)?,
+            headers: head.headers.clone(),
+            path: head.uri.path().to_owned(),
+            query: parameters::read(&head.uri),
+        })
     }
 }
 
@@ -144,15 +132,6 @@ impl<T> Default for Listed<T> {
             items: None,
             next: None,
             problem: None,
-        }
-    }
-}
-
-impl<T> Listed<T> {
-    pub(crate) fn status(&self) -> StatusCode {
-        match self.problem {
-            Some(_) => StatusCode::BAD_REQUEST,
-            None => StatusCode::OK,
         }
     }
 }

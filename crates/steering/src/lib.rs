@@ -8,7 +8,6 @@
 mod instance;
 mod metrics;
 mod month;
-mod trend;
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -26,7 +25,6 @@ use tracing::{error, warn};
 pub use instance::{Describe, InstanceReports};
 pub use metrics::{COMMIT_LAG_SECONDS, METRICS};
 pub use month::MonthClose;
-use trend::Trend;
 
 /// How often everything is read.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
@@ -74,7 +72,6 @@ struct Known {
     control: Option<KeptControl>,
     controller: Option<LastRead<ControllerState>>,
     backlog: Option<LastRead<Backlog>>,
-    trend: Trend,
     /// The share of new starts that is admitted while the database is in distress.
     distress_share: Option<f64>,
     /// The majority commit lag of the database, s.
@@ -145,9 +142,6 @@ impl Steering {
             (Ok(controller), Ok(backlog)) => {
                 let mut known = self.known_mut();
                 known.controller = controller.map(|state| LastRead::at(asked, state));
-                if let Some(backlog) = &backlog {
-                    known.trend.note(asked, backlog.value.due);
-                }
                 known.backlog = backlog.map(|backlog| LastRead::at(asked, backlog));
             }
             (Err(error), _) | (_, Err(error)) => {
@@ -254,11 +248,6 @@ impl Steering {
 
     pub fn backlog(&self) -> Option<Published<Backlog>> {
         self.known().backlog.as_ref().map(LastRead::now)
-    }
-
-    /// How many spans were due, and how long ago, since this program began; for a day at the most.
-    pub fn trend(&self) -> Vec<(Duration, u64)> {
-        self.known().trend.times(Instant::now())
     }
 }
 

@@ -3,6 +3,7 @@
 //! It is made from the handlers: each has its parameters and answers above itself, and only
 //! described routes are served. The addresses beside the API are described here.
 
+pub(crate) mod docs;
 pub(crate) mod params;
 pub(crate) mod problem_answers;
 
@@ -30,7 +31,7 @@ const PATH: &str = "/openapi.json";
         title = "Sampler",
         description = "Start and stop events of service instances become bills that are exactly right. Times are whole milliseconds since the epoch, UTC; in requests they may also be RFC 3339. Errors are problem documents (RFC 9457).",
     ),
-    servers((url = "/", description = "This receiver.")),
+    servers((url = ".", description = "This receiver.")),
     components(schemas(sampler_api::Problem, sampler_api::Healthy)),
     modifiers(&Bearer),
     tags(

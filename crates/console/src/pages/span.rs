@@ -4,21 +4,21 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use sampler_api::units::Hourly;
-use sampler_api::{List, Measure, Span, Usage};
-use sampler_domain::{Timestamp, Units};
+use sampler_api::{List, Measure, Span, Target, Usage};
+use sampler_domain::Units;
 use url::Url;
 
-use crate::api::{Query, Refusal, address};
-use crate::csv::{self, CSV, FORMAT, line, plain};
-use crate::page::{Frame, refused, render};
-use crate::timeline::{DRAWN_MAX, Timeline, View};
+use super::acts;
+use crate::api::{Refusal, address, segment};
+use crate::page::{Frame, render};
+use crate::show::{self, Html};
+use crate::timeline::Timeline;
+use crate::view::{Row, Table};
 use crate::visit::Visit;
-use crate::{parameters, show};
+use crate::{csv, parameters};
 
 /// Usages that are read at a time, and how often, for one drawing.
-const USAGES_AT_A_TIME: usize = 1_000;
+const USAGES_AT_A_TIME: &str = "1000";
 const READS_MAX: usize = 5;
 
 /// The parameter with the order of the ledger. A dispute is about its end, which comes first.
@@ -26,71 +26,53 @@ const ORDER: &str = "order";
 const OLDEST: &str = "oldest";
 const NEWEST: &str = "newest";
 
+const COLUMNS: [(&str, &str); 9] = [
+    ("From", ""),
+    ("To", ""),
+    ("Duration", "number"),
+    ("State", ""),
+    ("Status", "number"),
+    ("Attempts", "number wide"),
+    ("Planned", "wide"),
+    ("Accepted", ""),
+    ("Usage", "guid"),
+];
+
+const HEAD: [&str; 13] = [
+    "usage",
+    "start",
+    "end",
+    "duration_ms",
+    "state",
+    "status",
+    "attempts",
+    "planned_at",
+    "accepted_at",
+    "unanswered",
+    "withheld",
+    "location",
+    "error",
+];
+
 #[derive(Template)]
 #[template(path = "span.html")]
 struct SpanPage {
     frame: Frame,
     span: Span,
+    acts: Html,
+    trail: Html,
     timeline: Timeline,
-    usages: Vec<Usage>,
     /// Up to where usages are drawn, where there are more.
-    drawn_to: Option<Timestamp>,
-    later: Option<String>,
+    drawn_to: Option<Html>,
+    facts: Vec<(String, Html)>,
+    ids: Vec<(String, Html)>,
+    table: Table,
     next: Option<String>,
-    previous: Option<String>,
-    /// The page with the ledger in the other order.
+    /// Whether the ledger begins with the oldest usage, and the page with the other order.
+    is_oldest_first: bool,
     turned: String,
     file: String,
-    amounts: Vec<Billed>,
-    zoom: Vec<(&'static str, String)>,
-    visit: Visit,
     is_refreshing: bool,
-    is_admin: bool,
-    /// Whether rows name their usages, because the drawing has no element for each.
-    rows_name_usages: bool,
-}
-
-impl SpanPage {
-    fn is_oldest_first(&self) -> bool {
-        self.visit.value(ORDER) == OLDEST
-    }
-
-    /// Whether the session may change the span, and there is something to do.
-    fn may_act(&self) -> bool {
-        self.is_admin && self.span.state == "suspended"
-    }
-
-    /// Whether the session may have usages sent again, and there is one in the table.
-    fn may_resend(&self) -> bool {
-        self.is_admin && self.usages.iter().any(Usage::is_resendable)
-    }
-}
-
-/// A measure of the span, and what is billed of it where its unit is known.
-struct Billed {
-    name: String,
-    quantity: String,
-    /// What is billed by the hour, what that is called, and how it follows.
-    by_the_hour: Option<(String, Hourly)>,
-}
-
-impl Billed {
-    fn new(measure: &Measure, billed: i64, units: &Units) -> Self {
-        let unit = units.of(&measure.measure);
-        let quantity = measure.quantity.to_string();
-        let by_the_hour = unit.zip(measure.quantity.as_f64()).map(|(unit, amount)| {
-            let hourly = unit.hourly();
-            (show::decimals(&hourly.of(amount * billed as f64)), hourly)
-        });
-        Self {
-            name: measure.measure.clone(),
-            quantity: match unit {
-                Some(unit) => format!("{quantity} {unit}"),
-                None => quantity,
-            },
-            by_the_hour,
-        }
-    }
 }
 
 /// Usages for the drawing.
@@ -100,179 +82,247 @@ struct Drawn {
 }
 
 /// `GET /console/spans/{id}`.
-pub(crate) async fn show(Path(id): Path<String>, visit: Visit) -> Response {
-    let frame = visit.frame("Spans");
-    answer(&id, visit)
-        .await
-        .unwrap_or_else(|refusal| refused(frame, refusal))
-}
-
-async fn answer(id: &str, visit: Visit) -> Result<Response, Refusal> {
-    if csv::is_asked(&visit.query) {
-        let path = format!("{}/usages", path_of(id));
-        let query = parameters::with(&visit.query, ORDER, None);
-        return csv::file(&visit, &path, &query, "ledger", text).await;
+pub(crate) async fn show(Path(id): Path<String>, visit: Visit) -> Result<Response, Refusal> {
+    let path = format!("/v1/spans/{}", segment(&id));
+    let ledger = format!("{path}/usages");
+    if visit.asks_for_file() {
+        let usages = csv::all::<Usage>(&visit, &ledger).await?;
+        return Ok(csv::file("ledger", &HEAD, usages.iter().map(line)));
     }
-    Ok(render(StatusCode::OK, &page(id, visit).await?))
-}
-
-/// The address of a span in the API.
-fn path_of(id: &str) -> String {
-    format!("/v1/spans/{}", utf8_percent_encode(id, NON_ALPHANUMERIC))
-}
-
-/// The ledger as CSV.
-fn text(usages: &[Usage]) -> String {
-    let head = [
-        "usage",
-        "start",
-        "end",
-        "duration_ms",
-        "state",
-        "status",
-        "attempts",
-        "planned_at",
-        "accepted_at",
-        "unanswered",
-        "withheld",
-        "location",
-        "error",
-    ];
-    let mut text = line(head);
-    for usage in usages {
-        text += &line([
-            plain(&usage.id),
-            usage.interval.start.to_string(),
-            usage.interval.end.to_string(),
-            usage.duration.to_string(),
-            usage.state.clone(),
-            usage.status.map_or_else(String::new, |it| it.to_string()),
-            usage.attempts.to_string(),
-            usage.planned_at.to_string(),
-            usage
-                .accepted_at
-                .map_or_else(String::new, |it| it.to_string()),
-            usage.unanswered.to_string(),
-            usage.withheld.to_string(),
-            plain(usage.location.as_deref().unwrap_or_default()),
-            plain(usage.error.as_deref().unwrap_or_default()),
-        ]);
-    }
-    text
-}
-
-/// The address of the document that the upstream has of a usage, if a browser can open it.
-pub(crate) fn document_of(usage: &Usage) -> Option<Url> {
-    let address = Url::parse(usage.location.as_ref()?).ok()?;
-    let is_web = matches!(address.scheme(), "http" | "https");
-    (is_web && address.username().is_empty() && address.password().is_none()).then_some(address)
-}
-
-async fn page(id: &str, visit: Visit) -> Result<SpanPage, Refusal> {
-    let (span, drawn, rows) = read(&visit, id).await?;
-    let path = visit.path.clone();
-    let (from, to) = (
-        parameters::moment(&visit.query, "from"),
-        parameters::moment(&visit.query, "to"),
-    );
-    let base = parameters::with(&visit.query, "cursor", None);
-    let turned = match visit.value(ORDER) {
-        OLDEST => parameters::with(&base, ORDER, None),
-        _ => parameters::with(&base, ORDER, Some(OLDEST)),
-    };
-    let turned = format!("{}#ledger", address(&path, &turned));
-    let file = address(&path, &parameters::with(&base, FORMAT, Some(CSV)));
-    let view = View {
-        from,
-        to,
-        now: visit.console.parts.clock.now(),
-        address: Box::new(move |from: Timestamp, to: Timestamp| {
-            let query = parameters::with(&base, "from", Some(&from.as_millis().to_string()));
-            address(
-                &path,
-                &parameters::with(&query, "to", Some(&to.as_millis().to_string())),
-            )
-        }),
-    };
-    let timeline = Timeline::draw(&span, &drawn.usages, &view);
-    let last = drawn.usages.last().map(|usage| usage.timestamp);
-    let drawn_to = last.filter(|_| drawn.has_more);
-    let later = drawn_to.map(|at| (view.address)(at, timeline.to()));
-    let zoom = timeline.zoom(&span, &view, &visit.path);
-    let [next, previous] = [rows.cursor, rows.previous]
-        .map(|cursor| Some(format!("{}#ledger", visit.address_with("cursor", &cursor?))));
-    let measures = span.measured_usage.iter();
-    let amounts = measures.map(|it| Billed::new(it, span.proof.billed, &visit.console.parts.units));
-    Ok(SpanPage {
-        frame: visit.frame("Spans"),
-        timeline,
-        is_admin: visit.session.is_admin(),
-        is_refreshing: span.state != "complete" && visit.query.is_empty(),
-        rows_name_usages: drawn.usages.len() > DRAWN_MAX,
-        usages: rows.body.items,
-        drawn_to,
-        later,
-        next,
-        previous,
-        turned,
-        file,
-        amounts: amounts.collect(),
-        zoom,
-        visit,
-        span,
-    })
-}
-
-/// The span, the usages for the drawing, and those for the table.
-async fn read(
-    visit: &Visit,
-    id: &str,
-) -> Result<(Span, Drawn, crate::api::Answer<List<Usage>>), Refusal> {
-    let path = path_of(id);
     let span = visit.get::<Span>(&path, &[]).await?.body;
-    let path = format!("{path}/usages");
     let asked = parameters::for_api(&visit.query);
-    let order = match visit.value(ORDER) {
-        "" => NEWEST,
-        order => order,
-    };
+    let is_oldest_first = visit.value(ORDER) == OLDEST;
+    let order = if is_oldest_first { OLDEST } else { NEWEST };
     let of_table = parameters::with(&asked, ORDER, Some(order));
-    let rows = visit.get::<List<Usage>>(&path, &of_table).await?;
+    let rows = visit.get::<List<Usage>>(&ledger, &of_table).await?;
     let is_all = rows.cursor.is_none() && visit.value("cursor").is_empty();
-    if is_all {
-        let mut usages = rows.body.items.clone();
-        if order == NEWEST {
-            usages.reverse();
-        }
-        let drawn = Drawn {
-            usages,
+    let drawn = if is_all {
+        Drawn {
+            usages: rows.body.items.clone(),
             has_more: false,
-        };
-        return Ok((span, drawn, rows));
-    }
-    let drawn = drawn(visit, &path, &asked).await?;
-    Ok((span, drawn, rows))
+        }
+    } else {
+        drawn(&visit, &ledger).await?
+    };
+    let turned = parameters::with(&visit.query, "cursor", None);
+    let turned = parameters::with(&turned, ORDER, (!is_oldest_first).then_some(OLDEST));
+    let frame = visit.frame();
+    let last = drawn.usages.last().map(|usage| usage.timestamp);
+    let page = SpanPage {
+        acts: buttons(&visit, &frame, &span),
+        trail: trail(&span.target),
+        timeline: Timeline::draw(&span, &drawn.usages, &visit.query, visit.now()),
+        drawn_to: last.filter(|_| drawn.has_more).map(show::at),
+        facts: facts(&span),
+        ids: ids(&span, &visit.console.parts.units),
+        table: table(&visit, &frame, &span, &rows.body.items),
+        next: rows
+            .cursor
+            .map(|cursor| format!("{}#ledger", visit.address_with("cursor", &cursor))),
+        is_oldest_first,
+        turned: format!("{}#ledger", address("", &turned)),
+        file: visit.file(),
+        is_refreshing: span.state != "complete" && visit.query.is_empty(),
+        frame,
+        span,
+    };
+    Ok(render(StatusCode::OK, &page))
 }
 
-async fn drawn(visit: &Visit, path: &str, asked: &Query) -> Result<Drawn, Refusal> {
-    let limit = USAGES_AT_A_TIME.to_string();
-    let mut query = parameters::with(asked, "limit", Some(&limit));
-    query = parameters::with(&query, "cursor", None);
-    query = parameters::with(&query, ORDER, None);
-    let mut usages = Vec::new();
+async fn drawn(visit: &Visit, ledger: &str) -> Result<Drawn, Refusal> {
+    let mut query = parameters::for_api(&visit.query);
+    for (name, value) in [
+        ("limit", Some(USAGES_AT_A_TIME)),
+        ("cursor", None),
+        (ORDER, None),
+    ] {
+        query = parameters::with(&query, name, value);
+    }
+    let (mut usages, mut has_more) = (Vec::new(), true);
     for _ in 0..READS_MAX {
-        let page = visit.get::<List<Usage>>(path, &query).await?;
+        let page = visit.get::<List<Usage>>(ledger, &query).await?;
         usages.extend(page.body.items);
         let Some(cursor) = page.cursor else {
-            return Ok(Drawn {
-                usages,
-                has_more: false,
-            });
+            has_more = false;
+            break;
         };
         query = parameters::with(&query, "cursor", Some(&cursor));
     }
-    Ok(Drawn {
-        usages,
-        has_more: true,
-    })
+    Ok(Drawn { usages, has_more })
+}
+
+fn trail(target: &Target) -> Html {
+    show::trail(&[
+        &target.organization_id,
+        &target.space_id,
+        &target.consumer_id,
+        &target.resource_id,
+        &target.plan_id,
+    ])
+}
+
+fn buttons(visit: &Visit, frame: &Frame, span: &Span) -> Html {
+    if !visit.session.is_admin() || span.state != "suspended" {
+        return Html::default();
+    }
+    acts::buttons_of(&frame.root, &span.id)
+}
+
+/// What is known of the span's progress.
+fn facts(span: &Span) -> Vec<(String, Html)> {
+    let mut facts = vec![
+        ("Start", show::at(span.start)),
+        ("Stop", show::at_or(span.end, "none")),
+        ("Sampled to", show::at(span.sampled_to)),
+    ];
+    if span.proof.since != span.start {
+        facts.push(("Counted since", show::at(span.proof.since)));
+    }
+    facts.extend(span.due_at.map(|due| ("Due", show::at(due))));
+    facts.extend(span.planned.as_ref().map(|plan| {
+        let interval = show::at(plan.start).and(show::words("\u{2192}"));
+        ("Planned", interval.and(show::at(plan.end)))
+    }));
+    if span.delivery.attempts > 0 {
+        let attempts = format!("{} without success", span.delivery.attempts);
+        facts.push(("Attempts", show::words(&attempts)));
+    }
+    facts.extend(span.delivery.last_error.as_ref().map(|error| {
+        let status = error.status.map(|status| show::bad(&status.to_string()));
+        let told = show::at(error.at).and(status);
+        ("Last error", told.and(show::error(&error.error)))
+    }));
+    named(facts)
+}
+
+/// The ids of the span, and what is measured.
+fn ids(span: &Span, units: &Units) -> Vec<(String, Html)> {
+    let event = |id: &Option<String>| {
+        id.as_deref()
+            .map_or_else(|| show::faint("without an id"), show::id)
+    };
+    let mut ids = vec![
+        ("Span", show::id(&span.id)),
+        ("Start event", event(&span.start_event_id)),
+    ];
+    if span.end.is_some() {
+        ids.push(("Stop event", event(&span.end_event_id)));
+    }
+    let plan = span.planned.as_ref();
+    ids.extend(plan.map(|plan| ("Planned usage", show::id(&plan.usage_id))));
+    let mut ids = named(ids);
+    let measures = span.measured_usage.iter();
+    ids.extend(measures.map(|measure| {
+        let name = show::plain(&measure.measure);
+        (name, quantity(measure, span.proof.billed, units))
+    }));
+    ids
+}
+
+/// The quantity of a measure, and what is billed of it where its unit is known.
+fn quantity(measure: &Measure, billed: i64, units: &Units) -> Html {
+    let quantity = measure.quantity.to_string();
+    let Some(unit) = units.of(&measure.measure) else {
+        return show::quoted(&quantity);
+    };
+    let shown = show::quoted(&format!("{quantity} {unit}"));
+    shown.and(measure.quantity.as_f64().map(|amount| {
+        let hourly = unit.hourly();
+        let amount = show::exact(&hourly.of(amount * billed as f64));
+        show::faint(&format!("billed {amount} {}", hourly.name))
+    }))
+}
+
+fn named(facts: Vec<(&str, Html)>) -> Vec<(String, Html)> {
+    let facts = facts.into_iter();
+    facts.map(|(name, fact)| (name.to_owned(), fact)).collect()
+}
+
+fn table(visit: &Visit, frame: &Frame, span: &Span, usages: &[Usage]) -> Table {
+    let may_resend = visit.session.is_admin() && usages.iter().any(Usage::is_resendable);
+    let mut columns = COLUMNS.to_vec();
+    columns.extend(may_resend.then_some(("Action", "acts")));
+    let mut table = Table::new("Ledger", "ledger-row", &columns);
+    table.rows.extend(usages.iter().map(|usage| {
+        let mut cells = cells(usage);
+        if may_resend {
+            let page = acts::resend_page(&frame.root, &span.id, &usage.id);
+            let button = usage
+                .is_resendable()
+                .then(|| show::button(&page, "Resend\u{2026}", "resend"));
+            cells.push(button.unwrap_or_default());
+        }
+        Row {
+            anchor: format!("u-{}", usage.id),
+            class: if usage.is_backward() {
+                "backward"
+            } else {
+                "forward"
+            },
+            cells,
+        }
+    }));
+    table
+}
+
+fn cells(usage: &Usage) -> Vec<Html> {
+    let notes = [
+        (usage.unanswered, "a post had no answer"),
+        (
+            usage.withheld,
+            "not posted: takes back a usage that does not count",
+        ),
+    ];
+    let notes = notes.into_iter().filter(|(is_so, _)| *is_so);
+    let state = notes.fold(show::state(&usage.state), |state, (_, note)| {
+        state.and(show::faint(note))
+    });
+    let status = usage.status.map(|status| show::words(&status.to_string()));
+    vec![
+        show::at(usage.interval.start),
+        show::at(usage.interval.end),
+        show::length(usage.duration),
+        state.and(usage.error.as_deref().map(show::error)),
+        status.unwrap_or_default(),
+        show::number(usage.attempts),
+        show::at(usage.planned_at),
+        usage.accepted_at.map(show::at).unwrap_or_default(),
+        document(usage),
+    ]
+}
+
+/// The id of a usage, as a link to the document that the upstream has of it, if a browser can open
+/// that.
+fn document(usage: &Usage) -> Html {
+    let name = show::id(&usage.id);
+    let location = usage.location.as_ref();
+    let location = location.and_then(|location| Url::parse(location).ok());
+    let location = location.filter(|address| {
+        let is_web = matches!(address.scheme(), "http" | "https");
+        is_web && address.username().is_empty() && address.password().is_none()
+    });
+    match location {
+        Some(address) => show::outside(address.as_str(), &name),
+        None => name,
+    }
+}
+
+fn line(usage: &Usage) -> Vec<String> {
+    let status = usage.status.map(|it| it.to_string());
+    let accepted_at = usage.accepted_at.map(|it| it.to_string());
+    vec![
+        usage.id.clone(),
+        usage.interval.start.to_string(),
+        usage.interval.end.to_string(),
+        usage.duration.to_string(),
+        usage.state.clone(),
+        status.unwrap_or_default(),
+        usage.attempts.to_string(),
+        usage.planned_at.to_string(),
+        accepted_at.unwrap_or_default(),
+        usage.unanswered.to_string(),
+        usage.withheld.to_string(),
+        usage.location.clone().unwrap_or_default(),
+        usage.error.clone().unwrap_or_default(),
+    ]
 }

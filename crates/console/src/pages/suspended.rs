@@ -1,194 +1,170 @@
 //! The causes of suspended spans, and the spans of a cause.
 
-use std::collections::HashMap;
-
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
-use percent_encoding::utf8_percent_encode;
-use sampler_api::{Act, Cause, List, Span};
-use sampler_domain::Timestamp;
+use sampler_api::{Cause, List, Span};
 
-use crate::api::{Query, Refusal, SEGMENT, address};
-use crate::estimate::{left, roughly};
-use crate::page::{Frame, refused, render};
+use super::{acts, spans};
+use crate::api::{Refusal, address, segment};
+use crate::page::{Frame, render};
+use crate::parameters;
+use crate::show;
+use crate::view::Table;
 use crate::visit::Visit;
-use crate::{parameters, show};
-
-pub(crate) const PAGE: &str = "/console/suspended";
 
 /// The parameter with the one resource whose causes are shown.
 const RESOURCE: &str = "resource_id";
 
-/// Spans of a cause on one page, where nothing else is asked for.
+/// Spans of a cause on one page.
 const SPANS: &str = "50";
 
-/// The number of earlier actions that are shown.
-const HISTORY: usize = 10;
+const CAUSES: [(&str, &str); 8] = [
+    ("Spans", "main"),
+    ("Resource", ""),
+    ("Plan", ""),
+    ("Status", ""),
+    ("Error", ""),
+    ("Set aside", "number"),
+    ("Since", "wide"),
+    ("Next attempt", "wide"),
+];
+
+const COLUMNS: [(&str, &str); 6] = [
+    ("Instance", "main"),
+    ("Organization", "wide"),
+    ("Start", ""),
+    ("Sampled to", ""),
+    ("Not billed yet", "number"),
+    ("Attempts", "number wide"),
+];
 
 #[derive(Template)]
 #[template(path = "suspended.html")]
 struct SuspendedPage {
     frame: Frame,
-    may_act: bool,
-    causes: Vec<Cause>,
+    causes: Table,
     /// The resource whose causes these are; of all, where it is left out.
-    resource: Option<String>,
-    /// The cause whose spans are shown, and what is known of it.
-    chosen: Option<String>,
-    chosen_cause: Option<Cause>,
-    spans: Vec<Span>,
+    resource: Option<show::Html>,
+    /// The cause whose spans are shown.
+    chosen: Option<show::Html>,
+    spans: Table,
     next: Option<String>,
-    history: Vec<Act>,
-    now: Timestamp,
-}
-
-impl SuspendedPage {
-    fn is_chosen(&self, cause: &Cause) -> bool {
-        self.chosen.as_deref() == Some(&cause.cause)
-    }
-
-    /// The address of this list with the spans of one cause.
-    fn page_of(&self, cause: &Cause) -> String {
-        let mut query = of_resource(self.resource.as_deref());
-        query.push(("cause".to_owned(), cause.cause.clone()));
-        address(PAGE, &query)
-    }
-
-    fn page_of_resource(cause: &Cause) -> String {
-        address(PAGE, &of_resource(Some(&cause.resource_id)))
-    }
-
-    fn behind(&self, span: &Span) -> String {
-        roughly(left(span, self.now).abs())
-    }
-}
-
-pub(crate) fn page_of_cause(cause: &str) -> String {
-    address(PAGE, &[("cause".to_owned(), cause.to_owned())])
-}
-
-pub(crate) fn resume_page_of(cause: &str) -> String {
-    format!("{PAGE}/{}/resume", utf8_percent_encode(cause, SEGMENT))
 }
 
 /// `GET /console/suspended`.
-pub(crate) async fn show(visit: Visit) -> Response {
-    match page(&visit).await {
-        Ok(page) => render(StatusCode::OK, &page),
-        Err(refusal) => refused(visit.frame("Suspended"), refusal),
-    }
-}
-
-async fn page(visit: &Visit) -> Result<SuspendedPage, Refusal> {
-    let [resource, chosen] = [RESOURCE, "cause"].map(|name| {
-        let given = Some(visit.value(name)).filter(|it| !it.is_empty());
-        given.map(str::to_owned)
-    });
-    let causes = by_resource(causes(visit, resource.as_deref()).await?);
-    let chosen = chosen.or_else(|| causes.first().map(|cause| cause.cause.clone()));
-    let chosen_cause = match &chosen {
-        Some(chosen) => cause(visit, &causes, chosen).await,
-        None => None,
-    };
+pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
+    let resource = Some(visit.value(RESOURCE)).filter(|id| !id.is_empty());
+    let asked: Vec<_> = resource.map(|id| (RESOURCE, id)).into_iter().collect();
+    let causes = visit.first::<Cause>("/v1/suspended", &asked).await?;
+    let first = causes.first().map(|cause| cause.cause.clone());
+    let chosen = Some(visit.value("cause").to_owned()).filter(|id| !id.is_empty());
+    let chosen = chosen.or(first);
     let (mut spans, mut next) = (Vec::new(), None);
     if let Some(cause) = &chosen {
-        let asked = of_cause(cause, &visit.query);
+        let mut asked = visit.query.clone();
+        for (name, value) in [("limit", SPANS), ("cause", cause), ("state", "suspended")] {
+            asked = parameters::with(&asked, name, Some(value));
+        }
         let answer = visit.get::<List<Span>>("/v1/spans", &asked).await?;
         next = answer.cursor.map(|cursor| {
             let query = parameters::with(&visit.query, "cause", Some(cause));
-            address(PAGE, &parameters::with(&query, "cursor", Some(&cursor)))
+            address("", &parameters::with(&query, "cursor", Some(&cursor)))
         });
         spans = answer.body.items;
     }
-    Ok(SuspendedPage {
-        frame: visit.frame("Suspended"),
-        may_act: visit.session.is_admin(),
+    let chosen = match chosen {
+        Some(id) => Some(heading(&visit, &causes, &id).await),
+        None => None,
+    };
+    let page = SuspendedPage {
+        frame: visit.frame(),
+        causes: table(&visit, &causes, visit.session.is_admin()),
+        resource: resource.map(show::id),
         chosen,
-        chosen_cause,
-        causes,
-        resource,
-        spans,
+        spans: spans_table(&visit, &spans),
         next,
-        history: history(visit).await,
-        now: visit.console.parts.clock.now(),
-    })
+    };
+    Ok(render(StatusCode::OK, &page))
 }
 
-/// The causes, or those of one resource, the largest first.
-pub(super) async fn causes(visit: &Visit, resource: Option<&str>) -> Result<Vec<Cause>, Refusal> {
-    visit.first("/v1/suspended", &of_resource(resource)).await
+/// The page with the spans of a cause.
+pub(crate) fn page_of(root: &str, cause: &str) -> String {
+    let query = parameters::of_pairs(&[("cause", cause)]);
+    address(&format!("{root}/suspended"), &query)
 }
 
-fn of_resource(resource: Option<&str>) -> Query {
-    let resource = resource.map(|id| (RESOURCE.to_owned(), id.to_owned()));
-    resource.into_iter().collect()
-}
-
-/// The causes of one resource together, so that many of one do not hide another. The resource of the
-/// largest cause comes first.
-fn by_resource(mut causes: Vec<Cause>) -> Vec<Cause> {
-    let mut ranks = HashMap::new();
-    for cause in &causes {
-        let rank = ranks.len();
-        ranks.entry(cause.resource_id.clone()).or_insert(rank);
+/// A table of causes, perhaps with what can be done.
+pub(crate) fn table(visit: &Visit, causes: &[Cause], may_act: bool) -> Table {
+    let root = visit.frame().root;
+    let mut columns = CAUSES.to_vec();
+    columns.extend(may_act.then_some(("Action", "acts")));
+    let mut table = Table::new("Causes", "cause-row", &columns);
+    for cause in causes {
+        let of_resource = parameters::of_pairs(&[(RESOURCE, &cause.resource_id)]);
+        let of_resource = address(&format!("{root}/suspended"), &of_resource);
+        let spans = show::words(&show::counted(cause.spans, "span"));
+        let page = format!("{}#spans", page_of(&root, &cause.cause));
+        let more = (cause.more > 0).then(|| {
+            let more = format!("and {} more of its causes", cause.more);
+            show::link(&of_resource, &show::words(&more))
+        });
+        let mut cells = vec![
+            show::link(&page, &spans),
+            show::link(&of_resource, &show::id(&cause.resource_id)).and(more),
+            show::id(&cause.plan_id),
+            status(cause),
+            show::error(&cause.error),
+            show::number(cause.set_aside),
+            show::at(cause.since),
+            show::at(cause.probe_at),
+        ];
+        if may_act {
+            let page = format!("{root}/suspended/{}/resume", segment(&cause.cause));
+            let button = show::button(&page, "Resume\u{2026}", "resume-cause");
+            cells.push(button);
+        }
+        table.row(cells);
     }
-    causes.sort_by_key(|cause| ranks.get(&cause.resource_id).copied());
-    causes
+    table
 }
 
-/// What is known of a cause, which may not be in the list, or be gone.
-async fn cause(visit: &Visit, shown: &[Cause], id: &str) -> Option<Cause> {
-    if let Some(cause) = shown.iter().find(|cause| cause.cause == id) {
-        return Some(cause.clone());
-    }
-    let path = format!("/v1/suspended/{}", utf8_percent_encode(id, SEGMENT));
-    let answer = visit.get::<Cause>(&path, &[]).await;
-    answer.ok().map(|answer| answer.body)
+fn status(cause: &Cause) -> show::Html {
+    let status = cause.status.map(|status| status.to_string());
+    show::words(&status.unwrap_or_default())
 }
 
-/// The query for the API: the page's, for the spans of this cause.
-fn of_cause(cause: &str, query: &Query) -> Query {
-    let mut asked = parameters::for_api(query);
-    if parameters::value(&asked, "limit").is_empty() {
-        asked = parameters::with(&asked, "limit", Some(SPANS));
+/// What is known of the chosen cause, which may not be in the list, or be gone.
+async fn heading(visit: &Visit, shown: &[Cause], id: &str) -> show::Html {
+    let mut cause = shown.iter().find(|cause| cause.cause == id).cloned();
+    if cause.is_none() {
+        let path = format!("/v1/suspended/{}", segment(id));
+        let read = visit.get::<Cause>(&path, &[]).await;
+        cause = read.ok().map(|answer| answer.body);
     }
-    asked = parameters::with(&asked, "cause", Some(cause));
-    parameters::with(&asked, "state", Some("suspended"))
+    let Some(cause) = cause else {
+        return show::words("this cause");
+    };
+    let target = show::trail(&[&cause.resource_id, &cause.plan_id]);
+    status(&cause).and(show::error(&cause.error)).and(target)
 }
 
-/// The last actions on what is suspended, for sessions that may see them.
-async fn history(visit: &Visit) -> Vec<Act> {
-    if !visit.session.is_admin() {
-        return Vec::new();
+fn spans_table(visit: &Visit, spans: &[Span]) -> Table {
+    let (root, may_act) = (visit.frame().root, visit.session.is_admin());
+    let mut columns = COLUMNS.to_vec();
+    columns.extend(may_act.then_some(("Action", "acts")));
+    let mut table = Table::new("Spans", "span-row", &columns);
+    for span in spans {
+        let mut cells = vec![
+            spans::instance(&root, span),
+            show::id(&span.target.organization_id),
+            show::at(span.start),
+            show::at(span.sampled_to),
+            show::length(span.proof.unsampled),
+            show::number(span.delivery.attempts),
+        ];
+        cells.extend(may_act.then(|| acts::buttons_of(&root, &span.id)));
+        table.row(cells);
     }
-    let acts = visit.first::<Act>("/v1/audit", &[]).await;
-    let names = ["cause.resume", "span.resume", "span.skip", "usage.resend"];
-    let of_page = acts
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|act| names.contains(&act.act.as_str()));
-    of_page.take(HISTORY).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn many_causes_of_one_resource_do_not_hide_another() {
-        let cause = |resource: &str, spans: u64| -> Cause {
-            let cause = json!({
-                "cause": format!("{resource}-{spans}"), "status": 422, "error": "e", "plan_id": "p",
-                "resource_id": resource, "spans": spans, "set_aside": 0, "since": 0, "probe_at": 0,
-            });
-            serde_json::from_value(cause).unwrap()
-        };
-        let causes = [("a", 9), ("b", 8), ("a", 7), ("c", 6), ("b", 5)];
-        let shown = by_resource(causes.map(|(id, spans)| cause(id, spans)).to_vec());
-        let shown: Vec<&str> = shown.iter().map(|cause| cause.cause.as_str()).collect();
-        assert_eq!(shown, ["a-9", "a-7", "b-8", "b-5", "c-6"]);
-    }
+    table
 }

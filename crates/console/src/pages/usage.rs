@@ -1,168 +1,177 @@
-//! The sums of usages: a chart, a table, and CSV to take away.
+//! The sums of usages, and CSV to take away.
 
 use std::collections::BTreeSet;
 
-use askama::Template;
 use axum::response::Response;
 use sampler_api::units::Hourly;
 use sampler_api::{Amount, Sum};
 use sampler_domain::Timestamp;
 
-use super::spans::FIELDS;
-use crate::api::{Query, Refusal};
-use crate::chart::Chart;
-use crate::csv::{self, line, plain};
-use crate::page::{Frame, refused, render};
-use crate::show;
+use crate::api::Refusal;
+use crate::csv;
+use crate::page::render;
+use crate::parameters::{IDS, label};
+use crate::show::{self, Html};
+use crate::view::{Field, ListPage, Table};
 use crate::visit::{Listed, Visit};
 
-const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
+const SUMS: &str = "/v1/usages";
 
-/// The days that the form suggests, and the length of one, ms.
-const DAYS: i64 = 30;
-const DAY: i64 = 24 * 60 * 60 * 1_000;
-
-/// The labels of the times in the query.
-const MOMENTS: [(&str, &str); 3] = [("from", "From"), ("to", "To"), ("as_of", "As it was at")];
-
-#[derive(Template)]
-#[template(path = "usage.html")]
-struct UsagePage {
-    frame: Frame,
-    visit: Visit,
-    listed: Listed<Sum>,
-    groups: Vec<String>,
-    measures: Vec<Column>,
-    chart: Option<Chart>,
-    file: String,
-    presets: Vec<(&'static str, String)>,
-}
-
-impl UsagePage {
-    /// How the amounts by the hour follow from the exact ones, each once.
-    fn formulas(&self) -> BTreeSet<&str> {
-        let hourly = self.measures.iter().filter_map(|it| it.hourly.as_ref());
-        hourly.map(|it| it.formula.as_str()).collect()
-    }
-}
-
-/// The values that the form begins with: the last days, each by itself, which make a chart.
-fn suggested(now: Timestamp) -> Query {
-    let midnight = now.as_millis().div_euclid(DAY) * DAY;
-    let [from, to] = [midnight - DAYS * DAY, midnight + DAY].map(|at| at.to_string());
-    [("from", &*from), ("to", &*to), ("window", "day")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into()
-}
+const WINDOWS: [(&str, &str); 4] = [
+    ("all", "all"),
+    ("month", "month"),
+    ("day", "day"),
+    ("hour", "hour"),
+];
 
 /// `GET /console/usage`.
-pub(crate) async fn show(visit: Visit) -> Response {
-    let frame = visit.frame("Usage");
-    answer(visit)
-        .await
-        .unwrap_or_else(|refusal| refused(frame, refusal))
+pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
+    if visit.asks_for_file() {
+        return Ok(file(&csv::all::<Sum>(&visit, SUMS).await?));
+    }
+    let is_asked = !visit.asks_for_time_alone();
+    let listed = if is_asked {
+        visit.listed::<Sum>(SUMS).await?
+    } else {
+        Listed::default()
+    };
+    let measures = columns(listed.items.as_deref().unwrap_or_default());
+    let mut notes = Vec::new();
+    if is_asked {
+        notes.extend(formulas(&measures));
+    } else {
+        let note = "Enter an organization, a resource or an instance. A usage belongs to the window \
+                    that its middle is in.";
+        notes.push(note.to_owned());
+    }
+    let page = ListPage::new(&visit, "Usage", fields(&visit), listed, |sums| {
+        table(&sums, &measures)
+    });
+    let page = ListPage {
+        notes,
+        file: is_asked.then(|| visit.file()),
+        ..page
+    };
+    Ok(render(page.status(), &page))
 }
 
-async fn answer(mut visit: Visit) -> Result<Response, Refusal> {
-    if csv::is_asked(&visit.query) {
-        return csv::file(&visit, "/v1/usages", &visit.query, "usage", text).await;
+fn fields(visit: &Visit) -> Vec<Field> {
+    let mut fields: Vec<Field> = IDS
+        .iter()
+        .chain(&["from", "to"])
+        .map(|name| Field::new(visit, name))
+        .collect();
+    let mut groups = vec![("", "nothing")];
+    groups.extend(IDS.map(|name| (name, label(name))));
+    let given = visit.value("group_by");
+    if !groups.iter().any(|(group, _)| *group == given) {
+        groups.push((given, given));
     }
-    let (file, presets) = (visit.file(), visit.presets());
-    let mut listed = Listed::default();
-    if visit.query.is_empty() {
-        visit.query = suggested(visit.console.parts.clock.now());
-    } else if !visit.asks_for_time_alone() {
-        listed = visit.listed("/v1/usages", &MOMENTS).await?;
-    }
-    let rows = listed.items.as_deref().unwrap_or_default();
-    let (groups, measures) = columns(rows);
-    let page = UsagePage {
-        frame: visit.frame("Usage"),
-        chart: Chart::of(rows),
-        visit,
-        listed,
-        groups,
-        measures,
-        file,
-        presets,
-    };
-    Ok(render(page.listed.status(), &page))
+    fields.push(Field::choice(visit, "window", &WINDOWS));
+    fields.push(Field::choice(visit, "group_by", &groups));
+    fields
 }
 
 /// A measure of the rows.
-struct Column {
+struct Measured {
     name: String,
     unit: Option<String>,
     /// How its amounts are shown by the hour, where it has a unit.
     hourly: Option<Hourly>,
 }
 
-impl Column {
-    /// The head of the exact amounts in a file, with their unit.
-    fn head(&self) -> String {
-        match &self.unit {
-            Some(unit) => format!("amount {} {unit} × ms", self.name),
-            None => format!("amount {} × ms", self.name),
-        }
+impl Measured {
+    /// The names of its columns: of the exact amount, and of the one by the hour.
+    fn names(&self) -> Vec<String> {
+        let unit = self.unit.as_ref().map(|unit| format!(" {unit}"));
+        let exact = format!("{}{} \u{d7} ms", self.name, unit.unwrap_or_default());
+        let hourly = self.hourly.as_ref();
+        let hourly = hourly.map(|hourly| format!("{} {}", self.name, hourly.name));
+        [exact].into_iter().chain(hourly).collect()
     }
 
-    /// The exact amount, and the one by the hour where there is one.
-    fn cells(&self, row: &Sum) -> Vec<String> {
-        let mut cells = vec![row.amount(&self.name)];
-        cells.extend(self.hourly.as_ref().map(|_| self.by_the_hour(row)));
-        cells
-    }
-
-    fn shown(&self, row: &Sum) -> String {
-        match self.by_the_hour(row).as_str() {
-            "" => String::new(),
-            amount => show::decimals(amount),
-        }
-    }
-
-    fn by_the_hour(&self, row: &Sum) -> String {
-        let amount = row.measures.iter().find(|it| it.measure == self.name);
-        amount.and_then(Amount::by_the_hour).unwrap_or_default()
+    /// The exact amount, and the one by the hour.
+    fn amounts(&self, sum: &Sum) -> Vec<String> {
+        let amount = sum.measures.iter().find(|it| it.measure == self.name);
+        let hourly = || amount.and_then(Amount::by_the_hour).unwrap_or_default();
+        let hourly = self.hourly.as_ref().map(|_| hourly());
+        [sum.amount(&self.name)].into_iter().chain(hourly).collect()
     }
 }
 
-/// The fields that rows are grouped by, and the measures that any of them has.
-fn columns(rows: &[Sum]) -> (Vec<String>, Vec<Column>) {
-    let groups = rows.first().map(|row| row.group.keys().cloned().collect());
-    let mut measures: Vec<Column> = Vec::new();
-    for amount in rows.iter().flat_map(|row| &row.measures) {
+/// The measures that any of the rows has.
+fn columns(sums: &[Sum]) -> Vec<Measured> {
+    let mut measures: Vec<Measured> = Vec::new();
+    for amount in sums.iter().flat_map(|sum| &sum.measures) {
         if !measures.iter().any(|it| it.name == amount.measure) {
-            measures.push(Column {
+            measures.push(Measured {
                 name: amount.measure.clone(),
                 unit: amount.unit.clone(),
                 hourly: amount.hourly(),
             });
         }
     }
-    (groups.unwrap_or_default(), measures)
+    measures
 }
 
-fn text(rows: &[Sum]) -> String {
-    let (groups, measures) = columns(rows);
-    let mut head = vec!["window_start".to_owned(), "window_end".to_owned()];
-    head.extend(groups.iter().cloned());
-    head.extend(["usages", "duration_ms"].map(str::to_owned));
-    for measure in &measures {
-        head.push(plain(&measure.head()));
-        let hourly = measure.hourly.as_ref();
-        head.extend(hourly.map(|it| plain(&format!("{} {}", measure.name, it.name))));
+/// How the amounts by the hour follow from the exact ones, each once.
+fn formulas(measures: &[Measured]) -> BTreeSet<String> {
+    let hourly = measures.iter().filter_map(|it| it.hourly.as_ref());
+    hourly.map(|it| it.formula.clone()).collect()
+}
+
+/// The fields that rows are grouped by.
+fn groups(sums: &[Sum]) -> Vec<String> {
+    let groups = sums.first().map(|sum| sum.group.keys().cloned().collect());
+    groups.unwrap_or_default()
+}
+
+fn table(sums: &[Sum], measures: &[Measured]) -> Table {
+    let groups = groups(sums);
+    let names: Vec<String> = measures.iter().flat_map(Measured::names).collect();
+    let mut columns = vec![("From", ""), ("To", "")];
+    columns.extend(groups.iter().map(|group| (label(group), "")));
+    columns.extend([("Usages", "number"), ("Duration", "number")]);
+    columns.extend(names.iter().map(|name| (name.as_str(), "number")));
+    let mut table = Table::new("Sums", "usage-row", &columns);
+    for sum in sums {
+        let mut cells = vec![
+            bound(sum.window.start, "beginning"),
+            bound(sum.window.end, "no end"),
+        ];
+        cells.extend(groups.iter().map(|group| show::id(sum.field(group))));
+        cells.push(show::number(sum.usages));
+        let duration = sum.duration();
+        let length = sum.millis().map(show::length);
+        cells.push(length.unwrap_or_else(|| show::exact(&duration)));
+        let amounts = measures.iter().flat_map(|it| it.amounts(sum));
+        cells.extend(amounts.map(|amount| show::exact(&amount)));
+        table.row(cells);
     }
-    let mut text = line(&head);
-    for row in rows {
-        let (start, end) = (row.window.start.to_string(), row.window.end.to_string());
-        let (usages, duration) = (row.usages.to_string(), row.duration());
-        let amounts: Vec<String> = measures.iter().flat_map(|it| it.cells(row)).collect();
-        let ids: Vec<String> = groups.iter().map(|group| plain(row.field(group))).collect();
-        let cells = [start.as_str(), end.as_str()]
-            .into_iter()
-            .chain(ids.iter().map(String::as_str))
-            .chain([usages.as_str(), duration.as_str()]);
-        text += &line(cells.chain(amounts.iter().map(String::as_str)));
+    table
+}
+
+/// A time, unless it is as good as none.
+fn bound(at: Timestamp, none: &str) -> Html {
+    if at == Timestamp::MIN || at == Timestamp::MAX {
+        return show::faint(none);
     }
-    text
+    show::at(at)
+}
+
+fn file(sums: &[Sum]) -> Response {
+    let (groups, measures) = (groups(sums), columns(sums));
+    let names: Vec<String> = measures.iter().flat_map(Measured::names).collect();
+    let mut head = vec!["window_start", "window_end"];
+    head.extend(groups.iter().map(String::as_str));
+    head.extend(["usages", "duration_ms"]);
+    head.extend(names.iter().map(String::as_str));
+    let rows = sums.iter().map(|sum| {
+        let mut cells = vec![sum.window.start.to_string(), sum.window.end.to_string()];
+        cells.extend(groups.iter().map(|group| sum.field(group).to_owned()));
+        cells.extend([sum.usages.to_string(), sum.duration()]);
+        cells.extend(measures.iter().flat_map(|it| it.amounts(sum)));
+        cells
+    });
+    csv::file("usage", &head, rows)
 }

@@ -1,8 +1,9 @@
 //! Ids are what clients chose.
 
+use sampler_api::{LastError, Measure, Plan, Target};
 use serde_json::json;
 
-use crate::stub::{HOUR, Ledger, MIDNIGHT, sampled, settle, span};
+use crate::stub::{HOUR, Ledger, MIDNIGHT, at, cause, sampled, span};
 
 const HOSTILE: [&str; 6] = [
     "<script>alert(1)</script>",
@@ -20,31 +21,54 @@ async fn markup_quotes_and_marks_of_direction_are_text() {
         let (start, end) = (MIDNIGHT, MIDNIGHT + 3 * HOUR);
         let mut usages = sampled(0, start, end, HOUR);
         for usage in &mut usages {
-            for field in ["id", "error", "location"] {
-                usage[field] = json!(text);
-            }
+            usage.id = text.to_owned();
+            usage.state = text.to_owned();
+            (usage.error, usage.location) = (Some(text.to_owned()), Some(text.to_owned()));
         }
-        let mut one = settle(span(&id, start, Some(end)), &usages);
-        for field in one["target"].as_object_mut().unwrap().values_mut() {
-            *field = json!(text);
-        }
-        one["measured_usage"] = json!([{ "measure": text, "quantity": { text: [text] } }]);
-        one["start_event_id"] = json!(text);
-        one["end_event_id"] = json!(text);
-        one["planned"] = json!({ "start": end, "end": end, "usage_id": text });
-        let error = json!({ "at": end, "status": 400, "error": text });
-        one["delivery"] = json!({ "attempts": 1, "unanswered": false, "last_error": error });
-        let console = Ledger::default().with(one, usages).console();
-        let (list, name) = (
-            "/console/spans?organization_id=x",
-            format!("hostile-list-{index}"),
-        );
-        let list = console.page(list, &name).await;
-        let link = list.between("<td class=\"main\"><a href=\"", "\"");
+        let mut one = span(&id, start, Some(end));
+        one.target = Target {
+            organization_id: text.to_owned(),
+            space_id: text.to_owned(),
+            consumer_id: text.to_owned(),
+            resource_id: text.to_owned(),
+            plan_id: text.to_owned(),
+            resource_instance_id: text.to_owned(),
+        };
+        one.measured_usage = vec![Measure {
+            measure: text.to_owned(),
+            quantity: json!({ text: [text] }),
+        }];
+        (one.start_event_id, one.end_event_id) = (Some(text.to_owned()), Some(text.to_owned()));
+        one.planned = Some(Plan {
+            start: at(end),
+            end: at(end),
+            usage_id: text.to_owned(),
+        });
+        one.delivery.last_error = Some(LastError {
+            at: at(end),
+            status: Some(400),
+            error: text.to_owned(),
+        });
+        let mut why = cause(text, 1);
+        (why.error, why.plan_id) = (text.to_owned(), text.to_owned());
+        why.resource_id = text.to_owned();
+        let ledger = Ledger {
+            causes: vec![why],
+            ..Ledger::default()
+        };
+        let console = ledger.with(one, usages).console();
+        let list = console.get("/console/spans?organization_id=x").await;
+        let link = list.between("data-label=\"Instance\"><a href=\"..", "\"");
         let link = link.replace("&#38;", "&");
         let page = console.page(&link, &format!("hostile-{index}")).await;
-        for shown in [list, page] {
-            for raw in ["<script>alert", "<img", "onfocus='", "href=\"javascript"] {
+        let suspended = console.get("/console/suspended").await;
+        for shown in [list, page, suspended] {
+            for raw in [
+                "<script>alert",
+                "<img src=x",
+                "onfocus='",
+                "href=\"javascript",
+            ] {
                 shown.counts(200, &[(raw, 0)]);
             }
             if index == 5 {

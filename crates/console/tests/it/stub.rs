@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery};
@@ -11,6 +10,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use http_body_util::BodyExt;
+use sampler_api::{
+    Act, Amount, Backlog, Cause, Closing, Control, Delivery, FieldError, Interval, List, Measure,
+    Plan, Problem, Proof, Reason, Resumed, Span, Sum, Target, Usage,
+};
 use sampler_console::{Console, Keys, Parts};
 use sampler_domain::Timestamp;
 use sampler_service::environment::{Clock, SystemRandom};
@@ -30,175 +33,102 @@ pub(crate) const MIDNIGHT: i64 = 1_795_132_800_000;
 /// When everything happens: 15:10 of that day.
 pub(crate) const NOW: i64 = MIDNIGHT + 15 * HOUR + 10 * MINUTE;
 
-pub(crate) const CAUSE: &str = "c-0";
-
-/// A cause that is not on the first page, of more spans than are counted.
-pub(crate) const LARGE_CAUSE: &str = "c-large";
-
-/// A cause without spans.
-pub(crate) const ENDED_CAUSE: &str = "c-ended";
-
-/// The tag of every span.
+/// The tag of every span, and the reason that every action needs.
 const SEEN: &str = "\"seen\"";
+const REASON: &str = "Mapped now.";
+
+type Parameters = BTreeMap<String, String>;
 
 struct Still;
 
 impl Clock for Still {
     fn now(&self) -> Timestamp {
-        Timestamp::new(NOW).unwrap()
+        at(NOW)
     }
 }
 
-/// Spans with their usages, by the ids of the spans.
-#[derive(Clone)]
+pub(crate) fn at(millis: i64) -> Timestamp {
+    Timestamp::new(millis).unwrap()
+}
+
+/// What the API knows.
+#[derive(Clone, Default)]
 pub(crate) struct Ledger {
-    spans: BTreeMap<String, (Value, Vec<Value>)>,
-    /// Whether a thousand resources have rates of their own.
-    pub(crate) is_crowded: bool,
-    /// Whether sampling is paused.
+    pub(crate) spans: BTreeMap<String, (Span, Vec<Usage>)>,
+    pub(crate) causes: Vec<Cause>,
     pub(crate) is_paused: bool,
-    /// How many causes are listed, and how many are not.
-    pub(crate) causes: (usize, u64),
-}
-
-impl Default for Ledger {
-    fn default() -> Self {
-        Self {
-            spans: BTreeMap::new(),
-            is_crowded: false,
-            is_paused: false,
-            causes: (1, 0),
-        }
-    }
 }
 
 impl Ledger {
-    fn add(&mut self, span: Value, usages: Vec<Value>) {
-        let id = span["id"].as_str().unwrap().to_owned();
-        self.spans.insert(id, (span, usages));
-    }
-
     /// The same with another span.
-    pub(crate) fn with(mut self, span: Value, usages: Vec<Value>) -> Self {
-        self.add(span, usages);
+    pub(crate) fn with(mut self, span: Span, usages: Vec<Usage>) -> Self {
+        self.spans.insert(span.id.clone(), (span, usages));
         self
     }
 
     /// One span, which says what these usages come to.
-    pub(crate) fn of(span: Value, usages: Vec<Value>) -> Self {
+    pub(crate) fn of(span: Span, usages: Vec<Usage>) -> Self {
         Self::default().with(settle(span, &usages), usages)
     }
 
     fn api(self) -> Router {
-        let (is_crowded, causes) = (self.is_crowded, self.causes);
-        let ledger = Arc::new(self.spans);
-        let (of_list, of_span, of_usages) = (
-            Arc::clone(&ledger),
-            Arc::clone(&ledger),
-            Arc::clone(&ledger),
-        );
+        let spans = Arc::new(self.spans);
+        let (one, ledger) = (Arc::clone(&spans), Arc::clone(&spans));
+        let causes = Arc::new(self.causes);
+        let cause = Arc::clone(&causes);
+        let is_paused = self.is_paused;
         let list = async move |RawQuery(query): RawQuery| {
             let query = parameters(query);
             if query.contains_key("plan_id") && query.len() == 1 {
-                return too_wide();
+                return invalid(FieldError::of_parameter(
+                    "plan_id",
+                    "It is <b>not enough</b>.",
+                ));
             }
-            if query.get("from").is_some_and(|from| from == "20.11.2026") {
-                return no_moment();
+            if query.get("from").is_some_and(|from| from.contains('.')) {
+                return invalid(FieldError::of_parameter("from", "It must be RFC 3339."));
             }
-            let spans: Vec<Value> = of_list.values().map(|(span, _)| span.clone()).collect();
-            Json(json!({ "items": spans })).into_response()
+            items(spans.values().map(|(span, _)| span.clone()).collect())
         };
-        let span = async move |Path(id): Path<String>| match of_span.get(&id) {
+        let one = async move |Path(id): Path<String>| match one.get(&id) {
             Some((span, _)) => ([("etag", SEEN)], Json(span.clone())).into_response(),
             None => not_there(),
         };
-        let usages = async move |Path(id): Path<String>, RawQuery(query): RawQuery| {
-            let query = parameters(query);
-            match of_usages.get(&id) {
-                Some((_, usages)) => page(&id, usages, &query),
+        let ledger =
+            async move |Path(id): Path<String>, RawQuery(query): RawQuery| match ledger.get(&id) {
+                Some((_, usages)) => page(usages, &parameters(query)),
                 None => not_there(),
-            }
-        };
-        let audit = async |RawQuery(query): RawQuery| {
-            if parameters(query)
-                .get("who")
-                .is_some_and(|who| who == "nobody")
-            {
-                return Json(json!({ "items": [] }));
-            }
-            let act = json!({
-                "id": "5c0f2a4e-0000-4000-8000-000000000000", "at": NOW, "who": "alice\u{202e}",
-                "act": "span.skip", "subject": "/v1/spans/<b>", "reason": "The <i>plan</i> has gone.",
-                "before": { "state": "suspended" }, "after": { "state": "open" }, "outcome": "done",
-            });
-            let control = |paused: bool| json!({ "starts": { "rate": 100 }, "sampling": { "paused": paused } });
-            let pause = json!({
-                "id": "5c0f2a4e-0000-4000-8000-000000000001", "at": NOW - HOUR, "who": "bob",
-                "act": "control.set", "subject": "/v1/control", "reason": "Abacus is <b>down</b>.",
-                "before": control(false), "after": control(true), "outcome": "done",
-            });
-            Json(json!({ "items": [act, pause] }))
-        };
-        let sums = async |RawQuery(query): RawQuery| {
-            let query = parameters(query);
-            if !query.contains_key("organization_id") {
-                return too_wide();
-            }
-            let day = |day: i64, duration: i64| {
-                let (mut start, mut end) = (MIDNIGHT + day * DAY, MIDNIGHT + (day + 1) * DAY);
-                if !query.contains_key("window") {
-                    (start, end) = (0, i64::from(Timestamp::MAX));
-                }
-                json!({
-                    "window": { "start": start, "end": end },
-                    "group": { "resource_id": "=HYPERLINK(\"x\")", "plan_id": "<small>" },
-                    "usages": 24, "duration": duration,
-                    "measures": [{ "measure": "memory", "amount": duration * 512, "unit": "MB" }, { "measure": "odd", "amount": null }],
-                })
             };
-            let items = [day(-2, DAY), day(-1, DAY / 2), day(0, -3 * HOUR)];
-            Json(json!({ "items": items })).into_response()
+        let cause = async move |Path(id): Path<String>| match cause.iter().find(|it| it.cause == id)
+        {
+            Some(cause) => Json(cause.clone()).into_response(),
+            None => not_there(),
         };
         Router::new()
             .route("/v1/usages", get(sums))
-            .route("/v1/backlog", get(async || Json(backlog())))
-            .route("/v1/instances", get(async || Json(instances())))
             .route("/v1/usages/{id}/resend", post(resend))
-            .route(
-                "/v1/suspended",
-                get(async move || Json(list_of_causes(causes))),
-            )
-            .route("/v1/suspended/{cause}", get(one_cause))
+            .route("/v1/backlog", get(async || Json(backlog())))
+            .route("/v1/suspended", get(async move || items(causes.to_vec())))
+            .route("/v1/suspended/{cause}", get(cause))
             .route("/v1/suspended/{cause}/resume", post(resume_cause))
+            .route("/v1/control", get(async move || Json(control(is_paused))))
+            .route("/v1/audit", get(audit))
+            .route("/v1/spans", get(list))
+            .route("/v1/spans/{id}", get(one))
+            .route("/v1/spans/{id}/usages", get(ledger))
             .route("/v1/spans/{id}/resume", post(act_on_span))
             .route("/v1/spans/{id}/skip", post(act_on_span))
-            .route(
-                "/v1/control",
-                get(async move || ([("etag", "\"7\"")], Json(control(is_crowded))))
-                    .put(set_control),
-            )
-            .route("/v1/audit", get(audit))
-            .route("/v1/ids", get(ids))
-            .route("/v1/spans", get(list))
-            .route("/v1/spans/{id}", get(span))
-            .route("/v1/spans/{id}/usages", get(usages))
     }
 
-    /// A console over these spans, where nobody needs to sign in.
+    /// A console over this, where nobody needs to sign in.
     pub(crate) fn console(self) -> Browser {
         let is_paused = self.is_paused;
         let console = Console::new(Parts {
-            is_paused: Box::new(move || is_paused),
             api: self.api(),
             authenticator: Authenticator::none(),
             sign_in: None,
             keys: Keys::parse(&"k".repeat(32).into(), &[]).unwrap(),
-            past: Box::new(|| {
-                vec![
-                    (Duration::from_mins(2), 4_800),
-                    (Duration::from_mins(1), 2_400),
-                ]
-            }),
+            is_paused: Box::new(move || is_paused),
             units: "memory = \"MB\"".parse().unwrap(),
             clock: Arc::new(Still),
             random: Arc::new(SystemRandom),
@@ -207,245 +137,180 @@ impl Ledger {
     }
 }
 
-fn parameters(query: Option<String>) -> BTreeMap<String, String> {
+fn parameters(query: Option<String>) -> Parameters {
     let query = query.unwrap_or_default();
     form_urlencoded::parse(query.as_bytes())
         .into_owned()
         .collect()
 }
 
+fn items<T: serde::Serialize>(items: Vec<T>) -> Response {
+    Json(List { items }).into_response()
+}
+
 /// A page of usages, as the API pages them.
-fn page(id: &str, usages: &[Value], query: &BTreeMap<String, String>) -> Response {
+fn page(usages: &[Usage], query: &Parameters) -> Response {
     let number = |name: &str| query.get(name).map(|text| text.parse::<i64>().unwrap());
     let limit = usize::try_from(number("limit").unwrap_or(100)).unwrap();
+    let first = usize::try_from(number("cursor").unwrap_or(0)).unwrap();
     let (from, to) = (
         number("from").unwrap_or(0),
         number("to").unwrap_or(i64::MAX),
     );
-    let first = usize::try_from(number("cursor").unwrap_or(0)).unwrap();
-    let is_asked_for = |usage: &&Value| (from..to).contains(&usage["timestamp"].as_i64().unwrap());
-    let mut all: Vec<&Value> = usages.iter().filter(is_asked_for).collect();
+    let asked = |usage: &&Usage| (from..to).contains(&usage.timestamp.as_millis());
+    let mut all: Vec<&Usage> = usages.iter().filter(asked).collect();
     if query.get("order").is_some_and(|order| order == "newest") {
         all.reverse();
     }
-    let items: Vec<&Value> = all.iter().skip(first).take(limit).copied().collect();
-    let mut response = Json(json!({ "items": items })).into_response();
-    let link =
-        |at: usize, name: &str| format!("</v1/spans/{id}/usages?cursor={at}>; rel=\"{name}\"");
-    let next = (first + limit < all.len()).then(|| link(first + limit, "next"));
-    let previous = first > 0 && query.contains_key("order");
-    let previous = previous.then(|| link(first.saturating_sub(limit), "prev"));
-    let link = next
-        .into_iter()
-        .chain(previous)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if !link.is_empty() {
+    let mut response = items(all.iter().skip(first).take(limit).collect());
+    if first + limit < all.len() {
+        let link = format!("<?cursor={}>; rel=\"next\"", first + limit);
         response.headers_mut().insert("link", link.parse().unwrap());
     }
     response
 }
 
-/// Finds a hostile instance by how it begins.
-async fn ids(RawQuery(query): RawQuery) -> Response {
-    let found = json!({ "field": "resource_instance_id", "id": "ord<b>ers" });
-    let is_found = parameters(query)["prefix"] == "ord";
-    Json(json!({ "items": is_found.then_some(found).as_slice() })).into_response()
-}
-
-fn backlog() -> Value {
-    json!({
-        "due": 1_200, "oldest": MIDNIGHT, "span_seconds": 86_400.5, "suspended": 812, "rate": 5_012.3,
-        "closing": { "month": "2026-10", "left": 1_100, "closes_at": NOW, "done_at": NOW + 1 },
-    })
-}
-
-/// A receiver, a worker that is not well, and more that are.
-fn instances() -> Value {
-    let instance = |number: i64| {
-        json!({
-            "program": if number == 0 { "receiver" } else { "worker" },
-            "instance": format!("7d44<b>-{number}"), "index": "0", "version": "1.2.3",
-            "started_at": MIDNIGHT + number, "seen_at": NOW, "state": "up", "failing": [],
-            "warnings": [], "partitions": (number > 0).then_some(8), "paused_by": [],
-            "upstream": (number > 0).then_some("cloudevents at meter.example.com"),
-            "usages_today": (number > 0).then_some(100),
-            "slack": (number == 0).then_some(5_270_400_000_i64),
-            "intake": (number == 0).then(|| json!({ "kept": 240, "refused": 3, "last_at": NOW - SECOND })),
-        })
+async fn sums(RawQuery(query): RawQuery) -> Response {
+    let query = parameters(query);
+    if !query.contains_key("organization_id") {
+        return invalid(FieldError::of_parameter("plan_id", "It is not enough."));
+    }
+    let day = |day: i64, duration: i64| {
+        let (mut start, mut end) = (at(MIDNIGHT + day * DAY), at(MIDNIGHT + (day + 1) * DAY));
+        if !query.contains_key("window") {
+            (start, end) = (Timestamp::MIN, Timestamp::MAX);
+        }
+        let group = json!({ "resource_id": "=HYPERLINK(\"x\")", "plan_id": "<small>" });
+        let amount = |measure: &str, amount: Option<i64>, unit: Option<&str>| Amount {
+            measure: measure.to_owned(),
+            amount: amount.map(Into::into),
+            unit: unit.map(str::to_owned),
+        };
+        Sum {
+            window: Interval { start, end },
+            group: group.as_object().unwrap().clone(),
+            usages: 24,
+            duration: Some(duration.into()),
+            measures: vec![
+                amount("memory", Some(duration * 512), Some("MB")),
+                amount("odd", None, None),
+            ],
+        }
     };
-    let mut all: Vec<Value> = (0..60).map(instance).collect();
-    all[50]["state"] = json!("unhealthy");
-    all[50]["failing"] = json!(["processing", "database"]);
-    all[50]["paused_by"] = json!(["replication-lag"]);
-    all[51]["state"] = json!("stale");
-    all[51]["version"] = json!(null);
-    json!({ "items": all })
+    items(vec![day(-2, DAY), day(-1, DAY / 2), day(0, -3 * HOUR)])
+}
+
+fn backlog() -> Backlog {
+    Backlog {
+        due: 1_200,
+        oldest: Some(at(MIDNIGHT)),
+        span_seconds: 86_400.5,
+        suspended: 812,
+        rate: 5_012.3,
+        closing: Some(Closing {
+            month: "2026-10".to_owned(),
+            left: 1_100,
+            closes_at: at(NOW),
+            done_at: Some(at(NOW + 1)),
+        }),
+    }
+}
+
+fn control(is_paused: bool) -> Control {
+    let mut control = Control::from(&sampler_domain::Control::default());
+    control.sampling.paused = is_paused;
+    control.starts.resources.insert("redis".to_owned(), 50.0);
+    control
+}
+
+async fn audit(RawQuery(query): RawQuery) -> Response {
+    if parameters(query)
+        .get("who")
+        .is_some_and(|who| who == "nobody")
+    {
+        return items(Vec::<Act>::new());
+    }
+    let act = |act: &str, who: &str, reason: &str, [before, after]: [Value; 2]| Act {
+        id: "5c0f2a4e-0000-4000-8000-000000000000".to_owned(),
+        at: at(NOW - HOUR),
+        who: Some(who.to_owned()),
+        act: act.to_owned(),
+        subject: "/v1/spans/<b>".to_owned(),
+        reason: reason.to_owned(),
+        before,
+        after,
+        outcome: "done".to_owned(),
+    };
+    let state = ["suspended", "open"].map(|state| json!({ "state": state }));
+    let paused = [false, true].map(|paused| json!({ "sampling": { "paused": paused } }));
+    items(vec![
+        act(
+            "span.skip",
+            "alice\u{202e}",
+            "The <i>plan</i> has gone.",
+            state,
+        ),
+        act("control.set", "bob", "Abacus is <b>down</b>.", paused),
+    ])
 }
 
 /// Takes usage number 4, once.
-async fn resend(Path(id): Path<String>, headers: HeaderMap, body: String) -> Response {
+async fn resend(Path(id): Path<String>, headers: HeaderMap, Json(body): Json<Reason>) -> Response {
     assert!(!headers.contains_key("if-match"));
-    let body: Value = serde_json::from_str(&body).unwrap();
-    match body["reason"].as_str() {
-        Some("Mapped now.") if id == usage_id(4) => {
-            (StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response()
-        }
-        Some("Mapped now.") => {
-            let detail = "Only a usage that is skipped or set_aside can be sent again.";
-            let title = "The usage cannot be sent again";
-            problem(StatusCode::CONFLICT, title, detail, None)
-        }
-        _ => invalid_reason(),
+    if body.reason != REASON {
+        return invalid_reason();
     }
-}
-
-fn cause() -> Value {
-    json!({
-        "cause": CAUSE, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
-        "plan_id": "small", "spans": 812, "set_aside": 31, "since": MIDNIGHT, "probe_at": NOW,
-    })
-}
-
-/// As many causes of one resource, of which `more` are not listed.
-fn list_of_causes((count, more): (usize, u64)) -> Value {
-    let of_number = |number| {
-        let mut cause = cause();
-        cause["cause"] = json!(format!("c-{number}"));
-        if number + 1 == count && more > 0 {
-            cause["more"] = json!(more);
-        }
-        cause
-    };
-    json!({ "items": (0..count).map(of_number).collect::<Vec<_>>() })
-}
-
-/// One of the causes, also of those that are not in the list, or have no spans.
-async fn one_cause(Path(id): Path<String>) -> Response {
-    let mut cause = cause();
-    match id.as_str() {
-        CAUSE => {}
-        LARGE_CAUSE => cause["spans"] = json!(100_000),
-        ENDED_CAUSE => cause["spans"] = json!(0),
-        _ => return not_there(),
+    if id == usage_id(4) {
+        return (StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response();
     }
-    cause["cause"] = json!(id);
-    Json(cause).into_response()
+    let title = "The usage cannot be sent again";
+    problem(StatusCode::CONFLICT, title, Vec::new())
 }
 
-/// What is set; a thousand resources may have rates of their own.
-fn control(is_crowded: bool) -> Value {
-    let rate = |number: i64| (format!("{number}{}", "<".repeat(200)), json!(number % 100));
-    let resources = if is_crowded {
-        (0..1_000).map(rate).collect()
-    } else {
-        json!({ "redis": 50 })
-    };
-    json!({
-        "starts": { "rate": 100, "resources": resources }, "sampling": { "paused": false },
-        "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
-    })
-}
-
-/// Takes what was seen, and says what it was asked to set. What is wrong with the body comes first.
-async fn set_control(headers: HeaderMap, body: String) -> Response {
-    let body: Value = serde_json::from_str(&body).unwrap();
-    if !body["starts"]["rate"].is_number() {
-        return invalid_body("#/starts/rate", "It must be a number from 0 to 100.");
+async fn resume_cause(Path(_): Path<String>, Json(body): Json<Reason>) -> Response {
+    if body.reason != REASON {
+        return invalid_reason();
     }
-    let tag = headers.get("if-match").and_then(|tag| tag.to_str().ok());
-    if tag != Some("\"7\"") {
-        return has_changed();
-    }
-    let expected = json!({
-        "starts": { "rate": 12.5, "resources": { "redis": 50, "a = b": 0 } },
-        "sampling": { "paused": true },
-        "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
-        "reason": "Abacus is slow.",
-    });
-    assert_eq!(body, expected);
-    Json(body).into_response()
+    (StatusCode::ACCEPTED, Json(Resumed { resumed: 812 })).into_response()
 }
 
-/// Lets the spans of the cause go on, for the one reason that there is.
-async fn resume_cause(Path(cause): Path<String>, body: String) -> Response {
-    let body: Value = serde_json::from_str(&body).unwrap();
-    match (cause.as_str(), body["reason"].as_str()) {
-        (CAUSE, Some("Mapped now.")) => {
-            (StatusCode::ACCEPTED, Json(json!({ "resumed": 812 }))).into_response()
-        }
-        (CAUSE, _) => invalid_reason(),
-        _ => not_there(),
-    }
-}
-
-/// Takes what was seen, and says of a skip which usage it was for.
-async fn act_on_span(Path(id): Path<String>, headers: HeaderMap, body: String) -> Response {
+/// Takes the state that was seen; a skip says which usage it is for.
+async fn act_on_span(headers: HeaderMap, Json(body): Json<Value>) -> Response {
     if headers.get("if-match").is_none_or(|tag| tag != SEEN) {
-        return has_changed();
+        return problem(
+            StatusCode::PRECONDITION_FAILED,
+            "It has changed",
+            Vec::new(),
+        );
     }
-    let body: Value = serde_json::from_str(&body).unwrap();
-    if body["reason"] != "Mapped now." {
+    if body["reason"] != REASON {
         return invalid_reason();
     }
     let usage = body.get("usage_id").and_then(Value::as_str);
     assert!(usage.is_none_or(|usage| usage == usage_id(7)), "{body}");
-    Json(json!({ "id": id })).into_response()
+    Json(body).into_response()
 }
 
-/// A problem, perhaps about some fields.
-fn problem(status: StatusCode, title: &str, detail: &str, errors: Option<Value>) -> Response {
-    let mut problem = json!({ "title": title, "detail": detail, "status": status.as_u16() });
-    if let Some(errors) = errors {
-        problem["errors"] = errors;
-    }
+fn problem(status: StatusCode, title: &str, errors: Vec<FieldError>) -> Response {
+    let problem = Problem {
+        title: title.to_owned(),
+        detail: "It is as it is.".to_owned(),
+        errors,
+        ..Problem::default()
+    };
     (status, Json(problem)).into_response()
 }
 
-fn invalid_body(pointer: &str, detail: &str) -> Response {
-    let errors = json!([{ "pointer": pointer, "detail": detail }]);
-    let title = "The body is not valid";
-    problem(
-        StatusCode::BAD_REQUEST,
-        title,
-        "The body is JSON.",
-        Some(errors),
-    )
+fn invalid(error: FieldError) -> Response {
+    problem(StatusCode::BAD_REQUEST, "It is not valid", vec![error])
 }
 
 fn invalid_reason() -> Response {
-    invalid_body("#/reason", "It must not be blank.")
-}
-
-fn has_changed() -> Response {
-    let status = StatusCode::PRECONDITION_FAILED;
-    problem(status, "It has changed", "Look again.", None)
+    invalid(FieldError::new("#/reason", "It must not be blank."))
 }
 
 fn not_there() -> Response {
-    let title = "There is no such span";
-    problem(StatusCode::NOT_FOUND, title, "It is gone.", None)
-}
-
-fn too_wide() -> Response {
-    let errors = json!([{ "parameter": "plan_id", "detail": "It is not enough." }]);
-    let detail = "Add <b>organization_id</b>.";
-    problem(
-        StatusCode::BAD_REQUEST,
-        "The query is too wide",
-        detail,
-        Some(errors),
-    )
-}
-
-fn no_moment() -> Response {
-    let errors = json!([{ "parameter": "from", "detail": "It must be ms, or RFC 3339." }]);
-    problem(
-        StatusCode::BAD_REQUEST,
-        "The query is not valid",
-        "Ask again.",
-        Some(errors),
-    )
+    problem(StatusCode::NOT_FOUND, "There is no such thing", Vec::new())
 }
 
 /// A console as a browser sees it.
@@ -580,54 +445,114 @@ impl Visit {
 }
 
 /// A span without usages.
-pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Value {
-    json!({
-        "id": id,
-        "target": {
-            "organization_id": "acme", "space_id": "prod", "consumer_id": "app:shop",
-            "resource_id": "postgres", "plan_id": "small", "resource_instance_id": "orders-db",
+pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Span {
+    let state = if end.is_some() { "stopped" } else { "open" };
+    let target = [
+        "organization_id=acme",
+        "space_id=prod",
+        "consumer_id=app:shop",
+        "resource_id=postgres",
+        "plan_id=small",
+        "resource_instance_id=orders-db",
+    ];
+    let target: BTreeMap<_, _> = target.iter().filter_map(|it| it.split_once('=')).collect();
+    Span {
+        id: id.to_owned(),
+        target: serde_json::from_value::<Target>(json!(target)).unwrap(),
+        measured_usage: vec![Measure {
+            measure: "memory".to_owned(),
+            quantity: json!(512),
+        }],
+        start: at(start),
+        end: end.map(at),
+        state: state.to_owned(),
+        start_event_id: Some("2d509abe".to_owned()),
+        end_event_id: end.map(|_| "7f11".to_owned()),
+        sampled_to: at(start),
+        due_at: Some(at(NOW)),
+        planned: None,
+        delivery: Delivery {
+            attempts: 0,
+            unanswered: false,
+            last_error: None,
         },
-        "measured_usage": [{ "measure": "memory", "quantity": 512 }],
-        "start": start, "end": end, "state": if end.is_some() { "stopped" } else { "open" },
-        "start_event_id": "2d509abe", "end_event_id": end.map(|_| "7f11"),
-        "sampled_to": start, "due_at": NOW, "planned": null,
-        "delivery": { "attempts": 0, "unanswered": false, "last_error": null },
-        "proof": {
-            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0,
-            "unsampled": end.unwrap_or(NOW) - start, "usages": 0, "since": start,
+        proof: Proof {
+            used: 0,
+            billed: 0,
+            skipped: 0,
+            unanswered: 0,
+            difference: 0,
+            unsampled: end.unwrap_or(NOW) - start,
+            usages: 0,
+            since: at(start),
         },
-    })
+    }
 }
 
 /// A span whose usage number 7 is refused: it is two days behind.
-pub(crate) fn suspended(id: &str) -> Value {
-    let mut span = span(id, NOW - 3 * DAY, None);
-    let from = NOW - 2 * DAY;
-    span["state"] = json!("suspended");
-    span["sampled_to"] = json!(from);
-    span["proof"]["unsampled"] = json!(NOW - from);
-    span["planned"] = json!({ "start": from, "end": from + HOUR, "usage_id": usage_id(7) });
-    span
+pub(crate) fn suspended(id: &str) -> Span {
+    let (from, span) = (NOW - 2 * DAY, span(id, NOW - 3 * DAY, None));
+    Span {
+        state: "suspended".to_owned(),
+        sampled_to: at(from),
+        proof: Proof {
+            unsampled: NOW - from,
+            ..span.proof
+        },
+        planned: Some(Plan {
+            start: at(from),
+            end: at(from + HOUR),
+            usage_id: usage_id(7),
+        }),
+        ..span
+    }
+}
+
+pub(crate) fn cause(id: &str, spans: u64) -> Cause {
+    Cause {
+        cause: id.to_owned(),
+        status: Some(422),
+        error: "unprocessable <plan>".to_owned(),
+        resource_id: "postgres".to_owned(),
+        plan_id: "small".to_owned(),
+        spans,
+        set_aside: 31,
+        since: at(MIDNIGHT),
+        probe_at: at(NOW),
+        more: 0,
+    }
 }
 
 pub(crate) fn usage_id(number: usize) -> String {
     format!("ad1f2853-43e0-5cbf-b4f7-{number:012}")
 }
 
-pub(crate) fn usage(number: usize, start: i64, end: i64, state: &str) -> Value {
+pub(crate) fn usage(number: usize, start: i64, end: i64, state: &str) -> Usage {
     let is_answered = state != "planned";
-    json!({
-        "id": usage_id(number), "span": "s", "interval": { "start": start, "end": end },
-        "timestamp": i64::midpoint(start, end), "duration": end - start, "measured_usage": [],
-        "state": state, "unanswered": false, "withheld": false,
-        "attempts": i32::from(is_answered), "planned_at": end.max(start) + 5,
-        "accepted_at": is_answered.then_some(end.max(start) + 64), "status": is_answered.then_some(202),
-        "location": is_answered.then_some("https://abacus.example/v1/usage"), "error": null,
-    })
+    Usage {
+        id: usage_id(number),
+        span: "s".to_owned(),
+        interval: Interval {
+            start: at(start),
+            end: at(end),
+        },
+        timestamp: at(i64::midpoint(start, end)),
+        duration: end - start,
+        measured_usage: Vec::new(),
+        state: state.to_owned(),
+        attempts: u32::from(is_answered),
+        planned_at: at(end.max(start) + 5),
+        accepted_at: is_answered.then(|| at(end.max(start) + 64)),
+        status: is_answered.then_some(202),
+        location: is_answered.then(|| "https://abacus.example/v1/usage".to_owned()),
+        error: None,
+        unanswered: false,
+        withheld: false,
+    }
 }
 
 /// Cuts the time from `start` to `end` as a worker does, forwards or backwards.
-pub(crate) fn sampled(first: usize, start: i64, end: i64, window: i64) -> Vec<Value> {
+pub(crate) fn sampled(first: usize, start: i64, end: i64, window: i64) -> Vec<Usage> {
     let (mut usages, mut at) = (Vec::new(), start);
     while at != end {
         let next = if end > at {
@@ -642,27 +567,31 @@ pub(crate) fn sampled(first: usize, start: i64, end: i64, window: i64) -> Vec<Va
 }
 
 /// Says of a span what its usages come to.
-pub(crate) fn settle(mut span: Value, usages: &[Value]) -> Value {
-    let sum = |skipped: bool| -> i64 {
-        let of = usages
-            .iter()
-            .filter(|usage| match usage["state"].as_str().unwrap() {
-                "skipped" => skipped,
-                "planned" | "refused" => false,
-                _ => !skipped,
-            });
-        of.map(|usage| usage["duration"].as_i64().unwrap()).sum()
+fn settle(span: Span, usages: &[Usage]) -> Span {
+    let sum = |is_counted: fn(&Usage) -> bool| -> i64 {
+        let counted = usages.iter().filter(|usage| is_counted(usage));
+        counted.map(|usage| usage.duration).sum()
     };
-    let (billed, skipped) = (sum(false), sum(true));
-    let start = span["start"].as_i64().unwrap();
-    span["sampled_to"] = json!(start + billed + skipped);
-    span["proof"] = json!({
-        "used": billed + skipped, "billed": billed, "skipped": skipped, "unanswered": 0, "difference": 0,
-        "unsampled": span["end"].as_i64().unwrap_or(NOW) - start - billed - skipped, "usages": usages.len(), "since": start,
-    });
-    if span["end"] == span["sampled_to"] {
-        span["state"] = json!("complete");
-        span["due_at"] = Value::Null;
+    let (billed, skipped) = (sum(Usage::is_billed), sum(|usage| usage.state == "skipped"));
+    let start = span.start.as_millis();
+    let sampled_to = start + billed + skipped;
+    let is_complete = span.end == Some(at(sampled_to));
+    Span {
+        sampled_to: at(sampled_to),
+        state: if is_complete {
+            "complete".to_owned()
+        } else {
+            span.state
+        },
+        due_at: span.due_at.filter(|_| !is_complete),
+        proof: Proof {
+            used: billed + skipped,
+            billed,
+            skipped,
+            unsampled: span.end.map_or(NOW, Timestamp::as_millis) - sampled_to,
+            usages: usages.len() as u64,
+            ..span.proof
+        },
+        ..span
     }
-    span
 }

@@ -1,9 +1,9 @@
 //! The timeline, from a span of minutes to one of months.
 
-use serde_json::json;
+use sampler_api::{LastError, Plan};
 
 use crate::stub::{
-    DAY, HOUR, Ledger, MIDNIGHT, MINUTE, SECOND, Shown, sampled, settle, span, suspended, usage,
+    DAY, HOUR, Ledger, MIDNIGHT, MINUTE, SECOND, Shown, at, sampled, span, suspended, usage,
     usage_id,
 };
 
@@ -22,15 +22,14 @@ fn late_stop() -> Ledger {
 async fn each_usage_of_a_late_stop_is_above_or_below_the_axis_with_its_numbers() {
     let console = late_stop().console();
     let shown = console.page("/console/spans/late", "span-late").await;
-    let title = "<title>\u{2212}1\u{a0}h (-3600000 ms), accepted: 2026-11-20T14:00:00.000Z to \
-                 2026-11-20T13:00:00.000Z";
+    let title = "<title>\u{2212}1\u{a0}h (-3600000 ms), accepted 202: 2026-11-20T14:00:00.000Z \
+                 \u{2192} 2026-11-20T13:00:00.000Z</title>";
     let texts = [
         ("data-test=\"timeline\"", 1),
         ("data-usage=", 7),
         ("class=\"usage forward accepted\"", 5),
         ("class=\"usage backward accepted\"", 2),
         (title, 1),
-        (">hour windows<", 1),
         ("data-test=\"ledger-row\"", 7),
     ];
     shown.counts(200, &texts);
@@ -42,63 +41,81 @@ async fn each_usage_of_a_late_stop_is_above_or_below_the_axis_with_its_numbers()
 const PROOF: &str = "data-test=\"proof\"";
 
 #[tokio::test]
-async fn a_ledger_of_then_says_that_the_proof_is_of_now() {
-    let console = late_stop().console();
-    let told = "The proof is as of now.";
-    let then = "/console/spans/late?as_of=2026-11-20T12:00";
-    console.get(then).await.counts(200, &[(told, 1)]);
-    let now = console.get("/console/spans/late").await;
-    now.counts(200, &[(told, 0)]);
-}
-
-#[tokio::test]
-async fn a_day_of_minutes_is_drawn_in_few_places_and_names_each_usage() {
+async fn a_day_of_minutes_is_drawn_in_few_places_and_leads_to_a_closer_view() {
     let (start, end) = (MIDNIGHT - DAY, MIDNIGHT);
     let usages = sampled(0, start, end, MINUTE);
     assert_eq!(usages.len(), 1_440);
     let ledger = Ledger::of(span("minutes", start, Some(end)), usages);
     let console = ledger.console();
     let shown = console.page("/console/spans/minutes", "span-minutes").await;
-    for number in [0, 700, 1_439] {
-        let usage = format!("data-usage=\"{}\"", usage_id(number));
-        assert_eq!(shown.count(&usage), 1, "{usage}");
-    }
     let places = shown.count("<a class=\"usage");
-    assert!((40..100).contains(&places), "{places}");
-    let windows = ">minute windows, lines each hour<";
-    shown.counts(200, &[(windows, 1), ("data-test=\"ledger-row\"", 100)]);
+    assert!((60..100).contains(&places), "{places}");
+    shown.counts(
+        200,
+        &[("data-usage=", 0), ("data-test=\"ledger-row\"", 100)],
+    );
+    shown.shows(&["15 usages, 15\u{a0}min (900000 ms)", "href=\"?from="]);
     // Closer, each minute stands for itself.
     let noon = start + 12 * HOUR;
     let path = format!("/console/spans/minutes?from={noon}&to={}", noon + HOUR);
     let shown = console.page(&path, "span-minutes-closer").await;
     let accepted = "class=\"usage forward accepted\"";
-    shown.counts(200, &[(accepted, 60), ("data-usage=", 60)]);
+    shown.counts(
+        200,
+        &[(accepted, 60), ("data-usage=", 60), (">whole span<", 1)],
+    );
+}
+
+/// Also where all of them are taken back, and their lengths differ.
+#[tokio::test]
+async fn there_are_never_more_than_200_bars() {
+    for window in [SECOND, MINUTE, 17 * MINUTE, HOUR] {
+        let (start, end) = (MIDNIGHT - 50 * window, MIDNIGHT + 700 * window + window / 3);
+        let mut usages = sampled(0, start, end, window);
+        usages.extend(sampled(usages.len(), end, start, 7 * window));
+        let ledger = Ledger::of(span("s", start, Some(start)), usages);
+        let shown = ledger.console().get("/console/spans/s").await;
+        let bars = shown.count("<a class=\"usage");
+        assert!((120..=200).contains(&bars), "{bars}");
+    }
 }
 
 #[tokio::test]
 async fn two_months_of_days_with_all_that_can_become_of_a_usage() {
     let (start, end) = (MIDNIGHT - 58 * DAY - 7 * HOUR, MIDNIGHT - 2 * DAY);
     let mut usages = sampled(0, start, end, DAY);
-    usages[20]["state"] = json!("skipped");
-    usages[21]["state"] = json!("set_aside");
-    usages[21]["error"] = json!("uncounted");
-    usages[30]["state"] = json!("counted");
+    usages[20].state = "skipped".to_owned();
+    usages[21].state = "set_aside".to_owned();
+    usages[21].error = Some("uncounted".to_owned());
+    usages[30].state = "counted".to_owned();
     let last = usages.len();
+    let error = "unprocessable: no <mapping> for the plan";
     usages.push(usage(last, end, end + DAY, "refused"));
-    usages[last]["status"] = json!(422);
-    usages[last]["error"] = json!("unprocessable: no <mapping> for the plan");
-    let mut span = settle(span("days", start, None), &usages);
-    span["state"] = json!("suspended");
-    span["planned"] = json!({ "start": end, "end": end + DAY, "usage_id": usage_id(last) });
-    span["delivery"] = json!({ "attempts": 3, "unanswered": false, "last_error": {
-        "at": MIDNIGHT, "status": 422, "error": "unprocessable: no <mapping> for the plan" } });
+    (usages[last].status, usages[last].error) = (Some(422), Some(error.to_owned()));
+    let mut span = span("days", start, None);
+    (span.state, span.sampled_to) = ("suspended".to_owned(), at(end));
+    span.planned = Some(Plan {
+        start: at(end),
+        end: at(end + DAY),
+        usage_id: usage_id(last),
+    });
+    span.delivery.attempts = 3;
+    span.delivery.last_error = Some(LastError {
+        at: at(MIDNIGHT),
+        status: Some(422),
+        error: error.to_owned(),
+    });
     let console = Ledger::default().with(span, usages).console();
     let shown = console.page("/console/spans/days", "span-days").await;
     for class in ["skipped", "set_aside", "refused", "counted"] {
         let usage = format!("class=\"usage forward {class}\"");
         assert_eq!(shown.count(&usage), 1, "{class}");
     }
-    shown.counts(200, &[(">day windows<", 1), ("<mapping>", 0)]);
+    let offered = [("resume", 1), ("skip", 1), ("resend", 2)];
+    for (hook, count) in offered {
+        let hook = format!("data-test=\"{hook}\"");
+        shown.counts(200, &[(&hook, count), ("<mapping>", 0)]);
+    }
 }
 
 #[tokio::test]
@@ -108,10 +125,7 @@ async fn a_span_without_usages_and_one_of_a_moment_are_drawn() {
     let ever = i64::from(sampler_domain::Timestamp::MAX);
     let ledger = Ledger::of(span("brief", MIDNIGHT, Some(second)), brief)
         .with(span("new", MIDNIGHT + 15 * HOUR, None), Vec::new())
-        .with(
-            settle(span("moment", moment, Some(moment)), &[]),
-            Vec::new(),
-        )
+        .with(span("moment", moment, Some(moment)), Vec::new())
         .with(span("ever", 0, Some(ever)), Vec::new());
     let console = ledger.console();
     for id in ["new", "moment", "brief", "ever"] {
@@ -131,8 +145,7 @@ async fn more_usages_than_are_drawn_are_said_and_can_be_gone_on_with() {
     let usages = sampled(0, start, end, MINUTE);
     let console = Ledger::of(span("many", start, Some(end)), usages).console();
     let shown = console.page("/console/spans/many", "span-many").await;
-    // The rows name their usages, as the drawing has too many.
-    shown.counts(200, &[("data-test=\"drawn-to\"", 1), ("data-usage=", 100)]);
+    shown.counts(200, &[("data-test=\"drawn-to\"", 1), ("data-usage=", 0)]);
     assert!(shown.text.len() < 300_000, "{}", shown.text.len());
 }
 
@@ -147,22 +160,17 @@ async fn a_span_that_waits_has_no_tick_and_says_what_is_not_billed_yet() {
         let shown = console.page(&format!("/console/spans/{id}"), id).await;
         shown.between(PROOF, "</p>").to_owned()
     };
-    let billed = "<b>not billed yet</b> <data class=\"length\" value=\"172800000\"";
+    let billed = "not billed yet <data class=\"length\" value=\"172800000\"";
     for (id, is_settled) in [("done", true), ("never", false)] {
         let proof = proof(id).await;
-        let told = [
-            '\u{2713}'.to_string(),
-            billed.to_owned(),
-            "not billed yet".to_owned(),
-        ];
-        let told = told.map(|text| proof.contains(&text));
+        let told = ["\u{2713}", billed, "not billed yet"].map(|text| proof.contains(text));
         assert_eq!(told, [is_settled, !is_settled, !is_settled], "{proof}");
     }
 }
 
-/// A dispute is about the end of a bill: the ledger begins there, and its pages lead back and forth.
+/// A dispute is about the end of a bill: the ledger begins there.
 #[tokio::test]
-async fn the_ledger_begins_at_its_end_and_leads_in_both_directions() {
+async fn the_ledger_begins_at_its_end_and_can_be_turned() {
     let usages = sampled(0, MIDNIGHT - 5 * DAY, MIDNIGHT, HOUR);
     let ledger = Ledger::of(span("s", MIDNIGHT - 5 * DAY, Some(MIDNIGHT)), usages);
     let console = ledger.console();
@@ -172,24 +180,24 @@ async fn the_ledger_begins_at_its_end_and_leads_in_both_directions() {
             .collect()
     };
     let first = console.page("/console/spans/s", "ledger-end").await;
-    assert_eq!(rows(&first).len(), 100);
-    assert_eq!(rows(&first)[0], usage_id(119));
-    let (previous, next) = ("data-test=\"previous\"", "data-test=\"next\"");
+    assert_eq!(
+        (rows(&first).len(), &rows(&first)[0]),
+        (100, &usage_id(119))
+    );
     first.counts(
         200,
         &[
-            (previous, 0),
-            ("120</data> usages accepted, the last one first", 1),
+            ("href=\"?cursor=100#ledger\"", 1),
+            ("120 accepted usages", 1),
             // What the upstream has of a usage is a click away.
             ("href=\"https://abacus.example/v1/usage\"", 100),
             // What is billed of a measure stands beside it: 512 MB for five days.
-            (">61.440 GB·h</data>", 1),
+            ("<span class=\"faint\">billed 61.440 GB·h</span>", 1),
         ],
     );
     let second = console.get("/console/spans/s?cursor=100").await;
     assert_eq!(rows(&second).last(), Some(&usage_id(0)));
-    let back = format!("href=\"/console/spans/s?cursor=0#ledger\" {previous}");
-    second.counts(200, &[(&back, 1), (next, 0)]);
+    second.counts(200, &[("data-test=\"next\"", 0)]);
     let turned = console.get("/console/spans/s?order=oldest").await;
     assert_eq!(rows(&turned)[0], usage_id(0));
     let file = console.get("/console/spans/s?format=csv").await;
@@ -203,9 +211,9 @@ async fn the_ledger_begins_at_its_end_and_leads_in_both_directions() {
 #[tokio::test]
 async fn a_location_that_a_browser_must_not_open_is_no_link() {
     let mut usages = sampled(0, MIDNIGHT, MIDNIGHT + 3 * HOUR, HOUR);
-    usages[0]["location"] = json!("javascript:alert(1)");
-    usages[1]["location"] = json!("https://u:p@abacus.example/");
-    usages[2]["location"] = json!("/v1/relative");
+    usages[0].location = Some("javascript:alert(1)".to_owned());
+    usages[1].location = Some("https://u:p@abacus.example/".to_owned());
+    usages[2].location = Some("/v1/relative".to_owned());
     let console = Ledger::of(span("s", MIDNIGHT, None), usages).console();
     let shown = console.get("/console/spans/s").await;
     shown.counts(200, &[("data-test=\"document\"", 0)]);

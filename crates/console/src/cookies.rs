@@ -4,12 +4,11 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use cookie::time::Duration;
-use cookie::{Cookie, SameSite};
+use cookie::{Cookie, CookieBuilder, CookieJar, Key, SameSite};
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
+use sampler_service::environment::Random;
 use secrecy::{ExposeSecret, SecretString};
-
-use super::cookie_key::{CookieKey, KEY_LEN};
 
 /// In bytes.
 pub const KEY_LEN_MIN: usize = 32;
@@ -18,27 +17,16 @@ pub const KEY_LEN_MIN: usize = 32;
 /// decrypt.
 const COOKIES_MAX: usize = 32;
 
-/// Browsers take a cookie whose name begins so only over https, from the host itself and for all of its
-/// paths: no neighbour can set one (RFC 6265bis, section 4.1.3.2).
-const OF_THE_HOST: &str = "__Host-";
-
 /// Keys of cookies. The first encrypts, all of them decrypt, so that keys can be replaced while
 /// people are signed in.
 #[derive(Clone)]
-pub struct Keys(Arc<[CookieKey]>);
+pub struct Keys(Arc<[Key]>);
 
-/// Which cookie, and to which addresses browsers send it over plain HTTP.
-#[derive(Clone, Copy)]
-pub(crate) struct CookieScope {
-    pub(crate) name: &'static str,
-    pub(crate) path: &'static str,
-}
-
-impl CookieScope {
-    fn name(self, is_secure: bool) -> String {
-        let prefix = if is_secure { OF_THE_HOST } else { "" };
-        format!("{prefix}{}", self.name)
-    }
+/// The name of a cookie. Over https browsers take a cookie whose name begins with `__Host-` only from
+/// the host itself: no neighbour can set one (RFC 6265bis, section 4.1.3.2).
+fn full_name(name: &str, is_secure: bool) -> String {
+    let prefix = if is_secure { "__Host-" } else { "" };
+    format!("{prefix}{name}")
 }
 
 impl Keys {
@@ -52,68 +40,65 @@ impl Keys {
                 // With its length before each text, so that no two lists are alike.
                 let _ = write!(material, "{}:{text}", text.len());
             }
-            (part.len() >= KEY_LEN_MIN).then(|| CookieKey::derived_from(material.as_bytes()))
+            (part.len() >= KEY_LEN_MIN).then(|| Key::derive_from(material.as_bytes()))
         });
         keys.collect::<Option<_>>().map(Self)
     }
 
     /// A key that nobody else has: sessions end with this process.
-    pub fn random(random: &dyn sampler_service::environment::Random) -> Self {
-        let mut bytes = [0; KEY_LEN];
+    pub fn random(random: &dyn Random) -> Self {
+        let mut bytes = [0; 64];
         random.fill(&mut bytes);
-        Self(Arc::new([CookieKey::of_bytes(&bytes)]))
+        Self(Arc::new([Key::from(&bytes)]))
     }
 
     /// The header that sets a cookie for a number of seconds.
-    pub(crate) fn seal(
-        &self,
-        place: CookieScope,
-        content: &str,
-        seconds: i64,
-        is_secure: bool,
-    ) -> String {
-        let key = self.0.first();
-        let sealed = key.and_then(|key| key.seal(&place.name(is_secure), content));
-        let cookie =
-            made(place, sealed.unwrap_or_default(), is_secure).max_age(Duration::seconds(seconds));
-        cookie.build().to_string()
+    pub(crate) fn seal(&self, name: &str, content: &str, seconds: i64, is_secure: bool) -> String {
+        let name = full_name(name, is_secure);
+        let mut jar = CookieJar::new();
+        if let Some(key) = self.0.first() {
+            let cookie = made(name.clone(), content.to_owned(), is_secure);
+            let cookie = cookie.max_age(Duration::seconds(seconds));
+            jar.private_mut(key).add(cookie);
+        }
+        jar.get(&name).map_or_else(String::new, Cookie::to_string)
     }
 
     /// The content of a request's cookie, if one of the keys decrypts it. What does not decrypt is
     /// passed over. None where two cookies decrypt to different contents: which of them the person
     /// wants cannot be known.
-    pub(crate) fn open(
-        &self,
-        place: CookieScope,
-        headers: &HeaderMap,
-        is_secure: bool,
-    ) -> Option<String> {
-        let name = place.name(is_secure);
+    pub(crate) fn open(&self, name: &str, headers: &HeaderMap, is_secure: bool) -> Option<String> {
+        let name = full_name(name, is_secure);
         let values = headers.get_all(COOKIE).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
         let cookies = texts.flat_map(Cookie::split_parse).flatten();
         let sealed = cookies.filter(|cookie| cookie.name() == name);
         let mut opened = sealed
             .take(COOKIES_MAX)
-            .filter_map(|cookie| self.decrypt(&name, cookie.value()));
+            .filter_map(|cookie| self.decrypt(&cookie.into_owned()));
         let first = opened.next()?;
         opened.all(|other| other == first).then_some(first)
     }
 
-    fn decrypt(&self, name: &str, value: &str) -> Option<String> {
-        self.0.iter().find_map(|key| key.open(name, value))
+    fn decrypt(&self, cookie: &Cookie<'static>) -> Option<String> {
+        let jar = CookieJar::new();
+        let mut keys = self.0.iter();
+        let opened = keys.find_map(|key| jar.private(key).decrypt(cookie.clone()));
+        opened.map(|cookie| cookie.value().to_owned())
     }
 }
 
-pub(crate) fn forget(place: CookieScope, is_secure: bool) -> HeaderValue {
-    let cookie = made(place, String::new(), is_secure).max_age(Duration::ZERO);
-    HeaderValue::try_from(cookie.build().to_string()).expect("a name and attributes")
+/// The header that has a browser forget a cookie.
+pub(crate) fn forget(name: &str, is_secure: bool) -> HeaderValue {
+    let cookie = made(full_name(name, is_secure), String::new(), is_secure);
+    let cookie = cookie.max_age(Duration::ZERO).build().to_string();
+    HeaderValue::try_from(cookie).expect("a name and attributes")
 }
 
-fn made(place: CookieScope, content: String, is_secure: bool) -> cookie::CookieBuilder<'static> {
-    let path = if is_secure { "/" } else { place.path };
-    Cookie::build((place.name(is_secure), content))
-        .path(path)
+/// For all paths, because the prefix that a router takes away is not known here.
+fn made(name: String, content: String, is_secure: bool) -> CookieBuilder<'static> {
+    Cookie::build((name, content))
+        .path("/")
         .http_only(true)
         .secure(is_secure)
         .same_site(SameSite::Lax)
@@ -131,10 +116,7 @@ impl fmt::Debug for Keys {
 mod tests {
     use super::*;
 
-    const PLACE: CookieScope = CookieScope {
-        name: "a",
-        path: "/console",
-    };
+    const NAME: &str = "a";
 
     fn keys(text: &str) -> Keys {
         Keys::parse(&text.into(), &["issuer"]).unwrap()
@@ -150,26 +132,26 @@ mod tests {
     #[test]
     fn the_first_key_encrypts_and_each_decrypts() {
         let (old, new) = ("o".repeat(32), "n".repeat(32));
-        let sealed = keys(&old).seal(PLACE, "content", 60, true);
+        let sealed = keys(&old).seal(NAME, "content", 60, true);
         assert!(!sealed.contains("content"), "{sealed}");
         let both = keys(&format!("{new}, {old}"));
         assert_eq!(
-            both.open(PLACE, &sent(&sealed), true).as_deref(),
+            both.open(NAME, &sent(&sealed), true).as_deref(),
             Some("content")
         );
-        assert_eq!(keys(&new).open(PLACE, &sent(&sealed), true), None);
-        let newly = both.seal(PLACE, "content", 60, true);
-        assert!(keys(&new).open(PLACE, &sent(&newly), true).is_some());
-        assert_eq!(keys(&old).open(PLACE, &sent(&newly), true), None);
+        assert_eq!(keys(&new).open(NAME, &sent(&sealed), true), None);
+        let newly = both.seal(NAME, "content", 60, true);
+        assert!(keys(&new).open(NAME, &sent(&newly), true).is_some());
+        assert_eq!(keys(&old).open(NAME, &sent(&newly), true), None);
     }
 
     #[test]
     fn a_cookie_of_one_installation_is_of_no_use_at_another_with_the_same_key() {
         let of = |installation: &[&str]| Keys::parse(&"k".repeat(32).into(), installation).unwrap();
-        let sealed = of(&["a", "b"]).seal(PLACE, "content", 60, true);
-        assert!(of(&["a", "b"]).open(PLACE, &sent(&sealed), true).is_some());
+        let sealed = of(&["a", "b"]).seal(NAME, "content", 60, true);
+        assert!(of(&["a", "b"]).open(NAME, &sent(&sealed), true).is_some());
         for other in [["a", "c"], ["ab", ""], ["", "ab"], ["b", "a"]] {
-            assert_eq!(of(&other).open(PLACE, &sent(&sealed), true), None);
+            assert_eq!(of(&other).open(NAME, &sent(&sealed), true), None);
         }
     }
 
@@ -177,13 +159,13 @@ mod tests {
     fn what_a_neighbour_sets_neither_signs_in_nor_signs_out() {
         let keys = keys(&"k".repeat(32));
         let pair = |content: &str, is_secure| {
-            let sealed = keys.seal(PLACE, content, 60, is_secure);
+            let sealed = keys.seal(NAME, content, 60, is_secure);
             sealed.split(';').next().unwrap().to_owned()
         };
         let opened = |pairs: &[String], is_secure| {
             let mut headers = HeaderMap::new();
             headers.insert(COOKIE, HeaderValue::from_str(&pairs.join("; ")).unwrap());
-            keys.open(PLACE, &headers, is_secure)
+            keys.open(NAME, &headers, is_secure)
         };
         let own = pair("own", true);
         assert!(own.starts_with("__Host-a="), "{own}");
@@ -200,21 +182,20 @@ mod tests {
     #[test]
     fn a_cookie_is_of_no_use_under_another_name_or_changed() {
         let keys = keys(&"k".repeat(32));
-        let sealed = keys.seal(PLACE, "content", 60, false);
-        let other = CookieScope { name: "b", ..PLACE };
+        let sealed = keys.seal(NAME, "content", 60, false);
         let renamed = sealed.replacen("a=", "b=", 1);
-        assert_eq!(keys.open(other, &sent(&renamed), false), None);
+        assert_eq!(keys.open("b", &sent(&renamed), false), None);
         let (head, tail) = sealed.split_at(6);
         let flipped = if tail.starts_with('A') { 'B' } else { 'A' };
         let changed = format!("{head}{flipped}{}", &tail[1..]);
-        assert_eq!(keys.open(PLACE, &sent(&changed), false), None);
-        assert_eq!(keys.open(PLACE, &sent("a="), false), None);
+        assert_eq!(keys.open(NAME, &sent(&changed), false), None);
+        assert_eq!(keys.open(NAME, &sent("a="), false), None);
     }
 
     #[test]
     fn attributes_keep_it_from_scripts_other_sites_and_plain_connections() {
         let keys = keys(&"k".repeat(32));
-        let sealed = keys.seal(PLACE, "content", 60, true);
+        let sealed = keys.seal(NAME, "content", 60, true);
         for attribute in [
             "HttpOnly",
             "Secure",
@@ -224,8 +205,8 @@ mod tests {
         ] {
             assert!(sealed.contains(attribute), "{attribute}: {sealed}");
         }
-        let plain = keys.seal(PLACE, "content", 60, false);
-        assert!(!plain.contains("Secure") && plain.contains("Path=/console"));
+        let plain = keys.seal(NAME, "content", 60, false);
+        assert!(!plain.contains("Secure") && plain.contains("Path=/;"));
     }
 
     #[test]

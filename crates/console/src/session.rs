@@ -3,13 +3,9 @@
 //! The cookie holds a name, scopes and a secret for forms, and no token. It cannot be read or made
 //! without a key of `SAMPLER_CONSOLE_KEY`, nor at another installation.
 
-mod cookie_key;
-mod keys;
-
 use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use axum::Extension;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -18,24 +14,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use sampler_api::{Act, List};
 use sampler_domain::{ClientId, Timestamp};
 use sampler_oauth::Claims;
 use sampler_service::environment::Random;
 use sampler_service::security::Grant;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::address::is_secure;
-use crate::page::{Frame, message};
-use crate::{Console, pages, sign_in};
-pub(crate) use keys::{CookieScope, forget};
-pub use keys::{KEY_LEN_MIN, Keys};
+use crate::api::Refusal;
+use crate::page::{Frame, refused};
+use crate::{Console, cookies, sign_in};
 
-const SESSION: CookieScope = CookieScope {
-    name: "sampler_console",
-    path: "/console",
-};
+/// The name of its cookie.
+const SESSION: &str = "sampler_console";
 
 /// The longest session, in ms, where no token says it.
 const OPEN_FOR: i64 = 7 * 24 * 60 * 60 * 1_000;
@@ -67,13 +58,6 @@ pub(crate) struct Person {
 pub(crate) struct Session {
     content: Content,
     grant: Grant,
-    pause: Option<Pause>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Pause {
-    /// Who did it, when and why, as far as this session may know.
-    pub(crate) act: Option<Act>,
 }
 
 impl Session {
@@ -104,11 +88,7 @@ impl Session {
             })?,
             None => Grant::without_token(),
         };
-        Some(Self {
-            content,
-            grant,
-            pause: None,
-        })
+        Some(Self { content, grant })
     }
 
     pub(crate) fn grant(&self) -> &Grant {
@@ -121,10 +101,6 @@ impl Session {
 
     pub(crate) fn person(&self) -> Option<&str> {
         Some(&self.content.person.as_ref()?.name)
-    }
-
-    pub(crate) fn pause(&self) -> Option<&Pause> {
-        self.pause.as_ref()
     }
 
     pub(crate) fn csrf(&self) -> &str {
@@ -140,10 +116,8 @@ impl Session {
     pub(crate) fn cookie(&self, console: &Console, headers: &HeaderMap) -> Option<HeaderValue> {
         let content = serde_json::to_string(&self.content).ok()?;
         let life = self.content.until - console.parts.clock.now().as_millis();
-        let cookie = console
-            .parts
-            .keys
-            .seal(SESSION, &content, life / 1_000, is_secure(headers));
+        let keys = &console.parts.keys;
+        let cookie = keys.seal(SESSION, &content, life / 1_000, is_secure(headers));
         (cookie.len() <= COOKIE_MAX).then(|| HeaderValue::try_from(cookie).ok())?
     }
 }
@@ -158,29 +132,11 @@ impl Console {
         let fits = content.person.is_some() != self.is_open();
         Session::of_content(content).filter(|_| is_valid && fits)
     }
-
-    /// The pause of sampling, as far as a session may know of it.
-    async fn pause(&self, session: &Session) -> Option<Pause> {
-        if !(self.parts.is_paused)() {
-            return None;
-        }
-        let read = self.get::<List<Act>>(session.grant(), "/v1/audit", &[]);
-        let acts = read.await.map(|answer| answer.body.items);
-        Some(Pause {
-            act: acts.unwrap_or_default().into_iter().find(|act| {
-                act.act == "control.set" && is_paused(&act.after) && !is_paused(&act.before)
-            }),
-        })
-    }
 }
 
 /// The header that has a browser forget the session.
 pub(crate) fn forget_session(headers: &HeaderMap) -> HeaderValue {
-    forget(SESSION, is_secure(headers))
-}
-
-fn is_paused(control: &Value) -> bool {
-    control["sampling"]["paused"] == true
+    cookies::forget(SESSION, is_secure(headers))
 }
 
 /// Serves a request that has a session. Without a session, a request that reads is redirected to the
@@ -196,12 +152,11 @@ pub(crate) async fn require(
     let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
     if !is_reading {
         let detail = "There is no session, or it has ended. Nothing was done.";
-        let link = Some(("/console", "Open the console"));
-        let frame = Frame::outside(&console);
-        return message(frame, StatusCode::FORBIDDEN, "Not signed in", detail, link);
+        let refusal = Refusal::new(StatusCode::FORBIDDEN, "Not signed in", detail);
+        return refused(Frame::new(&console, None, request.uri().path()), refusal);
     }
     if !console.is_open() {
-        return Redirect::to(&sign_in::address(request.uri())).into_response();
+        return Redirect::to(&sign_in::reference(request.uri())).into_response();
     }
     let session = Session::open(console.parts.clock.now(), &*console.parts.random);
     let Some(session) = session else {
@@ -215,20 +170,26 @@ pub(crate) async fn require(
     response
 }
 
-/// The page that a session asks for. There is none at an address that is not UTF-8.
+/// The page that a session asks for, or the one that says why there is none. There is none at an
+/// address that is not UTF-8.
 async fn page(
     console: &Arc<Console>,
-    mut session: Session,
+    session: Session,
     mut request: Request,
     next: Next,
 ) -> Response {
-    session.pause = console.pause(&session).await;
-    let path = percent_decode_str(request.uri().path());
-    if path.decode_utf8().is_err() {
-        return pages::nothing(State(Arc::clone(console)), Extension(session)).await;
+    let path = request.uri().path();
+    let is_text = percent_decode_str(path).decode_utf8().is_ok();
+    let frame = Frame::new(console, Some(session.clone()), path);
+    if !is_text {
+        return refused(frame, Refusal::no_page());
     }
     request.extensions_mut().insert(session);
-    next.run(request).await
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<Refusal>() {
+        Some(refusal) => refused(frame, refusal),
+        None => response,
+    }
 }
 
 /// A secret: 256 random bits as a text.
