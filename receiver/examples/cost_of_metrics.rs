@@ -78,7 +78,6 @@ fn receiver() -> Arc<Receiver> {
         events: store.clone(),
         reading: store.clone(),
         operating: store.clone(),
-        replication: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),

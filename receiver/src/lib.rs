@@ -26,7 +26,6 @@
 
 mod actions;
 pub mod admission;
-mod announce;
 mod batch;
 mod body;
 mod cloud_event;
@@ -39,6 +38,7 @@ mod form;
 mod json;
 mod metrics;
 mod openapi;
+mod prepare;
 pub mod problems;
 pub mod reading;
 pub mod settings;
@@ -58,7 +58,7 @@ use sampler_service::problem::help;
 use sampler_service::security::Authenticator;
 use sampler_settings::ReceiverSettings;
 use sampler_steering::Steering;
-use sampler_store::{Events, Operating, Reading, Replication};
+use sampler_store::{Events, Operating, Reading};
 use sampler_upstream::Provisioning;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -91,8 +91,6 @@ pub struct Parts {
     pub reading: Arc<dyn Reading>,
     /// The store of what operators do, of the control and of the backlog.
     pub operating: Arc<dyn Operating>,
-    /// The majority commit lag of the database.
-    pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     pub clock: Arc<dyn Clock>,
@@ -114,7 +112,7 @@ pub struct Receiver {
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
     metrics: EventMetrics,
-    /// Whether the indexes exist, the slack is announced and the control was read.
+    /// Whether the indexes exist, and the control and the age of events were read.
     prepared: AtomicBool,
 }
 

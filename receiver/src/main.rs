@@ -92,7 +92,6 @@ fn parts(
         events: store.clone(),
         reading,
         operating: store.clone(),
-        replication: store.clone(),
         provisioning: provisioning(settings)?,
         clock: Arc::clone(clock),
         random: Arc::new(SystemRandom),
@@ -125,8 +124,8 @@ fn register_metrics(receiver: &Arc<Receiver>, registry: &mut Registry) {
     steering.register_metrics(registry, clock, receiver.month());
 }
 
-/// Prepares the database, then the receiver. After that, announces the receiver's slack, watches the
-/// database and reads the control until the shutdown.
+/// Prepares the database, then the receiver. After that, watches the database and reads the control until
+/// the shutdown.
 async fn prepare_and_watch(
     receiver: &Receiver,
     store: &MongoStore,
@@ -139,11 +138,8 @@ async fn prepare_and_watch(
         .inspect_err(|_| shutdown.begin());
     if migrated? && receiver.prepare(shutdown.soft().cancelled()).await {
         let steering = receiver.stay_steered(shutdown.soft());
-        let announcing = shutdown
-            .soft()
-            .run_until_cancelled(receiver.stay_announced());
         let watching = watch(store, reachable, threshold, shutdown);
-        tokio::join!(announcing, watching, steering);
+        tokio::join!(watching, steering);
     }
     Ok(())
 }

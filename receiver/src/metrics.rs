@@ -7,7 +7,6 @@ use sampler_domain::Timestamp;
 use sampler_metrics::{Counters, Registry};
 use sampler_service::problem::Problem;
 use sampler_service::problem::kinds::OVERLOADED;
-use sampler_steering::COMMIT_LAG_SECONDS;
 use sampler_store::Intake;
 
 use crate::Receiver;
@@ -143,8 +142,6 @@ impl Receiver {
 
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         registry.counters(&self.metrics.all);
-        let receiver = Arc::clone(self);
-        registry.gauge(&COMMIT_LAG_SECONDS, move || receiver.steering.lag());
         let receiver = Arc::clone(self);
         registry.gauge(&QUEUE_EVENTS, move || {
             Some(receiver.admission.waiting_events() as f64)

@@ -249,8 +249,8 @@ sampler_service::problem_types! {
         slug: "throttled",
         status: SERVICE_UNAVAILABLE,
         title: "Try again later",
-        when: "New starts are currently admitted at a lower rate, which an operator, the controller \
-            or a database in distress has set; or bodies of the client use all of its share of the \
+        when: "New starts are currently admitted at a lower rate, which an operator or the \
+            controller has set; or bodies of the client use all of its share of the \
             memory (429). `detail` says which. Nothing was kept.",
         provider: "Send the same event again, with the same `id` and the same `timestamp`, after the \
             seconds in `Retry-After`. The timestamp keeps the bill right. If bodies take too much \

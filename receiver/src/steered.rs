@@ -1,5 +1,5 @@
-//! What a receiver does beside its requests: it follows the control and the lag of the database, and
-//! counts the backlog if no worker does.
+//! What a receiver does beside its requests: it follows the control, and counts the backlog if no worker
+//! does.
 
 use std::time::Duration;
 
@@ -20,9 +20,6 @@ const NOBODY_COUNTS: i64 = 30_000;
 
 /// The interval of the checks whether a worker counts.
 const LOOK: Duration = Duration::from_secs(10);
-
-/// How often the lag is asked for.
-const LAG_LOOK: Duration = Duration::from_secs(5);
 
 impl Receiver {
     pub fn month(&self) -> MonthClose {
@@ -46,7 +43,6 @@ impl Receiver {
         let query = BacklogQuery {
             now,
             closing: self.month().closing(now),
-            granularities: self.policy.granularities.clone(),
         };
         count_backlog(&*self.parts.operating, &query).await
     }
@@ -61,37 +57,7 @@ impl Receiver {
                 }
             }
         };
-        let watching = async {
-            while !stop.is_cancelled() {
-                self.watch_lag().await;
-                stop.run_until_cancelled(tokio::time::sleep(LAG_LOOK)).await;
-            }
-        };
-        tokio::join!(
-            self.steering.follow(FOLLOW_INTERVAL, stop),
-            counting,
-            watching
-        );
-    }
-
-    /// Admits fewer new starts while a majority of the database is far behind. Sampling has paused
-    /// long before that.
-    pub async fn watch_lag(&self) {
-        match self.parts.replication.commit_lag().await {
-            Ok(lag) => {
-                let seconds = lag.map(|millis| millis as f64 / 1_000.0);
-                self.steering
-                    .note_lag(seconds, self.settings.distress.lag());
-            }
-            Err(failure) if self.steering.may_report("distress.lag_unknown") => {
-                warn!(
-                    code = "distress.lag_unknown",
-                    error = error_chain(&failure),
-                    "the database did not say how far its majority is behind"
-                );
-            }
-            Err(_) => {}
-        }
+        tokio::join!(self.steering.follow(FOLLOW_INTERVAL, stop), counting);
     }
 
     async fn count_where_nobody_does(&self) {

@@ -32,7 +32,6 @@ impl Worker {
         let query = BacklogQuery {
             now,
             closing: self.closing(now),
-            granularities: self.policy.granularities.clone(),
         };
         count_backlog(&*self.parts.operating, &query).await?;
         Ok(())

@@ -96,7 +96,8 @@ fn step(
     let memory = recent.map_or_else(ControllerMemory::default, |last| last.value.memory);
     let seconds = last.map_or(0.0, |last| last.age as f64 / 1_000.0);
     let load = Load {
-        intervals: backlog.intervals as f64,
+        due: backlog.due as f64,
+        at_least: backlog.at_least,
         rate: backlog.rate,
     };
     let step = settings.step(memory, load, seconds);

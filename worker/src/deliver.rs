@@ -10,6 +10,7 @@ use sampler_upstream::{Answer, Details, Posted};
 use tokio::time::Instant;
 use tracing::{Instrument, error, warn};
 
+use crate::lookup::LookupOutcome;
 use crate::{Worker, trace};
 
 pub(crate) enum PostOutcome {
@@ -134,6 +135,8 @@ impl Worker {
         let blames_usage = blames_usage(&details);
         Failure {
             blames_usage,
+            // It is the answer to several events, of which some were taken.
+            unanswered: details.status == Some(207),
             suspends: blames_usage && span.is_suspended_by_refusal(self.suspend_after()),
             ..self.failure(retry_at, error, details)
         }
@@ -170,7 +173,18 @@ impl Worker {
         post.record("http.response.status_code", details.status.map(i64::from));
         self.parts.processing_progress.report();
         self.post_limit.release(permit, answer.load());
+        let answer = self.found_despite(usage, answer, &details).await;
         PostOutcome::Posted(answer, details)
+    }
+
+    /// What the answer to a post comes to: a 409 may say that the upstream has the usage already, and where
+    /// usages are found by their ids, only finding the usage proves that.
+    async fn found_despite(&self, usage: &Usage, answer: Answer, details: &Details) -> Answer {
+        let may_be_there = details.status == Some(409) && self.promises.lookups.is_by_id();
+        if may_be_there && let LookupOutcome::Found(_) = self.look_up_once(&usage.dedup_id).await {
+            return Answer::Accepted;
+        }
+        answer
     }
 
     pub(crate) fn acceptance(&self, details: Details) -> Acceptance {
@@ -211,15 +225,14 @@ pub(crate) fn blames_usage(details: &Details) -> bool {
     !matches!(details.status, Some(404 | 408 | 421 | 425)) || details.error_name.is_some()
 }
 
-/// Whether the upstream may have taken a usage although the post failed: the request was sent, and no answer
-/// of the upstream's came back. Where gateways lose its answer, they answer 502 or 504 with any body, others
-/// (such as Envoy's 503) without the name of an error.
+/// Whether the upstream may have taken a usage although the post was not accepted: the request was sent, and
+/// what came back, if anything, says neither yes nor no. A gateway that loses the upstream's answer sends a
+/// 5xx of its own, with whatever body; another 2xx or 3xx may come from anywhere.
 fn is_unanswered(details: &Details) -> bool {
-    let has_no_answer = match details.status {
-        None | Some(502 | 504) => true,
-        Some(status) => status >= 500 && details.error_name.is_none(),
-    };
-    has_no_answer && !details.unsent
+    let is_clear = details
+        .status
+        .is_some_and(|status| (400..500).contains(&status));
+    !is_clear && !details.unsent
 }
 
 #[cfg(test)]
@@ -250,15 +263,19 @@ mod tests {
             })
         };
         for status in [None, Some(500), Some(502), Some(503), Some(504), Some(520)] {
-            assert!(unanswered(status, None, false), "{status:?}");
+            for name in [None, Some("Internal Server Error")] {
+                assert!(unanswered(status, name, false), "{status:?} {name:?}");
+            }
             assert!(
                 !unanswered(status, None, true),
                 "{status:?} of a token server"
             );
         }
-        let (gateway, own) = (Some("Gateway Timeout"), Some("dbunavailable"));
-        assert!(unanswered(Some(502), gateway, false) && unanswered(Some(504), gateway, false));
-        assert!(!unanswered(Some(500), own, false) && !unanswered(Some(503), own, false));
-        assert!(!unanswered(Some(401), None, false) && !unanswered(Some(302), None, false));
+        for status in [200, 203, 207, 302] {
+            assert!(unanswered(Some(status), None, false), "{status}");
+        }
+        for status in [400, 401, 409, 429, 451] {
+            assert!(!unanswered(Some(status), None, false), "{status}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Drives one span through its due intervals: carries out the actions of the
 //! [`Driver`](sampler_domain::Driver), which is the protocol.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sampler_domain::partition::partition_of;
@@ -44,7 +43,7 @@ impl Worker {
 
     /// Carries out the driver's actions until it is done or the turn is over.
     async fn carry_out(&self, mut driver: Driver, mut read_at: ReadAt) -> Result<(), StoreError> {
-        let mut turn = self.turn();
+        let mut turn = Turn::default();
         // After a shutdown, the loop still records the last answer of the upstream.
         while driver.has_unrecorded_outcome() || self.may_begin() {
             match driver.action(self.now(), &self.policy) {
@@ -172,7 +171,7 @@ impl Worker {
         turn: &mut Turn,
     ) -> Result<TurnState, StoreError> {
         let now = self.now();
-        let yielded = self.yield_if_turn_over(driver.span(), &mut change, turn, now);
+        let turn_state = self.yield_if_turn_over(&mut change, turn, now);
         let changed = self.parts.work.change(driver.span(), &change, now).await?;
         self.parts.processing_progress.report();
         match changed {
@@ -187,14 +186,9 @@ impl Worker {
         if changed == Changed::Made && driver.span().processing.complete {
             self.expire_entries(driver.span()).await;
         }
-        Ok(match yielded.filter(|_| changed == Changed::Made) {
-            Some(yielded) => {
-                if yielded.is_urgent {
-                    self.urgent_has_yielded.store(true, Ordering::Relaxed);
-                }
-                TurnState::Yielded
-            }
-            None => TurnState::Continues,
+        Ok(match changed {
+            Changed::Made => turn_state,
+            Changed::Rejected => TurnState::Continues,
         })
     }
 }

@@ -15,7 +15,8 @@ impl Worker {
         instance.partitions = Some(u32::try_from(owned).unwrap_or(u32::MAX));
         instance.usages_today = Some(self.rate.today(self.now()));
         let operator = self.steering.is_sampling_paused().then_some("operator");
-        let reasons = operator.into_iter().chain(self.distress.reasons());
+        let distress = self.distress.pauses().then_some("commit-time");
+        let reasons = operator.into_iter().chain(distress);
         instance.paused_by = reasons.map(str::to_owned).collect();
     }
 }

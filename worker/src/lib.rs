@@ -6,12 +6,11 @@
 //! `docs/architecture.md`.
 //!
 //! A span passes `process` (the loop), `search`, `drive`, `lookup`, `deliver` and `turn`; `suspension` and
-//! `resend` serve what was refused, `confirm` and `auditor` check what was accepted. `ownership` says which
+//! `resend` serve what was refused, `confirm` checks what was accepted. `ownership` says which
 //! spans are this worker's, `upstream_time` what time it is, `control` and `distress` whether it may sample,
 //! `upstream_limit` how many posts at once, `store_failures` how long a span pauses on which the store fails;
 //! `rate` and `backlog` measure, `upkeep` cleans up and adopts.
 
-mod auditor;
 mod backlog;
 mod confirm;
 mod control;
@@ -40,7 +39,7 @@ mod upstream_time;
 pub mod settings;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sampler_domain::{Policy, Timestamp};
@@ -48,10 +47,9 @@ use sampler_service::environment::{Clock, Random};
 use sampler_service::telemetry::error_chain;
 use sampler_settings::WorkerSettings;
 use sampler_steering::Steering;
-use sampler_store::{Causes, Ledger, Operating, Replication, Work};
+use sampler_store::{Causes, Ledger, Operating, Work};
 use sampler_upstream::{Pace, Promises, Upstream};
 
-use auditor::Findings;
 use confirm::Asking;
 use distress::Distress;
 use lookup::lookups_max;
@@ -82,8 +80,6 @@ pub struct Parts {
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
     pub operating: Arc<dyn Operating>,
-    /// The majority commit lag of the database.
-    pub replication: Arc<dyn Replication>,
     /// What takes the usages.
     pub upstream: Arc<dyn Upstream>,
     pub clock: Arc<dyn Clock>,
@@ -109,9 +105,6 @@ pub struct Worker {
     time: Arc<UpstreamTime>,
     /// Whether a due span that was found waits for a permit.
     spans_wait: AtomicBool,
-    /// Whether an urgent span has yielded its permit since the last search began. Only another search
-    /// finds it.
-    urgent_has_yielded: AtomicBool,
     /// The control and the backlog, as this worker has read them last.
     steering: Arc<Steering>,
     /// Whether the database keeps up.
@@ -120,7 +113,6 @@ pub struct Worker {
     registered_causes: RegisteredCauses,
     /// The spans that the store has failed on.
     store_failures: StoreFailures,
-    findings: Findings,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
 }
@@ -155,13 +147,11 @@ impl Worker {
             ownership: OwnedPartitions::default(),
             time,
             spans_wait: AtomicBool::default(),
-            urgent_has_yielded: AtomicBool::default(),
             steering,
             distress: Distress::default(),
             rate: RateMeter::default(),
             registered_causes: RegisteredCauses::default(),
             store_failures: StoreFailures::default(),
-            findings: Findings::default(),
             stop,
         })
     }
@@ -176,12 +166,10 @@ impl Worker {
             self.adopt(),
             self.keep_causes(),
             self.keep_resending(),
-            self.audit(),
             self.confirm(),
             self.steering.follow(self.periods.steering, &self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
-            self.watch_lag(),
         );
         self.leave().await;
     }
@@ -194,11 +182,6 @@ impl Worker {
     /// The time by which this worker decides.
     pub fn time(&self) -> Arc<UpstreamTime> {
         Arc::clone(&self.time)
-    }
-
-    /// How many differences between spans and the ledger were found.
-    pub fn violations(&self) -> Arc<AtomicU64> {
-        self.findings.count()
     }
 
     /// The time by which everything is decided. As far as the estimate is right, it is never later

@@ -153,7 +153,6 @@ fn worker(
         ledger: store.clone(),
         causes: store.clone(),
         operating: store.clone(),
-        replication: store.clone(),
         upstream,
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
@@ -168,13 +167,12 @@ fn connect(
     settings: &WorkerSettings,
     destination: &Destination,
 ) -> anyhow::Result<Arc<dyn Upstream>> {
-    let accept_conflict = settings.delivery.accept_conflict;
     Ok(match destination {
         Destination::Abacus(url) => {
             let posts = client_options(settings, url, COLLECTOR_SCOPE)?;
             let finds = client_options(settings, url, CONFIRMATION_SCOPE)?;
             Arc::new(Abacus {
-                collector: HttpCollector::new(&posts)?.accept_conflict(accept_conflict),
+                collector: HttpCollector::new(&posts)?,
                 documents: HttpConfirmer::new(&finds)?,
             })
         }
@@ -186,8 +184,7 @@ fn connect(
             let (attributes, contract) = (upstream.attributes.clone(), upstream.contract);
             let upstream = CloudEvents::new(&options, attributes, contract)?
                 .found_at(upstream.find_url.clone(), upstream.settles)
-                .with_token(upstream.token.as_ref())
-                .accept_conflict(accept_conflict);
+                .with_token(upstream.token.as_ref());
             Arc::new(upstream)
         }
     })

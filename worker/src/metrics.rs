@@ -1,10 +1,8 @@
 //! The metrics of a worker's posts.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use sampler_metrics::{Counters, Histogram, Registry};
-use sampler_steering::COMMIT_LAG_SECONDS;
 use sampler_upstream::Answer;
 use tokio::time::Instant;
 
@@ -26,9 +24,6 @@ sampler_metrics::metrics! {
 
     /// 1 while this worker pauses sampling because the database cannot keep up; 0 otherwise
     DISTRESS = "sampler_distress", Gauge;
-
-    /// Spans whose durations were found not to add up to what was used
-    CONSERVATION_VIOLATIONS = "sampler_conservation_violations_total", Counter;
 }
 
 /// From an upstream nearby to one that takes a minute.
@@ -73,12 +68,6 @@ impl Worker {
         registry.counters(&self.metrics.usages);
         registry.counters(self.asking.outcomes());
         registry.histogram(&POST_SECONDS, &self.metrics.seconds);
-        let violations = self.violations();
-        registry.counter(&CONSERVATION_VIOLATIONS, move || {
-            violations.load(Ordering::Relaxed)
-        });
-        let worker = Arc::clone(self);
-        registry.gauge(&COMMIT_LAG_SECONDS, move || worker.distress.lag());
         let worker = Arc::clone(self);
         registry.gauge(&DISTRESS, move || {
             Some(f64::from(u8::from(worker.distress.pauses())))

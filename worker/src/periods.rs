@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_steering::{COUNT_INTERVAL, FOLLOW_INTERVAL};
+use sampler_steering::{COUNT_INTERVAL, EVENT_AGE_LIFETIME, FOLLOW_INTERVAL};
 
 /// How often a worker polls for each kind of news. A simulation of months polls less often.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,10 @@ pub struct Periods {
     pub controller: Duration,
     /// The shortest time between two counts of the backlog.
     pub backlog: Duration,
-    /// How often the database is asked how far its majority is behind.
-    pub lag: Duration,
+    /// How much earlier receivers refuse an event than its span is removed.
+    pub event_margin: Duration,
+    /// How long receivers have to learn since when they take events, before spans are removed by that.
+    pub notice: Duration,
     /// How often the worker checks whether a pause of sampling is over.
     pub paused: Duration,
 }
@@ -34,7 +36,8 @@ impl Default for Periods {
             steering: FOLLOW_INTERVAL,
             controller: Duration::from_secs(5),
             backlog: COUNT_INTERVAL,
-            lag: Duration::from_secs(5),
+            event_margin: Duration::from_hours(1),
+            notice: 2 * EVENT_AGE_LIFETIME,
             paused: Duration::from_millis(250),
         }
     }

@@ -39,7 +39,6 @@ impl Worker {
                 self.wait_while_paused(&mut due).await;
                 continue;
             }
-            self.drop_less_urgent(&mut due);
             // With all permits in use, a new search would only find spans that cannot be driven yet.
             // So the loop waits for a permit or the schedule interval. With a free permit the search
             // begins at once.
@@ -56,7 +55,7 @@ impl Worker {
             let Some(permit) = self.permit(&permits).await else {
                 break;
             };
-            let Some((span, read_at, claim)) = self.next_due(&mut due) else {
+            let Some((span, read_at, claim)) = due.next() else {
                 continue;
             };
             let Some(charge) = self.charge(&memory, &span).await else {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{ClosingMonth, Span, SpanId};
+use sampler_domain::{Span, SpanId};
 use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
@@ -16,8 +16,8 @@ use crate::deliver::ReadAt;
 use crate::process::bytes_of;
 use crate::{Worker, error_chain};
 
-/// How long a search runs before a new one begins. With a backlog, a span that becomes more urgent
-/// or whose retry becomes due waits up to this long until a search can find it.
+/// How long a search runs before a new one begins. With a backlog, a span whose retry becomes due
+/// waits up to this long until a search can find it.
 pub(crate) const SEARCH_LENGTH: Duration = Duration::from_secs(10);
 
 /// The memory that large spans in the queue may take before a further page is read. A page adds a
@@ -31,8 +31,6 @@ pub(crate) struct DueQueue {
     queue: VecDeque<QueuedSpan>,
     search: Option<Search>,
     began: Option<Instant>,
-    /// The month that was closing when the spans in the queue were found.
-    closing: Option<ClosingMonth>,
 }
 
 /// A due span that waits for a permit.
@@ -42,8 +40,6 @@ struct QueuedSpan {
     /// with that page: up to [`SEARCH_LENGTH`] earlier.
     read_at: ReadAt,
     claim: Claim,
-    /// Whether its next interval belongs to the closing month.
-    is_urgent: bool,
 }
 
 /// A search that is not exhausted.
@@ -51,7 +47,6 @@ struct Search {
     pages: DuePages,
     partitions: Arc<[u32]>,
     began: Instant,
-    closing: Option<ClosingMonth>,
 }
 
 /// Spans that this worker has claimed: they wait for a permit, or are being driven.
@@ -98,47 +93,19 @@ impl DueQueue {
                 && self.bytes() <= QUEUE_BYTES)
     }
 
-    fn bytes(&self) -> usize {
-        self.queue.iter().map(|queued| bytes_of(&queued.span)).sum()
+    /// Takes the span to drive next.
+    pub(crate) fn next(&mut self) -> Option<(Span, ReadAt, Claim)> {
+        let queued = self.queue.pop_front()?;
+        Some((queued.span, queued.read_at, queued.claim))
     }
 
-    /// The position of the first urgent span.
-    fn first_urgent(&self) -> Option<usize> {
-        self.queue.iter().position(|queued| queued.is_urgent)
+    fn bytes(&self) -> usize {
+        self.queue.iter().map(|queued| bytes_of(&queued.span)).sum()
     }
 }
 
 impl Worker {
-    /// Clears the queue if a month has begun to close, because other spans come first now. Also
-    /// clears it while a month closes, if no urgent span waits and the last search is old: a new one
-    /// may find an urgent span.
-    pub(crate) fn drop_less_urgent(&self, due: &mut DueQueue) {
-        let closing = self.closing(self.now());
-        let is_old = due
-            .began
-            .is_some_and(|began| began.elapsed() >= SEARCH_LENGTH);
-        let may_be_more = is_old && due.first_urgent().is_none();
-        if closing.is_some() && (closing != due.closing || may_be_more) {
-            self.clear_queue(due);
-        }
-        due.closing = closing;
-    }
-
-    /// Takes the span to drive next. If a month closes, and no urgent span waits but one has yielded
-    /// its permit, a new search comes first.
-    pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, ReadAt, Claim)> {
-        // A month may have begun to close while all permits were in use.
-        self.drop_less_urgent(due);
-        let urgent = due.first_urgent();
-        let has_yielded = self.urgent_has_yielded.load(Ordering::Relaxed);
-        if due.closing.is_some() && urgent.is_none() && has_yielded {
-            self.clear_queue(due);
-        }
-        let queued = due.queue.remove(urgent.unwrap_or(0))?;
-        Some((queued.span, queued.read_at, queued.claim))
-    }
-
-    /// Drops all spans that wait, and the search, so that a new one begins with the most urgent spans.
+    /// Drops all spans that wait, and the search, so that a new one begins with those that wait longest.
     pub(crate) fn clear_queue(&self, due: &mut DueQueue) {
         due.queue.clear();
         due.search = None;
@@ -161,11 +128,9 @@ impl Worker {
 
     /// Queues the spans that are not claimed yet.
     fn add(&self, due: &mut DueQueue, spans: Vec<Span>, read_at: ReadAt) {
-        let now = self.now();
         for span in spans {
             if let Some(claim) = due.claimed.take(&span.id) {
                 due.queue.push_back(QueuedSpan {
-                    is_urgent: self.is_urgent(&span, now),
                     span,
                     read_at,
                     claim,
@@ -207,23 +172,18 @@ impl Worker {
         }
     }
 
-    /// Whether a search still has the right partitions and month, and is not too old.
+    /// Whether a search still has the right partitions, and is not too old.
     fn is_current(&self, search: &Search) -> bool {
         Arc::ptr_eq(&search.partitions, &self.ownership.partitions())
-            && search.closing == self.closing(self.now())
             && search.began.elapsed() < SEARCH_LENGTH
     }
 
     fn begin_search(&self) -> Search {
-        self.urgent_has_yielded.store(false, Ordering::Relaxed);
         let partitions = self.ownership.partitions();
-        let now = self.now();
-        let closing = self.closing(now);
         let query = DueQuery {
             partitions: Arc::clone(&partitions),
-            now,
+            now: self.now(),
             page: self.settings.processing.batch_size,
-            closing,
         };
         let pages = if partitions.is_empty() {
             stream::empty().boxed()
@@ -234,7 +194,6 @@ impl Worker {
             pages,
             partitions,
             began: Instant::now(),
-            closing,
         }
     }
 }

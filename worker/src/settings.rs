@@ -14,11 +14,6 @@ use url::Url;
 use crate::search::SEARCH_LENGTH;
 use crate::{confirm, metrics, upstream_time};
 
-/// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
-/// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
-/// a little behind. If its span were removed by then, the event would be kept again.
-pub(crate) const RETENTION_MARGIN: Duration = Duration::from_hours(1);
-
 /// What a write of the database may take beyond its two limits.
 const WRITE_MARGIN: Duration = Duration::from_secs(1);
 
@@ -125,7 +120,6 @@ impl ProgramSettings for CheckedSettings {
         let settings = WorkerSettings::read(reader);
         let destination = Destination::of(&settings, reader);
         settings.security.require_client(reader);
-        check_retention(&settings, reader);
         check_month(&settings, reader);
         check_skip(&settings, reader);
         check_thresholds(&settings, reader);
@@ -161,17 +155,6 @@ fn note(settings: &WorkerSettings, destination: &Destination, reader: &mut Reade
         "the upstream is not asked whether accepted usages count: SAMPLER_CONFIRM is false"
     };
     reader.note("confirmation", confirmed);
-}
-
-fn check_retention(settings: &WorkerSettings, reader: &mut Reader) {
-    reader.require(
-        settings.cleanup.retention >= settings.slack.past + RETENTION_MARGIN,
-        "cleanup.retention",
-        "be at least an hour longer than",
-        "slack.past",
-        "the ids of events would be forgotten while repeats are still accepted, and repeats would be \
-         billed twice",
-    );
 }
 
 /// A skip waits for [`SKIP_DELAY`] after the refusal. Until then the suspension is written, its cause first,

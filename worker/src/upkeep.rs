@@ -1,35 +1,41 @@
 //! Clean-up (section 6.3 of the paper), and adopting what the original Sampler wrote.
 
-use std::time::Duration;
-
-use sampler_metrics::Limiter;
+use sampler_domain::Timestamp;
 use sampler_settings::millis;
 use sampler_store::{Adopted, StoreError};
-use tracing::{error, info, warn};
+use tokio::time::Instant;
+use tracing::{info, warn};
 
-use crate::settings::RETENTION_MARGIN;
 use crate::{IgnoreProgress, Worker, error_chain};
 
-/// How often the log says that the retention is too short.
-const REPORT_INTERVAL: Duration = Duration::from_hours(1);
+/// A time that the next spans to be removed ended before, and when receivers were told.
+struct Cutoff {
+    time: Timestamp,
+    told: Instant,
+}
 
 impl Worker {
     /// Removes complete spans after the retention. One worker does this for all.
+    ///
+    /// With a span the ids of its events go, by which a repeat would be known. So receivers are told first
+    /// to take no event of its time ([`sampler_store::Work::limit_event_age`]), and nothing is removed
+    /// before each of them knows. What was told holds for ever, also where this worker dies at once, or where
+    /// another one keeps spans for longer.
     pub(crate) async fn clean_up(&self) {
-        let reports = Limiter::new(1, REPORT_INTERVAL);
+        let mut cutoff = None;
         while self
             .wait_until_time_known(&*self.parts.cleanup_progress)
             .await
         {
-            let removed = if self.ownership.owns_first() {
-                self.remove_batch(&reports).await
+            let may_be_more = if self.ownership.owns_first() {
+                self.remove_batch(&mut cutoff).await
             } else {
-                Ok(0)
+                Ok(false)
             };
-            match removed {
-                Ok(count) => {
+            match may_be_more {
+                Ok(may_be_more) => {
                     self.parts.cleanup_progress.report();
-                    if count == self.settings.cleanup.batch_size {
+                    if may_be_more {
                         continue;
                     }
                 }
@@ -43,44 +49,40 @@ impl Worker {
         }
     }
 
-    /// Removes up to a batch. Returns how many spans there were to remove.
-    async fn remove_batch(&self, reports: &Limiter<()>) -> Result<usize, StoreError> {
-        let retention = self.retention(reports).await?;
-        let cutoff = self.now().plus(-retention);
-        let finished = self
-            .parts
-            .work
-            .completed_before(cutoff, self.settings.cleanup.batch_size)
-            .await?;
-        if finished.is_empty() {
-            return Ok(0);
+    /// Tells receivers what is to be removed; or removes up to a batch of that, once they have had the time
+    /// to learn it. Returns whether there may be more to remove now.
+    async fn remove_batch(&self, cutoff: &mut Option<Cutoff>) -> Result<bool, StoreError> {
+        let Some(Cutoff { time, told }) = cutoff else {
+            *cutoff = Some(self.tell_receivers().await?);
+            return Ok(false);
+        };
+        if told.elapsed() < self.periods.notice {
+            return Ok(false);
         }
-        // Before the span is removed: after that, nothing would find its entries to let them
-        // expire.
-        self.parts.ledger.expire(&finished).await?;
-        let removed = self.parts.work.remove(&finished).await?;
-        info!(spans = removed, "removed complete spans");
-        Ok(finished.len())
+        let limit = self.settings.cleanup.batch_size;
+        let finished = self.parts.work.completed_before(*time, limit).await?;
+        if !finished.is_empty() {
+            // Before the span is removed: after that, nothing would find its entries to let them
+            // expire.
+            self.parts.ledger.expire(&finished).await?;
+            let removed = self.parts.work.remove(&finished).await?;
+            info!(spans = removed, "removed complete spans");
+        }
+        let may_be_more = finished.len() == limit;
+        if !may_be_more {
+            *cutoff = None;
+        }
+        Ok(may_be_more)
     }
 
-    /// How long complete spans are kept, ms: as long as the setting says, or longer if a receiver
-    /// still takes their events again. `reports` limits how often the log says so.
-    async fn retention(&self, reports: &Limiter<()>) -> Result<i64, StoreError> {
-        let set = millis(self.settings.cleanup.retention);
-        let slack = self.parts.work.largest_slack().await?;
-        let needed = slack.map(|slack| slack.saturating_add(millis(RETENTION_MARGIN)));
-        let Some(needed) = needed.filter(|needed| *needed > set) else {
-            return Ok(set);
-        };
-        if reports.admit(()).is_some() {
-            error!(
-                code = "cleanup.retention_too_short",
-                retention_ms = set,
-                kept_ms = needed,
-                "complete spans are kept for longer than SAMPLER_RETENTION, because a receiver takes older events"
-            );
-        }
-        Ok(needed)
+    async fn tell_receivers(&self) -> Result<Cutoff, StoreError> {
+        let retention = millis(self.settings.cleanup.retention);
+        let age = retention.saturating_sub(millis(self.periods.event_margin));
+        let now = self.parts.work.limit_event_age(age.max(0)).await?;
+        Ok(Cutoff {
+            time: now.plus(-retention),
+            told: Instant::now(),
+        })
     }
 
     /// Adopts what the original Sampler wrote, for as long as one may run beside us. One worker does

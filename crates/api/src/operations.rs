@@ -49,10 +49,10 @@ pub struct Act {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Backlog {
     pub due: u64,
+    /// Whether more spans are due than could be counted.
+    pub at_least: bool,
     #[schema(value_type = Option<Moment>, required)]
     pub oldest: Option<Timestamp>,
-    #[serde(serialize_with = "plain")]
-    pub span_seconds: f64,
     pub suspended: u64,
     /// Usages per second.
     #[serde(serialize_with = "plain")]
@@ -69,8 +69,6 @@ pub struct Closing {
     pub left: u64,
     #[schema(value_type = Moment)]
     pub closes_at: Timestamp,
-    #[schema(value_type = Option<Moment>, required)]
-    pub done_at: Option<Timestamp>,
 }
 
 /// The state of an instance.

@@ -5,22 +5,19 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use sampler_api::{Backlog, Control};
-use sampler_verify::moment::Millis;
 
 use crate::actions::ActionArguments;
 use crate::api::{Api, Request};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::printable;
-use crate::show::{length_in_words, pairs, show_answer, text};
+use crate::show::{pairs, show_answer, text};
 
 const PATH: [&str; 2] = ["v1", "control"];
 
 /// Shows how much sampling is behind
 #[derive(Debug, Args)]
 #[command(after_help = "\
-\"to sample\" is the time of all due spans that is not sampled yet, in hours:minutes:seconds.
-
 Examples:
   sampler backlog
   sampler backlog --json")]
@@ -93,9 +90,8 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
 
 fn backlog_in_words(backlog: &Backlog) -> String {
     let mut lines = vec![
-        ("spans due", backlog.due.to_string()),
+        ("spans due", due_in_words(backlog)),
         ("oldest since", text(backlog.oldest)),
-        ("to sample", length_in_words(millis(backlog.span_seconds))),
         ("suspended", backlog.suspended.to_string()),
         ("usages/s", format!("{:.2}", backlog.rate)),
     ];
@@ -103,18 +99,13 @@ fn backlog_in_words(backlog: &Backlog) -> String {
         lines.push(("closing month", printable(&closing.month)));
         lines.push(("  spans left", closing.left.to_string()));
         lines.push(("  closes at", closing.closes_at.to_string()));
-        lines.push(("  done at", text(closing.done_at)));
     }
     pairs(&lines)
 }
 
-fn millis(seconds: f64) -> Millis {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a cast of a double to an integer is held at the limits of the integer"
-    )]
-    let millis = (seconds * 1_000.0).round() as Millis;
-    millis
+fn due_in_words(backlog: &Backlog) -> String {
+    let at_least = if backlog.at_least { "at least " } else { "" };
+    format!("{at_least}{}", backlog.due)
 }
 
 pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Failure> {

@@ -16,7 +16,7 @@ use crate::{ControllerSettings, Percent};
 /// How much of its speed the backlog is taken to keep for each minute in which less was seen.
 const CAPACITY_KEPT: f64 = 0.9;
 
-/// The least speed that is assumed, intervals a second. Few intervals are not a reason to refuse
+/// The least speed that is assumed, intervals a second. Few spans are not a reason to refuse
 /// starts, even where nothing is done at all: one usage may be what the upstream cannot take.
 const CAPACITY_MIN: f64 = 1.0;
 
@@ -35,8 +35,10 @@ const STEP_MAX: f64 = 300.0;
 /// The measurement of each minute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Intervals that are due.
-    pub intervals: f64,
+    /// Spans that are due.
+    pub due: f64,
+    /// Whether more than `due` are due: too many to be counted.
+    pub at_least: bool,
     /// Intervals that are done in a second, by all workers, while they have something to do.
     pub rate: f64,
 }
@@ -78,7 +80,12 @@ impl ControllerSettings {
     pub fn step(&self, before: ControllerMemory, load: Load, seconds: f64) -> ControllerStep {
         let seconds = seconds.clamp(0.0, STEP_MAX);
         let capacity = capacity(before.capacity, load.rate, seconds);
-        let needed_seconds = load.intervals.max(0.0) / capacity;
+        let counted = load.due.max(0.0) / capacity;
+        let needed_seconds = if load.at_least {
+            counted.max(self.target_seconds)
+        } else {
+            counted
+        };
         let error = (1.0 - needed_seconds / self.target_seconds).max(ERROR_MIN);
         let proportional = self.kp * error;
         let change = before.last_error.map_or(0.0, |last| error - last);
@@ -154,11 +161,17 @@ mod tests {
         kd: 0.0,
     };
 
+    const IDLE: Load = Load {
+        due: 0.0,
+        at_least: false,
+        rate: 100.0,
+    };
+
     /// A backlog that needs this many seconds.
     fn needs(seconds: f64) -> Load {
         Load {
-            intervals: seconds * 100.0,
-            rate: 100.0,
+            due: seconds * 100.0,
+            ..IDLE
         }
     }
 
@@ -230,20 +243,33 @@ mod tests {
     }
 
     #[test]
-    fn few_intervals_that_nobody_can_do_turn_nothing_away() {
+    fn more_than_can_be_counted_is_over_the_target() {
+        let many = Load {
+            at_least: true,
+            ..needs(1.0)
+        };
+        let step = P.step(ControllerMemory::default(), many, 60.0);
+        assert_eq!(step.rate, Percent::NONE);
+        assert_eq!(step.terms.needed_seconds, P.target_seconds);
+    }
+
+    #[test]
+    fn few_spans_that_nobody_can_do_turn_nothing_away() {
         let mut memory = ControllerMemory::default();
         for _ in 0..10_000 {
             let stuck = Load {
-                intervals: 10.0,
+                due: 10.0,
                 rate: 0.0,
+                ..IDLE
             };
             let step = P.step(memory, stuck, 60.0);
             assert_eq!(step.rate, Percent::ALL);
             memory = step.memory;
         }
         let outage = Load {
-            intervals: 10_000.0,
+            due: 10_000.0,
             rate: 0.0,
+            ..IDLE
         };
         assert_eq!(P.step(memory, outage, 60.0).rate, Percent::NONE);
     }
@@ -252,20 +278,12 @@ mod tests {
     fn the_first_minute_after_an_idle_time_is_not_taken_for_a_standstill() {
         let mut memory = P.step(ControllerMemory::default(), needs(1.0), 60.0).memory;
         for _ in 0..10 {
-            memory = P
-                .step(
-                    memory,
-                    Load {
-                        intervals: 0.0,
-                        rate: 0.0,
-                    },
-                    60.0,
-                )
-                .memory;
+            memory = P.step(memory, Load { rate: 0.0, ..IDLE }, 60.0).memory;
         }
         let burst = Load {
-            intervals: 5_000.0,
+            due: 5_000.0,
             rate: 0.0,
+            ..IDLE
         };
         assert_eq!(P.step(memory, burst, 60.0).rate, Percent::ALL);
     }
@@ -274,12 +292,13 @@ mod tests {
         #[test]
         fn whatever_is_measured_the_rate_is_a_percentage_and_memory_stays_finite(
             kp in 0.0..1e6, ki in 0.0..1e6, kd in 0.0..1e6, target in 1.0..2_678_400.0,
+            at_least: bool,
             loads in prop::collection::vec((0.0..1e15, 0.0..1e9, 0.0..1e6), 1..50),
         ) {
             let settings = ControllerSettings { enabled: true, target_seconds: target, kp, ki, kd };
             let mut memory = ControllerMemory::default();
-            for (intervals, rate, seconds) in loads {
-                let step = settings.step(memory, Load { intervals, rate }, seconds);
+            for (due, rate, seconds) in loads {
+                let step = settings.step(memory, Load { due, at_least, rate }, seconds);
                 prop_assert!((0.0..=100.0).contains(&step.rate.get()));
                 prop_assert!(step.memory.integral.is_finite() && step.memory.capacity.is_finite());
                 memory = step.memory;

@@ -10,8 +10,8 @@ use secrecy::SecretString;
 use url::Url;
 
 use crate::{
-    DatabaseSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings,
-    TEN_MINUTES, TENTH_OF_A_SECOND,
+    DatabaseSettings, MonthSettings, SamplingSettings, SlackSettings, TEN_MINUTES,
+    TENTH_OF_A_SECOND,
 };
 
 sampler_service::settings! {
@@ -92,7 +92,6 @@ crate::programs::groups! {
         sampling: SamplingSettings = SamplingSettings::RECEIVER_TABLE;
         reading: ReadingSettings;
         console: ConsoleSettings;
-        distress: DistressSettings = DistressSettings::RECEIVER_TABLE;
         health: HealthSettings;
         security: SecuritySettings;
         log: LogSettings;

@@ -26,15 +26,15 @@ sampler_service::settings! {
     // In the section of the worker's `DeliverySettings`.
     /// When a month closes.
     pub struct MonthSettings("abacus") {
-        /// How long into a month the upstream accepts usages of the previous month (Abacus's SLACK). During
-        /// this time, usages of the previous month have priority.
+        /// How long into a month the upstream accepts usages of the previous month (Abacus's SLACK).
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
             Kind::Duration(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
     }
 
     /// How far the timestamp of an event may be from the present.
     pub struct SlackSettings("slack") {
-        /// How far in the past an event may be dated.
+        /// How far in the past an event may be dated, and no further than SAMPLER_RETENTION of the
+        /// workers less an hour.
         past: Duration = "SAMPLER_SLACK_PAST_INTERVAL", Kind::Duration(Duration::ZERO, YEAR),
             or("61d");
         /// How far in the future an event may be dated.
@@ -91,15 +91,6 @@ impl SamplingSettings {
 }
 
 impl SlackSettings {
-    /// The worker's table.
-    pub const WORKER_TABLE: [Setting; 2] = {
-        let [mut past, mut future] = Self::TABLE;
-        past.doc = "How far in the past an event may be dated, as for the receiver. The worker only checks \
-            SAMPLER_RETENTION by it.";
-        future.doc = "As for the receiver. It has no effect on the worker.";
-        [past, future]
-    };
-
     /// The slack of the domain.
     pub fn slack(&self) -> Slack {
         Slack {

@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::{
     DAY, DatabaseSettings, DistressSettings, HOUR, LedgerRetention, MonthSettings, SECOND,
-    SamplingSettings, SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, UpstreamSettings, millis,
+    SamplingSettings, TEN_MILLIS, TENTH_OF_A_SECOND, UpstreamSettings, millis,
 };
 
 /// The longest post that has ended when its usage can be skipped. It was begun by a read of the span
@@ -37,9 +37,6 @@ sampler_service::settings! {
         /// than SAMPLER_MONTH_SLACK, unless that is 0: a usage that is retried after its month has been
         /// closed is lost.
         retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::Duration(TEN_MILLIS, DAY), or("2m");
-        /// Whether 409 means that the upstream has the usage already. Abacus itself answers repeats with
-        /// 202 and never with 409; a gateway in front of it may.
-        accept_conflict: bool = "SAMPLER_ACCEPT_CONFLICT", Kind::Boolean, or("false");
     }
 
     /// The search for due spans, and the work on them.
@@ -74,10 +71,9 @@ sampler_service::settings! {
         /// How long the clean-up loop may be without progress before the worker is not ready.
         threshold: Duration = "CLEANUP_SPANS_MONITOR_THRESHOLD", Kind::Duration(SECOND, DAY), or("60s");
         /// How long complete spans are kept after their end, and the ids of their events with them.
-        /// It must be at least an hour longer than SAMPLER_SLACK_PAST_INTERVAL, or a repeat could be
-        /// billed twice.
+        /// Receivers take no event that is older than this, less an hour.
         retention: Duration = "SAMPLER_RETENTION",
-            Kind::Duration(Duration::ZERO, Duration::from_hours(24 * 3_660)), or("62d");
+            Kind::Duration(DAY, Duration::from_hours(24 * 3_660)), or("62d");
     }
 
     /// How long the ledger keeps entries of usages. An entry is kept at least until its span is
@@ -115,14 +111,6 @@ sampler_service::settings! {
         /// usages that are accepted from then on.
         timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
             Kind::Duration(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
-    }
-
-    /// The check that spans, totals and the ledger agree.
-    pub struct AuditSettings("audit") {
-        /// How many spans a worker checks in a second: whether its totals, its entries in the ledger
-        /// and how far it is sampled agree. A span with many entries counts as one more for each
-        /// thousand of them. 0 turns it off.
-        rate: usize = "SAMPLER_AUDIT_RATE", Kind::Integer(0, 1_000), or("5");
     }
 }
 
@@ -167,13 +155,11 @@ crate::programs::groups! {
         month: MonthSettings;
         upstream: UpstreamSettings;
         sampling: SamplingSettings;
-        slack: SlackSettings = SlackSettings::WORKER_TABLE;
         processing: ProcessingSettings;
         cleanup: CleanupSettings;
         ledger: LedgerSettings;
         suspension: SuspensionSettings;
         confirm: ConfirmSettings;
-        audit: AuditSettings;
         distress: DistressSettings;
         security: SecuritySettings;
         log: LogSettings;

@@ -12,7 +12,7 @@ mod month;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use sampler_domain::{Bounds, ClosingMonth, Control, Id, Percent};
+use sampler_domain::{ClosingMonth, Control, Id, Percent, Timestamp};
 use sampler_metrics::Limiter;
 use sampler_service::telemetry::error_chain;
 use sampler_store::{
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 pub use instance::{Describe, InstanceReports};
-pub use metrics::{COMMIT_LAG_SECONDS, METRICS};
+pub use metrics::METRICS;
 pub use month::MonthClose;
 
 /// How often everything is read.
@@ -31,6 +31,10 @@ pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The least time between two lines of the log about one failure.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+/// How long it holds since when receivers take events, once that was read. Workers wait for longer before
+/// they remove what they have named.
+pub const EVENT_AGE_LIFETIME: Duration = Duration::from_mins(5);
 
 /// How long a rate that the controller has set holds without a further step, ms. After that no
 /// worker makes steps, and the rate no longer reflects the backlog.
@@ -72,10 +76,8 @@ struct Known {
     control: Option<KeptControl>,
     controller: Option<LastRead<ControllerState>>,
     backlog: Option<LastRead<Backlog>>,
-    /// The share of new starts that is admitted while the database is in distress.
-    distress_share: Option<f64>,
-    /// The majority commit lag of the database, s.
-    lag: Option<f64>,
+    /// Since when receivers take events, and when that was read.
+    events_taken_since: Option<(Timestamp, Instant)>,
 }
 
 /// Something that was read, and when.
@@ -137,7 +139,9 @@ impl Steering {
         let control = self.store.control().await;
         let controller = self.store.controller().await;
         let backlog = self.store.published_backlog().await;
+        let taken_since = self.store.events_taken_since().await;
         self.note_control(control);
+        self.note_event_age(taken_since, asked);
         match (controller, backlog) {
             (Ok(controller), Ok(backlog)) => {
                 let mut known = self.known_mut();
@@ -180,6 +184,35 @@ impl Steering {
         }
     }
 
+    fn note_event_age(&self, since: Result<Timestamp, StoreError>, asked: Instant) {
+        match since {
+            Ok(since) => self.known_mut().events_taken_since = Some((since, asked)),
+            Err(error) => {
+                if self.may_report("event_age.not_read") {
+                    warn!(
+                        code = "event_age.not_read",
+                        error = error_chain(&error),
+                        "how old events may be could not be read"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Since when receivers take events; `None` where that was not read of late
+    /// ([`EVENT_AGE_LIFETIME`]). A receiver that has not read it at all takes no events.
+    pub fn events_taken_since(&self) -> Option<Timestamp> {
+        let Some((since, read_at)) = self.known().events_taken_since else {
+            return Some(Timestamp::MIN);
+        };
+        (read_at.elapsed() < EVENT_AGE_LIFETIME).then_some(since)
+    }
+
+    /// Whether it was read at least once since when receivers take events.
+    pub fn knows_event_age(&self) -> bool {
+        self.known().events_taken_since.is_some()
+    }
+
     /// Whether the control document was read at least once.
     pub fn is_known(&self) -> bool {
         self.known().control.is_some()
@@ -218,27 +251,6 @@ impl Steering {
         set.times(known.automatic_rate())
     }
 
-    /// Notes the majority commit lag of the database, s.
-    pub fn note_lag(&self, lag: Option<f64>, bounds: Bounds) {
-        let mut known = self.known_mut();
-        let share = bounds.admitted_share(lag);
-        let was_slowed = known.distress_share.is_some_and(|share| share < 1.0);
-        known.lag = lag;
-        known.distress_share = Some(share);
-        if share < 1.0 && !was_slowed {
-            warn!(
-                code = "distress.starts_slowed",
-                lag_seconds = lag,
-                "fewer new starts are admitted, because the database cannot keep up"
-            );
-        }
-    }
-
-    /// The majority commit lag of the database, s.
-    pub fn lag(&self) -> Option<f64> {
-        self.known().lag
-    }
-
     /// The rate of the controller, if it runs.
     pub fn controller(&self) -> Option<ControllerState> {
         let known = self.known();
@@ -263,11 +275,8 @@ impl Known {
 
     /// The rate that no operator has set.
     fn automatic_rate(&self) -> Percent {
-        let controller = self
-            .running_controller()
-            .map_or(Percent::ALL, |state| state.value.rate);
-        let distress = self.distress_share.map_or(Percent::ALL, Percent::of_share);
-        controller.times(distress)
+        self.running_controller()
+            .map_or(Percent::ALL, |state| state.value.rate)
     }
 }
 

@@ -12,14 +12,11 @@ use crate::{MonthClose, Steering, is_of};
 sampler_metrics::metrics! {
     pub METRICS;
 
-    /// Spans that are due
+    /// Spans that are due; no more than were counted within 2 s
     BACKLOG_SPANS = "sampler_backlog_spans", Gauge;
 
     /// How long the span has been due that waits longest; 0 where none is due
     BACKLOG_OLDEST_SECONDS = "sampler_backlog_oldest_seconds", Gauge;
-
-    /// The time of due spans that is not sampled yet, over all of them
-    BACKLOG_SPAN_SECONDS = "sampler_backlog_span_seconds", Gauge;
 
     /// The time until the upstream closes the previous month; absent while no month closes
     MONTH_CLOSE_SECONDS = "sampler_month_close_seconds", Gauge;
@@ -53,9 +50,6 @@ sampler_metrics::metrics! {
     /// The term of the change of the error, as a share of all starts; absent while the controller does
     /// not run
     CONTROLLER_DERIVATIVE = "sampler_controller_derivative", Gauge;
-
-    /// How far a majority of the replica set is behind its primary; absent while it is unknown
-    pub COMMIT_LAG_SECONDS = "sampler_commit_lag_seconds", Gauge;
 }
 
 impl Steering {
@@ -75,10 +69,6 @@ impl Steering {
         };
         registry.gauge(&BACKLOG_SPANS, of_backlog(|it, _| it.due as f64));
         registry.gauge(&BACKLOG_OLDEST_SECONDS, of_backlog(oldest_seconds));
-        registry.gauge(
-            &BACKLOG_SPAN_SECONDS,
-            of_backlog(|it, _| it.span_millis as f64 / 1_000.0),
-        );
         registry.gauge(&SUSPENDED_SPANS, of_backlog(|it, _| it.suspended as f64));
         let of_clock = Arc::clone(clock);
         registry.gauge(&MONTH_CLOSE_SECONDS, move || {

@@ -143,7 +143,7 @@ fn unadopted(complete: bool) -> Document {
 fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<Statement> {
     let due_at = match span_in(found) {
         Ok(span) => next_step(&span, now, policy).due_at(now),
-        // It cannot be read: the search for due spans reports it and sets it aside.
+        // It cannot be read: the search for due spans reports it.
         Err(_) => now,
     };
     let update = doc! {

@@ -1,62 +1,52 @@
 //! The backlog: spans that wait for the workers.
-//!
-//! How many spans are due, and what they have to sample, is read from their documents: the server reads
-//! these for the condition of a partial index, even where its keys say enough. Reading a million would
-//! cost too much each time. So they are read of as many whole partitions as have few enough spans, and
-//! where these are not all, the rest is estimated from them: spans are in partitions by a hash.
+
+use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::Collection;
 use mongodb::options::AggregateOptions;
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Timestamp};
+use sampler_domain::{ClosingMonth, SUSPENDED_DUE_AT, Timestamp};
 use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published, StoreError};
 use tracing::error;
 
-use crate::call::{CallError, hint};
+use crate::call::{BY_ID, CallError, hint};
 use crate::document::{has_failed, moment, read_integer, read_moment};
 use crate::workers::is_alive;
 use crate::{MongoStore, index};
 
-/// Documents that are read for one count, unless a single partition has more.
-const DOCUMENTS: u32 = 20_000;
+/// How long the server counts at the most.
+const COUNT_TIME: Duration = Duration::from_secs(2);
+
+/// Spans that are counted where that does not suffice for all.
+const COUNTED: u32 = 10_000;
+
+/// Documents of spans that are read to see what is left of a month, and of spans that have failed.
+const DOCUMENTS: u32 = 100_000;
 
 /// The document with the last count.
 const BACKLOG: &str = "backlog";
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    /// Documents that were read.
-    documents: f64,
-    spans: f64,
-    millis: f64,
-    intervals: f64,
-    left: f64,
-    left_intervals: f64,
-    oldest: Option<Timestamp>,
-}
 
 pub(crate) async fn count_backlog(
     store: &MongoStore,
     query: &BacklogQuery,
 ) -> Result<Backlog, StoreError> {
-    let (of_due, read) = store.sum_some(query).await?;
-    let failed = store.sum_failed(query).await?;
-    let scale = f64::from(PARTITIONS) / f64::from(read);
+    let (due, at_least) = store.count_due(query).await?;
+    let failed = store.count_failed(query).await?;
     let oldest = store.oldest_due(query).await?;
-    let closing = query.closing.map(|month| ClosingBacklog {
-        start: month.start,
-        end: month.end,
-        spans: whole(of_due.left * scale + failed.left),
-        intervals: whole(of_due.left_intervals * scale + failed.left_intervals),
-    });
-    let millis = whole(of_due.millis * scale + failed.millis);
+    let closing = match query.closing {
+        Some(month) => Some(ClosingBacklog {
+            start: month.start,
+            end: month.end,
+            spans: store.count_left(query, month).await? + failed.left,
+        }),
+        None => None,
+    };
     Ok(Backlog {
-        due: whole(of_due.spans * scale + failed.spans),
+        due: due + failed.spans,
+        at_least,
         oldest: oldest.into_iter().chain(failed.oldest).min(),
-        span_millis: i64::try_from(millis).unwrap_or(i64::MAX),
-        intervals: whole(of_due.intervals * scale + failed.intervals),
         suspended: store.count_suspended().await?,
         rate: store.rate_of_all().await?,
         closing,
@@ -112,23 +102,52 @@ pub(crate) async fn report_rate(
     Ok(())
 }
 
+/// The spans that wait after a failure.
+#[derive(Default)]
+struct Failed {
+    spans: u64,
+    left: u64,
+    oldest: Option<Timestamp>,
+}
+
 impl MongoStore {
-    /// The sums over as many partitions as have few enough spans, at least one, and the number of
-    /// these partitions. It is estimated from the first one.
-    async fn sum_some(&self, query: &BacklogQuery) -> Result<(Sums, u32), CallError> {
-        let first = self.sum_due(query, &[0]).await?;
-        let count = affordable(first.documents);
-        if count == 1 {
-            return Ok((first, 1));
+    /// How many spans are due, and whether there are more. The index alone is read.
+    async fn count_due(&self, query: &BacklogQuery) -> Result<(u64, bool), CallError> {
+        let all = [due_by(query.now), count()];
+        match self.counted(all.to_vec(), index::DUE).await {
+            Err(error) if error.is_beyond_limits() => {
+                let some = vec![due_by(query.now), doc! { "$limit": COUNTED }, count()];
+                Ok((self.counted(some, index::DUE).await?, true))
+            }
+            counted => Ok((counted?, false)),
         }
-        let partitions: Vec<i64> = (0..i64::from(count)).collect();
-        Ok((self.sum_due(query, &partitions).await?, count))
+    }
+
+    /// How many of the spans that are due have time of the closing month left. What is left says the
+    /// document alone, so there is a limit.
+    async fn count_left(
+        &self,
+        query: &BacklogQuery,
+        month: ClosingMonth,
+    ) -> Result<u64, CallError> {
+        let of = |limit: u32| {
+            vec![
+                due_by(month.last_due_at.max(query.now)),
+                doc! { "$limit": limit },
+                doc! { "$match": { "$expr": is_left(query.now, month) } },
+                count(),
+            ]
+        };
+        match self.counted(of(DOCUMENTS), index::DUE).await {
+            Err(error) if error.is_beyond_limits() => self.counted(of(COUNTED), index::DUE).await,
+            counted => counted,
+        }
     }
 
     /// When the span fell due that is first in the index.
     async fn oldest_due(&self, query: &BacklogQuery) -> Result<Option<Timestamp>, CallError> {
         let pipeline = vec![
-            due_by(query.now, &all_partitions()),
+            due_by(query.now),
             doc! { "$sort": { "processing.due_at": 1 } },
             doc! { "$limit": 1 },
             doc! { "$project": { "_id": 0, "due_at": "$processing.due_at" } },
@@ -139,18 +158,8 @@ impl MongoStore {
             .and_then(|found| read_moment(found, "due_at").ok()))
     }
 
-    /// Sums over the spans of these partitions.
-    async fn sum_due(&self, query: &BacklogQuery, partitions: &[i64]) -> Result<Sums, CallError> {
-        let is_due = doc! { "$lte": ["$processing.due_at", moment(query.now)] };
-        let group = sums(query, &is_due.into(), &Bson::Boolean(true));
-        let pipeline = vec![due_by(horizon(query), partitions), group];
-        let found = self.aggregate_spans(pipeline, index::DUE).await?;
-        Ok(found.first().map(read_sums).unwrap_or_default())
-    }
-
-    /// Sums over the spans that wait after a failure: as a rule, none. The oldest may be one that is
-    /// due again.
-    async fn sum_failed(&self, query: &BacklogQuery) -> Result<Sums, CallError> {
+    /// The spans that wait after a failure: as a rule, none. The oldest may be one that is due again.
+    async fn count_failed(&self, query: &BacklogQuery) -> Result<Failed, CallError> {
         let failed = doc! { "$match": {
             "processing.complete": false,
             "processing.partition": { "$in": all_partitions() },
@@ -158,20 +167,46 @@ impl MongoStore {
             "processing.due_at": { "$lt": moment(SUSPENDED_DUE_AT) },
             "$expr": has_failed(),
         } };
-        let limit = doc! { "$limit": DOCUMENTS };
-        let waits = doc! { "$gt": ["$processing.due_at", moment(query.now)] };
-        let is_behind = doc! { "$gt": ["$processing.due_at", moment(horizon(query))] };
-        let group = sums(query, &waits.into(), &is_behind.into());
-        let found = self.aggregate_spans(vec![failed, limit, group], index::FAILED);
-        Ok(found.await?.first().map(read_sums).unwrap_or_default())
+        let waits_at = |time| doc! { "$gt": ["$processing.due_at", moment(time)] };
+        let mut group = doc! {
+            "_id": Bson::Null,
+            "spans": sum_if(waits_at(query.now)),
+            "oldest": { "$min": fell_due() },
+        };
+        if let Some(month) = query.closing {
+            // The others are counted with those that are due.
+            let waits = waits_at(month.last_due_at.max(query.now));
+            group.insert(
+                "left",
+                sum_if(doc! { "$and": [waits, is_left(query.now, month)] }),
+            );
+        }
+        let pipeline = vec![
+            failed,
+            doc! { "$limit": DOCUMENTS },
+            doc! { "$group": group },
+        ];
+        let found = self.aggregate_spans(pipeline, index::FAILED).await?;
+        let read = |found: &Document| Failed {
+            spans: whole(number(found, "spans")),
+            left: whole(number(found, "left")),
+            oldest: read_moment(found, "oldest").ok(),
+        };
+        Ok(found.first().map(read).unwrap_or_default())
+    }
+
+    /// The number that a pipeline ends with.
+    async fn counted(&self, pipeline: Vec<Document>, index: &str) -> Result<u64, CallError> {
+        let found = self.aggregate_spans(pipeline, index).await?;
+        Ok(found
+            .first()
+            .map_or(0, |found| whole(number(found, "spans"))))
     }
 
     async fn count_suspended(&self) -> Result<u64, CallError> {
         let suspended = doc! { "$match": { "processing.suspended.cause": { "$gt": "" } } };
-        let count = doc! { "$count": "spans" };
-        let found = self.aggregate_spans(vec![suspended, count], index::SUSPENDED);
-        let counted = found.await?.first().map(|found| number(found, "spans"));
-        Ok(counted.map_or(0, whole))
+        self.counted(vec![suspended, count()], index::SUSPENDED)
+            .await
     }
 
     /// Intervals that all workers that are alive do in a second.
@@ -180,7 +215,9 @@ impl MongoStore {
             doc! { "$match": is_alive() },
             doc! { "$group": { "_id": Bson::Null, "rate": { "$sum": "$rate" } } },
         ];
-        let found = self.aggregate(self.workers.clone(), pipeline, None).await?;
+        let found = self
+            .aggregate(self.workers.clone(), pipeline, BY_ID)
+            .await?;
         let rate = found.first().map_or(0.0, |found| number(found, "rate"));
         Ok(if rate.is_finite() { rate.max(0.0) } else { 0.0 })
     }
@@ -191,7 +228,7 @@ impl MongoStore {
         index: &str,
     ) -> Result<Vec<Document>, CallError> {
         let spans = self.link.collection.clone();
-        self.aggregate(spans, pipeline, Some(index)).await
+        self.aggregate(spans, pipeline, index).await
     }
 
     /// The few documents that a pipeline gives.
@@ -199,11 +236,11 @@ impl MongoStore {
         &self,
         of: Collection<Document>,
         pipeline: Vec<Document>,
-        index: Option<&str>,
+        index: &str,
     ) -> Result<Vec<Document>, CallError> {
         let options = AggregateOptions::builder()
-            .hint(index.map(hint))
-            .max_time(self.link.time_limit)
+            .hint(hint(index))
+            .max_time(self.link.time_limit.min(COUNT_TIME))
             .build();
         let call = async move {
             let found = of.aggregate(pipeline).with_options(options).await?;
@@ -222,7 +259,9 @@ impl MongoStore {
             doc! { "$match": { "_id": id } },
             doc! { "$project": { "document": "$$ROOT", "age": age } },
         ];
-        let mut found = self.aggregate(self.control.clone(), pipeline, None).await?;
+        let mut found = self
+            .aggregate(self.control.clone(), pipeline, BY_ID)
+            .await?;
         let Some(mut found) = found.pop() else {
             return Ok(None);
         };
@@ -238,68 +277,37 @@ fn all_partitions() -> Vec<i64> {
     (0..i64::from(PARTITIONS)).collect()
 }
 
-/// How many partitions may be read, given how many documents one of them has.
-fn affordable(of_one: f64) -> u32 {
-    let mut counts = (2..=PARTITIONS).rev();
-    let affordable = counts.find(|count| f64::from(*count) * of_one <= f64::from(DOCUMENTS));
-    affordable.unwrap_or(1)
-}
-
-/// The time up to which spans are read: now, or until the last ones fall due that belong to the
-/// closing month.
-fn horizon(query: &BacklogQuery) -> Timestamp {
-    let last = query.closing.map(ClosingMonth::last_due_at);
-    last.map_or(query.now, |last| last.max(query.now))
-}
-
-fn due_by(moment_of: Timestamp, partitions: &[i64]) -> Document {
+/// The condition on spans that are due by a time.
+fn due_by(time: Timestamp) -> Document {
     doc! { "$match": {
         "processing.complete": false,
-        "processing.partition": { "$in": partitions },
-        "processing.due_at": { "$lte": moment(moment_of) },
+        "processing.partition": { "$in": all_partitions() },
+        "processing.due_at": { "$lte": moment(time) },
     } }
 }
 
-/// The sums over all documents: for documents that meet the first condition, how much is to be
-/// sampled, and for documents that meet the second, what is left of the closing month.
-fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document {
-    let now = moment(query.now);
+fn count() -> Document {
+    doc! { "$count": "spans" }
+}
+
+/// Whether a span has time of the closing month left to sample, as an expression.
+fn is_left(now: Timestamp, month: ClosingMonth) -> Document {
+    let now = moment(now);
     let sampled_to = number_or("$processing.last_interval.end", &now);
     let reached = doc! { "$min": [number_or("$end", &now), &now] };
     let from = doc! { "$min": [&sampled_to, &reached] };
-    let to = doc! { "$max": [&sampled_to, &reached] };
-    let millis = doc! { "$subtract": [&to, &from] };
-    let length = length(&query.granularities);
-    let at_least_one = doc! { "$max": [1, intervals(&millis, &length)] };
-    let mut group = doc! {
-        "_id": Bson::Null,
-        "documents": { "$sum": 1 },
-        "spans": sum_if(is_counted, 1.into()),
-        "millis": sum_if(is_counted, millis.into()),
-        "intervals": sum_if(is_counted, at_least_one.into()),
-        "oldest": { "$min": fell_due() },
-    };
-    if let Some(month) = query.closing {
-        let end = doc! { "$max": [&from, { "$min": [&to, moment(month.end)] }] };
-        let of_month = doc! { "$subtract": [end, &from] };
-        let is_left = doc! { "$and": [may_be_left, { "$gt": [&of_month, 0] }] }.into();
-        group.insert("left", sum_if(&is_left, 1.into()));
-        let intervals = intervals(&of_month, &length);
-        group.insert("left_intervals", sum_if(&is_left, intervals.into()));
-    }
-    doc! { "$group": group }
+    doc! { "$and": [
+        { "$ne": [sampled_to, reached] },
+        { "$lt": [from, moment(month.end)] },
+    ] }
 }
 
 fn number_or(field: &str, otherwise: &Bson) -> Document {
     doc! { "$cond": [{ "$isNumber": field }, field, otherwise] }
 }
 
-fn intervals(millis: &Document, length: &Bson) -> Document {
-    doc! { "$ceil": { "$divide": [millis, length] } }
-}
-
-fn sum_if(condition: &Bson, value: Bson) -> Document {
-    doc! { "$sum": { "$cond": [condition, value, 0] } }
+fn sum_if(condition: Document) -> Document {
+    doc! { "$sum": { "$cond": [condition, 1, 0] } }
 }
 
 /// When a span fell due whose usage failed.
@@ -307,41 +315,6 @@ fn fell_due() -> Document {
     let end = "$processing.planned_interval.end";
     let is_forward = doc! { "$gt": [end, "$processing.planned_interval.start"] };
     doc! { "$cond": [is_forward, end, "$processing.planned_interval.planned_at"] }
-}
-
-/// How long an interval of a span is, ms.
-fn length(granularities: &Granularities) -> Bson {
-    let mut overrides: Vec<_> = granularities.overrides().collect();
-    // The granularity of a plan comes before the granularity of its resource.
-    overrides.sort_by_key(|(_, plan, _)| plan.is_none());
-    let branches = overrides.into_iter().map(|(resource, plan, granularity)| {
-        let mut conditions = vec![is("$target.resource_id", resource)];
-        conditions.extend(plan.map(|plan| is("$target.plan_id", plan)));
-        doc! { "case": { "$and": conditions }, "then": granularity.usual_length() }
-    });
-    let branches: Vec<Document> = branches.collect();
-    let default = Bson::Int64(granularities.default_of_all().usual_length());
-    if branches.is_empty() {
-        return default;
-    }
-    doc! { "$switch": { "branches": branches, "default": default } }.into()
-}
-
-/// The condition that a field has this text.
-fn is(field: &str, text: &str) -> Document {
-    doc! { "$eq": [field, { "$literal": text }] }
-}
-
-fn read_sums(found: &Document) -> Sums {
-    Sums {
-        documents: number(found, "documents"),
-        spans: number(found, "spans"),
-        millis: number(found, "millis"),
-        intervals: number(found, "intervals"),
-        left: number(found, "left"),
-        left_intervals: number(found, "left_intervals"),
-        oldest: read_moment(found, "oldest").ok(),
-    }
 }
 
 /// A number of any type; 0 where there is none.

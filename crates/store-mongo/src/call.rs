@@ -108,6 +108,10 @@ pub(crate) struct Written {
     pub(crate) failed: Vec<(usize, CallError)>,
 }
 
+/// The index that each collection has. A small collection is read through it: a server may forbid scans
+/// (`notablescan`).
+pub(crate) const BY_ID: &str = "_id_";
+
 /// Names the index that an operation must use, so that a change of the planner never causes a scan of
 /// the collection.
 pub(crate) fn hint(index: &str) -> Hint {
@@ -190,13 +194,11 @@ impl Link {
         &self,
         filter: Document,
         (index, order): (&str, &str),
-        projection: Option<Document>,
         page: usize,
     ) -> Result<Cursor<Document>, CallError> {
         let mut options = self.find_options(page, doc! { order: 1 }, index);
         options.limit = None;
         options.max_time = Some(SCAN_TIME);
-        options.projection = projection;
         self.cursor(filter, options).await
     }
 

@@ -11,7 +11,7 @@ use sampler_domain::{CauseId, EntryState, Id};
 use sampler_store::{CauseQuery, KeptCause, StoreError, SuspendedCause};
 
 use crate::MongoStore;
-use crate::call::CallError;
+use crate::call::{BY_ID, CallError};
 use crate::document::moment;
 use crate::index;
 
@@ -113,7 +113,7 @@ impl MongoStore {
             doc! { "$match": filter },
             doc! { "$group": { "_id": "$resource_id", "count": { "$sum": 1_i64 } } },
         ];
-        let groups = self.aggregate(self.causes.clone(), by_resource, None);
+        let groups = self.aggregate(self.causes.clone(), by_resource, BY_ID);
         let groups: Vec<(String, usize)> = groups.await?.iter().filter_map(group).collect();
         let counts: Vec<usize> = groups.iter().map(|(_, count)| *count).collect();
         let share = query.share(&counts);
@@ -166,7 +166,7 @@ impl MongoStore {
             doc! { "$limit": most + 1 },
             doc! { "$group": { "_id": field, "count": { "$sum": 1_i64 } } },
         ];
-        let found = self.aggregate(of.clone(), pipeline, Some(index)).await?;
+        let found = self.aggregate(of.clone(), pipeline, index).await?;
         let counts = found.iter().filter_map(|group| {
             let id = group.get_str("_id").ok()?.to_owned();
             Some((id, u64::try_from(group.get_i64("count").ok()?).ok()?))

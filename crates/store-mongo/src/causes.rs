@@ -13,7 +13,7 @@ use sampler_domain::{Cause, CauseId, Id, Timestamp};
 use sampler_store::{Causes, KeptCause, Probe, Resumption, StoreError};
 use tracing::error;
 
-use crate::call::CallError;
+use crate::call::{BY_ID, CallError, hint};
 use crate::document::{
     Unreadable, key_to_bson, moment, read_integer, read_moment, read_optional_moment, read_text,
     unreadable,
@@ -204,6 +204,7 @@ impl MongoStore {
         let options = FindOptions::builder()
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .sort(sort)
+            .hint(hint(BY_ID))
             .max_time(self.link.time_limit)
             .build();
         let causes = self.causes.clone();
@@ -291,8 +292,7 @@ impl MongoStore {
     }
 }
 
-/// The statement that resumes a span. The last error and the attempts stay: so an interval of a
-/// closing month has the priority of one that was tried before.
+/// The statement that resumes a span. The last error and the attempts stay.
 fn resume_statement(
     raw: &RawDocument,
     cause: CauseId,

@@ -95,8 +95,8 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// `receivers` is the collection into which a flush writes.
-    pub(crate) fn new(options: &MongoOptions, database: &Database, receivers: &str) -> Self {
+    /// `control` is the collection into which a flush writes.
+    pub(crate) fn new(options: &MongoOptions, database: &Database, control: &str) -> Self {
         let linearizable = CollectionOptions::builder()
             .read_concern(ReadConcern::linearizable())
             .build();
@@ -104,7 +104,7 @@ impl Links {
             collection: database.collection(&options.collection),
             linearizable: database
                 .collection_with_options(&options.collection, linearizable.clone()),
-            flushes: database.collection_with_options(receivers, journalled()),
+            flushes: database.collection_with_options(control, journalled()),
             flush_id: ObjectId::new(),
             time_limit: options.operation_timeout,
             database: database.clone(),

@@ -10,11 +10,11 @@ use sampler_store::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::MongoStore;
 use crate::call::CallError;
 use crate::resolve::{find_spans, readable};
 use crate::starts::StartWrite;
 use crate::stops::StopWrite;
-use crate::{MongoStore, slack};
 
 /// The most lookups of either kind at a time. Each has a connection, and one for a flush; half of the pool is
 /// left for commands.
@@ -66,9 +66,5 @@ impl Events for MongoStore {
         let read = async move { Ok((find_spans(&link, &target, &by).await?, turn)) };
         let (found, _turn) = self.link.run::<_, CallError, _>(read).await?;
         found.iter().map(readable).collect()
-    }
-
-    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        slack::announce_slack(self, past).await
     }
 }

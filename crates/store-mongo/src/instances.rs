@@ -12,6 +12,7 @@ use sampler_store::{
 use tracing::warn;
 
 use crate::MongoStore;
+use crate::call::BY_ID;
 use crate::document::{Unreadable, member, read_integer, read_text, unreadable};
 use crate::workers::is_alive;
 
@@ -91,7 +92,7 @@ impl MongoStore {
             doc! { "$limit": most },
             doc! { "$project": { "document": "$$ROOT", "age": age } },
         ];
-        Ok(self.aggregate(of.clone(), pipeline, None).await?)
+        Ok(self.aggregate(of.clone(), pipeline, BY_ID).await?)
     }
 
     fn warn_of_unreadable(&self, found: &Document, problem: &dyn Error) {

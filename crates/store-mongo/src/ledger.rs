@@ -264,17 +264,6 @@ impl Ledger for MongoStore {
         Ok(())
     }
 
-    async fn entries(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        let bound = after.map(|after| doc! { "$gt": after });
-        self.entries_in(span, target, bound, 1, limit).await
-    }
-
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
         resends::mark_resend(self, entry, resend).await
     }

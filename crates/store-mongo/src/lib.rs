@@ -23,6 +23,7 @@ mod control;
 mod document;
 mod due;
 mod entry_document;
+mod event_age;
 mod events;
 mod id_list;
 mod index;
@@ -34,14 +35,11 @@ mod operating;
 mod original;
 mod projection;
 mod reading;
-mod replication;
 mod resends;
 mod resolve;
 mod retire;
 mod rounds;
-mod slack;
 mod span_list;
-mod span_scan;
 mod spans;
 mod stale_suspensions;
 mod starts;
@@ -89,7 +87,6 @@ pub struct MongoStore {
     instances: Collection<Document>,
     /// The control, and the documents that all instances read.
     control: Collection<Document>,
-    receivers: Collection<Document>,
     starts: Group<StartWriter>,
     stops: Group<StopWriter>,
     batch_starts: Group<StartWriter>,
@@ -109,20 +106,19 @@ impl MongoStore {
     /// Prepares a client; connections are made when they are needed.
     pub async fn connect(options: MongoOptions) -> Result<Self, ConnectError> {
         let database = connect::client(&options).await?.database(&options.database);
-        let receivers = format!("{}_receivers", options.collection);
+        let control = format!("{}_control", options.collection);
         let Links {
             link,
             usages,
             audit,
-        } = Links::new(&options, &database, &receivers);
+        } = Links::new(&options, &database, &control);
         let metrics = GroupMetrics::default();
         let terms = (link.call_limit(), &metrics);
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
-            control: database.collection(&format!("{}_control", options.collection)),
+            control: database.collection(&control),
             workers: database.collection(&format!("{}_workers", options.collection)),
             instances: database.collection(&format!("{}_instances", options.collection)),
-            receivers: database.collection(&receivers),
             starts: grouped(&link, terms, |link| StartWriter { link }),
             stops: grouped(&link, terms, |link| StopWriter { link }),
             batch_starts: grouped(&link, terms, |link| StartWriter { link }),

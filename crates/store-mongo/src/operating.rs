@@ -9,7 +9,7 @@ use sampler_store::{
 };
 use uuid::Uuid;
 
-use crate::{MongoStore, audit, backlog, causes, changes, control, instances, resends};
+use crate::{MongoStore, audit, backlog, causes, changes, control, event_age, instances, resends};
 
 #[async_trait]
 impl Operating for MongoStore {
@@ -69,6 +69,10 @@ impl Operating for MongoStore {
 
     async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
         backlog::published_backlog(self).await
+    }
+
+    async fn events_taken_since(&self) -> Result<Timestamp, StoreError> {
+        event_age::events_taken_since(self).await
     }
 
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {

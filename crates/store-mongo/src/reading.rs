@@ -7,8 +7,8 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, CauseQuery, Entries, Ledger, ListedSpan, Reading, SeenInstance,
-    SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CauseQuery, Entries, ListedSpan, Reading, SeenInstance, SpanPage,
+    SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 
@@ -160,7 +160,8 @@ impl Reading for MongoStore {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError> {
-        self.entries(span, target, after, limit).await
+        let bound = after.map(|after| doc! { "$gt": after });
+        self.entries_in(span, target, bound, 1, limit).await
     }
 
     async fn usages_from_end(

@@ -1,5 +1,4 @@
-//! Documents that are not spans: they are logged, set aside if the server can do that, and hold up
-//! no other span.
+//! Documents that are not spans: they are logged, and hold up no other span.
 //!
 //! The driver would end a search at the first document that it cannot decode. So documents are taken
 //! as the server sends them, and decoded one by one.
@@ -8,23 +7,17 @@ use std::fmt;
 use std::time::Duration;
 
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
-use bson::{Bson, Document, doc, rawdoc};
-use sampler_domain::{Key, Span, Target, Timestamp};
+use bson::{Bson, Document, rawdoc};
+use sampler_domain::{Key, Span, Target};
 use sampler_metrics::Limiter;
-use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, WriteOutcome};
 use tokio::time::Instant;
-use tracing::{error, warn};
 
 use crate::call::{CallError, Link, Written};
-use crate::document::{Unreadable, moment, read, read_target, unreadable};
+use crate::document::{Unreadable, read, read_target, unreadable};
 
-/// How long a document that cannot be read is left alone, ms.
-const WAIT: i64 = 3_600_000;
-
-/// How long a document is not logged again. A little shorter than [`WAIT`], so that a document
-/// that was set aside is logged each time it comes back.
-const LOGGED_FOR: Duration = Duration::from_mins(55);
+/// How long a document is not logged again.
+const LOGGED_FOR: Duration = Duration::from_hours(1);
 
 /// The most documents that are remembered. Of all others, one is logged in a period.
 const LOGGED_MAX: usize = 10_000;
@@ -224,69 +217,10 @@ async fn update(link: &Link, statements: Vec<RawDocumentBuf>) -> Result<Written,
     link.run(call).await
 }
 
-/// Sets aside for a while documents that a search has found and cannot read. Only their `due_at`
-/// and their error change. If that fails, each search finds the documents again and passes over them.
-pub(crate) async fn postpone_unreadable(
-    link: &Link,
-    found: Vec<(RawDocumentBuf, Unreadable)>,
-    now: Timestamp,
-) {
-    let (mut changes, mut problems) = (Vec::new(), Vec::new());
-    for (raw, problem) in found {
-        let name = name_of(&raw);
-        if link.logged.knows(SEARCH, &name) {
-            continue;
-        }
-        match setting_aside(&raw, &problem, now) {
-            Some(statement) => {
-                changes.push(statement);
-                problems.push(problem);
-            }
-            None => pass_over(link, &name, &problem, &"it has no _id"),
-        }
-    }
-    if changes.is_empty() {
-        return;
-    }
-    let written = match change_each(link, &changes).await {
-        Ok(written) => written,
-        Err(error) => {
-            let error = StoreError::from(error);
-            warn!(code = "spans.set_aside_failed", spans = changes.len(), error = %error, "setting spans aside failed");
-            return;
-        }
-    };
-    for (index, (change, problem)) in changes.iter().zip(&problems).enumerate() {
-        let failed = written.failed.iter().find(|(failed, _)| *failed == index);
-        if let Some((_, error)) = failed {
-            pass_over(link, &change.name, problem, error);
-        } else {
-            error!(code = "span.unreadable", span.id = %change.name, error = %problem,
-                "a span cannot be read and is not sampled");
-        }
-    }
-}
-
-/// The name of a search in log lines about unreadable documents.
-const SEARCH: &str = "search";
-
-fn setting_aside(raw: &RawDocument, problem: &Unreadable, now: Timestamp) -> Option<Statement> {
-    let update = doc! { "$set": {
-        "processing.due_at": moment(now.plus(WAIT)),
-        "processing.last_error": { "at": moment(now), "message": problem.to_string() },
-    } };
-    Statement::new(raw, &doc! {}, &update)
-}
-
-fn pass_over(link: &Link, name: &str, problem: &Unreadable, cause: &dyn fmt::Display) {
-    if link.logged.is_news(SEARCH, name) {
-        error!(code = "span.not_set_aside", span.id = %name, error = %problem, cause = %cause,
-            "a span cannot be read and cannot be set aside");
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bson::doc;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

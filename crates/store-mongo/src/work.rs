@@ -1,10 +1,10 @@
 //! The worker's interface: each call is in the file that its line names.
 
 use async_trait::async_trait;
-use sampler_domain::{Change, Changed, Key, Policy, Span, SpanId, Target, Timestamp};
-use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError, Work};
+use sampler_domain::{Change, Changed, Policy, Span, SpanId, Target, Timestamp};
+use sampler_store::{Adopted, DuePages, DueQuery, Finished, StoreError, Work};
 
-use crate::{MongoStore, adopt, changes, cleanup, due, slack, span_scan, spans, workers};
+use crate::{MongoStore, adopt, changes, cleanup, due, event_age, spans, workers};
 
 #[async_trait]
 impl Work for MongoStore {
@@ -23,10 +23,6 @@ impl Work for MongoStore {
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
         changes::change(self, span, change, None, now).await
-    }
-
-    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
-        span_scan::spans_of(self, partition, from, page)
     }
 
     async fn adopt(
@@ -50,8 +46,8 @@ impl Work for MongoStore {
         cleanup::remove(self, finished).await
     }
 
-    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
-        slack::largest_slack(self).await
+    async fn limit_event_age(&self, age: i64) -> Result<Timestamp, StoreError> {
+        event_age::limit_event_age(self, age).await
     }
 
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {

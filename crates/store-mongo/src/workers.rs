@@ -7,6 +7,7 @@ use futures_util::TryStreamExt;
 use sampler_store::StoreError;
 
 use crate::MongoStore;
+use crate::call::{BY_ID, hint};
 
 /// How long a worker counts as alive after a heartbeat.
 const LIFETIME: Duration = Duration::from_secs(20);
@@ -27,6 +28,7 @@ pub(crate) async fn heartbeat(store: &MongoStore, worker: &str) -> Result<Vec<St
             .await?;
         workers
             .find(is_alive())
+            .hint(hint(BY_ID))
             .await?
             .try_collect::<Vec<Document>>()
             .await

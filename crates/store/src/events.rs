@@ -140,9 +140,4 @@ pub trait Events: Send + Sync + 'static {
     /// with the id, is found if it was kept before the call. It need not have its measures, except as
     /// [`SpansBy::StartedBy`] says.
     async fn find_spans(&self, target: &Target, by: &SpansBy) -> Result<Vec<Span>, StoreError>;
-
-    /// Says that a receiver takes events that are dated up to `past` ms into the past. Once this has
-    /// been answered, [`largest_slack`](crate::Work::largest_slack) knows it for
-    /// [`SLACK_LIFETIME`](crate::SLACK_LIFETIME).
-    async fn announce_slack(&self, past: i64) -> Result<(), StoreError>;
 }

@@ -50,16 +50,6 @@ pub trait Ledger: Send + Sync + 'static {
     /// the spans are removed, and only for spans that are complete.
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError>;
 
-    /// Up to `limit` entries of a span that were planned at a later version than `after`, with
-    /// majority read concern.
-    async fn entries(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError>;
-
     /// Marks an entry whose usage is in the state [`Resend::from`] ([`Entry::marked`]), unless it is
     /// marked already. If `resend` has the upstream's acceptance, a mark without an acceptance gets it. An
     /// entry that expires is kept for its lifetime from then on. Returns whether the entry was

@@ -8,7 +8,6 @@
 //! | [`Ledger`] | keep an entry for each usage, confirm it, send it again | the worker |
 //! | [`Causes`] | keep the causes of suspensions, resume their spans | the worker |
 //! | [`Operating`] | the actions of operators, the control, the backlog, the instances | both programs |
-//! | [`Replication`] | measure the majority commit lag | both programs |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
 //! flight at the same time can share a command: [`group`].
@@ -27,14 +26,13 @@ mod instances;
 mod ledger;
 mod operating;
 mod reading;
-mod replication;
 mod sums;
 mod work;
 
 use std::error::Error;
 
 pub use audit::{ActOutcome, AuditPage, AuditPosition, AuditQuery, AuditRecord};
-pub use backlog::{Backlog, BacklogQuery, ClosingBacklog, Published, Remaining};
+pub use backlog::{Backlog, BacklogQuery, ClosingBacklog, Published};
 pub use causes::{Causes, KeptCause, Probe, Resumption};
 pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
@@ -51,11 +49,8 @@ pub use reading::{
     CauseQuery, ListedSpan, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
     TargetFilter,
 };
-pub use replication::Replication;
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
-pub use work::{
-    Adopted, DuePages, DueQuery, Finished, SLACK_LIFETIME, SearchClass, SpanKey, SpanKeys, Work,
-};
+pub use work::{Adopted, DuePages, DueQuery, Finished, Work};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

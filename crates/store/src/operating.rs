@@ -73,6 +73,11 @@ pub trait Operating: Send + Sync + 'static {
     /// The last count; `None` if there is none, or its document cannot be read.
     async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError>;
 
+    /// The time since which receivers take events ([`crate::Work::limit_event_age`]): spans that ended
+    /// before may be gone, and the ids of their events with them. The beginning of time where nothing was
+    /// ever removed.
+    async fn events_taken_since(&self) -> Result<Timestamp, StoreError>;
+
     /// Says how many intervals a worker does in a second. It counts as long as the worker is alive
     /// ([`crate::Work::heartbeat`]); the rate of an unknown worker is not kept.
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError>;

@@ -2,11 +2,10 @@
 //! adopting those of the original Sampler, and removing complete ones (section 6.3).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use sampler_domain::{Change, Changed, ClosingMonth, Key, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{Change, Changed, Key, Policy, Span, SpanId, Target, Timestamp};
 
 use crate::StoreError;
 
@@ -19,65 +18,11 @@ pub struct DueQuery {
     pub now: Timestamp,
     /// The most spans on a page.
     pub page: usize,
-    /// The month whose intervals come first.
-    pub closing: Option<ClosingMonth>,
-}
-
-/// The rank of a due span in a search. Spans of an earlier class come first; within a class, spans that
-/// are due earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SearchClass {
-    /// It became due for the closing month, or has yielded its permit while that month closes.
-    DueInClosingMonth,
-    /// It waits after a failure, and its next interval belongs to the closing month.
-    FailedInClosingMonth,
-    Other,
-}
-
-impl DueQuery {
-    pub fn search_class(&self, span: &Span, due_at: Timestamp) -> SearchClass {
-        let Some(closing) = self.closing else {
-            return SearchClass::Other;
-        };
-        let has_failed = span.processing.attempts > 0;
-        let last = closing.last_due_at();
-        if due_at >= closing.start && due_at <= last {
-            SearchClass::DueInClosingMonth
-        } else if due_at > last && has_failed && closing.holds(continues_at(span)) {
-            SearchClass::FailedInClosingMonth
-        } else {
-            SearchClass::Other
-        }
-    }
-}
-
-/// The lower end of a span's planned interval. Without one, the end of its last.
-fn continues_at(span: &Span) -> Timestamp {
-    let planned = span.processing.planned.as_ref();
-    planned.map_or(span.sampled_to(), |planned| {
-        planned.interval.start.min(planned.interval.end)
-    })
 }
 
 /// Due spans, page by page. A page is empty if none of its spans can be read. The stream ends after an
 /// error.
 pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
-
-/// The key of a span and its entries.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SpanKey {
-    pub id: SpanId,
-    pub target: Target,
-}
-
-/// Keys of spans, page by page. A page is empty if none of its spans can be read. The stream ends
-/// after an error.
-pub type SpanKeys = BoxStream<'static, Result<Vec<SpanKey>, StoreError>>;
-
-/// How long the slack that a receiver has announced counts after the announcement. A receiver that is
-/// away for a roll-back, an outage or a long weekend still accepts old events when it returns, so its
-/// slack must outlast such an absence.
-pub const SLACK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
 /// How many spans of the original Sampler were adopted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +44,7 @@ pub struct Finished {
 /// Finds due spans, changes them, and maintains the spans that are kept.
 #[async_trait]
 pub trait Work: Send + Sync + 'static {
-    /// Due spans (section 6.4), by [`SearchClass`] and `due_at`, with majority read concern.
+    /// Due spans (section 6.4) by `due_at`, with majority read concern.
     ///
     /// A page is read when it is requested (or with the previous one, if that became too large), and continues
     /// where the previous one ended. A span that
@@ -118,10 +63,6 @@ pub trait Work: Send + Sync + 'static {
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
-
-    /// All spans of a partition, from this key on, in the order of the keys; about `page` of them at a
-    /// time. A span that exists during the whole scan is returned once.
-    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys;
 
     /// Takes in up to `limit` spans that the original Sampler started, and notices the stops that
     /// it wrote.
@@ -142,9 +83,11 @@ pub trait Work: Send + Sync + 'static {
     /// Removes those of the spans that are complete. Returns how many.
     async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError>;
 
-    /// The largest slack that receivers have announced within [`SLACK_LIFETIME`], by the store's
-    /// own clock; `None` if none was announced. Older announcements are removed.
-    async fn largest_slack(&self) -> Result<Option<i64>, StoreError>;
+    /// Says that receivers take no event any more that is older than `age` ms, by the store's own
+    /// clock; returns what that says. The time since which they take events
+    /// ([`crate::Operating::events_taken_since`]) never goes back, whatever the workers are set to: a span
+    /// that was removed does not come back.
+    async fn limit_event_age(&self, age: i64) -> Result<Timestamp, StoreError>;
 
     /// Says that `worker` is alive. Returns all that are, by the store's own clock.
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError>;

@@ -48,39 +48,34 @@ const WAIT_MAX: Duration = Duration::from_hours(1);
 pub struct Meanings {
     name: &'static str,
     /// The statuses that accept a usage.
-    accepted: (u16, u16),
+    accepted: &'static [u16],
     /// The same, in words.
     expected: &'static str,
     /// A page for people accepts nothing, whatever its status is.
     refuses_pages: bool,
     /// The end of the message about another 2xx or 3xx: its address is probably wrong.
     elsewhere: &'static str,
-    /// The end of the message about a 409.
-    conflict: &'static str,
 }
 
 /// Abacus accepts a usage with 202 only. A server that answers 200 or redirects is not its collector, and
 /// the usage would never be billed.
 pub const ABACUS: Meanings = Meanings {
     name: "Abacus",
-    accepted: (202, 202),
+    accepted: &[202],
     expected: "202",
     refuses_pages: false,
     elsewhere: "COLLECTOR_URL seems to lead to something that is not Abacus's collector (a login page or a \
                 catch-all route)",
-    conflict: "Abacus itself never answers so; if a gateway answers repeats with it, set \
-               SAMPLER_ACCEPT_CONFLICT",
 };
 
-/// A receiver of CloudEvents accepts with any 2xx.
+/// A receiver of CloudEvents accepts with these. 207 is for several events, some of which were refused.
 pub const CLOUD_EVENTS: Meanings = Meanings {
     name: "the upstream",
-    accepted: (200, 299),
-    expected: "2xx without a page",
+    accepted: &[200, 201, 202, 204],
+    expected: "200, 201, 202 or 204 without a page",
     refuses_pages: true,
     elsewhere: "SAMPLER_UPSTREAM_URL seems to lead to something that takes no CloudEvents (a login page or \
                 a catch-all route)",
-    conflict: "if it answers repeats with it, set SAMPLER_ACCEPT_CONFLICT",
 };
 
 /// The parts of an answer that decide.
@@ -95,16 +90,9 @@ pub struct AnswerParts<'a> {
 }
 
 /// The meaning of a status. `now` is needed for a `Retry-After` that is a date; it is the date of
-/// the answer, if it has one.
-///
-/// A gateway may answer 409 for a usage that was posted already; `accept_conflict` says that there is
-/// such a gateway.
-pub fn interpret(
-    meanings: &Meanings,
-    parts: AnswerParts<'_>,
-    now: Timestamp,
-    accept_conflict: bool,
-) -> Answer {
+/// the answer, if it has one. A 409 may say that the usage is there, or that it conflicts with another
+/// one: it accepts nothing.
+pub fn interpret(meanings: &Meanings, parts: AnswerParts<'_>, now: Timestamp) -> Answer {
     let AnswerParts {
         status,
         name,
@@ -114,14 +102,12 @@ pub fn interpret(
     let after = parts
         .retry_after
         .and_then(|text| parse_retry_after(text, now));
-    let (first, last) = meanings.accepted;
     match status {
-        _ if (first..=last).contains(&status) && !(is_page && meanings.refuses_pages) => {
+        _ if meanings.accepted.contains(&status) && !(is_page && meanings.refuses_pages) => {
             Answer::Accepted
         }
-        409 if accept_conflict => Answer::Accepted,
-        409 => Answer::Refused {
-            error: format!("{}: {}", meanings.describe(status, name), meanings.conflict),
+        207 => Answer::Refused {
+            error: meanings.describe(status, name),
         },
         429 => Answer::Wait {
             after: after.unwrap_or(WAIT_DEFAULT),
@@ -196,7 +182,7 @@ mod tests {
             name: name.as_ref(),
             is_page: false,
         };
-        interpret(&ABACUS, parts, NOW, false)
+        interpret(&ABACUS, parts, NOW)
     }
 
     fn kind(answer: &Answer) -> &'static str {
@@ -213,6 +199,7 @@ mod tests {
         let expected = |status: u16| match status {
             202 => "accepted",
             429 => "wait",
+            207 => "refused",
             200..=399 | 401 | 403 | 500..=599 => "try again",
             _ => "refused",
         };
@@ -238,22 +225,19 @@ mod tests {
         }
     }
 
+    /// An upstream that allows one event an hour answers 409 to a correction; nothing was counted then.
     #[test]
-    fn a_409_is_accepted_only_where_a_setting_says_so() {
-        let Answer::Refused { error } = answer(409, None, "there already") else {
-            panic!("refused");
-        };
-        assert!(error.contains("SAMPLER_ACCEPT_CONFLICT"), "{error}");
-        let conflict = AnswerParts {
-            status: 409,
-            ..AnswerParts::default()
-        };
-        assert_eq!(interpret(&ABACUS, conflict, NOW, true), Answer::Accepted);
-        let elsewhere = AnswerParts {
-            status: 200,
-            ..AnswerParts::default()
-        };
-        assert_eq!(kind(&interpret(&ABACUS, elsewhere, NOW, true)), "try again");
+    fn no_409_and_no_207_accepts_a_usage() {
+        for meanings in [&ABACUS, &CLOUD_EVENTS] {
+            for status in [207, 409] {
+                let parts = AnswerParts {
+                    status,
+                    ..AnswerParts::default()
+                };
+                let answer = interpret(meanings, parts, NOW);
+                assert_eq!(kind(&answer), "refused", "{status} of {}", meanings.name);
+            }
+        }
     }
 
     /// Fault 9 of the original: 451 was logged once, and the interval counted as done.

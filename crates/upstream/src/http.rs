@@ -248,12 +248,7 @@ async fn read_start(mut response: Response) -> Vec<u8> {
 }
 
 /// Reads an answer to a post, so that the connection can be used again.
-pub(crate) async fn read_posted(
-    response: Response,
-    meanings: &Meanings,
-    now: Timestamp,
-    accept_conflict: bool,
-) -> Posted {
+pub(crate) async fn read_posted(response: Response, meanings: &Meanings, now: Timestamp) -> Posted {
     let (status, dated) = (response.status().as_u16(), dated(&response));
     let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
     let media_type = header(&response, &CONTENT_TYPE).map(str::to_owned);
@@ -266,7 +261,7 @@ pub(crate) async fn read_posted(
         is_page: is_page(media_type.as_deref(), &body),
     };
     Posted {
-        answer: interpret(meanings, parts, dated.or(now), accept_conflict),
+        answer: interpret(meanings, parts, dated.or(now)),
         dated,
         details: Details {
             status: Some(status),

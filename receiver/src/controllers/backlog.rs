@@ -46,46 +46,18 @@ fn shown(backlog: &Backlog, now: Timestamp, month: MonthClose) -> api::Backlog {
     api::Backlog {
         due: backlog.due,
         oldest: backlog.oldest,
-        span_seconds: backlog.span_millis as f64 / 1_000.0,
+        at_least: backlog.at_least,
         suspended: backlog.suspended,
         rate: rounded(backlog.rate),
         closing: closing.map(|left| api::Closing {
             month: Granularity::month_name(left.start),
             left: left.spans,
             closes_at: month.closes_at(left.end),
-            done_at: done_at(now, left.intervals, backlog.rate),
         }),
     }
-}
-
-/// When this many intervals are done at this rate; `None` where nothing moves.
-fn done_at(now: Timestamp, intervals: u64, rate: f64) -> Option<Timestamp> {
-    if intervals == 0 {
-        return Some(now);
-    }
-    if rate <= 0.0 {
-        return None;
-    }
-    let wait = (intervals as f64 / rate * 1_000.0).min(Timestamp::MAX.as_millis() as f64);
-    #[expect(clippy::cast_possible_truncation, reason = "held at the end of time")]
-    Some(now.plus(wait as i64))
 }
 
 /// To a hundredth: further digits of a rate mean nothing.
 fn rounded(rate: f64) -> f64 {
     (rate * 100.0).round() / 100.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_follows_from_the_rate() {
-        let now = Timestamp::clamped(1_000);
-        assert_eq!(done_at(now, 0, 0.0), Some(now));
-        assert_eq!(done_at(now, 1, 0.0), None);
-        assert_eq!(done_at(now, 10, 4.0), Some(Timestamp::clamped(3_500)));
-        assert_eq!(done_at(now, u64::MAX, 1e-9), Some(Timestamp::MAX));
-    }
 }

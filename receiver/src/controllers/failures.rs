@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sampler_domain::Timestamp;
 use sampler_service::problem::{Problem, StatusCode};
 use sampler_service::telemetry::error_chain;
 use sampler_store::StoreError;
@@ -13,6 +14,9 @@ use crate::{Receiver, problems};
 /// The shortest `Retry-After` when the database is unavailable. It is spread over 5 to 9:
 /// an election takes some ten seconds, so the second repeat at the latest finds a primary.
 const RETRY_AFTER_OUTAGE: u64 = 5;
+
+/// The age of an event whose span no worker has removed, ms: they keep each for a day.
+const RECENT: i64 = 12 * 3_600_000;
 
 /// The shortest `Retry-After` when the receiver is overloaded.
 const RETRY_AFTER_OVERLOAD: u64 = 1;
@@ -142,9 +146,24 @@ impl Receiver {
     }
 
     /// Refuses events before the unique indexes exist, without which a repeat would be kept twice, and before
-    /// the slack is announced and the control is known.
+    /// the control is known.
     pub(crate) fn require_prepared(&self) -> Result<(), Problem> {
         self.require_preparation("The database is being prepared. Nothing was kept.")
+    }
+
+    /// Refuses an old event while the receiver does not know since when events are taken: a repeat may not
+    /// be recognised any more.
+    pub(super) fn require_age_known(
+        &self,
+        timestamp: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
+        let is_recent = now.since(timestamp) < RECENT;
+        if is_recent || self.steering.events_taken_since().is_some() {
+            return Ok(());
+        }
+        let detail = "How old events may be could not be read. Nothing was kept.";
+        Err(self.unavailable(detail))
     }
 
     /// Refuses to read before the indexes exist: without them a list would read all spans.

@@ -319,22 +319,3 @@ async fn other_instances_follow() {
     world.receiver.steering.poll().await;
     world.throttles(&start_of("b", NOW)).await;
 }
-
-#[tokio::test]
-async fn while_a_majority_is_far_behind_fewer_starts_are_let_in_and_all_stops() {
-    let world = World::new();
-    let admitted = async |lag: i64| {
-        world.store.memory.set_commit_lag(Some(lag * 1_000));
-        world.receiver.watch_lag().await;
-        world.receiver.steering.admission_rate().get()
-    };
-    // Sampling pauses at 20 s.
-    assert_eq!(admitted(21).await, 100.0);
-    world.start(&start_of("a", NOW)).await.is_created();
-    assert_eq!(admitted(40).await, 100.0);
-    assert_eq!(admitted(400).await, 10.0);
-    let turned_away = world.turned_away(instances(0..200)).await.len();
-    assert!((150..200).contains(&turned_away), "{turned_away}");
-    world.stop(&stop_of("a", NOW + HOUR)).await.is_created();
-    assert_eq!(admitted(0).await, 100.0);
-}

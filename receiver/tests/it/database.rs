@@ -10,7 +10,7 @@ use sampler_store::Work;
 use crate::answer::Answer;
 use crate::event::{by, start, stop};
 use crate::store::Behaviour;
-use crate::world::{HOUR, NOW, PAST, START, STOP, World};
+use crate::world::{DAY, HOUR, NOW, PAST, START, STOP, World};
 
 /// A world with one open span, and each kind of request that asks the store: within the slack
 /// and, as repeats, outside it.
@@ -116,27 +116,57 @@ async fn nothing_is_kept_before_the_database_is_prepared() {
     world.assert_kept(&[(&event, Some(&end))]);
 }
 
-/// A worker must know how old events may be before one is taken.
+/// Where the ids of events are gone, a repeat would not be known.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_before_the_workers_know_how_old_events_may_be() {
+async fn nothing_is_kept_before_the_receiver_knows_how_old_events_may_be() {
     let world = World::unprepared(None, |_| {});
     world.store.set_behaviour(Behaviour::Unavailable);
     let receiver = Arc::clone(&world.receiver);
     let preparing = tokio::spawn(async move { receiver.prepare(std::future::pending()).await });
     // It has asked more than once, in vain.
-    while world.store.calls() < 3 {
+    while world.store.calls() < 10 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(!world.receiver.is_prepared());
-    assert_eq!(world.store.memory.largest_slack().await.unwrap(), None);
     world.store.set_behaviour(Behaviour::Served);
     assert!(preparing.await.unwrap());
-    assert!(world.receiver.is_prepared());
-    assert_eq!(
-        world.store.memory.largest_slack().await.unwrap(),
-        Some(PAST)
-    );
     world.start(&start(NOW)).await.is_created();
+}
+
+#[tokio::test]
+async fn what_workers_may_have_forgotten_is_refused_unless_it_repeats_what_is_kept() {
+    let world = World::new();
+    let kept = by("kept", &start(NOW - 2 * DAY));
+    world.start(&kept).await.is_created();
+    world.store.memory.limit_event_age(DAY).await.unwrap();
+    world.receiver.steering.poll().await;
+    world.start(&by("b", &start(NOW - DAY))).await.is_created();
+    let old = by("c", &start(NOW - DAY - 1));
+    let answer = world.start(&old).await;
+    answer.names(422, "outside-slack", &["#/timestamp"]);
+    world.start(&kept).await.is_replayed();
+    // No worker takes it back.
+    world.store.memory.limit_event_age(2 * DAY).await.unwrap();
+    world.receiver.steering.poll().await;
+    let answer = world.start(&old).await;
+    answer.names(422, "outside-slack", &["#/timestamp"]);
+}
+
+/// Workers wait for ten minutes before they remove what they have named.
+#[tokio::test(start_paused = true)]
+async fn an_old_event_waits_while_it_is_unknown_how_old_events_may_be() {
+    let world = World::new();
+    world.receiver.steering.poll().await;
+    let old = |id| by(id, &start(NOW - DAY));
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    world.start(&old("a")).await.is_created();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let answer = world.start(&old("b")).await;
+    answer.names(503, "database-unavailable", &[]);
+    answer.may_come_again_after(5);
+    world.start(&by("c", &start(NOW - HOUR))).await.is_created();
+    world.receiver.steering.poll().await;
+    world.start(&old("b")).await.is_created();
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,17 +175,4 @@ async fn a_receiver_that_is_told_to_stop_waits_for_nothing() {
     world.store.set_behaviour(Behaviour::Unavailable);
     assert!(!world.receiver.prepare(std::future::ready(())).await);
     assert!(!world.receiver.is_prepared());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_slack_is_announced_again_and_again() {
-    let world = World::new();
-    let receiver = Arc::clone(&world.receiver);
-    let announcing = tokio::spawn(async move { receiver.stay_announced().await });
-    tokio::time::sleep(Duration::from_mins(61)).await;
-    assert_eq!(world.store.calls(), 7, "at once, and every ten minutes");
-    world.store.set_behaviour(Behaviour::Unavailable);
-    tokio::time::sleep(Duration::from_hours(1)).await;
-    assert!(world.store.calls() > 1_000);
-    announcing.abort();
 }

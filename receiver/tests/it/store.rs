@@ -12,8 +12,8 @@ use sampler_domain::{
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
     ControllerState, Entries, EntryKey, Events, Instance, KeptControl, ListedSpan, NewSpan,
-    NewStop, Operating, Published, Reading, Replication, SeenInstance, SpanPage, SpanQuery,
-    SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    NewStop, Operating, Published, Reading, SeenInstance, SpanPage, SpanQuery, SpansBy,
+    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};
@@ -259,6 +259,7 @@ pass_on! {
         count_backlog(query: &BacklogQuery) -> Backlog;
         publish_backlog(backlog: &Backlog) -> ();
         published_backlog() -> Option<Published<Backlog>>;
+        events_taken_since() -> Timestamp;
         report_rate(worker: &str, rate: f64) -> ();
         report_instance(instance: &Instance) -> ();
         withdraw_instance(name: &str) -> ();
@@ -298,15 +299,8 @@ pass_on! {
 }
 
 pass_on! {
-    Replication {
-        commit_lag() -> Option<i64>;
-    }
-}
-
-pass_on! {
     Events {
         find_spans(target: &Target, by: &SpansBy) -> Vec<Span>;
-        announce_slack(past: i64) -> ();
     }
 
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {

@@ -152,7 +152,6 @@ impl World {
             events: store.clone(),
             reading: store.clone(),
             operating: store.clone(),
-            replication: store.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock: clock.clone(),
             random: Arc::new(Counting(AtomicU64::new(0))),

@@ -23,7 +23,6 @@ pub(crate) fn due(state: &State) -> Vec<SpanId> {
         partitions: (0..PARTITIONS).collect(),
         now: state.now,
         page: usize::MAX,
-        closing: None,
     };
     let due = state.table.due(&query);
     due.into_iter().map(|(_, span)| span.id.clone()).collect()

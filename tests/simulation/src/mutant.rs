@@ -18,8 +18,8 @@ pub enum Mutant {
     TimestampPerAttempt,
     /// A failed post counts as accepted.
     FailureCountsAsAccepted,
-    /// Complete spans are removed while their starts may still be repeated.
-    RetentionTooShort,
+    /// Complete spans are removed at once, and receivers are not told.
+    RetentionUntold,
     /// A receiver answers 201 when it does not know whether the event is kept.
     AcceptsUnknownOutcome,
     /// A span is complete with the first execution after its stop, wherever that ends.
@@ -78,7 +78,7 @@ impl Mutant {
         Self::GuidPerAttempt,
         Self::TimestampPerAttempt,
         Self::FailureCountsAsAccepted,
-        Self::RetentionTooShort,
+        Self::RetentionUntold,
         Self::AcceptsUnknownOutcome,
         Self::CompletesBeforeEnd,
         Self::TrustsRefusalAfterLostCommand,

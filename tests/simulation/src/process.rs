@@ -71,6 +71,7 @@ struct Running {
 
 enum Program {
     Receiver {
+        receiver: Arc<Receiver>,
         router: Router,
         requests: Vec<AbortHandle>,
     },
@@ -142,24 +143,24 @@ impl Node {
         });
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(row(1)));
         let options = &mut row(2);
-        // Nobody steers here, and nothing is read.
+        // Nobody steers here, and nothing is read but how old events may be.
         let unsteered = Arc::new(MemoryStore::new(|| Timestamp::MIN));
         let body = match self.process {
             Process::Receiver(_) => {
                 let options = self.world.setup.receiver(options);
                 let parts = ReceiverParts {
                     events: link,
-                    reading: unsteered.clone(),
-                    operating: unsteered.clone(),
-                    replication: unsteered,
+                    reading: unsteered,
+                    operating: self.world.store.clone(),
                     provisioning: None,
                     clock,
                     random,
                 };
                 let receiver = Receiver::new(parts, options);
                 receiver.set_prepared();
-                let router = with_fallbacks(receiver.routes(Authenticator::none()));
+                let router = with_fallbacks(Arc::clone(&receiver).routes(Authenticator::none()));
                 Program::Receiver {
+                    receiver,
                     router,
                     requests: Vec::new(),
                 }
@@ -176,8 +177,7 @@ impl Node {
                     work: link.clone(),
                     ledger: link.clone(),
                     causes: link,
-                    operating: unsteered.clone(),
-                    replication: unsteered,
+                    operating: unsteered,
                     upstream: Arc::new(upstream),
                     clock,
                     random,
@@ -287,13 +287,20 @@ impl Node {
         let mut state = self.state();
         let Some(Running {
             life,
-            body: Program::Receiver { router, requests },
+            body:
+                Program::Receiver {
+                    receiver,
+                    router,
+                    requests,
+                },
         }) = &mut state.running
         else {
             return None;
         };
         let (life, router) = (Arc::clone(life), router.clone());
+        let receiver = Arc::clone(receiver);
         let task = tokio::spawn(async move {
+            receiver.steering.poll().await;
             life.checkpoint().await;
             let response = router.oneshot(request).await;
             let (parts, body) = response.unwrap_or_else(|never| match never {}).into_parts();

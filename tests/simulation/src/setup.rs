@@ -6,8 +6,8 @@ use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularity, Memory, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
-    AuditSettings, CleanupSettings, ConfirmSettings, DeliverySettings, LedgerSettings,
-    ProcessingSettings, SuspensionSettings,
+    CleanupSettings, ConfirmSettings, DeliverySettings, LedgerSettings, ProcessingSettings,
+    SuspensionSettings,
 };
 use sampler_settings::{
     DistressSettings, LedgerRetention, MonthSettings, ReceiverSettings, SamplingSettings,
@@ -259,7 +259,7 @@ impl Setup {
         if forgets {
             scale.clock_error = scale.slow / 4;
         }
-        let narrow_slack = rng.percent(25) || mutant == Mutant::RetentionTooShort;
+        let narrow_slack = rng.percent(25) || mutant == Mutant::RetentionUntold;
         let past = if narrow_slack {
             4 * scale.length
         } else if closes {
@@ -308,7 +308,7 @@ impl Setup {
             workers: 1 + rng.below(3),
             well_behaved: (0..=rng.below(4)).map(|_| rng.percent(50)).collect(),
             slack: Slack { past, future },
-            retention: if mutant == Mutant::RetentionTooShort {
+            retention: if mutant == Mutant::RetentionUntold {
                 1
             } else {
                 retention
@@ -444,7 +444,6 @@ impl Setup {
                     // Later than Abacus decides, whatever the clocks say.
                     timeout: millis(8 * tick + 4 * self.scale.clock_error),
                 },
-                audit: AuditSettings { rate: 0 },
                 ..WorkerSettings::default()
             },
             // Nobody steers here.
@@ -455,7 +454,8 @@ impl Setup {
                 steering: millis(4 * tick),
                 controller: millis(4 * tick),
                 backlog: millis(4 * tick),
-                lag: millis(4 * tick),
+                event_margin: millis(self.retention - self.slack.past),
+                notice: millis(tick),
                 paused: millis(tick),
             },
         }

@@ -401,11 +401,4 @@ impl Events for SimStore {
         }
         Ok(found)
     }
-
-    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        let world = Arc::clone(&self.connection.world);
-        let what = move || format!(" {past}");
-        let work = async move { world.store.announce_slack(past).await };
-        self.connection.call("announce_slack", what, work).await
-    }
 }

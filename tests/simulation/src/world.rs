@@ -1,7 +1,7 @@
 //! What all processes of a run share.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sampler_domain::{Id, Measure, Measures, Quantity, Target, Timestamp};
@@ -23,7 +23,7 @@ pub(crate) const MEASURES: usize = 4;
 pub(crate) struct World {
     pub(crate) setup: Setup,
     began: Instant,
-    pub(crate) store: MemoryStore,
+    pub(crate) store: Arc<MemoryStore>,
     pub(crate) server: Server,
     pub(crate) truth: Truth,
     pub(crate) abacus: StandIn,
@@ -68,7 +68,7 @@ impl World {
         Self {
             setup,
             began,
-            store,
+            store: Arc::new(store),
             server: Server::default(),
             truth: Truth::default(),
             abacus: StandIn::default(),

@@ -16,7 +16,6 @@ mod queries;
 mod resends;
 mod rounds;
 mod sampling;
-mod span_scan;
 mod sums;
 
 /// The cases of each module, for the macro `$then`. A case that is missing here is dead code.
@@ -35,7 +34,6 @@ macro_rules! contract_cases {
             }
             backlog {
                 the_backlog_is_what_is_due_and_what_waits_after_a_failure
-                the_backlog_counts_each_granularity_by_its_intervals
                 a_closing_month_has_left_what_is_not_sampled_of_it
                 what_was_counted_is_told_to_all
                 the_rates_of_live_workers_add_up
@@ -152,7 +150,6 @@ macro_rules! contract_cases {
                 idle_and_finished_spans_are_not_due
                 what_waits_longest_is_due_first
                 a_search_goes_on_where_it_was
-                the_closing_month_comes_before_all_else
                 only_the_partitions_asked_for_are_due
                 a_stop_makes_its_span_due
                 a_plan_needs_the_version_it_was_based_on
@@ -165,10 +162,7 @@ macro_rules! contract_cases {
                 a_complete_span_stays_complete
                 completed_spans_go_after_the_cutoff
                 workers_know_of_each_other
-                the_largest_slack_of_all_receivers_counts
-            }
-            span_scan {
-                all_spans_of_a_partition_are_gone_through_once
+                the_age_of_events_is_limited_and_what_was_too_old_stays_so
             }
             sums {
                 sums_are_by_windows_and_groups

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
-    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, Key, LastError, Policy,
-    Resend, Span, SpanId, Target, Timestamp,
+    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, LastError, Policy, Resend,
+    Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
     ActOutcome, Adopted, AuditRecord, Backlog, BacklogQuery, Confirmation, ControllerState,
-    DuePages, DueQuery, Entries, EntryKey, Finished, Instance, KeptControl, Ledger, Operating,
-    Published, SpanKeys, StoreError, Unconfirmed, UnconfirmedQuery, Work,
+    DuePages, DueQuery, EntryKey, Finished, Instance, KeptControl, Ledger, Operating, Published,
+    StoreError, Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
 
@@ -88,7 +87,7 @@ pass_on! {
         adopt(policy: &Policy, now: Timestamp, limit: usize) -> Adopted;
         completed_before(cutoff: Timestamp, limit: usize) -> Vec<Finished>;
         remove(finished: &[Finished]) -> u64;
-        largest_slack() -> Option<i64>;
+        limit_event_age(age: i64) -> Timestamp;
         heartbeat(worker: &str) -> Vec<String>;
         leave(worker: &str) -> ();
     }
@@ -96,27 +95,12 @@ pass_on! {
     fn due(&self, query: DueQuery) -> DuePages {
         self.store.due(query)
     }
-
-    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
-        let keys = self.store.spans_of(partition, from, page);
-        let faults = Arc::clone(&self.faults);
-        let scan = async move {
-            match faults.fault("spans_of", format!("{partition}")).await {
-                Some(Fault::NotDone(error) | Fault::AnswerLost(error)) => {
-                    stream::iter([Err(error)]).boxed()
-                }
-                None => keys,
-            }
-        };
-        stream::once(scan).flatten().boxed()
-    }
 }
 
 pass_on! {
     Ledger {
         write_entry(entry: Entry, lifetime: i64) -> EntryState;
         expire(finished: &[Finished]) -> ();
-        entries(span: &SpanId, target: &Target, after: Option<i64>, limit: usize) -> Entries;
         mark_resend(entry: &EntryKey, resend: &Resend) -> bool;
         withheld_of(entry: &Entry) -> Vec<Entry>;
         takes_back_uncounted(entry: &Entry) -> bool;
@@ -145,6 +129,7 @@ pass_on! {
         count_backlog(query: &BacklogQuery) -> Backlog;
         publish_backlog(backlog: &Backlog) -> ();
         published_backlog() -> Option<Published<Backlog>>;
+        events_taken_since() -> Timestamp;
         report_rate(worker: &str, rate: f64) -> ();
         report_instance(instance: &Instance) -> ();
         withdraw_instance(name: &str) -> ();

@@ -15,10 +15,9 @@ use sampler_domain::{
     Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    Adopted, AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, Entries,
-    EntryKey, Events, Finished, Instance, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption,
-    SLACK_LIFETIME, SpanKey, SpanKeys, SpansBy, StartOutcome, StopOutcome, StoreError, Unconfirmed,
-    UnconfirmedQuery, Work,
+    Adopted, AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, EntryKey,
+    Events, Finished, Instance, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption, SpansBy,
+    StartOutcome, StopOutcome, StoreError, Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
 
@@ -31,8 +30,8 @@ const WORKER_LIFETIME: i64 = 20_000;
 struct State {
     table: Table,
     workers: BTreeMap<String, Timestamp>,
-    /// When each slack was announced last.
-    slacks: BTreeMap<i64, Timestamp>,
+    /// Since when receivers take events.
+    events_taken_since: Option<Timestamp>,
     steering: operating::Steering,
     /// The last report of each instance and its time, by the names of the instances.
     instances: BTreeMap<String, (Instance, Timestamp)>,
@@ -97,12 +96,6 @@ impl Events for MemoryStore {
             .cloned()
             .collect())
     }
-
-    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        let now = (self.clock)();
-        self.lock().slacks.insert(past, now);
-        Ok(())
-    }
 }
 
 #[async_trait]
@@ -138,26 +131,6 @@ impl Work for MemoryStore {
         Ok(self.lock().table.change(span, change))
     }
 
-    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
-        let state = self.lock();
-        let is_of = |target: &Target| {
-            let key = Key::of(target);
-            from.is_none_or(|from| key >= from) && key.partition() == partition
-        };
-        let all = state.table.all().map(|kept| &kept.span);
-        let of_partition = all.filter(|span| is_of(&span.target));
-        let mut keys: Vec<SpanKey> = of_partition
-            .map(|span| SpanKey {
-                id: span.id.clone(),
-                target: span.target.clone(),
-            })
-            .collect();
-        drop(state);
-        keys.sort_by_key(|key| (Key::of(&key.target), key.id.clone()));
-        let pages: Vec<_> = keys.chunks(page).map(|page| Ok(page.to_vec())).collect();
-        stream::iter(pages).boxed()
-    }
-
     async fn adopt(
         &self,
         policy: &Policy,
@@ -189,14 +162,11 @@ impl Work for MemoryStore {
         Ok(self.lock().table.remove(&ids))
     }
 
-    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+    async fn limit_event_age(&self, age: i64) -> Result<Timestamp, StoreError> {
         let now = (self.clock)();
-        let lifetime = i64::try_from(SLACK_LIFETIME.as_millis()).unwrap_or(i64::MAX);
-        let mut state = self.lock();
-        state
-            .slacks
-            .retain(|_, seen_at| now.since(*seen_at) <= lifetime);
-        Ok(state.slacks.keys().next_back().copied())
+        let since = &mut self.lock().events_taken_since;
+        *since = (*since).max(Some(now.plus(-age)));
+        Ok(now)
     }
 
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
@@ -225,25 +195,6 @@ impl Ledger for MemoryStore {
         let ids: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
         self.lock().table.expire(&ids);
         Ok(())
-    }
-
-    async fn entries(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        let state = self.lock();
-        let entries = state.table.entries_of(span, after).into_iter();
-        let entries = entries.filter(|entry| entry.target == *target);
-        let entries: Vec<Entry> = entries.take(limit).cloned().collect();
-        let last = entries.last().filter(|_| entries.len() == limit);
-        Ok(Entries {
-            next: last.map(|entry| entry.version),
-            entries,
-            unreadable: 0,
-        })
     }
 
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {

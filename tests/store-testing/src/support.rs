@@ -257,7 +257,6 @@ pub async fn due(store: &dyn Store, millis: i64) -> Vec<String> {
         partitions: everything(),
         now: at(millis),
         page: 10,
-        closing: None,
     };
     due_ids(store, query).await
 }

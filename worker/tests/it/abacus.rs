@@ -34,6 +34,8 @@ pub(crate) struct Abacus {
     pub(crate) asked: Mutex<Vec<(Instant, String)>>,
     documents: Mutex<Option<Documents>>,
     promises: Mutex<Promises>,
+    /// The status of its answers to posts.
+    pub(crate) status: Mutex<Option<u16>>,
     in_flight: Mutex<BTreeSet<String>>,
     pub(crate) most_in_flight: Mutex<usize>,
     /// How long each post takes.
@@ -59,6 +61,7 @@ impl Abacus {
             asked: Mutex::default(),
             documents: Mutex::default(),
             promises: Mutex::new(Promises::ABACUS),
+            status: Mutex::default(),
             in_flight: Mutex::default(),
             most_in_flight: Mutex::default(),
             latency: Mutex::default(),
@@ -185,6 +188,7 @@ impl Upstream for Abacus {
         let is_known = self.documents.lock().unwrap().is_some();
         let location = || format!("https://abacus/{}", usage.dedup_id);
         let details = Details {
+            status: *self.status.lock().unwrap(),
             location: is_known.then(location),
             unsent: self.is_unsent.load(Ordering::Relaxed),
             ..Details::default()

@@ -1,11 +1,15 @@
 //! Pauses of sampling, what workers tell of the backlog, and the controller of starts.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sampler_domain::{Control, ControllerSettings, SamplingControl};
 use sampler_store::Operating;
+use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 
-use crate::world::{HOUR, MINUTE, World};
+use crate::world::{HOUR, MINUTE, World, options, run_with};
 
 fn paused(paused: bool) -> Control {
     Control {
@@ -168,27 +172,45 @@ async fn a_controller_with_wrong_parameters_is_off() {
     worker.stop().await;
 }
 
+/// Heartbeats that take so long, ms.
+struct SlowHeartbeats(Arc<AtomicU64>);
+
+#[async_trait]
+impl Faults for SlowHeartbeats {
+    async fn fault(&self, method: &'static str, _: String) -> Option<Fault> {
+        if method == "heartbeat" {
+            let took = self.0.load(Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(took)).await;
+        }
+        None
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn sampling_pauses_while_a_majority_is_far_behind_and_goes_on_below_the_lower_bound() {
+async fn sampling_pauses_while_heartbeats_are_slow_and_goes_on_below_the_lower_bound() {
     let world = World::new();
-    let worker = world.run("w");
-    let lags_by = async |seconds: i64| {
-        world.store.set_commit_lag(Some(seconds * 1_000));
-        world.pass(6_000).await;
+    let took = Arc::new(AtomicU64::new(0));
+    let store = FaultyStore::new(Arc::clone(&world.store), SlowHeartbeats(Arc::clone(&took)));
+    let mut parts = world.parts();
+    parts.work = store;
+    let worker = run_with(parts, options("w"));
+    let heartbeats_take = async |millis: u64| {
+        took.store(millis, Ordering::Relaxed);
+        world.pass(20_000).await;
     };
-    lags_by(20).await;
+    heartbeats_take(5_000).await;
     world.start("a", -HOUR).await;
     world.pass(5_000).await;
     assert_eq!(world.abacus.post_count(), 1);
-    lags_by(21).await;
+    heartbeats_take(5_001).await;
     world.start("b", -HOUR).await;
     world.pass(MINUTE).await;
-    lags_by(6).await;
+    heartbeats_take(1_001).await;
     world.pass(MINUTE).await;
     assert_eq!(world.abacus.post_count(), 1, "it stays below neither bound");
     // Stops are kept all the while.
     world.stop("b", 0).await;
-    lags_by(4).await;
+    heartbeats_take(999).await;
     world.until("it continues", || world.is_complete("b")).await;
     assert_eq!(world.abacus.sum("b"), HOUR);
     worker.stop().await;

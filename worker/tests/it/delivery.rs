@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sampler_upstream::Answer;
+use sampler_upstream::{Answer, LookupAnswer};
 use sampler_worker::Parts;
 
 use crate::abacus::{refusal, try_again};
@@ -70,6 +70,47 @@ async fn a_failing_span_waits_longer_each_time_with_the_same_bytes() {
             "wait {attempt} of {waits:?}"
         );
     }
+    worker.stop().await;
+}
+
+/// A 409 may say that the usage is there, or that it conflicts with another one.
+#[tokio::test(start_paused = true)]
+async fn a_409_is_an_acceptance_only_where_the_usage_is_found_then() {
+    for is_there in [true, false] {
+        let world = World::new();
+        world.start("i", -HOUR).await;
+        world.stop("i", 0).await;
+        world.abacus.find_by_id();
+        world.abacus.know(move |_| {
+            if is_there {
+                LookupAnswer::Counts
+            } else {
+                LookupAnswer::NotFound
+            }
+        });
+        *world.abacus.status.lock().unwrap() = Some(409);
+        world.abacus.answer(|_| Some(refusal("a conflict")));
+        let worker = world.run("w");
+        world.pass(MINUTE).await;
+        assert!(world.abacus.asked_count() > 0);
+        assert_eq!(world.is_complete("i"), is_there);
+        worker.stop().await;
+    }
+}
+
+/// A gateway that loses the answer of the upstream sends one of its own, with whatever body.
+#[tokio::test(start_paused = true)]
+async fn a_usage_may_count_after_a_5xx_whatever_is_refused_later() {
+    let world = World::new();
+    world.start("i", -HOUR).await;
+    *world.abacus.status.lock().unwrap() = Some(500);
+    world
+        .abacus
+        .answer_first([try_again("Internal Server Error"), refusal("no mapping")]);
+    let worker = world.run("w");
+    let has_failed_twice = || world.kept("i").span.processing.attempts > 1;
+    world.until("it is refused", has_failed_twice).await;
+    assert!(world.kept("i").span.processing.unanswered);
     worker.stop().await;
 }
 

@@ -4,7 +4,6 @@
 #![allow(clippy::float_cmp, reason = "the numbers are exact")]
 
 mod abacus;
-mod auditor;
 mod clocks;
 mod confirm;
 mod control;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sampler_store::Events;
+use sampler_store::Operating;
+use sampler_worker::{Options, Periods};
 
 use crate::abacus::try_again;
 use crate::world::{DAY, HOUR, MINUTE, World, options, run_with};
@@ -78,50 +79,67 @@ async fn completed_spans_are_removed_after_the_retention_and_no_others() {
     worker.stop().await;
 }
 
-/// The worker's own settings fit each other, but another receiver's slack does not.
+/// A worker with the usual periods, which keeps complete spans for so many hours.
+fn keeping(name: &str, hours: u64) -> Options {
+    let mut options = options(name);
+    options.settings.cleanup.retention = Duration::from_hours(hours);
+    options.periods = Periods::default();
+    options
+}
+
+impl World {
+    /// How long ago the time was since which receivers take events.
+    async fn event_age(&self) -> i64 {
+        let since = self.store.events_taken_since().await.unwrap();
+        self.clock_now().since(since)
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn spans_are_kept_while_any_receiver_may_take_their_events_again() {
+async fn receivers_know_for_ten_minutes_what_they_take_no_more_before_it_is_removed() {
     let world = World::new();
     for (instance, end) in [("older", -10 * HOUR), ("newer", -4 * HOUR)] {
         world.start(instance, end - HOUR).await;
         world.stop(instance, end).await;
     }
-    for slack in [2 * HOUR, 8 * HOUR, 3 * HOUR] {
-        world.store.announce_slack(slack).await.unwrap();
-    }
-    let mut options = options("w");
-    options.settings.cleanup.retention = Duration::from_hours(3);
-    let worker = run_with(world.parts(), options);
-    world.pass(5 * HOUR - MINUTE).await;
-    let left: Vec<_> = world.store.all();
-    assert_eq!(left.len(), 1, "eight hours, and one on top of them");
-    assert_eq!(left[0].span.target, world.kept("newer").span.target);
-    world.pass(2 * MINUTE).await;
-    assert_eq!(world.store.all().len(), 0);
-    worker.stop().await;
-}
-
-/// A receiver that is gone may come back within a week.
-#[tokio::test(start_paused = true)]
-async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
-    let world = World::new();
-    world.start("i", -2 * HOUR).await;
-    world.stop("i", -HOUR).await;
-    world.store.announce_slack(100 * DAY).await.unwrap();
-    let mut options = options("w");
-    options.settings.cleanup.retention = Duration::from_hours(1);
-    // A week has many seconds in which nothing is done.
-    options.settings.cleanup.interval = Duration::from_secs(10);
-    options.settings.processing.interval = Duration::from_mins(1);
-    let worker = run_with(world.parts(), options);
-    world.pass(7 * DAY - MINUTE).await;
+    let worker = run_with(world.parts(), keeping("w", 8));
+    world.pass(10 * MINUTE - 10_000).await;
+    assert_eq!(world.store.all().len(), 2);
+    let age = world.event_age().await;
+    assert!((7 * HOUR..7 * HOUR + 10 * MINUTE).contains(&age), "{age}");
+    world.pass(MINUTE).await;
     assert_eq!(world.store.all().len(), 1);
-    world.pass(2 * MINUTE).await;
+    worker.stop().await;
+    // Another worker keeps spans for less long, and says so first.
+    let worker = run_with(world.parts(), keeping("x", 3));
+    world.pass(10 * MINUTE - 10_000).await;
+    assert_eq!(world.store.all().len(), 1);
+    assert!(world.event_age().await < 2 * HOUR + 10 * MINUTE);
+    world.pass(MINUTE).await;
     assert_eq!(world.store.all().len(), 0);
     worker.stop().await;
 }
 
-/// A search continues where it was, but not for ever: what failed is found again before a backlog that
+#[tokio::test(start_paused = true)]
+async fn what_receivers_were_told_holds_though_nothing_was_removed_and_others_keep_spans_for_longer()
+ {
+    let world = World::new();
+    world.start("i", -5 * HOUR).await;
+    world.stop("i", -4 * HOUR).await;
+    let worker = run_with(world.parts(), keeping("w", 3));
+    world.pass(MINUTE).await;
+    worker.kill();
+    let worker = run_with(world.parts(), keeping("x", 9));
+    world.pass(2 * HOUR).await;
+    let age = world.event_age().await;
+    assert!(
+        (4 * HOUR - MINUTE..4 * HOUR + 2 * MINUTE).contains(&age),
+        "{age}"
+    );
+    assert_eq!(world.store.all().len(), 1);
+    worker.stop().await;
+}
+
 /// is less urgent has come to its end.
 #[tokio::test(start_paused = true)]
 async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {

@@ -1,5 +1,4 @@
-//! How long a span keeps its permit: a long backlog keeps no other span waiting, least of all when a month
-//! closes.
+//! How long a span keeps its permit: a long backlog keeps no other span waiting.
 
 use std::time::Duration;
 
@@ -136,33 +135,6 @@ async fn backlogs_take_turns_with_all_others() {
     let posts = i64::try_from(world.abacus.post_count()).unwrap();
     assert!(posts >= (2 * MINUTE - 3_000) * SLOTS / POST, "{posts}");
     worker.stop().await;
-}
-
-/// Urgency counts for spans under way, too: permits go to the closing month.
-#[tokio::test(start_paused = true)]
-async fn a_backlog_of_the_month_that_closes_is_through_before_others() {
-    let world = world_before_the_end(10_000).await;
-    // Their next intervals belong to a month that is closed already.
-    start_all(&world, &names("lost", SLOTS), 40 * DAY).await;
-    let worker = run(&world);
-    world.pass(9_990).await;
-    // Late starts, all of them.
-    let urgent = names("urgent", 24);
-    start_all(&world, &urgent, 5 * HOUR).await;
-    start_all(&world, &names("more lost", 22), 41 * DAY).await;
-    world.pass(10).await;
-    let (before, mut lost) = (world.abacus.post_count(), 0);
-    let is_behind = |name: &&String| sampled_to(&world, name) < NOON.plus(MONTH_END);
-    // As long as there are enough of them for all permits, no other span gets one.
-    while urgent.iter().filter(is_behind).count() >= 8 {
-        lost = world.abacus.posts_of("lost", before);
-        world.pass(100).await;
-    }
-    worker.kill();
-    // What was in hand when the month ended, and while the first search was made.
-    assert!(lost <= 2 * 8, "{lost} posts of others in between");
-    let waited = world.clock_now().since(NOON.plus(MONTH_END));
-    assert!(waited <= 1_220 + 24 * 300 * POST / SLOTS, "{waited} ms");
 }
 
 /// No span waits: backlogs are worked off without a pause, whether or not there are permits left.

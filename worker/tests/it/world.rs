@@ -9,9 +9,7 @@ use sampler_domain::{
     Target, Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
-use sampler_settings::worker::{
-    AuditSettings, CleanupSettings, DeliverySettings, ProcessingSettings,
-};
+use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSettings};
 use sampler_settings::{SamplingSettings, WorkerSettings};
 use sampler_store::{
     Arrival, EntryKey, Events, KeptCause, Ledger, NewSpan, NewStop, StartOutcome, StopOutcome,
@@ -121,10 +119,12 @@ pub(crate) fn options(name: &str) -> Options {
                 batch_size: 10,
                 ..CleanupSettings::default()
             },
-            audit: AuditSettings { rate: 0 },
             ..WorkerSettings::default()
         },
-        periods: Periods::default(),
+        periods: Periods {
+            notice: Duration::ZERO,
+            ..Periods::default()
+        },
     }
 }
 
@@ -160,7 +160,6 @@ impl World {
             ledger: self.store.clone(),
             causes: self.store.clone(),
             operating: self.store.clone(),
-            replication: self.store.clone(),
             upstream: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),

@@ -87,20 +87,19 @@ fn card<T>(
 }
 
 fn due(backlog: &Backlog, frame: &Frame) -> Card {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a cast of a double to an integer is held at the limits of the integer"
-    )]
-    let to_sample = (backlog.span_seconds.round() as i64).saturating_mul(1_000);
+    let unit = if backlog.at_least {
+        "spans due, and more"
+    } else {
+        "spans due"
+    };
     let address = format!("{}/suspended", frame.root);
     let suspended = show::words(&show::counted(backlog.suspended, "span"));
     let rate = format!("{:.1} usages a second", backlog.rate);
     Card {
         figure: show::number(backlog.due),
-        unit: "spans due".to_owned(),
+        unit: unit.to_owned(),
         facts: vec![
             ("Oldest", show::at_or(backlog.oldest, "none")),
-            ("To sample", show::length(to_sample)),
             (
                 "Rate",
                 show::words(&rate).and(show::faint("in the last two minutes")),
@@ -122,21 +121,11 @@ fn closing(backlog: &Backlog) -> Card {
         month,
         left,
         closes_at,
-        done_at,
     } = closing;
-    let forecast = if done_at.is_some_and(|done| done <= *closes_at) {
-        show::words("\u{2713} in time at this rate")
-    } else {
-        show::bad("\u{2717} too late at this rate")
-    };
     Card {
         figure: show::number(*left),
         unit: format!("spans left of {month}"),
-        facts: vec![
-            ("Closes", show::at(*closes_at)),
-            ("Done", show::at_or(*done_at, "no progress")),
-            ("Forecast", forecast),
-        ],
+        facts: vec![("Closes", show::at(*closes_at))],
         ..Card::default()
     }
 }

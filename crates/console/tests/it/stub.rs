@@ -204,14 +204,13 @@ fn backlog() -> Backlog {
     Backlog {
         due: 1_200,
         oldest: Some(at(MIDNIGHT)),
-        span_seconds: 86_400.5,
+        at_least: false,
         suspended: 812,
         rate: 5_012.3,
         closing: Some(Closing {
             month: "2026-10".to_owned(),
             left: 1_100,
             closes_at: at(NOW),
-            done_at: Some(at(NOW + 1)),
         }),
     }
 }

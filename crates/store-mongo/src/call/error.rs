@@ -8,8 +8,8 @@ use sampler_store::group::{CommandFailure, WriteOutcome, store_error};
 
 use super::CallError;
 use crate::codes::{
-    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router,
-    is_of_the_moment,
+    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_beyond_limits,
+    is_lost_behind_router, is_of_the_moment,
 };
 
 impl CallError {
@@ -37,11 +37,24 @@ impl CallError {
         self.is_refusal(BAD_VALUE)
     }
 
+    /// Whether a search took more time or memory than it may.
+    pub(crate) fn is_beyond_limits(&self) -> bool {
+        self.code().is_some_and(is_beyond_limits)
+    }
+
     fn is_refusal(&self, code: i32) -> bool {
+        self.code() == Some(code)
+    }
+
+    /// The server's code, where it refused a command as a whole.
+    fn code(&self) -> Option<i32> {
         let Self::Driver(error) = self else {
-            return false;
+            return None;
         };
-        matches!(error.kind.as_ref(), ErrorKind::Command(error) if error.code == code)
+        match error.kind.as_ref() {
+            ErrorKind::Command(error) => Some(error.code),
+            _ => None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use bson::{Bson, doc};
 use sampler_domain::{Entry, EntryState, Next, Span, SpanId, Totals};
-use sampler_store::Ledger;
+use sampler_store::{Ledger, Reading};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::Changing;
 use sampler_store_testing::support::{
@@ -128,19 +128,16 @@ async fn what_is_no_entry_stands_in_nobodys_way() {
         usages.insert_one(document).await.unwrap();
     }
     let page = store
-        .entries(&span.id, &span.target, None, 10)
+        .usages(&span.id, &span.target, None, 10)
         .await
         .unwrap();
     assert_eq!(
         (page.entries.as_slice(), page.unreadable),
         (&[good.clone()][..], 4)
     );
-    let first = store
-        .entries(&span.id, &span.target, None, 2)
-        .await
-        .unwrap();
+    let first = store.usages(&span.id, &span.target, None, 2).await.unwrap();
     assert_eq!((first.entries.len(), first.unreadable), (1, 1));
-    let rest = store.entries(&span.id, &span.target, first.next, 10);
+    let rest = store.usages(&span.id, &span.target, first.next, 10);
     assert_eq!(rest.await.unwrap().unreadable, 3);
     // What says no moment stays, for somebody to look at; its span can be removed all the same.
     store.expire(&[finished(&span)]).await.unwrap();
@@ -204,7 +201,7 @@ async fn totals_begin_anew_where_an_original_has_sampled_on() {
     assert_eq!(ours.processing.totals, expected);
     assert_eq!(kept(&store, "a").await, ours);
     let all = store
-        .entries(&ours.id, &ours.target, None, 10)
+        .usages(&ours.id, &ours.target, None, 10)
         .await
         .unwrap();
     let counted = all

@@ -22,6 +22,7 @@ mod profile;
 mod proxy;
 mod rounds;
 mod scale;
+mod scans;
 mod serde_documents;
 mod sums;
 mod support;

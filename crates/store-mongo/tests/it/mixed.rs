@@ -1,17 +1,16 @@
 //! An original and we at work on the same spans, and receivers beside workers.
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, doc};
 use sampler_domain::Next;
-use sampler_domain::{ClosingMonth, Refusal};
-use sampler_store::{DueQuery, Events, StartOutcome, StopOutcome, Work};
+use sampler_domain::Refusal;
+use sampler_store::{Events, StartOutcome, StopOutcome, Work};
 use sampler_store_testing::support::{Changing, LookingUp, must_start, must_stop};
 use sampler_store_testing::support::{
-    at, done, due, due_ids, everything, failure, id, kept, new_span, plan_to, start, start_event,
-    stop, target,
+    at, done, due, failure, id, kept, new_span, plan_to, start, start_event, stop, target,
 };
 
 use crate::original::{HOUR, NOW_DOUBLE, original, policy, stopped_by_original};
-use crate::support::{beside_original, database_of};
+use crate::support::beside_original;
 
 /// A failure of ours, then an execution by the original, which knows nothing of failures.
 #[tokio::test(flavor = "multi_thread")]
@@ -67,35 +66,6 @@ async fn a_failure_counts_no_more_once_an_original_has_executed() {
     for field in ["attempts", "failed_version", "last_error"] {
         assert!(!processing.contains_key(field), "{field}");
     }
-}
-
-/// A failure that somebody else's execution has made good is not urgent when a month closes.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_an_original_has_made_good_is_not_urgent() {
-    let (store, spans) = beside_original("stale_urgency").await;
-    let closing = ClosingMonth::at(at(0), 40 * 24 * 3_600_000, 0).unwrap();
-    for (name, due_at) in [("failed", -10), ("made-good", -20), ("other", -15)] {
-        let began = closing.end.since(at(0)) - 3_600_000;
-        must_start(&store, Some(name), name, began).await;
-        let span = kept(&store, name).await;
-        let failure = failure("full", at(due_at));
-        if name == "other" {
-            done(store.postpone(&span, at(due_at)).await);
-        } else {
-            done(store.failed(&span, failure).await);
-        }
-    }
-    let made_good = doc! { "$inc": { "processing.version": 1 } };
-    let filter = doc! { "start_dedup_id": "made-good" };
-    spans.update_one(filter, made_good).await.unwrap();
-    let query = DueQuery {
-        partitions: everything(),
-        now: at(0),
-        page: 10,
-        closing: Some(closing),
-    };
-    let found = due_ids(&store, query).await;
-    assert_eq!(found, ["failed", "made-good", "other"]);
 }
 
 const UUID: &str = "1f9b525c-6a15-4e73-b9ba-72963436334f";
@@ -177,28 +147,4 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         .unwrap();
     store.observe_original().await.unwrap();
     must_stop(&store, Some(UUID), "i", 0).await;
-}
-
-/// A slack counts for a week after it was announced last, by the server's clock.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slack_that_was_announced_long_ago_is_removed() {
-    let (store, spans) = beside_original("slacks").await;
-    let database = database_of(&spans);
-    let receivers = database.collection::<Document>("spans_receivers");
-    for past in [5, 9] {
-        store.announce_slack(past).await.unwrap();
-    }
-    let set_back = async |past: i64, days: i64| {
-        let ago = doc! { "$subtract": ["$$NOW", days * 24 * 3_600_000] };
-        let update = vec![doc! { "$set": { "seen_at": ago } }];
-        receivers
-            .update_one(doc! { "_id": past }, update)
-            .await
-            .unwrap();
-    };
-    set_back(9, 6).await;
-    assert_eq!(store.largest_slack().await.unwrap(), Some(9));
-    set_back(9, 8).await;
-    assert_eq!(store.largest_slack().await.unwrap(), Some(5));
-    assert_eq!(receivers.count_documents(doc! {}).await.unwrap(), 1);
 }

@@ -123,7 +123,6 @@ async fn pages(store: &MongoStore, page: usize) -> (usize, Vec<String>) {
         partitions: everything(),
         now: at(0),
         page,
-        closing: None,
     });
     let (mut count, mut ids) = (0, Vec::new());
     while let Some(page) = next_page(&mut pages).await {
@@ -134,18 +133,16 @@ async fn pages(store: &MongoStore, page: usize) -> (usize, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_goes_on_behind_them_and_sets_them_aside() {
+async fn each_search_steps_over_them_and_leaves_them_as_they_are() {
     let (store, spans) = beside_original("unreadable_due").await;
     put(&spans, of_each_kind(|name| taken_in(name, -10))).await;
     put(&spans, [good(&taken_in("good", -5))]).await;
-    // Each page is a sign of life, also where nothing on it can be read.
-    assert_eq!(pages(&store, 2).await, (4, vec!["good".to_owned()]));
-    // All but the one whose `processing` takes no member have been set aside for an hour.
-    assert_eq!(pages(&store, 2).await, (1, vec!["good".to_owned()]));
-    let set_aside = doc! {
-        "processing.due_at": NOW + HOUR, "processing.last_error.message": { "$exists": true },
-    };
-    assert_eq!(spans.count_documents(set_aside).await.unwrap(), 5);
+    let before = bytes(&spans).await;
+    for _ in 0..2 {
+        // Each page is a sign of life, also where nothing on it can be read.
+        assert_eq!(pages(&store, 2).await, (4, vec!["good".to_owned()]));
+    }
+    assert_eq!(bytes(&spans).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

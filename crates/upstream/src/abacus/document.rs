@@ -76,7 +76,7 @@ fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> LookupAn
         name: None,
         is_page: false,
     };
-    match (status, interpret(&ABACUS, parts, now, false)) {
+    match (status, interpret(&ABACUS, parts, now)) {
         (_, Answer::Wait { after }) => LookupAnswer::Wait { after },
         (401 | 403 | 500..=599, Answer::TryAgain { after, error }) => {
             LookupAnswer::Failed { after, error }

@@ -50,7 +50,6 @@ pub struct HttpCollector {
     client: UpstreamClient,
     base: Url,
     url: Url,
-    accept_conflict: bool,
 }
 
 impl HttpCollector {
@@ -61,15 +60,7 @@ impl HttpCollector {
             client: UpstreamClient::new(options)?,
             base: options.url.clone(),
             url,
-            accept_conflict: false,
         })
-    }
-
-    /// Whether 409 counts as accepted: for gateways that answer repeats with it.
-    #[must_use]
-    pub fn accept_conflict(mut self, accept: bool) -> Self {
-        self.accept_conflict = accept;
-        self
     }
 
     pub async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
@@ -84,7 +75,7 @@ impl HttpCollector {
             Err(error) => return error.into_posted(),
         };
         let location = header(&response, &LOCATION).and_then(|text| self.location(text));
-        let mut posted = read_posted(response, &ABACUS, now, self.accept_conflict).await;
+        let mut posted = read_posted(response, &ABACUS, now).await;
         posted.details.location = location;
         posted
     }

@@ -30,7 +30,7 @@ pub(super) fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) 
         retry_after,
         ..AnswerParts::default()
     };
-    match interpret(&CLOUD_EVENTS, parts, now, false) {
+    match interpret(&CLOUD_EVENTS, parts, now) {
         Answer::Wait { after } => LookupAnswer::Wait { after },
         Answer::TryAgain { after, .. } => LookupAnswer::Failed {
             after,

@@ -47,7 +47,6 @@ pub struct CloudEvents {
     contract: Contract,
     find_url: Option<FindUrl>,
     settles: Duration,
-    accept_conflict: bool,
 }
 
 impl CloudEvents {
@@ -65,7 +64,6 @@ impl CloudEvents {
             contract,
             find_url: None,
             settles: Duration::ZERO,
-            accept_conflict: false,
         })
     }
 
@@ -82,13 +80,6 @@ impl CloudEvents {
         if let Some(token) = token {
             self.client = self.client.with_token(token);
         }
-        self
-    }
-
-    /// Whether 409 counts as accepted: for receivers that answer repeats with it.
-    #[must_use]
-    pub fn accept_conflict(mut self, accept: bool) -> Self {
-        self.accept_conflict = accept;
         self
     }
 }
@@ -114,7 +105,7 @@ impl Upstream for CloudEvents {
             .header(CONTENT_TYPE, EVENT)
             .body(self.attributes.event(usage));
         match self.client.send_in_time(request).await {
-            Ok(response) => read_posted(response, &CLOUD_EVENTS, now, self.accept_conflict).await,
+            Ok(response) => read_posted(response, &CLOUD_EVENTS, now).await,
             Err(error) => error.into_posted(),
         }
     }

@@ -199,17 +199,6 @@ async fn no_redirect_is_followed_and_a_page_is_not_a_collector() {
 }
 
 #[tokio::test]
-async fn a_409_is_accepted_where_a_setting_says_so() {
-    let router = Router::new().fallback(|| async { StatusCode::CONFLICT });
-    let collector = collector(router).await;
-    let answer = collector.post(&usage(), NOW).await.answer;
-    assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
-    let collector = collector.accept_conflict(true);
-    let answer = collector.post(&usage(), NOW).await.answer;
-    assert_eq!(answer, Answer::Accepted);
-}
-
-#[tokio::test]
 async fn every_answer_tells_the_time_and_dates_in_it_are_held_against_that() {
     let router = Router::new().fallback(|| async {
         (

@@ -3,8 +3,8 @@
 //! query and the unique indexes of a command. Only after a conflict the rule itself gives the reason.
 
 use sampler_domain::{
-    EventId, Field, IntakeRules, Measures, Percent, Refusal, Span, SpanId, StartEvent, StartPlace,
-    StopEvent, Target, Timestamp,
+    EventId, Field, IntakeRules, Measures, Percent, Refusal, Slack, Span, SpanId, StartEvent,
+    StartPlace, StopEvent, Target, Timestamp,
 };
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
@@ -49,9 +49,16 @@ impl Kept {
 }
 
 impl Receiver {
+    /// The rules. However far back the slack reaches, events may be forgotten that are older than the
+    /// workers have said.
     pub(super) fn rules(&self) -> IntakeRules {
+        let since = self.steering.events_taken_since();
+        let remembered = since.map_or(i64::MAX, |since| self.parts.clock.now().since(since));
         IntakeRules {
-            slack: self.slack,
+            slack: Slack {
+                past: self.slack.past.min(remembered),
+                ..self.slack
+            },
             lenient_repeats: self.settings.events.lenient_repeats,
             may_overlap: self.settings.events.allow_overlap,
         }
@@ -66,6 +73,7 @@ impl Receiver {
     ) -> Result<Kept, Problem> {
         self.require_prepared()?;
         let now = self.parts.clock.now();
+        self.require_age_known(event.timestamp(), now)?;
         let slack = self.rules().require_slack(event.timestamp(), now);
         let outside_slack = slack.err().map(refusals::problem);
         match event {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use async_trait::async_trait;
-use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp};
 use sampler_program::ProgramSettings;
 use sampler_service::environment::{Random, SystemClock, SystemRandom};
 use sampler_service::settings::{Variables, load};
 use sampler_store::{
-    Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
+    Confirmation, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
 };
 use sampler_store_mongo::MongoStore;
 use sampler_upstream::{Abacus, ClientOptions, HttpCollector, HttpConfirmer};
@@ -33,20 +33,6 @@ impl Ledger for Nowhere {
 
     async fn expire(&self, _: &[Finished]) -> Result<(), StoreError> {
         Ok(())
-    }
-
-    async fn entries(
-        &self,
-        _: &SpanId,
-        _: &Target,
-        _: Option<i64>,
-        _: usize,
-    ) -> Result<Entries, StoreError> {
-        Ok(Entries {
-            entries: Vec::new(),
-            unreadable: 0,
-            next: None,
-        })
     }
 
     async fn mark_resend(&self, _: &EntryKey, _: &Resend) -> Result<bool, StoreError> {
@@ -141,7 +127,6 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         ledger,
         causes: store.clone(),
         operating: store.clone(),
-        replication: store,
         upstream: Arc::new(upstream),
         processing_progress: Arc::new(IgnoreProgress),
         cleanup_progress: Arc::new(IgnoreProgress),

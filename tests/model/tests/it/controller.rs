@@ -103,7 +103,8 @@ fn run(controller: Option<ControllerSettings>) -> Outcome {
         });
         if let Some(settings) = &controller {
             let load = Load {
-                intervals: backlog as f64,
+                due: backlog as f64,
+                at_least: false,
                 rate: speed,
             };
             let step = settings.step(memory, load, 60.0);

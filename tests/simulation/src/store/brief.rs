@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sampler_domain::{Entry, Span, SpanId};
+use sampler_domain::{Entry, Span, SpanId, Timestamp};
 use sampler_store::{Adopted, Finished, KeptCause, Probe, Unconfirmed};
 
 use super::{Brief, DuePage, Resolved};
@@ -28,8 +28,8 @@ brief_as_debug!(
     bool,
     u64,
     Adopted,
-    Option<i64>,
     Probe,
+    Timestamp,
     Vec<Entry>,
     Vec<KeptCause>,
     Vec<String>,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Target, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, SpanId, Timestamp};
 use sampler_store::{
-    Confirmation, Entries, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
+    Confirmation, EntryKey, Finished, Ledger, StoreError, Unconfirmed, UnconfirmedQuery,
 };
 use uuid::Uuid;
 
@@ -62,17 +62,6 @@ pass_on! {
             Ok(())
         };
         self.connection.call("expire", what, work).await
-    }
-
-    async fn entries(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        let store = &self.connection.world.store;
-        store.entries(span, target, after, limit).await
     }
 
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {

@@ -5,17 +5,19 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, Key, Policy, Span, SpanId, Target, Timestamp};
-use sampler_store::{Adopted, DuePages, DueQuery, Finished, SpanKeys, StoreError, Work};
+use sampler_domain::{Change, Changed, Policy, Span, SpanId, Target, Timestamp};
+use sampler_store::{Adopted, DuePages, DueQuery, Finished, StoreError, Work};
 
 use super::super::mutant::Mutant;
 use super::super::server::Changing;
 use super::{DuePage, SimStore, pass_on};
 
+/// Longer than any run, ms.
+const AGES: i64 = 1_000_000_000_000;
+
 pass_on! {
     Work {
         adopt(&policy: Policy; now: Timestamp, limit: usize) -> Adopted;
-        largest_slack() -> Option<i64>;
         heartbeat(&worker: str) -> Vec<String>;
         leave(&worker: str) -> ();
     }
@@ -95,9 +97,16 @@ pass_on! {
         changed
     }
 
-    /// The auditor is off: it would fill the virtual time.
-    fn spans_of(&self, partition: u32, from: Option<Key>, page: usize) -> SpanKeys {
-        self.connection.world.store.spans_of(partition, from, page)
+    async fn limit_event_age(&self, age: i64) -> Result<Timestamp, StoreError> {
+        let told = if self.has(Mutant::RetentionUntold) {
+            AGES
+        } else {
+            age
+        };
+        let call = self.call("limit_event_age", move |world| async move {
+            world.store.limit_event_age(told).await
+        });
+        call.await
     }
 
     async fn completed_before(

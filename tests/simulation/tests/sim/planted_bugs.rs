@@ -106,7 +106,7 @@ fn taking_silence_for_consent_is_found() {
 
 #[test]
 fn forgetting_spans_too_early_is_found() {
-    assert_found(Mutant::RetentionTooShort, 0, 300, &["is kept 2 times"]);
+    assert_found(Mutant::RetentionUntold, 0, 300, &["is kept 2 times"]);
 }
 
 #[test]

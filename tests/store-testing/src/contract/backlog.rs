@@ -1,22 +1,20 @@
 //! The backlog: spans that wait for the workers.
 
-use sampler_domain::granularity::GranularityOverride;
-use sampler_domain::{ClosingMonth, Granularities, Granularity, Span, Timestamp};
+use sampler_domain::{ClosingMonth, Span, Timestamp};
 use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published};
 
 use crate::support::{
     Changing, Shared, Store, at, done, failure, last_refusal, must_plan, must_stop, plan_to,
-    started, target,
+    started,
 };
 
 const HOUR: i64 = 3_600_000;
 
-/// By hours, `millis` after the present.
+/// `millis` after the present.
 fn query(millis: i64) -> BacklogQuery {
     BacklogQuery {
         now: at(millis),
         closing: None,
-        granularities: Granularities::all(Granularity::Hour),
     }
 }
 
@@ -41,8 +39,6 @@ pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &S
     let one = Backlog {
         due: 1,
         oldest: Some(at(-5 * HOUR / 2)),
-        span_millis: 5 * HOUR / 2,
-        intervals: 3,
         ..Backlog::default()
     };
     assert_eq!(count(store, &query(0)).await, one);
@@ -66,8 +62,6 @@ pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &S
     );
     let all = Backlog {
         due: 3,
-        span_millis: 5 * HOUR / 2 + HOUR + HOUR,
-        intervals: 5,
         suspended: 1,
         ..one
     };
@@ -79,47 +73,13 @@ pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &S
     assert_eq!((late.due, late.oldest), (5, Some(at(-5 * HOUR / 2))));
 }
 
-pub async fn the_backlog_counts_each_granularity_by_its_intervals(store: &Shared) {
-    let store = &**store;
-    started(store, "a", "a", -2 * HOUR).await;
-    let of = |resource_id: &str, plan_id: Option<&str>, granularity| GranularityOverride {
-        resource_id: resource_id.to_owned(),
-        plan_id: plan_id.map(str::to_owned),
-        granularity,
-    };
-    let (resource, plan) = (target("a").resource_id, target("a").plan_id);
-    let (resource, plan) = (resource.as_str(), plan.as_str());
-    let cases = [
-        (vec![], 2),
-        (vec![of(resource, None, Granularity::Minute)], 120),
-        (vec![of("$another", None, Granularity::Minute)], 2),
-        (
-            vec![
-                of(resource, None, Granularity::Minute),
-                of(resource, Some(plan), Granularity::Day),
-            ],
-            1,
-        ),
-        (vec![of(resource, Some("another"), Granularity::Month)], 2),
-    ];
-    for (overrides, expected) in cases {
-        let granularities = Granularities::new(Granularity::Hour, overrides.clone());
-        let query = BacklogQuery {
-            granularities: granularities.expect("none is there twice"),
-            ..query(0)
-        };
-        let counted = count(store, &query).await;
-        assert_eq!(counted.intervals, expected, "{overrides:?}");
-    }
-}
-
 pub async fn a_closing_month_has_left_what_is_not_sampled_of_it(store: &Shared) {
     let store = &**store;
     // It ended an hour ago, and spans fall due half an hour after a boundary.
     let month = ClosingMonth {
         start: at(-30 * 24 * HOUR),
         end: at(-HOUR),
-        last_regular_due_at: at(-HOUR / 2),
+        last_due_at: at(-HOUR / 2),
     };
     let during = |millis| BacklogQuery {
         closing: Some(month),
@@ -127,47 +87,40 @@ pub async fn a_closing_month_has_left_what_is_not_sampled_of_it(store: &Shared) 
     };
     let left = async |millis| {
         let closing = count(store, &during(millis)).await.closing;
-        let ClosingBacklog {
-            start,
-            end,
-            spans,
-            intervals,
-        } = closing.expect("it is closing");
+        let ClosingBacklog { start, end, spans } = closing.expect("it is closing");
         assert_eq!((start, end), (month.start, month.end));
-        (spans, intervals)
+        spans
     };
-    assert_eq!(left(0).await, (0, 0));
+    assert_eq!(left(0).await, 0);
     let open = started(store, "open", "open", -4 * HOUR).await;
-    done(store.postpone(&open, month.last_regular_due_at).await);
+    done(store.postpone(&open, month.last_due_at).await);
     started(store, "new", "new", -HOUR / 4).await;
     // It is left before it falls due.
-    assert_eq!(left(-HOUR + 1).await, (1, 3));
-    assert_eq!(left(0).await, (1, 3));
+    assert_eq!(left(-HOUR + 1).await, 1);
+    assert_eq!(left(0).await, 1);
     let failed = started(store, "failed", "failed", -3 * HOUR / 2).await;
     let plan = plan_to(&failed, -HOUR);
     let failed = done(store.plan(&failed, plan, at(-HOUR), at(-HOUR)).await);
     done(store.failed(&failed, failure("away", at(HOUR))).await);
-    assert_eq!(left(0).await, (2, 4));
+    assert_eq!(left(0).await, 2);
     let open = must_plan(store, &open, -HOUR).await;
     let next = sampler_domain::Next::Wait;
     done(store.executed(&open, next, at(0), at(HOUR)).await);
-    assert_eq!(left(0).await, (1, 1));
+    assert_eq!(left(0).await, 1);
 }
 
 pub async fn what_was_counted_is_told_to_all(store: &Shared) {
     assert_eq!(store.published_backlog().await.ok(), Some(None));
     let backlog = Backlog {
         due: 7,
+        at_least: true,
         oldest: Some(at(-1)),
-        span_millis: 8,
-        intervals: 9,
         suspended: 10,
         rate: 0.5,
         closing: Some(ClosingBacklog {
             start: Timestamp::MIN,
             end: at(0),
             spans: 11,
-            intervals: 12,
         }),
         cost: 13,
     };

@@ -63,7 +63,7 @@ async fn confirm(store: &dyn Store, read: &Entry, confirmation: Confirmation) ->
 }
 
 async fn kept(store: &dyn Store, entry: &Entry) -> Entry {
-    let entries = store.entries(&entry.span, &entry.target, None, 10).await;
+    let entries = store.usages(&entry.span, &entry.target, None, 10).await;
     let mut entries = entries.unwrap().entries;
     entries.pop().expect("it is there")
 }

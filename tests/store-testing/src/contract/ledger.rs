@@ -34,7 +34,7 @@ async fn write(store: &dyn Store, entry: Entry) -> EntryState {
 
 async fn all_of(store: &dyn Store, span: &Span) -> Vec<Entry> {
     let entries = store
-        .entries(&span.id, &span.target, None, 1_000)
+        .usages(&span.id, &span.target, None, 1_000)
         .await
         .unwrap();
     assert_eq!((entries.unreadable, entries.next), (0, None));
@@ -239,7 +239,7 @@ pub async fn entries_come_page_by_page_in_the_order_of_their_plans(store: &Share
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
             let Entries { entries, next, .. } = store
-                .entries(&span.id, &span.target, after, limit)
+                .usages(&span.id, &span.target, after, limit)
                 .await
                 .unwrap();
             assert!(entries.len() <= limit);
@@ -298,7 +298,7 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
     assert_eq!(all_of(store, &other).await, []);
     assert_eq!(
         store
-            .entries(&span.id, &target("c"), None, 10)
+            .usages(&span.id, &target("c"), None, 10)
             .await
             .unwrap()
             .entries,

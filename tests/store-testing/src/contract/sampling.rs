@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sampler_domain::partition::{PARTITIONS, partition_of};
-use sampler_domain::{ClosingMonth, Granularity, Interval, Next};
+use sampler_domain::{Interval, Next, Timestamp};
 use sampler_store::DueQuery;
 use tokio::task::JoinSet;
 
@@ -55,7 +55,6 @@ pub async fn a_search_goes_on_where_it_was(store: &Shared) {
         partitions: everything(),
         now: at(0),
         page: 3,
-        closing: None,
     });
     assert_eq!(
         next_page(&mut pages).await.expect("a page"),
@@ -72,80 +71,6 @@ pub async fn a_search_goes_on_where_it_was(store: &Shared) {
     assert_eq!(next_page(&mut pages).await, None);
 }
 
-/// Five minutes into March: what belongs to February comes first, then what is too late for
-/// Abacus anyway, then what has time.
-pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
-    let store = &**store;
-    let march = Granularity::Month.window_of(at(0));
-    let now = march.plus(300_000);
-    let closing = ClosingMonth::at(now, 600_000, 50_000);
-    let offset = |millis: i64| march.plus(millis).since(at(0));
-    started(store, "january", "a", offset(-40 * DAY)).await;
-    started(store, "february", "b", offset(-DAY)).await;
-    started(store, "midnight", "c", offset(0)).await;
-    started(store, "midnight and grace", "d", offset(50_000)).await;
-    for (name, instance, goes_on_within) in [
-        ("february, put back", "h", true),
-        ("january, put back", "i", false),
-    ] {
-        let span = started(store, name, instance, offset(-3 * DAY)).await;
-        let closing = closing.expect("February is closing");
-        let due_at = closing.yielded_due_at(now, goes_on_within);
-        done(store.postpone(&span, due_at).await);
-    }
-    for (name, instance, start) in [
-        ("february, retried", "e", -2 * DAY),
-        ("march, retried", "f", 5),
-    ] {
-        let retried = started(store, name, instance, offset(start)).await;
-        let failure = failure("full", march.plus(200_000 + start.max(0)));
-        done(store.failed(&retried, failure).await);
-    }
-    // Sampled to the end of February; only the one that stopped before has an interval of it left.
-    for (name, instance, is_stopped, waits) in [
-        ("february, stopped late", "j", true, 210_000),
-        ("march, put off", "k", false, 220_000),
-    ] {
-        let span = started(store, name, instance, offset(-3 * HOUR)).await;
-        let plan = plan_to(&span, offset(0));
-        let span = done(store.plan(&span, plan, at(0), at(0)).await);
-        done(store.executed(&span, Next::Wait, at(0), at(0)).await);
-        let mut to = offset(HOUR);
-        if is_stopped {
-            to = offset(-HOUR);
-            must_stop(store, None, instance, to).await;
-        }
-        let span = kept(store, name).await;
-        let plan = plan_to(&span, to);
-        let span = done(store.plan(&span, plan, at(0), at(0)).await);
-        let failure = failure("full", march.plus(waits));
-        done(store.failed(&span, failure).await);
-    }
-    started(store, "march", "g", offset(100_000)).await;
-    let order = [
-        "february",
-        "midnight",
-        "midnight and grace",
-        "february, put back",
-        "february, retried",
-        "february, stopped late",
-        "january",
-        "march",
-        "march, retried",
-        "march, put off",
-        "january, put back",
-    ];
-    for page in [1, 2, 10] {
-        let query = DueQuery {
-            partitions: everything(),
-            now,
-            page,
-            closing,
-        };
-        assert_eq!(due_ids(store, query).await, order, "{page}");
-    }
-}
-
 pub async fn only_the_partitions_asked_for_are_due(store: &Shared) {
     let store = &**store;
     let mut expected = vec![Vec::new(); PARTITIONS as usize];
@@ -159,7 +84,6 @@ pub async fn only_the_partitions_asked_for_are_due(store: &Shared) {
             partitions: Arc::new([partition]),
             now: at(0),
             page: 100,
-            closing: None,
         };
         assert_eq!(due_ids(store, query).await, expected[partition as usize]);
     }
@@ -167,7 +91,6 @@ pub async fn only_the_partitions_asked_for_are_due(store: &Shared) {
         partitions: Arc::new([]),
         now: at(0),
         page: 100,
-        closing: None,
     };
     assert_eq!(due_ids(store, none).await, Vec::<String>::new());
 }
@@ -409,16 +332,19 @@ pub async fn workers_know_of_each_other(store: &Shared) {
     assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
 }
 
-pub async fn the_largest_slack_of_all_receivers_counts(store: &Shared) {
+pub async fn the_age_of_events_is_limited_and_what_was_too_old_stays_so(store: &Shared) {
     let store = &**store;
-    assert_eq!(store.largest_slack().await.expect("an answer"), None);
-    for past in [5 * DAY, 9 * DAY, 7 * DAY, 9 * DAY, 5 * DAY] {
-        store.announce_slack(past).await.expect("an answer");
-    }
-    for _ in 0..2 {
-        assert_eq!(
-            store.largest_slack().await.expect("an answer"),
-            Some(9 * DAY)
-        );
-    }
+    let since = async || store.events_taken_since().await.unwrap();
+    assert_eq!(since().await, Timestamp::MIN, "nothing was ever removed");
+    let now = store.limit_event_age(9 * DAY).await.unwrap();
+    assert_eq!(since().await, now.plus(-9 * DAY));
+    // Another worker keeps spans for less long.
+    let now = store.limit_event_age(5 * DAY).await.unwrap();
+    assert_eq!(since().await, now.plus(-5 * DAY));
+    // What it has removed does not come back where it is set to keep them for longer.
+    let later = store.limit_event_age(9 * DAY).await.unwrap();
+    assert!(later >= now);
+    assert_eq!(since().await, now.plus(-5 * DAY));
+    store.limit_event_age(0).await.unwrap();
+    assert!(since().await >= later);
 }

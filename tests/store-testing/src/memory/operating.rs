@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
 use sampler_store::{
     ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, INSTANCE_SHOWN,
-    Instance, KeptControl, Ledger, Operating, Published, Replication, StoreError,
+    Instance, KeptControl, Ledger, Operating, Published, StoreError,
 };
 use uuid::Uuid;
 
@@ -19,7 +19,6 @@ pub(crate) struct Steering {
     backlog: Option<(Backlog, Timestamp)>,
     /// By the names of the workers.
     rates: BTreeMap<String, f64>,
-    lag: Option<i64>,
 }
 
 #[async_trait]
@@ -116,6 +115,10 @@ impl Operating for MemoryStore {
         Ok(self.dated(|steering| steering.backlog.clone()))
     }
 
+    async fn events_taken_since(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.lock().events_taken_since.unwrap_or(Timestamp::MIN))
+    }
+
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
         let mut state = self.lock();
         if state.workers.contains_key(worker) {
@@ -140,24 +143,12 @@ impl Operating for MemoryStore {
     }
 }
 
-#[async_trait]
-impl Replication for MemoryStore {
-    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
-        Ok(self.lock().steering.lag)
-    }
-}
-
 pub(super) fn is_shown(now: Timestamp, seen_at: Timestamp) -> bool {
     i128::from(now.since(seen_at))
         <= i128::try_from(INSTANCE_SHOWN.as_millis()).unwrap_or(i128::MAX)
 }
 
 impl MemoryStore {
-    /// Sets how far a majority is behind, ms.
-    pub fn set_commit_lag(&self, lag: Option<i64>) {
-        self.lock().steering.lag = lag;
-    }
-
     fn dated<T>(
         &self,
         kept: impl FnOnce(&Steering) -> Option<(T, Timestamp)>,

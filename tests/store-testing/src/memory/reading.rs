@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
 use sampler_store::{
     AuditPage, AuditQuery, AuditRecord, CauseQuery, Entries, Instance, InstanceProgram, KeptCause,
-    Ledger, ListedSpan, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery,
+    ListedSpan, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery,
     SuspendedCause, sort_instances,
 };
 
@@ -83,7 +83,16 @@ impl Reading for MemoryStore {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError> {
-        self.entries(span, target, after, limit).await
+        let state = self.lock();
+        let entries = state.table.entries_of(span, after).into_iter();
+        let entries = entries.filter(|entry| entry.target == *target);
+        let entries: Vec<Entry> = entries.take(limit).cloned().collect();
+        let last = entries.last().filter(|_| entries.len() == limit);
+        Ok(Entries {
+            next: last.map(|entry| entry.version),
+            entries,
+            unreadable: 0,
+        })
     }
 
     async fn usages_from_end(

@@ -16,7 +16,7 @@ use sampler_domain::{
 };
 use sampler_store::{
     ACTS_NAMED, Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, NewSpan, NewStop,
-    SearchClass, SpanPage, SpanPosition, SpanQuery, SpansBy, StartOutcome, StopOutcome,
+    SpanPage, SpanPosition, SpanQuery, SpansBy, StartOutcome, StopOutcome,
 };
 use uuid::Uuid;
 
@@ -50,7 +50,7 @@ impl StoredSpan {
 }
 
 /// The sort key of a due span: its class, when it became due, and its id.
-type DueKey = (SearchClass, Timestamp, SpanId);
+type DueKey = (Timestamp, SpanId);
 
 /// All spans that are kept. Most functions are one method of an interface, and as atomic as
 /// that. Others are parts of one, or are for tests.
@@ -239,7 +239,7 @@ impl Table {
             // A complete span is never due; the hash behind a partition takes longer than to see that.
             let is_mine = || query.partitions.contains(&partition_of(&span.target));
             if !span.processing.complete && is_mine() {
-                let key = (query.search_class(span, due_at), due_at, span.id.clone());
+                let key = (due_at, span.id.clone());
                 due.push((key, span));
             }
         }

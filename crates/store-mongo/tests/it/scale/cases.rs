@@ -1,9 +1,7 @@
 //! What the API lets clients ask for, and what it may cost.
 
 use bson::oid::ObjectId;
-use sampler_domain::{
-    ClientId, Granularities, Granularity, Id, Measures, SpanId, SpanState, WindowLength,
-};
+use sampler_domain::{ClientId, Id, Measures, SpanId, SpanState, WindowLength};
 use sampler_store::{
     AuditQuery, BacklogQuery, CauseQuery, Events, Operating, Reading, SpanQuery, SpansBy,
     StoreError, SumQuery, TargetFilter,
@@ -109,7 +107,6 @@ impl Question {
                 let query = BacklogQuery {
                     now: at(0),
                     closing: None,
-                    granularities: Granularities::all(Granularity::Hour),
                 };
                 usize::try_from(store.count_backlog(&query).await?.due).unwrap()
             }
@@ -402,12 +399,12 @@ pub(crate) fn of_operators() -> Vec<Case> {
             SUSPENDED + 2 * CAUSES,
             2 * CAUSES,
         ),
-        // It reads up to some 20,000 spans, and estimates the others.
+        // It reads the keys of all spans that are due, and the spans that have failed.
         case(
             "/v1/backlog, counted again",
             Question::Backlog,
-            45_000,
-            45_000,
+            120_000,
+            60_000,
         )
         .varying(),
     ]
