@@ -27,11 +27,7 @@ struct World {
 
 impl World {
     async fn new(label: &str, horizon: Duration, settles: Duration) -> Self {
-        let options = MeterOptions {
-            horizon,
-            settles,
-            ..MeterOptions::default()
-        };
+        let options = MeterOptions { horizon, settles };
         let landscape = Landscape {
             database: TestDatabase::new(label).await,
             abacus: StandInAbacus::start(Options::default()).await.unwrap(),

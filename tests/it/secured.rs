@@ -8,7 +8,7 @@ use sampler_testkit::uaa::{Discovery, StandInUaa};
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 
-use crate::landscape::{DAY, Landscape, PATIENCE, status, until_ready};
+use crate::landscape::{DAY, Landscape, PATIENCE, until_ready};
 use crate::metrics::free_port;
 
 const WRITE: &str = "abacus.sampler.write";
@@ -205,40 +205,4 @@ async fn a_password_that_the_database_refuses_is_in_no_log() {
             assert_discreet(&[&program], &[secret.to_owned()]);
         }
     }
-}
-
-/// A UAA that does not say which issuer it is signs for all of its identity zones: no token of it
-/// can be told from one of another zone. Where the setting is there, the UAA need not say it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_waits_for_keys_and_ends_where_its_uaa_names_no_issuer_and_no_setting_does() {
-    let (world, uaa) = (Landscape::new("issuer").await, uaa().await);
-    uaa.names_no_issuer();
-    uaa.go_away().await;
-    let issuer = "https://uaa.example/oauth/token";
-    let nameless = secured(world.receiver(), &uaa).spawn().await.unwrap();
-    let named = secured(world.receiver(), &uaa).env("SAMPLER_TOKEN_ISSUER", issuer);
-    let named = named.start().await.unwrap();
-    for receiver in [&nameless, &named] {
-        let failed = "the keys of the token server could not be fetched";
-        receiver.until_logged(failed, 1).await;
-    }
-    let event = start_event(1, now_millis() - DAY);
-    let of = |issuer: &str| {
-        let mut claims = json!({ "scope": [WRITE], "exp": now_millis() / 1000 + 60 });
-        claims["iss"] = issuer.into();
-        uaa.sign(&claims)
-    };
-    let post = || post(&world, &named, "/v1/events/start", &event);
-    assert_eq!(status(&world.http, &named, "/healthz/ready").await, 503);
-    assert_eq!(sent(post().bearer_auth(of(issuer))).await, 503);
-    assert_eq!(sent(post()).await, 401);
-    uaa.come_back().await.unwrap();
-    assert_eq!(nameless.wait_exit(PATIENCE).await.unwrap(), 64);
-    let output = nameless.lines().join("\n");
-    let expected = "SAMPLER_TOKEN_ISSUER is not set";
-    assert!(output.contains(expected), "{output}");
-    until_ready(&world.http, &named).await;
-    let of_tenant = of("https://tenant.uaa.example/oauth/token");
-    assert_eq!(sent(post().bearer_auth(of_tenant)).await, 401);
-    assert_eq!(sent(post().bearer_auth(of(issuer))).await, 201);
 }

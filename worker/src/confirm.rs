@@ -1,4 +1,4 @@
-//! Confirmation (`docs/adr/043-confirmation.md`): an acceptance may say only that a usage is queued. So the
+//! Confirmation (`docs/decisions.md#confirmation`): an acceptance may say only that a usage is queued. So the
 //! worker looks each accepted usage up until the upstream counts it or has set it aside, or says after
 //! `SAMPLER_CONFIRM_TIMEOUT` that it is not there.
 //!

@@ -1,5 +1,5 @@
 //! Usages that are to be sent again, though they were skipped or set aside
-//! (`docs/adr/042-resending.md`).
+//! (`docs/decisions.md#what-does-not-count`).
 //!
 //! Another worker can repeat each step: the post has the same bytes, the entry changes its state once, the
 //! span says which resend it knows last, and what was withheld is marked once. The mark on the entry is
@@ -130,7 +130,7 @@ impl Worker {
     }
 
     /// Posts the usage of an entry while earlier posts of it are surely remembered; after that it is looked
-    /// up first, as the driver does it (`docs/adr/050-contracts-of-upstreams.md`).
+    /// up first, as the driver does it (`docs/decisions.md#upstreams-are-contracts`).
     async fn look_up_or_post(
         &self,
         entry: &Entry,

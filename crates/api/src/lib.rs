@@ -3,7 +3,7 @@
 //!
 //! Ids are plain texts: the original Sampler accepted ids that a receiver refuses today. The verifier
 //! has types of its own, because it shares nothing with the programs
-//! (`docs/adr/030-a-verifier-that-shares-no-code.md`).
+//! (`docs/decisions.md#the-verifier-shares-no-code`).
 
 mod batches;
 mod causes;

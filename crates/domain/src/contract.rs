@@ -1,5 +1,5 @@
 //! What an upstream promises about repeats, and what follows from that: when a usage may be posted, and
-//! when it must be looked up before (`docs/adr/050-contracts-of-upstreams.md`).
+//! when it must be looked up before (`docs/decisions.md#upstreams-are-contracts`).
 //!
 //! Abacus recognises a repeat for ever, so posting again is always safe. Others forget: after some time a
 //! usage is looked up, and posted only if the upstream does not have it.

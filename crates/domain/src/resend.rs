@@ -1,4 +1,4 @@
-//! Sending a usage again that was skipped or set aside (`docs/adr/042-resending.md`).
+//! Sending a usage again that was skipped or set aside (`docs/decisions.md#what-does-not-count`).
 //!
 //! The receiver marks the entry of the usage ([`Resend`]). A worker posts the same document again. Then
 //! it changes the state of the entry, then the span ([`Resent`]), then it marks what was withheld when the

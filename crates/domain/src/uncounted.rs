@@ -1,5 +1,5 @@
 //! The intervals that a span has sampled and that never counted upstream: skipped by an operator, or
-//! set aside by the upstream (`docs/adr/048-what-never-counted.md`).
+//! set aside by the upstream (`docs/decisions.md#what-does-not-count`).
 //!
 //! A late stop takes back what was sampled too much. What never counted must not be taken back
 //! upstream: the window would count less than nothing. So the span knows these intervals, and the

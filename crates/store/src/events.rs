@@ -10,9 +10,9 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// The way in which an event came to the receiver. Events of batches have commands of their own
-/// ([ADR 47]), so that a single event does not wait for a batch.
+/// ([decision]), so that a single event does not wait for a batch.
 ///
-/// [ADR 47]: ../../../docs/adr/047-batches-have-commands-of-their-own.md
+/// [decision]: ../../../docs/decisions.md#commands-are-shared-without-a-timer
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrival {
     /// In a request of its own.

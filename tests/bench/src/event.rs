@@ -3,24 +3,12 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
-use sampler_domain::{
-    Id, Measure, Measures, Quantity, Span, SpanId, StartEvent, Target, Timestamp,
-};
-use sampler_store::{Arrival, NewSpan};
-use sampler_testkit::build::Kind;
-use sampler_testkit::rng::mix;
-use serde_json::Value;
+use sampler_testkit::build::{Kind, Target};
 
 /// The resource of all events but those of a quiet client.
 const RESOURCE: &str = "postgresql";
-/// The `correlation_id` of a span that is open.
-pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
-
 /// A day in ms.
 pub(crate) const DAY: i64 = 86_400_000;
-/// How long spans last in ms.
-const LENGTH: i64 = 3_600_000;
 
 /// The multiplier that permutes numbers: consecutive numbers get ids without order, as real ones are, so
 /// that the indexes are filled in no order.
@@ -65,44 +53,24 @@ impl Feed {
     }
 }
 
-/// The moments of events: one ms apart.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    first: i64,
-}
-
-impl Times {
-    /// For a run that begins now, whose spans are over by then.
-    pub(crate) fn beginning(now: i64) -> Self {
-        let first = now - 3 * LENGTH;
-        Self { first }
-    }
-
-    /// Of spans that are so many days behind.
-    pub(crate) fn behind(now: i64, days: i64) -> Self {
-        let first = now.div_euclid(DAY) * DAY - days * DAY;
-        Self { first }
-    }
-
-    pub(crate) fn start_of(self, number: u64) -> i64 {
-        self.first + i64::try_from(number).unwrap_or(0)
-    }
-}
-
 /// The requests to a server about the targets of a resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     pub(crate) address: String,
     resource: &'static str,
-    times: Times,
+    /// When the span of the first number starts; others start one ms apart. Ms since epoch.
+    first: i64,
+    /// How long each lasts, in ms.
+    length: i64,
 }
 
 impl Requests {
-    pub(crate) fn new(address: &str, times: Times) -> Self {
+    pub(crate) fn new(address: &str, first: i64, length: i64) -> Self {
         Self {
             address: address.to_owned(),
             resource: RESOURCE,
-            times,
+            first,
+            length,
         }
     }
 
@@ -125,14 +93,14 @@ impl Requests {
     }
 
     fn body(&self, Event { kind, number }: Event, begin: &str) -> String {
-        let start = self.times.start_of(number);
+        let start = self.first + i64::try_from(number).unwrap_or(0);
         let (id, moment, end) = match kind {
             Kind::Start => (
                 start_id(number),
                 start,
                 r#","measured_usage":[{"measure":"memory","quantity":512}]}"#,
             ),
-            Kind::Stop => (stop_id(number), start + LENGTH, "}"),
+            Kind::Stop => (stop_id(number), start + self.length, "}"),
         };
         let mut body = format!(r#"{{{begin}"id":"{id}","timestamp":{moment}"#);
         for (name, value) in Target::FIELDS.iter().zip(target(number, self.resource)) {
@@ -176,26 +144,6 @@ fn target(number: u64, resource: &str) -> [String; 6] {
     ]
 }
 
-/// The span of a start, as a receiver makes it.
-pub(crate) fn new_span(number: u64, (start, due_at): (i64, i64), now: i64) -> Result<NewSpan> {
-    let target = target(number, RESOURCE);
-    let memory = Measure::new("memory", Quantity::new(Value::from(512))?)?;
-    let now = Timestamp::new(now)?;
-    let event = StartEvent {
-        id: Some(Id::from_store(start_id(number))),
-        timestamp: Timestamp::new(start)?,
-        target: Target::from_store(target.each_ref().map(String::as_str)),
-        measures: Measures::from_store(vec![memory]),
-    };
-    Ok(NewSpan {
-        span: Span::open(SpanId::new(now, mix(number)), event),
-        due_at: Timestamp::new(due_at)?,
-        now,
-        may_overlap: true,
-        arrival: Arrival::Alone,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -214,14 +162,14 @@ mod tests {
     #[test]
     fn requests_say_how_long_they_are_and_no_two_are_of_one_target() {
         let now = 1_800_000_000_000;
-        let requests = Requests::new("127.0.0.1:1", Times::beginning(now));
+        let requests = Requests::new("127.0.0.1:1", now - 10_000_000, 3_600_000);
         let mut instances = HashSet::new();
         for (number, kind) in [(1, Kind::Start), (2, Kind::Stop), (2_000_000, Kind::Stop)] {
             let request = requests.single(Event { kind, number });
             let (head, body) = request.split_once("\r\n\r\n").unwrap();
             let length = format!("content-length: {}", body.len());
             assert!(head.contains(&length), "{head}");
-            let body: Value = serde_json::from_str(body).unwrap();
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
             assert!(body["timestamp"].as_i64().unwrap() < now, "{body}");
             let instance = body["resource_instance_id"].as_str().unwrap();
             assert_eq!(instance.len(), 36);

@@ -3,79 +3,41 @@
 
 mod http;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use futures_util::future::{JoinAll, join_all};
-use tokio::task::JoinHandle;
+use anyhow::{Context, Result, bail};
+use futures_util::future::join_all;
 use tokio::time::interval;
 
 use http::Connection;
 
 use crate::event::{Event, Feed, Requests};
 use crate::histogram::Histogram;
-use crate::process::{Reading, Spent, WatchedProcesses};
+use crate::process::{Spent, Watched};
 
+/// Over how many connections a quiet client sends: so many that its next event finds one free, unless an
+/// answer takes more than 400 ms. With fewer, events would wait in the client, and count as late.
+const QUIET_CONNECTIONS: usize = 40;
+/// Between two events of one of these connections.
+const QUIET_PAUSE: Duration = Duration::from_millis(400);
 /// What an event that is kept is answered.
 const CREATED: u16 = 201;
 /// What a batch is answered.
 const OK: u16 = 200;
 
-/// How long to run: first without counting, then with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
-    /// Until connections are made and caches are warm.
-    pub(crate) warm_up: Duration,
-    pub(crate) measured: Duration,
-}
-
-impl Timing {
-    /// Both in ms.
-    pub(crate) const fn millis(warm_up: u64, measured: u64) -> Self {
-        Self {
-            warm_up: Duration::from_millis(warm_up),
-            measured: Duration::from_millis(measured),
-        }
-    }
-}
-
-/// The moments between which answers count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    from: Instant,
-    until: Instant,
-}
-
-impl Span {
-    pub(crate) fn beginning_now(timing: Timing) -> Self {
-        let from = Instant::now() + timing.warm_up;
-        let until = from + timing.measured;
-        Self { from, until }
-    }
-
-    fn holds(&self, moment: Instant) -> bool {
-        self.from <= moment && moment < self.until
-    }
-}
-
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// Events that were kept while it was measured.
-    pub(crate) events: u64,
-    /// How long it was measured.
-    pub(crate) seconds: f64,
+    events: u64,
     /// How long answers took.
     pub(crate) latencies: Histogram,
-    /// What it cost.
-    pub(crate) spent: Spent,
+    spent: Spent,
 }
 
 impl Outcome {
     pub(crate) fn per_second(&self) -> f64 {
-        self.events as f64 / self.seconds
+        self.events as f64 / self.spent.seconds
     }
 
     /// Processor time of the database server for each event, µs.
@@ -85,35 +47,18 @@ impl Outcome {
 
     /// Of the program that took it.
     pub(crate) fn program_us(&self) -> f64 {
-        self.each(self.spent.programs)
+        self.each(self.spent.program)
     }
 
     fn each(&self, seconds: f64) -> f64 {
         seconds * 1e6 / self.events.max(1) as f64
-    }
-
-    /// How much of the machine others had, who have nothing to do with this, per cent.
-    pub(crate) fn others_share(&self) -> f64 {
-        self.spent.share(self.spent.others)
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:.0} a second, p99 {:.2} ms; others {:.0} %",
-            self.per_second(),
-            self.latencies.millis_at(0.99),
-            self.others_share(),
-        )
     }
 }
 
 /// What senders saw.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// Events that were sent, and those of them that were kept, while it was measured.
+    /// Events that were sent, and those of them that were kept.
     all: u64,
     pub(crate) kept: u64,
     /// How long the answers to those took.
@@ -157,8 +102,7 @@ pub(crate) struct Sender {
 impl Sender {
     /// This many senders, each with its own connection.
     pub(crate) async fn open(
-        count: usize,
-        batch: Option<usize>,
+        (count, batch): (usize, Option<usize>),
         requests: Requests,
     ) -> Result<Vec<Self>> {
         let requests = Arc::new(requests);
@@ -200,41 +144,36 @@ impl Sender {
     }
 }
 
-/// Senders at work.
-pub(crate) struct Sending(JoinAll<JoinHandle<Record>>);
-
-impl Sending {
-    /// Has each sender send one event or batch after the other until the span ends, or nothing is left.
-    /// With a pause, each waits for its next tick before.
-    pub(crate) fn begin(
-        senders: Vec<Sender>,
-        feed: Feed,
-        span: Span,
-        pause: Option<Duration>,
-    ) -> Self {
-        let feed = Arc::new(feed);
-        let start = |sender| {
-            let feed = Arc::clone(&feed);
-            tokio::spawn(async move { drive(sender, &feed, span, pause).await })
-        };
-        Self(join_all(senders.into_iter().map(start)))
+/// Has each sender send one event or batch after the other until nothing is left, or the time is over.
+/// With a pause, each waits for its next tick before.
+async fn send_all(
+    senders: Vec<Sender>,
+    feed: Feed,
+    until: Option<Instant>,
+    pause: Option<Duration>,
+) -> Result<Record> {
+    let feed = Arc::new(feed);
+    let start = |sender| {
+        let feed = Arc::clone(&feed);
+        tokio::spawn(async move { drive(sender, &feed, until, pause).await })
+    };
+    let mut sum = Record::default();
+    for record in join_all(senders.into_iter().map(start)).await {
+        let record = record.context("a sender has ended early")?;
+        sum.all += record.all;
+        sum.kept += record.kept;
+        sum.latencies.merge(&record.latencies);
+        sum.refusal = sum.refusal.or(record.refusal);
     }
-
-    /// What all of them saw.
-    pub(crate) async fn end(self) -> Result<Record> {
-        let mut sum = Record::default();
-        for record in self.0.await {
-            let record = record.context("a sender has ended early")?;
-            sum.all += record.all;
-            sum.kept += record.kept;
-            sum.latencies.merge(&record.latencies);
-            sum.refusal = sum.refusal.or(record.refusal);
-        }
-        Ok(sum)
-    }
+    Ok(sum)
 }
 
-async fn drive(mut sender: Sender, feed: &Feed, span: Span, pause: Option<Duration>) -> Record {
+async fn drive(
+    mut sender: Sender,
+    feed: &Feed,
+    until: Option<Instant>,
+    pause: Option<Duration>,
+) -> Record {
     let mut record = Record::default();
     let mut ticks = pause.map(interval);
     let batch = sender.batch.unwrap_or(1);
@@ -243,55 +182,24 @@ async fn drive(mut sender: Sender, feed: &Feed, span: Span, pause: Option<Durati
             Some(ticks) => ticks.tick().await.into_std(),
             None => Instant::now(),
         };
-        if sent_at >= span.until {
-            return record;
-        }
         let events: Vec<Event> = std::iter::from_fn(|| feed.next()).take(batch).collect();
-        if events.is_empty() {
+        if events.is_empty() || until.is_some_and(|until| sent_at >= until) {
             return record;
         }
         let sent = sender.send(&events).await;
-        let answered_at = Instant::now();
-        if span.holds(answered_at) {
-            record.note(events.len(), sent.is_ok(), answered_at - sent_at);
-        }
+        record.note(events.len(), sent.is_ok(), sent_at.elapsed());
         record.refusal = record.refusal.or(sent.err());
     }
 }
 
 /// Has events sent, all of which must be kept, and measures what that costs.
-pub(crate) async fn measure(
-    senders: Vec<Sender>,
-    feed: Feed,
-    timing: Timing,
-    watch: WatchedProcesses,
-) -> Result<Outcome> {
-    let span = Span::beginning_now(timing);
-    let mut sending = std::pin::pin!(Sending::begin(senders, feed, span, None).end());
-    let mut early = tokio::select! {
-        record = &mut sending => Some(record),
-        () = tokio::time::sleep_until(span.from.into()) => None,
-    };
-    let before = Reading::take(&watch)?;
-    if early.is_none() {
-        early = tokio::select! {
-            record = &mut sending => Some(record),
-            () = tokio::time::sleep_until(span.until.into()) => None,
-        };
-    }
-    let spent = Reading::take(&watch)?.since(&before);
-    let record = match early {
-        Some(record) => record,
-        None => sending.await,
-    };
-    let record = record?.require_all_kept()?;
-    ensure!(
-        spent.seconds > 0.1 && record.kept > 0,
-        "too little was sent to be measured"
-    );
+pub(crate) async fn measure(senders: Vec<Sender>, feed: Feed, watched: Watched) -> Result<Outcome> {
+    let before = watched.read()?;
+    let record = send_all(senders, feed, None, None).await?;
+    let spent = watched.since(&before)?;
+    let record = record.require_all_kept()?;
     Ok(Outcome {
         events: record.kept,
-        seconds: spent.seconds,
         latencies: record.latencies,
         spent,
     })
@@ -299,9 +207,23 @@ pub(crate) async fn measure(
 
 /// Has everything sent, and measures nothing.
 pub(crate) async fn fill(senders: Vec<Sender>, feed: Feed) -> Result<()> {
-    let span = Span::beginning_now(Timing::millis(0, 600_000));
-    let sending = Sending::begin(senders, feed, span, None);
-    sending.end().await?.require_all_kept().map(drop)
+    let record = send_all(senders, feed, None, None).await?;
+    record.require_all_kept().map(drop)
+}
+
+/// A flood for so long, and a quiet client beside it that sends a hundred events a second.
+pub(crate) async fn beside(
+    flood: Vec<Sender>,
+    quiet: Requests,
+    [feed, quiet_feed]: [Feed; 2],
+    length: Duration,
+) -> Result<(Record, Record)> {
+    let quiet = Sender::open((QUIET_CONNECTIONS, None), quiet).await?;
+    let until = Some(Instant::now() + length);
+    let flood = send_all(flood, feed, until, None);
+    let quiet = send_all(quiet, quiet_feed, until, Some(QUIET_PAUSE));
+    let (flood, quiet) = tokio::join!(flood, quiet);
+    Ok((flood?, quiet?))
 }
 
 /// Runs something on a thread of its own with a runtime of one thread: the cheapest way to keep

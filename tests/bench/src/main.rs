@@ -1,64 +1,55 @@
 //! Measures the receiver and the worker on this machine, on a MongoDB of its own: `cargo xtask bench`.
 //! See `docs/performance.md` for what each figure means.
 
-mod baseline;
 mod event;
 mod histogram;
 mod load;
 mod mongo;
+mod part;
 mod process;
 mod programs;
 mod report;
-mod scale;
-mod scenario;
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use chrono::DateTime;
-use clap::{Parser, Subcommand};
+use clap::{Parser, ValueEnum};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sampler_testkit::{now_millis, workspace_dir};
 
 use mongo::Server;
-use report::{Section, keep, markdown};
-use scale::{Part, Scale, ScaleArguments};
+use part::{Part, Sizes};
+use programs::Build;
+use report::{Figures, keep, markdown};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", about, version)]
 struct Cli {
-    #[command(subcommand)]
-    command: Option<Hidden>,
-    #[command(flatten)]
-    scale: ScaleArguments,
-}
-
-/// What our own program is when it is not the one that measures.
-#[derive(Debug, Subcommand)]
-enum Hidden {
-    /// Takes events, each with one write.
-    #[command(name = programs::ONE_WRITE, hide = true)]
-    OneWrite,
-    /// A worker as it is.
-    #[command(name = programs::WITH_LEDGER, hide = true)]
-    WithLedger,
-    /// A worker that writes no entries.
-    #[command(name = programs::WITHOUT_LEDGER, hide = true)]
-    WithoutLedger,
+    /// In some minutes.
+    #[arg(long)]
+    quick: bool,
+    /// As little as there can be: whether it works, not how fast.
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    smoke: bool,
+    /// Only this part; may be repeated.
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
+    /// Measures the programs of another commit, too, by turns.
+    #[arg(long, value_name = "COMMIT")]
+    against: Option<String>,
+    /// How often everything is measured; medians count.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match &cli.command {
-        Some(Hidden::OneWrite) => baseline::server::one_write().await,
-        Some(Hidden::WithLedger) => Box::pin(baseline::worker::work(true)).await,
-        Some(Hidden::WithoutLedger) => Box::pin(baseline::worker::work(false)).await,
-        None => tokio::select! {
-            result = measure(cli.scale.scale()) => result,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("stopped before the end")),
-        },
+    let result = tokio::select! {
+        result = measure(&cli) => result,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("stopped before the end")),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,41 +60,51 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn measure(scale: Scale) -> Result<()> {
+async fn measure(cli: &Cli) -> Result<()> {
     let begin = Instant::now();
     raise_file_limit()?;
     let server = Server::start().await?;
-    let origin = origin(&server, &scale)?;
-    let sections = Box::pin(run(&server, &scale)).await;
+    let sizes = match (cli.smoke, cli.quick) {
+        (true, _) => Sizes::SMOKE,
+        (_, true) => Sizes::QUICK,
+        _ => Sizes::USUAL,
+    };
+    let origin = origin(&server, cli)?;
+    let rounds = Box::pin(rounds(&server, &sizes, cli)).await;
     server.stop().await?;
-    let report = markdown(&origin, &sections?);
+    let report = markdown(&origin, &rounds?);
     println!("{report}");
     let path = keep(&report)?;
-    eprintln!(
-        "{:.0} s; see {}",
-        begin.elapsed().as_secs_f64(),
-        path.display()
-    );
+    let seconds = begin.elapsed().as_secs();
+    eprintln!("{seconds} s; see {}", path.display());
     Ok(())
 }
 
-async fn run(server: &Server, scale: &Scale) -> Result<Vec<Section>> {
-    use scenario::{against, beside, events, midnight, worker};
-    let mut sections = Vec::new();
-    for part in &scale.parts {
-        eprintln!("{part:?}");
-        sections.push(match part {
-            Part::Receiver => Box::pin(events::run(server, scale)).await?,
-            Part::Fairness => Box::pin(beside::fairness(server, scale)).await?,
-            Part::Batches => Box::pin(beside::batches(server, scale)).await?,
-            Part::Worker => Box::pin(worker::run(server, scale)).await?,
-            Part::Midnight => Box::pin(midnight::run(server, scale)).await?,
-            Part::Against => Box::pin(against::run(server, scale)).await?,
-            Part::Ledger => Box::pin(worker::ledger(server, scale)).await?,
-            Part::Upstreams => Box::pin(worker::upstreams(server, scale)).await?,
-        });
+/// In each round, the builds come one after the other in each part, and which goes first changes: so
+/// whatever else the machine does, and however fast it is just then, meets all alike.
+async fn rounds(server: &Server, sizes: &Sizes, cli: &Cli) -> Result<Vec<[Figures; 2]>> {
+    let parts = match &cli.only[..] {
+        [] => Part::value_variants(),
+        only => only,
+    };
+    let builds: &[Build] = match &cli.against {
+        Some(_) => &[Build::Other, Build::Own],
+        None => &[Build::Own],
+    };
+    let mut rounds = Vec::new();
+    for round in 0..cli.rounds {
+        let mut figures = [Figures::new(), Figures::new()];
+        for part in parts {
+            for turn in 0..builds.len() {
+                let build = builds[(turn + round) % builds.len()];
+                let found = Box::pin(part.run(server, sizes, build)).await?;
+                eprintln!("  {part:?}, {build:?}: {found:?}");
+                figures[build as usize].extend(found);
+            }
+        }
+        rounds.push(figures);
     }
-    Ok(sections)
+    Ok(rounds)
 }
 
 /// A thousand connections are two thousand files, and more than some systems give unasked.
@@ -113,13 +114,15 @@ fn raise_file_limit() -> Result<()> {
 }
 
 /// When and on what figures are taken.
-fn origin(server: &Server, scale: &Scale) -> Result<String> {
+fn origin(server: &Server, cli: &Cli) -> Result<String> {
     let now = DateTime::from_timestamp_millis(now_millis()).context("the clock")?;
+    let against = cli.against.as_ref();
+    let against = against.map_or(String::new(), |commit| format!(" beside `{commit}`"));
     Ok(format!(
-        "Taken {} at commit `{}`, scale {}, MongoDB {}, {}.",
+        "Taken {} at commit `{}`{against}, medians of {} rounds, MongoDB {}, {}.",
         now.format("%Y-%m-%d %H:%M UTC"),
         commit(),
-        scale.name,
+        cli.rounds,
         server.version,
         process::machine(),
     ))

@@ -14,8 +14,6 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::within;
-
 /// `$1` is a folder to remove at the end of the pipe (or empty); the rest is the command.
 ///
 /// The inner shell says its process id and becomes the command. The watcher shuts out SIGTERM before
@@ -153,17 +151,4 @@ impl Drop for Guarded {
         self.lifeline = None;
         let _ = self.shell.wait();
     }
-}
-
-/// Whether a process of that id is there. For tests of what is to die.
-pub fn is_alive(pid: i32) -> bool {
-    kill(Pid::from_raw(pid), None).is_ok()
-}
-
-/// Waits until the process `pid` is gone.
-pub async fn wait_gone(pid: i32, limit: Duration) -> Result<()> {
-    within(&format!("the end of process {pid}"), limit, || async {
-        !is_alive(pid)
-    })
-    .await
 }

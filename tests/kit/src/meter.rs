@@ -24,8 +24,6 @@ pub struct MeterOptions {
     pub horizon: Duration,
     /// How long after it has stored an event it may not find it.
     pub settles: Duration,
-    /// It only counts what is posted, and keeps nothing: for measurements.
-    pub counts_only: bool,
 }
 
 /// How posts go wrong.
@@ -70,8 +68,6 @@ struct Books {
     /// `GET`s of anything else.
     others: Vec<String>,
     post_fault: MeterFault,
-    /// How many posts were only counted.
-    only_counted: u64,
     finds_in_flight: usize,
     finds_at_once: usize,
 }
@@ -152,11 +148,6 @@ impl StandInMeter {
         self.books().posts.clone()
     }
 
-    /// How many events were only counted.
-    pub fn only_counted(&self) -> u64 {
-        self.books().only_counted
-    }
-
     /// How many finds were in flight at once, at the most.
     pub fn finds_at_once(&self) -> usize {
         self.books().finds_at_once
@@ -201,10 +192,6 @@ async fn take(
     headers: HeaderMap,
     body: String,
 ) -> Response {
-    if shared.options.counts_only {
-        shared.books().only_counted += 1;
-        return StatusCode::NO_CONTENT.into_response();
-    }
     let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
     let content_type = text("content-type").unwrap_or_default();
     let event: Value = serde_json::from_str(&body).unwrap_or_default();

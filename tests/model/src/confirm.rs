@@ -1,5 +1,5 @@
 //! Usages that Abacus sets aside after it has accepted them, and the worker that learns it
-//! (`worker/src/confirm.rs`, `docs/adr/043-confirmation.md`): the span is told first, then the entry.
+//! (`worker/src/confirm.rs`, `docs/decisions.md#confirmation`): the span is told first, then the entry.
 //! Between the two anything may happen, and the worker may die.
 
 use sampler_domain::{

@@ -1,5 +1,5 @@
 //! Usages that were given up and are sent again: the four steps of `worker/src/resend.rs`
-//! (`docs/adr/042-resending.md`), each one conditional change. Between two of them anything may happen,
+//! (`docs/decisions.md#what-does-not-count`), each one conditional change. Between two of them anything may happen,
 //! and the worker may die.
 
 use sampler_domain::{

@@ -84,7 +84,7 @@ impl World {
     }
 
     /// An operator who has compared the ledger with what Abacus counts resends what counts and is said not
-    /// to: nothing else settles the cases that stay undecidable (`docs/adr/042-resending.md`). Each must be
+    /// to: nothing else settles the cases that stay undecidable (`docs/decisions.md#what-does-not-count`). Each must be
     /// one of them. What it takes back is sent with it. Says whether there is nothing left to
     /// do, neither for operators nor for workers.
     pub(crate) fn resend_what_counts(&self, round: u64) -> bool {

@@ -1,6 +1,6 @@
 //! What became of each post, and what explains that Abacus counts a usage that the ledger says is not
 //! billed. Only the simulation knows both; no program and no operator does
-//! (`docs/adr/042-resending.md`, the cases that stay undecidable).
+//! (`docs/decisions.md#what-does-not-count`, the cases that stay undecidable).
 
 use std::sync::Arc;
 

@@ -151,7 +151,7 @@ impl World {
     }
 
     /// A span that was inserted may overlap another one of its target: see
-    /// `docs/adr/004-looking-before-the-insert.md`.
+    /// `docs/decisions.md#the-previous-span-is-looked-up-before-the-insert`.
     pub(crate) fn note_gap(&self, target: &Target) {
         self.truth.facts().gaps.insert(target.clone());
     }

@@ -1,9 +1,7 @@
 //! The layers that values come from: the defaults, the file, the environment, and for the database a
 //! service that the platform has bound. The crate `config` merges them and carries the origin of each
 //! value. Its own source for the environment knows no table: it could not distinguish an unknown
-//! variable from that of another program ([ADR 9]).
-//!
-//! [ADR 9]: ../../../../docs/adr/009-a-table-of-settings.md
+//! variable from that of another program.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -104,7 +104,7 @@ impl AsyncWrite for Recorded {
     }
 }
 
-/// A connection relies on this, and the library does not promise it (ADR 52). If this fails with a
+/// A connection relies on this, and the library does not promise it. If this fails with a
 /// newer version, `src/http/wire.rs` has to be checked against it.
 #[tokio::test]
 async fn the_library_waits_once_for_each_head_before_it_reads_it_and_gives_up_in_silence() {

@@ -16,9 +16,9 @@ use crate::StoreError;
 pub(super) const TRIES: usize = 5;
 
 /// An earlier command with the same writes whose outcome is unknown. While it may still run, a
-/// refusal is not final ([ADR 11]).
+/// refusal is not final ([decision]).
 ///
-/// [ADR 11]: ../../../../docs/adr/011-unknown-outcomes.md
+/// [decision]: ../../../../docs/decisions.md#unknown-outcomes
 #[derive(Debug)]
 struct UnknownCommand<F> {
     failure: Arc<F>,

@@ -12,7 +12,6 @@ use super::fault::Fault;
 use super::schema::Usage;
 use super::server::answer;
 use super::state::{Counted, Post, State};
-use super::sums::{Amounts, add_amounts};
 use super::{Clock, Options};
 use crate::now_millis;
 use crate::serving::Serving;
@@ -187,16 +186,6 @@ impl StandInAbacus {
         let mut sums = BTreeMap::new();
         for counted in self.counted() {
             *sums.entry(key(&counted.usage)).or_default() += counted.usage.duration();
-        }
-        sums
-    }
-
-    /// What counts for each day (UTC, in days since epoch): the sum of the durations (under `duration`) and,
-    /// for each measure of integer quantities, the sum of duration times quantity.
-    pub fn amounts_per_day(&self) -> BTreeMap<i64, Amounts> {
-        let mut sums: BTreeMap<i64, Amounts> = BTreeMap::new();
-        for counted in self.counted() {
-            add_amounts(sums.entry(counted.usage.day()).or_default(), &counted.usage);
         }
         sums
     }

@@ -11,7 +11,7 @@ use super::schema::{Refusal, Usage};
 use super::{Keep, Options};
 
 /// A day in ms.
-pub(super) const DAY: i64 = 86_400_000;
+const DAY: i64 = 86_400_000;
 
 /// What became of a post.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -125,19 +125,3 @@ fn database_name(label: &str) -> String {
     name.truncate(NAME_MAX);
     name
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_short_plain_and_different() {
-        let label = "a test/with a \"name\" that is very much longer than MongoDB would take it";
-        let (one, other) = (database_name(label), database_name(label));
-        assert!(
-            one.len() <= NAME_MAX && !one.contains(['/', ' ', '"', '.']),
-            "{one}"
-        );
-        assert_ne!(one, other);
-    }
-}

@@ -158,30 +158,3 @@ fn run(command: &mut Command) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_the_given_path_first_then_path_then_the_cache() {
-        let folder = tempfile::tempdir().unwrap();
-        let (bin, cache) = (folder.path().join("bin"), folder.path().join("cache"));
-        for place in [&bin, &cache] {
-            fs::create_dir(place).unwrap();
-            fs::write(place.join("mongod"), "").unwrap();
-        }
-        let given = cache.join("mongod");
-        let how = |given, folders: &[PathBuf]| find_among(given, folders, &cache).unwrap().how;
-        assert_eq!(how(Some(given), std::slice::from_ref(&bin)), GIVEN);
-        assert_eq!(how(None, &[folder.path().join("none"), bin]), INSTALLED);
-        assert_eq!(how(None, &[]), CACHED);
-    }
-
-    #[test]
-    fn a_given_path_that_is_wrong_is_not_passed_over() {
-        let missing = PathBuf::from("nowhere/mongod");
-        let error = find_among(Some(missing), &[], Path::new("nowhere")).unwrap_err();
-        assert!(error.to_string().contains("nowhere/mongod"), "{error}");
-    }
-}

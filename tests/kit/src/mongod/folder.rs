@@ -47,20 +47,3 @@ fn available(meminfo: &str) -> Option<u64> {
     let kilobytes: u64 = kilobytes.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_how_much_memory_is_available() {
-        let text = "MemTotal:  100 kB\nMemAvailable:   7 kB\nBuffers: 3 kB\n";
-        assert_eq!(available(text), Some(7 * 1024));
-        assert_eq!(available("MemTotal:  100 kB\n"), None);
-    }
-
-    #[test]
-    fn what_is_not_there_has_no_room() {
-        assert!(!is_roomy(Path::new("/not/there")));
-    }
-}

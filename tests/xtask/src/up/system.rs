@@ -63,7 +63,6 @@ impl ExtendedLimits {
 
 /// What the stand-in for a metering system promises.
 const METER: MeterOptions = MeterOptions {
-    counts_only: false,
     horizon: Duration::from_mins(5),
     settles: Duration::from_secs(1),
 };
