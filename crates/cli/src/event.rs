@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use sampler_api::{Problem, Span, Target};
 use sampler_verify::moment::{InWords, Millis};
-use serde::Serialize;
+use sampler_verify::quantity::{self, Quantity};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -112,10 +113,26 @@ struct EventArguments {
 }
 
 /// A measure, with its quantity as it was written: none of its digits is lost.
-#[derive(Clone, Debug, Serialize)]
-struct Measured {
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Measured {
     measure: String,
     quantity: Box<RawValue>,
+}
+
+/// Whether two lists of measures say the same, whatever their order and however their numbers are written.
+pub(crate) fn are_equal(one: &[Measured], other: &[Measured]) -> bool {
+    let read = |measures: &[Measured]| -> Option<Vec<sampler_verify::quantity::Measure>> {
+        let read = measures.iter().map(|it| {
+            let quantity = Quantity::read(&it.quantity).ok()?;
+            let measure = it.measure.clone();
+            Some(sampler_verify::quantity::Measure { measure, quantity })
+        });
+        read.collect()
+    };
+    let (Some(one), Some(other)) = (read(one), read(other)) else {
+        return false;
+    };
+    quantity::difference(&one, &other).is_none()
 }
 
 #[derive(Debug, Serialize)]

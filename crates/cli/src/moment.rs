@@ -1,7 +1,10 @@
 //! Times as people write them on a command line.
 
 use chrono::{Days, NaiveDate, NaiveDateTime, NaiveTime};
-use sampler_verify::moment::{Millis, parse_length, parse_moment};
+use sampler_verify::moment::{Millis, parse_length, parse_moment, parse_rfc3339};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use crate::clock;
 
@@ -44,6 +47,21 @@ fn time_at(text: &str, now: Millis) -> Result<Millis, String> {
              milliseconds since 1970"
         )
     })
+}
+
+/// A time in JSON: milliseconds since 1970, or RFC 3339.
+pub(crate) fn in_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Millis, D::Error> {
+    let moment = match Value::deserialize(deserializer)? {
+        Value::String(text) => parse_rfc3339(&text),
+        value => value.as_i64(),
+    };
+    moment.ok_or_else(|| D::Error::custom("a time is neither milliseconds since 1970 nor RFC 3339"))
+}
+
+pub(crate) fn in_json_if_any<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Millis>, D::Error> {
+    in_json(deserializer).map(Some)
 }
 
 /// A length of time from now, such as `-2d`.

@@ -1,151 +1,184 @@
 //! `snapshot`: compares what really runs with the spans, and mends the difference.
 
+mod comparison;
+mod proposal;
+
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use sampler_api::Event;
-use sampler_verify::moment::{InWords, Millis};
+use clap::Args;
+use sampler_api::Target;
+use sampler_verify::moment::{InWords, Millis, parse_length};
 use sampler_verify::words::{counted, form};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
-use crate::api::{Answer, Api, Request};
+use crate::api::{Api, Query};
+use crate::clock;
+use crate::event::Measured;
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::{print, print_json_text, printable, warn};
-use crate::show::text;
+use crate::moment;
+use crate::output::{print, warn};
+use crate::progress::Progress;
+use crate::show::print_json;
 use crate::table::table;
+use comparison::{Comparison, Instance, SpanSeen, key_of};
+use proposal::Difference;
 
-const PATH: [&str; 2] = ["v1", "snapshots"];
-/// How long it may take for hundreds of thousands of instances: a receiver gives 10 minutes to the body,
-/// to the comparison, and to the answer.
-const ANSWER_LIMIT: Duration = Duration::from_mins(30);
-/// The longest snapshot, in bytes.
-const LEN_MAX: u64 = 512 << 20;
 /// How many events are sent at once.
 const BATCH: usize = 500;
-/// The longest answer, in bytes: each difference names its target once or twice, and an event.
-const ANSWER_LEN_MAX: usize = 1 << 30;
 const ROWS_SHOWN: usize = 10_000;
-
-/// The answer. The events that it proposes stay as they are written: their ids follow from what they
-/// say, and a number that is read and written again may have become another.
-#[derive(Debug, Deserialize)]
-struct Difference<'a> {
-    at: Millis,
-    checked: u64,
-    /// There are more differences than are named.
-    #[serde(default)]
-    more: bool,
-    #[serde(borrow, default)]
-    open_without_instance: Vec<Item<'a>>,
-    #[serde(borrow, default)]
-    instance_without_span: Vec<Item<'a>>,
-    #[serde(borrow, default)]
-    differs: Vec<Item<'a>>,
-}
-
-/// An instance that differs.
-#[derive(Debug, Deserialize)]
-struct Item<'a> {
-    span: Option<String>,
-    #[serde(borrow)]
-    proposal: &'a RawValue,
-}
+/// A proposed start can still be applied for so long, ms; where the slack is short, for half of it.
+const TIME_TO_APPLY: Millis = 24 * 60 * 60 * 1_000;
 
 /// Compares what really runs with the spans
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples:
-  sampler snapshot diff now.ndjson
-  sampler snapshot apply now.ndjson")]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: SnapshotCommand,
-}
+FILE is NDJSON. The first line is the head: {\"resource_id\": \"postgres\", \"at\": 1795186800000}. Each other
+line is an instance that ran then: organization_id, space_id, consumer_id, plan_id, resource_instance_id, and
+if they are known since (since when it runs for this customer, under any plan) and measured_usage.
 
-#[derive(Debug, Subcommand)]
-enum SnapshotCommand {
-    Diff(DiffArguments),
-    Apply(ApplyArguments),
-}
-
-/// Shows what differs; changes nothing
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  sampler snapshot diff now.ndjson
-  sampler snapshot diff now.json --json
-
-Exit codes: 0 nothing differs, 1 something differs, 2 the command line or the file is wrong, 3 the API gives
-no answer.")]
-struct DiffArguments {
-    /// A snapshot: NDJSON with the head as first line, or up to 16 MB of JSON with `resource_id`, `at`
-    /// and `instances`
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// Sends the events that mend what differs
-#[derive(Debug, Args)]
-#[command(after_help = "\
 Each event has an id that follows from what it says: applying a snapshot twice is safe. What has changed
 since is refused.
 
 Examples:
-  sampler snapshot apply now.ndjson
+  sampler snapshot now.ndjson
   sampler snapshot apply now.ndjson --most 5000
 
-Exit codes: 0 all events are kept, or nothing differs, 1 some were refused, there are more than --most, or
-the receiver did not name all differences: apply it again, 2 the command line or the file is wrong, 3 the
-API gives no answer.")]
-struct ApplyArguments {
-    /// A snapshot: NDJSON with the head as first line, or up to 16 MB of JSON with `resource_id`, `at`
-    /// and `instances`
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+Exit codes: 0 nothing differs, or all events are kept, 1 something differs, some events were refused, or there
+are more than --most, 2 the command line or the file is wrong, 3 the API gives no answer.")]
+pub(crate) struct Arguments {
+    /// `diff` (the default) shows what differs, `apply` sends the events that mend it; and a snapshot
+    #[arg(value_name = "[diff|apply] FILE", required = true, num_args = 1..=2)]
+    what: Vec<PathBuf>,
     /// Sends nothing if more events would be sent: a snapshot that lacks instances would stop them
     #[arg(long, value_name = "N", default_value_t = 100)]
     most: usize,
+    /// How old events may be that the receiver takes: `SAMPLER_SLACK_PAST_INTERVAL`
+    #[arg(long, value_name = "LENGTH", default_value = "61d", value_parser = parse_length)]
+    slack: Millis,
     #[command(flatten)]
     common: Common,
 }
 
+/// The first line of a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    resource_id: String,
+    #[serde(deserialize_with = "moment::in_json")]
+    at: Millis,
+}
+
+/// A further line.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    organization_id: String,
+    space_id: String,
+    consumer_id: String,
+    resource_id: Option<String>,
+    plan_id: String,
+    resource_instance_id: String,
+    #[serde(default, deserialize_with = "moment::in_json_if_any")]
+    since: Option<Millis>,
+    measured_usage: Option<Vec<Measured>>,
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    match arguments.command {
-        SnapshotCommand::Diff(arguments) => diff(&arguments).await,
-        SnapshotCommand::Apply(arguments) => apply(&arguments).await,
+    let api = Api::new(&arguments.common.connection)?;
+    let (file, applies) = arguments.act()?;
+    let (head, instances) = read(file, clock::now())?;
+    let floor = earliest_start(clock::now(), arguments.slack);
+    let difference = compare(&api, &head.resource_id, head.at, floor, instances).await?;
+    if applies {
+        return apply(&api, &difference, &arguments).await;
+    }
+    show(&difference, arguments.common.json)
+}
+
+impl Arguments {
+    /// The file, and whether the difference is to be mended.
+    fn act(&self) -> Result<(&Path, bool), Failure> {
+        match self.what.as_slice() {
+            [file] => Ok((file, false)),
+            [act, file] if act == Path::new("diff") => Ok((file, false)),
+            [act, file] if act == Path::new("apply") => Ok((file, true)),
+            _ => {
+                let what = "sampler snapshot [diff|apply] FILE";
+                Err(Failure::Input(what.to_owned()))
+            }
+        }
     }
 }
 
-async fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.common.connection)?;
-    let answer = ask(&api, &arguments.file).await?;
-    let difference: Difference<'_> = answer.read(&PATH)?;
-    if arguments.common.json {
-        let document: &RawValue = answer.read(&PATH)?;
-        print_json_text(document.get())?;
+/// No start is dated earlier: it would be refused, at once or tomorrow.
+fn earliest_start(now: Millis, slack: Millis) -> Millis {
+    now.saturating_sub(slack)
+        .saturating_add(TIME_TO_APPLY.min(slack / 2))
+}
+
+/// Compares the instances of a resource that ran at a time with its spans.
+async fn compare(
+    api: &Api,
+    resource: &str,
+    at: Millis,
+    floor: Millis,
+    instances: Vec<Instance>,
+) -> Result<Difference, Failure> {
+    let mut comparison = Comparison::new(at, floor, instances);
+    let query = |from: Millis| -> Query {
+        vec![
+            ("resource_id", resource.to_owned()),
+            ("from", from.to_string()),
+        ]
+    };
+    let mut progress = Progress::to(None);
+    let mut count = 0;
+    let mut tell = |spans: usize| {
+        count += spans as u64;
+        progress.show(count, count, "spans", "");
+    };
+    api.each_page(&["v1", "spans"], query(at), |spans: Vec<SpanSeen>| {
+        tell(spans.len());
+        spans.into_iter().for_each(|span| comparison.add(span));
+    })
+    .await?;
+    if let Some((from, to)) = comparison.before() {
+        let mut query = query(from);
+        query.push(("to", to.to_string()));
+        api.each_page(&["v1", "spans"], query, |spans: Vec<SpanSeen>| {
+            tell(spans.len());
+            spans.iter().for_each(|span| comparison.add_before(span));
+        })
+        .await?;
+    }
+    progress.finish();
+    Ok(comparison.finish())
+}
+
+fn show(difference: &Difference, as_json: bool) -> Result<ExitCode, Failure> {
+    if as_json {
+        print_json(difference)?;
     } else {
-        print(&difference.words())?;
+        print(&words(difference))?;
     }
-    if difference.more {
-        warn("there are more differences than the receiver names in one answer");
-    }
-    Ok(ExitCode::from(u8::from(difference.count() > 0)))
+    let differs = difference.items().next().is_some();
+    Ok(ExitCode::from(u8::from(differs)))
 }
 
-async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.common.connection)?;
-    let answer = ask(&api, &arguments.file).await?;
-    let difference: Difference<'_> = answer.read(&PATH)?;
-    let (count, most) = (difference.count(), arguments.most);
+async fn apply(
+    api: &Api,
+    difference: &Difference,
+    arguments: &Arguments,
+) -> Result<ExitCode, Failure> {
+    let (count, most) = (difference.items().count(), arguments.most);
     if count > most {
         warn(&format!(
             "nothing is sent: {} {} more than --most {most}; see `sampler snapshot diff`",
@@ -154,127 +187,97 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
         ));
         return Ok(ExitCode::FAILURE);
     }
-    let mut sender = Sender::unjournaled(&api, BATCH, count as u64);
-    let events = difference.items().zip(1..).map(file_event);
+    let mut sender = Sender::unjournaled(api, BATCH, count as u64);
+    let events = difference
+        .items()
+        .zip(1..)
+        .map(|((_, found), line)| FileEvent {
+            line,
+            is_cloud_event: false,
+            body: found.proposal.body(),
+        });
     sender.send_events(events).await?;
     let report = sender.finish()?;
     if arguments.common.json {
-        let (document, report): (&RawValue, _) = (answer.read(&PATH)?, report.document());
-        print_json_text(&format!(
-            "{{\"difference\":{document},\"report\":{report}}}"
-        ))?;
+        print_json(&json!({ "difference": difference, "report": report.document() }))?;
     } else {
-        print(&format!("{}{}", difference.words(), report.words()))?;
+        print(&format!("{}{}", words(difference), report.words()))?;
     }
-    if difference.more {
-        warn("the receiver did not name all differences: apply it again");
-    }
-    let is_all = report.is_good() && !difference.more;
-    Ok(ExitCode::from(u8::from(!is_all)))
+    Ok(ExitCode::from(u8::from(!report.is_good())))
 }
 
-async fn ask(api: &Api, file: &Path) -> Result<Answer, Failure> {
-    let (media_type, bytes) = read(file)?;
-    let request = Request::post(&PATH)
-        .limit(ANSWER_LIMIT)
-        .answer_len_max(ANSWER_LEN_MAX)
-        .body(media_type, bytes);
-    Ok(api.call(&request).await?)
-}
-
-fn read(path: &Path) -> Result<(&'static str, Vec<u8>), Failure> {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let media_type = match extension {
-        Some("json") => "application/json",
-        Some("ndjson" | "jsonl") => "application/x-ndjson",
-        _ => {
-            let what = "a snapshot is a .json or .ndjson file";
-            return Err(Failure::of_file(path, &what));
-        }
+fn words(difference: &Difference) -> String {
+    let at = InWords(difference.at);
+    let count = difference.items().count();
+    let checked = counted(difference.checked, "instance");
+    if count == 0 {
+        return format!("Nothing differs: {checked} at {at}.\n");
+    }
+    let rows = difference.items().zip(1..).take(ROWS_SHOWN);
+    let rows = rows.map(|((meaning, found), line)| found.row(meaning, line));
+    let table = table(["line", "target", "", "event", "span"], rows, &[1, 2, 3, 4]);
+    let rest = match count.saturating_sub(ROWS_SHOWN) {
+        0 => String::new(),
+        rest => format!("\n... and {rest} more; --json shows all"),
     };
-    let mut bytes = Vec::new();
+    let differences = counted(count, "difference");
+    format!("{table}{rest}\n\n{differences} among {checked} at {at}.\n")
+}
+
+/// Reads a file as a whole, and checks what the receiver cannot.
+fn read(path: &Path, now: Millis) -> Result<(Head, Vec<Instance>), Failure> {
+    let wrong =
+        |line: u64, what: &str| Failure::Input(format!("{}: line {line}: {what}", path.display()));
     let file = File::open(path).map_err(|error| Failure::of_file(path, &error))?;
-    file.take(LEN_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::of_file(path, &error))?;
-    if bytes.len() as u64 > LEN_MAX {
-        return Err(Failure::of_file(path, &"the snapshot is too long"));
-    }
-    Ok((media_type, bytes))
-}
-
-impl<'a> Difference<'a> {
-    /// The instances that differ, each with the meaning of its list.
-    fn items(&self) -> impl Iterator<Item = (&'static str, &Item<'a>)> {
-        let lists = [
-            ("no longer runs", &self.open_without_instance),
-            ("was not started", &self.instance_without_span),
-            ("has changed", &self.differs),
-        ]
-        .into_iter();
-        lists.flat_map(|(meaning, items)| items.iter().map(move |item| (meaning, item)))
-    }
-
-    fn count(&self) -> usize {
-        self.items().count()
-    }
-
-    fn words(&self) -> String {
-        let at = InWords(self.at);
-        let (count, checked) = (self.count(), self.checked);
-        if count == 0 {
-            return format!(
-                "Nothing differs: {} at {at}.\n",
-                counted(checked, "instance")
-            );
+    let (mut head, mut instances, mut targets) = (None::<Head>, Vec::new(), HashSet::new());
+    for (text, line) in BufReader::new(file).lines().zip(1..) {
+        let text = text.map_err(|error| wrong(line, &error.to_string()))?;
+        let text = text.trim_start_matches('\u{feff}').trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
         }
-        let rows = self
-            .items()
-            .zip(1..)
-            .take(ROWS_SHOWN)
-            .map(|((meaning, item), line)| item.row(meaning, line));
-        let header = ["line", "target", "", "event", "span"];
-        let table = table(header, rows, &[1, 2, 3, 4]);
-        let rest = match count.saturating_sub(ROWS_SHOWN) {
-            0 => String::new(),
-            rest => format!("\n... and {rest} more; --json shows all"),
+        let Some(head) = &head else {
+            let found: Head = parsed(text).map_err(|what| wrong(line, &what))?;
+            if found.at > now {
+                return Err(wrong(line, "\"at\" is in the future"));
+            }
+            head = Some(found);
+            continue;
         };
-        format!(
-            "{table}{rest}\n\n{} among {} at {at}.\n",
-            counted(count, "difference"),
-            counted(checked, "instance"),
-        )
+        let instance = parsed::<Line>(text).and_then(|found| found.instance(head));
+        let instance = instance.map_err(|what| wrong(line, &what))?;
+        if !targets.insert((key_of(&instance.target), instance.target.plan_id.clone())) {
+            return Err(wrong(line, "the same target is in the file already"));
+        }
+        instances.push(instance);
     }
+    let head = head.ok_or_else(|| Failure::of_file(path, &"the snapshot has no head"))?;
+    Ok((head, instances))
 }
 
-impl Item<'_> {
-    fn row(&self, meaning: &str, line: u64) -> [String; 5] {
-        // Only for people: the event is sent as it is written.
-        let event: Option<Event> = serde_json::from_str(self.proposal.get()).ok();
-        let (subject, what) = event.map_or_else(Default::default, |event| {
-            let ids = [event.resource_id, event.plan_id, event.resource_instance_id]
-                .map(|id| printable(&id))
-                .join("/");
-            (
-                ids,
-                format!("{} at {}", event.r#type.name(), event.timestamp),
-            )
-        });
-        [
-            line.to_string(),
-            subject,
-            meaning.to_owned(),
-            what,
-            text(self.span.as_ref()),
-        ]
-    }
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| sampler_verify::events::json_in_words(&error))
 }
 
-/// The event that mends a difference; its line is that of the table.
-fn file_event(((_, item), line): ((&'static str, &Item<'_>), u64)) -> FileEvent {
-    FileEvent {
-        line,
-        is_cloud_event: false,
-        body: item.proposal.get().to_owned(),
+impl Line {
+    fn instance(self, head: &Head) -> Result<Instance, String> {
+        if self.resource_id.is_some_and(|it| it != head.resource_id) {
+            return Err("its resource is not that of the snapshot".to_owned());
+        }
+        if self.since.is_some_and(|since| since > head.at) {
+            return Err("\"since\" is after the time of the snapshot".to_owned());
+        }
+        Ok(Instance {
+            target: Target {
+                organization_id: self.organization_id,
+                space_id: self.space_id,
+                consumer_id: self.consumer_id,
+                resource_id: head.resource_id.clone(),
+                plan_id: self.plan_id,
+                resource_instance_id: self.resource_instance_id,
+            },
+            since: self.since,
+            measured_usage: self.measured_usage,
+        })
     }
 }

@@ -32,12 +32,17 @@ pub enum MomentError {
 
 /// Reads milliseconds since 1970, or RFC 3339.
 pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
-    if let Ok(millis) = text.parse() {
-        return Ok(millis);
-    }
-    let moment =
-        DateTime::parse_from_rfc3339(text).map_err(|_| MomentError::Moment(text.to_owned()))?;
-    Ok(moment.timestamp_millis())
+    let moment = text.parse().ok().or_else(|| parse_rfc3339(text));
+    moment.ok_or_else(|| MomentError::Moment(text.to_owned()))
+}
+
+/// Reads RFC 3339. A second 60 is a leap second, which can be at 23:59 UTC alone.
+pub fn parse_rfc3339(text: &str) -> Option<Millis> {
+    let moment = DateTime::parse_from_rfc3339(text).ok()?;
+    let utc = moment.to_utc();
+    let is_leap = utc.nanosecond() >= 1_000_000_000;
+    let may_be = !is_leap || (utc.hour(), utc.minute()) == (23, 59);
+    may_be.then(|| utc.timestamp_millis())
 }
 
 /// Reads a length of time like `1d12h`, with a sign in front or none.
@@ -188,6 +193,16 @@ mod tests {
         assert_eq!(at("1795186800000"), 1_795_186_800_000);
         assert_eq!(at("1970-01-01T01:00:00.005+01:00"), 5);
         assert!(parse_moment("yesterday").is_err());
+        let new_year = at("2027-01-01T00:00:00Z");
+        assert_eq!(at("2026-12-31T23:59:60Z"), new_year);
+        assert_eq!(at("2027-01-01T04:29:60.000+04:30"), new_year);
+        for wrong in [
+            "2026-11-20T15:10:60Z",
+            "2026-12-31T23:59:60+01:00",
+            "2026-12-31T23:59:61Z",
+        ] {
+            assert!(parse_moment(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(parse_length("1d1h1m1s1ms"), Ok(90_061_001));
         assert_eq!(parse_length("-90m"), Ok(-5_400_000));
         for wrong in ["", "5", "--1h", "99999999999999d"] {

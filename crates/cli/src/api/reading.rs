@@ -105,6 +105,24 @@ impl Api {
         }
     }
 
+    /// Hands over a whole list of spans, page by page.
+    pub(crate) async fn each_page<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: Query,
+        mut take: impl FnMut(Vec<T>),
+    ) -> Result<(), ApiError> {
+        let mut position = Position::default();
+        loop {
+            let page = self.list(path, &query, SPANS_PER_PAGE, &position).await?;
+            let count = page.items.len();
+            take(page.items);
+            if !position.advance(count, page.cursor)? {
+                return Ok(());
+            }
+        }
+    }
+
     async fn list<T: DeserializeOwned>(
         &self,
         path: &[&str],

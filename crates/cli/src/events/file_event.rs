@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use chrono::DateTime;
 use sampler_verify::Target;
 use sampler_verify::events::{self, EventKind};
-use sampler_verify::moment::{Millis, parse_length, time_of_day};
+use sampler_verify::moment::{Millis, parse_length, parse_rfc3339, time_of_day};
 use sampler_verify::quantity::{Measure, Quantity};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
@@ -68,10 +67,7 @@ impl Members {
 
     /// A time that is written as RFC 3339.
     fn moment(&self, name: &str) -> Option<Millis> {
-        let text = self.text(name)?;
-        DateTime::parse_from_rfc3339(&text)
-            .ok()
-            .map(|moment| moment.timestamp_millis())
+        parse_rfc3339(&self.text(name)?)
     }
 
     fn remove(&mut self, names: &[&str]) {

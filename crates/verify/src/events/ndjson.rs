@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use chrono::DateTime;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{Event, EventKind, FileTimes, Wrong};
 use crate::Target;
-use crate::moment::{Millis, MomentError, parse_length, time_of_day};
+use crate::moment::{Millis, MomentError, parse_length, parse_rfc3339, time_of_day};
 use crate::quantity::{Measure, Quantity};
 
 /// The fields that matter here. A provider's log may have others.
@@ -101,9 +100,9 @@ impl CloudEvent {
         line.kind = kind.ok_or_else(|| Wrong::other(what))?;
         line.id = Some(format!("{}{ID_SEPARATOR}{}", self.source, self.id));
         // A number would be taken for milliseconds.
-        let moment = DateTime::parse_from_rfc3339(&self.time)
-            .map_err(|_| Wrong::other("\"time\" is not a valid time of RFC 3339"))?;
-        Ok((line, moment.timestamp_millis()))
+        let moment = parse_rfc3339(&self.time)
+            .ok_or_else(|| Wrong::other("\"time\" is not a valid time of RFC 3339"))?;
+        Ok((line, moment))
     }
 }
 
@@ -113,9 +112,9 @@ impl Line {
             (Some(timestamp), None, None, None) => {
                 // As RFC 3339 it is a text.
                 if let Ok(text) = serde_json::from_str::<String>(timestamp.get())
-                    && let Ok(moment) = DateTime::parse_from_rfc3339(&text)
+                    && let Some(moment) = parse_rfc3339(&text)
                 {
-                    return Ok(moment.timestamp_millis());
+                    return Ok(moment);
                 }
                 let whole = Quantity::read(timestamp)?.whole();
                 let what = "\"timestamp\" is neither a whole number nor RFC 3339";
