@@ -147,7 +147,9 @@ async fn compare(
     };
     api.each_page(&["v1", "spans"], query(at), |spans: Vec<SpanSeen>| {
         tell(spans.len());
-        spans.into_iter().for_each(|span| comparison.add(span));
+        for span in spans {
+            comparison.add(span);
+        }
     })
     .await?;
     if let Some((from, to)) = comparison.before() {
@@ -155,7 +157,9 @@ async fn compare(
         query.push(("to", to.to_string()));
         api.each_page(&["v1", "spans"], query, |spans: Vec<SpanSeen>| {
             tell(spans.len());
-            spans.iter().for_each(|span| comparison.add_before(span));
+            for span in &spans {
+                comparison.add_before(span);
+            }
         })
         .await?;
     }

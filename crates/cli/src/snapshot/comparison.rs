@@ -70,7 +70,7 @@ enum InstanceState {
     /// There is a span, and nothing to propose.
     Agrees,
     /// There is a span with another plan or other measures.
-    Differs(SpanSeen),
+    Differs(Box<SpanSeen>),
 }
 
 /// A comparison that has not ended.
@@ -131,7 +131,7 @@ impl Comparison {
         let expected = self.instances[place].measured_usage.as_deref();
         let differs = expected.is_some_and(|it| !are_equal(it, &span.measured_usage));
         self.states[place] = match span.end {
-            None if differs => InstanceState::Differs(span),
+            None if differs => InstanceState::Differs(Box::new(span)),
             _ => InstanceState::Agrees,
         };
     }
@@ -163,7 +163,7 @@ impl Comparison {
         if let ([place], 1, true) = (left.as_slice(), spans.len(), may_go_on)
             && let Some(span) = spans.pop()
         {
-            self.states[*place] = InstanceState::Differs(span);
+            self.states[*place] = InstanceState::Differs(Box::new(span));
             return;
         }
         if has_stopped {

@@ -54,10 +54,14 @@ fn compare(spans: &[SpanSeen], instances: Vec<Instance>, floor: Millis) -> Value
         span.start < to && span.end.is_none_or(|end| end > from)
     };
     let later = spans.iter().filter(|span| ran(span, AT, Millis::MAX));
-    later.for_each(|span| comparison.add(span.clone()));
+    for span in later {
+        comparison.add(span.clone());
+    }
     if let Some((from, to)) = comparison.before() {
         let before = spans.iter().filter(|span| ran(span, from, to));
-        before.for_each(|span| comparison.add_before(span));
+        for span in before {
+            comparison.add_before(span);
+        }
     }
     serde_json::to_value(comparison.finish()).unwrap()
 }
