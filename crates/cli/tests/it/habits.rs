@@ -168,7 +168,7 @@ const COMMANDS: &str = "\u{1b}]0;x\u{7}\u{9b}31m\u{9d}0;y\u{9c}\u{202e}\u{2066}\
 
 /// A server that answers with commands to a terminal wherever there is a text.
 fn hostile_server(kind: &'static str) -> Stub {
-    Stub::start(move |seen, _| {
+    Stub::start(move |_, _| {
         let word = |name: &str| json!({ name: COMMANDS });
         let mut item = json!({
             "id": COMMANDS, "cause": COMMANDS, "at": NOW, "since": NOW, "probe_at": NOW,
