@@ -2,7 +2,6 @@
 
 mod cli;
 mod events;
-mod feed;
 mod progress;
 mod system;
 
@@ -40,9 +39,6 @@ pub(crate) struct Arguments {
     /// Moves all events in time, so that the last lies this long ago: 1h unless said.
     #[arg(long, value_name = "AGO", num_args = 0..=1, default_missing_value = "1h")]
     shift: Option<String>,
-    /// Shows the feed: a stand-in foundation whose owners scale and delete apps and services.
-    #[arg(long, conflicts_with = "once")]
-    feed: bool,
     /// What takes the usages: a stand-in for Abacus, or one for a metering system that takes CloudEvents,
     /// recognises repeats for a while, forgets, and answers finds.
     #[arg(long, default_value = "abacus", value_enum)]
@@ -109,9 +105,6 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
         return Ok(());
     }
     println!("{}", system.addresses(again.as_deref()));
-    if arguments.feed {
-        return feed::run(&system.receiver.base_url()).await;
-    }
     // Until Ctrl-C, which the caller waits for.
     std::future::pending().await
 }
