@@ -24,7 +24,7 @@ use crate::token::Token;
 
 pub(crate) use error::{ApiError, words_of};
 pub(crate) use reading::Position;
-use request::ANSWER_LEN_MAX;
+use request::{ANSWER_LEN_MAX, ANSWER_LIMIT};
 pub(crate) use request::{Query, Repeat, Request};
 
 /// How often a request is sent that is answered "later".
@@ -126,15 +126,14 @@ impl Api {
             is_replayed: is_true(headers, REPLAYED),
             cursor: next_cursor(headers),
         };
-        let most = request.answer_len_max;
-        answer.body = self.body(response, request.path, most).await?;
+        answer.body = self.body(response, request.path).await?;
         Ok(answer)
     }
 
     async fn send(&self, request: &Request<'_>) -> Result<Attempt, ApiError> {
         let address = self.address(request.path, &request.query);
         let mut sent = self.http.request(request.method.clone(), address);
-        sent = sent.timeout(request.limit);
+        sent = sent.timeout(ANSWER_LIMIT);
         let token = self.token.header().await;
         if let Some(token) = token.map_err(|failure| ApiError::Token(failure.to_string()))? {
             sent = sent.header(AUTHORIZATION, token);
@@ -178,13 +177,8 @@ impl Api {
         url
     }
 
-    async fn body(
-        &self,
-        response: Response,
-        path: &[&str],
-        most: usize,
-    ) -> Result<Vec<u8>, ApiError> {
-        let body = read_body(response, most).await;
+    async fn body(&self, response: Response, path: &[&str]) -> Result<Vec<u8>, ApiError> {
+        let body = read_body(response, ANSWER_LEN_MAX).await;
         let body = body.map_err(|error| self.unreachable(&error))?;
         body.ok_or_else(|| ApiError::Unreadable {
             path: path_of(path),
@@ -194,10 +188,7 @@ impl Api {
 
     /// The error of a refused request, with its problem document if it has one.
     async fn refusal(&self, response: Response, status: StatusCode, path: &[&str]) -> ApiError {
-        let body = self
-            .body(response, path, ANSWER_LEN_MAX)
-            .await
-            .unwrap_or_default();
+        let body = self.body(response, path).await.unwrap_or_default();
         ApiError::Status {
             path: path_of(path),
             status,

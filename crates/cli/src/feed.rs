@@ -6,10 +6,12 @@ mod lists;
 mod mapping;
 mod metrics;
 mod platform;
+mod receiver;
 mod report;
-mod rules;
 #[cfg(test)]
+#[path = "../tests/feed/simulation.rs"]
 mod simulation;
+mod state;
 mod store;
 mod translate;
 mod usage_event;
@@ -24,11 +26,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::listing::Common;
-use follow::{Feed, How, records};
+use follow::{Feed, How};
 use mapping::Mapping;
 use metrics::Metrics;
 use platform::Platform;
+use receiver::Live;
 use store::Store;
+use usage_event::Record;
 
 /// Turns a platform's own record of what runs into events
 #[derive(Debug, Args)]
@@ -53,8 +57,8 @@ time, the same command continues without loss, and nothing is billed twice. The 
 scope cloud_controller.global_auditor; SAMPLER_CF_CLIENT_SECRET or a file holds its secret. docs/feed.md says
 what is metered as what.
 
-What the receiver refuses for good is appended to refused.ndjson beside the state; a start or an end that
-nobody recorded, with its bounds, to STATE.unknown.ndjson.
+What the receiver refuses for good is appended to refused.ndjson beside the state. A start or an end that
+nobody recorded is a line of the log, and a row of the table at the end, with its bounds.
 
 Examples:
   sampler feed cloud-foundry --cf-api https://api.example.com --cf-client-id usage \\
@@ -107,9 +111,6 @@ struct CloudFoundryArguments {
     /// Younger events are not read yet: the platform may still insert others before them
     #[arg(long, value_name = "LENGTH", default_value = "5m", value_parser = parse_length)]
     min_age: Millis,
-    /// Reads all that the platform has kept before it looks at what runs
-    #[arg(long)]
-    replay: bool,
     /// Serves metrics at `/metrics` on this port
     #[arg(
         long,
@@ -135,11 +136,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode, Failure> {
-    let mapping = arguments
-        .mapping
-        .as_deref()
-        .map(Mapping::read)
-        .transpose()?;
+    let mapping = arguments.mapping.as_deref().map(Mapping::read);
+    let mapping = mapping.transpose()?.unwrap_or_default();
     if arguments.min_age < 0 {
         let what = "--min-age is not negative";
         return Err(Failure::Input(what.to_owned()));
@@ -151,7 +149,7 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
         .ok_or_else(|| Failure::Input("--cf-api is the address of the platform".to_owned()))?;
     let api = Api::new(&arguments.common.connection)?;
     let (client, secret) = (arguments.cf_client_id, arguments.cf_client_secret_file);
-    let platform = Platform::new(cf_api.clone(), client, secret)?;
+    let platform = Platform::new(cf_api.clone(), client, secret.as_deref(), mapping)?;
     let store = Store::open(&arguments.state, &cf_api, arguments.dry_run)?;
     let metrics = Metrics::default();
     if let Some(port) = arguments.metrics_port {
@@ -163,12 +161,10 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
         min_age: arguments.min_age,
         is_once: arguments.once || arguments.dry_run,
         is_dry: arguments.dry_run,
-        replays: arguments.replay,
     };
-    let mapping = mapping.unwrap_or_default();
-    let mut feed = Feed::new(how, api, platform, store, mapping, metrics);
+    let mut feed = Feed::new(how, Live { platform, api }, store, metrics);
     let ended = run_until_stopped(&mut feed).await;
-    feed.store.fold()?;
+    feed.store.save_answers()?;
     let has_caught_up = ended?;
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
@@ -182,8 +178,16 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
     Ok(ExitCode::from(u8::from(is_bad)))
 }
 
+/// The lists to follow: both, unless one is named.
+fn records(apps: bool, services: bool) -> Vec<Record> {
+    let both = apps == services;
+    let all = [(Record::Services, services), (Record::Apps, apps)];
+    let wanted = all.into_iter().filter(|(_, is_named)| both || *is_named);
+    wanted.map(|(record, _)| record).collect()
+}
+
 /// Returns whether it ended by itself. It can be stopped anywhere, as it can be killed anywhere.
-async fn run_until_stopped(feed: &mut Feed) -> Result<bool, Failure> {
+async fn run_until_stopped(feed: &mut Feed<Live>) -> Result<bool, Failure> {
     let mut terminate = signals(SignalKind::terminate())?;
     let mut interrupt = signals(SignalKind::interrupt())?;
     tokio::select! {

@@ -28,8 +28,9 @@ use crate::output::{print, warn};
 use crate::progress::Progress;
 use crate::show::print_json;
 use crate::table::table;
-use comparison::{Comparison, Instance, SpanSeen, key_of};
-use proposal::Difference;
+use comparison::key_of;
+pub(crate) use comparison::{Comparison, Instance, SpanSeen};
+pub(crate) use proposal::Difference;
 
 /// How many events are sent at once.
 const BATCH: usize = 500;

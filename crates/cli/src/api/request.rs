@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
 
-/// How long one answer may take, unless it is known to take longer.
-const ANSWER_LIMIT: Duration = Duration::from_mins(1);
-/// The longest answer, in bytes, unless it is known to be longer.
+/// How long one answer may take.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// The longest answer, in bytes.
 pub(super) const ANSWER_LEN_MAX: usize = 64 << 20;
 
 pub(crate) type Query = Vec<(&'static str, String)>;
@@ -40,8 +40,6 @@ pub(crate) struct Request<'a> {
     pub(super) body: Option<(&'static str, Vec<u8>)>,
     pub(super) if_match: Option<String>,
     pub(super) repeat: Repeat,
-    pub(super) limit: Duration,
-    pub(super) answer_len_max: usize,
 }
 
 impl<'a> Request<'a> {
@@ -68,8 +66,6 @@ impl<'a> Request<'a> {
             body: None,
             if_match: None,
             repeat,
-            limit: ANSWER_LIMIT,
-            answer_len_max: ANSWER_LEN_MAX,
         }
     }
 
@@ -86,18 +82,6 @@ impl<'a> Request<'a> {
     pub(crate) fn if_match(self, etag: Option<String>) -> Self {
         Self {
             if_match: etag,
-            ..self
-        }
-    }
-
-    /// How long the answer may take.
-    pub(crate) fn limit(self, limit: Duration) -> Self {
-        Self { limit, ..self }
-    }
-
-    pub(crate) fn answer_len_max(self, answer_len_max: usize) -> Self {
-        Self {
-            answer_len_max,
             ..self
         }
     }

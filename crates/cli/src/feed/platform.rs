@@ -1,18 +1,21 @@
 //! The client of the Cloud Controller's API (v3).
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-
 use sampler_oauth::http::{FetchError, describe, read_body};
 use sampler_oauth::{AccessToken, ClientCredentials, Discoverer, NoToken, TokenServer};
+use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
+use super::mapping::Mapping;
+use super::usage_event::text;
 use crate::connection::{client_of, secret_client, variable};
 use crate::failure::Failure;
 use crate::output::{printable, warn};
@@ -31,25 +34,20 @@ const ANSWER_LIMIT: Duration = Duration::from_mins(2);
 const ANSWER_LEN_MAX: usize = 256 << 20;
 /// How long a command asks again at its start.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The pauses between attempts, and the longest that the platform can ask for.
+/// The pauses between attempts, and the shortest and longest that a server can ask for.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+const PAUSE_ASKED_MIN: Duration = Duration::from_millis(100);
 const PAUSE_ASKED_MAX: Duration = Duration::from_hours(1);
 
 /// How long it is worth asking again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Patience {
     /// Whether it keeps asking, whatever the answer.
     is_endless: Cell<bool>,
 }
 
 impl Patience {
-    pub(super) fn short() -> Self {
-        Self {
-            is_endless: Cell::new(false),
-        }
-    }
-
     /// Everything has worked once.
     pub(super) fn be_endless(&self) {
         self.is_endless.set(true);
@@ -66,8 +64,10 @@ impl Patience {
                 Ok(answer) => return Ok(answer),
                 Err(trouble) => trouble,
             };
-            let asked = trouble.asked.map(|asked| asked.min(PAUSE_ASKED_MAX));
-            let pause = asked.map_or(own, |asked| asked.max(Duration::from_millis(100)));
+            let pause = match trouble.asked {
+                Some(asked) => asked.clamp(PAUSE_ASKED_MIN, PAUSE_ASKED_MAX),
+                None => own,
+            };
             if !self.is_endless.get() {
                 let is_late = since.elapsed() + pause > PATIENCE;
                 if !trouble.may_pass || is_late {
@@ -93,6 +93,16 @@ pub(super) struct Trouble {
     pub(super) asked: Option<Duration>,
 }
 
+/// Whether an answer of this status may be another one later.
+pub(super) fn may_pass(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..)
+}
+
+/// Whether the reason is the certificate of the server, which does not change by asking.
+pub(super) fn is_certificate(why: &str) -> bool {
+    why.contains("certificate")
+}
+
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -101,18 +111,18 @@ pub(super) struct Answer {
 
 impl Answer {
     /// The words of an error.
-    pub(super) fn detail(&self) -> &str {
-        let detail = self.document.pointer("/errors/0/detail");
-        detail.and_then(Value::as_str).unwrap_or_default()
+    pub(super) fn detail(&self) -> String {
+        printable(text(&self.document, "/errors/0/detail").unwrap_or_default())
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Platform {
-    pub(super) api: Url,
+    api: Url,
     client_id: String,
     http: reqwest::Client,
     token: Arc<ClientCredentials>,
+    pub(super) mapping: Mapping,
     pub(super) patience: Patience,
 }
 
@@ -120,36 +130,30 @@ impl Platform {
     pub(super) fn new(
         api: Url,
         client_id: Option<String>,
-        secret_file: Option<PathBuf>,
+        secret_file: Option<&Path>,
+        mapping: Mapping,
     ) -> Result<Self, Failure> {
         let http = secret_client(&api, ANSWER_LIMIT)?;
-        let id = client_id.ok_or_else(|| {
+        let client_id = client_id.ok_or_else(|| {
             Failure::Input("--cf-client-id names the platform's client".to_owned())
         })?;
         let secret = match secret_file {
-            Some(path) => {
-                let shown = path.display();
-                let text = std::fs::read_to_string(&path)
-                    .map_err(|error| Failure::Input(format!("{shown}: {error}")))?;
-                Some(text.trim_end_matches(['\r', '\n']).to_owned())
-                    .filter(|text| !text.is_empty())
-                    .map(Into::into)
-            }
+            Some(path) => secret_in(path)?,
             None => variable(SECRET_VARIABLE),
         };
         let secret = secret.ok_or_else(|| {
             Failure::Input(format!(
-                "--cf-client-secret-file or {SECRET_VARIABLE} must hold the secret of {id}"
+                "--cf-client-secret-file or {SECRET_VARIABLE} must hold the secret of {client_id}"
             ))
         })?;
-
         let discoverer = Discoverer::new(TokenServer::CloudFoundry(api.clone()), http.clone());
         Ok(Self {
-            token: ClientCredentials::new(client_of(&id, secret), discoverer),
-            client_id: id,
+            token: ClientCredentials::new(client_of(&client_id, secret), discoverer),
+            client_id,
             api,
             http,
-            patience: Patience::short(),
+            mapping,
+            patience: Patience::default(),
         })
     }
 
@@ -161,15 +165,15 @@ impl Platform {
     async fn try_check(&self) -> Result<(), Trouble> {
         let root = self.send("/", &[], None).await?;
         if root.document.pointer("/links").is_none() {
-            return Err(self.fatal("GET / names no links: it is not the API of a Cloud Foundry"));
+            return Err(self.fatal("GET / names no links: this is not the API of a Cloud Foundry"));
         }
         let token = self.token().await?;
-        let scopes = token.scope().unwrap_or_default();
-        let sees_all = scopes.split(' ').any(|scope| SCOPES.contains(&scope));
-        if !sees_all {
+        let mut scopes = token.scope().unwrap_or_default().split(' ');
+        if !scopes.any(|scope| SCOPES.contains(&scope)) {
             let (id, scope) = (printable(&self.client_id), SCOPES[0]);
             return Err(self.fatal(&format!(
-                "its UAA gives the client {id} none of the scopes that see all usage events: it needs {scope}"
+                "its UAA gives the client {id} none of the scopes that see all usage events: the client \
+                 needs {scope}"
             )));
         }
         Ok(())
@@ -181,9 +185,8 @@ impl Platform {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<Answer, Failure> {
-        self.patience
-            .until_answered(|| self.authorized(path, query))
-            .await
+        let attempt = || self.authorized(path, query);
+        self.patience.until_answered(attempt).await
     }
 
     async fn authorized(&self, path: &str, query: &[(&str, String)]) -> Result<Answer, Trouble> {
@@ -194,9 +197,8 @@ impl Platform {
         }
         // The next attempt has another one, unless this is brand new.
         self.token.refused(&token);
-        let said = printable(answer.detail());
-        let words = format!("GET {path} is answered 401: {said}");
-        Err(self.trouble(&words, true, None))
+        let words = format!("GET {path} is answered 401: {}", answer.detail());
+        Err(self.trouble(&words, true))
     }
 
     async fn token(&self) -> Result<AccessToken, Trouble> {
@@ -207,8 +209,7 @@ impl Platform {
                 FetchError::Document(_) => false,
             };
             let id = printable(&self.client_id);
-            let words = format!("no token for the client {id}: {error}");
-            self.trouble(&words, may_pass, None)
+            self.trouble(&format!("no token for the client {id}: {error}"), may_pass)
         })
     }
 
@@ -231,35 +232,37 @@ impl Platform {
             .send()
             .await
             .map_err(|error| self.unreachable(error))?;
+        self.read(path, response).await
+    }
+
+    async fn read(&self, path: &str, response: Response) -> Result<Answer, Trouble> {
         let status = response.status().as_u16();
-        let [kind, asked] =
-            [CONTENT_TYPE, RETRY_AFTER].map(|name| response.headers().get(name)?.to_str().ok());
-        let is_web_page = kind.is_some_and(|kind| kind.contains("html"));
+        let [media_type, asked] = [CONTENT_TYPE, RETRY_AFTER]
+            .map(|name| Some(response.headers().get(name)?.to_str().ok()?.to_owned()));
+        let is_web_page = media_type.is_some_and(|it| it.contains("html"));
         let asked = asked.and_then(|seconds| seconds.trim().parse().ok());
-        let body = read_body(response, ANSWER_LEN_MAX)
-            .await
-            .map_err(|error| self.unreachable(error))?
-            .ok_or_else(|| self.fatal(&format!("GET {path}: the answer is too long")))?;
+        let body = read_body(response, ANSWER_LEN_MAX).await;
+        let body = body.map_err(|error| self.unreachable(error))?;
+        let body =
+            body.ok_or_else(|| self.fatal(&format!("GET {path}: the answer is too long")))?;
         let document = serde_json::from_slice(&body);
         match (status, document) {
             (200 | 401 | 404 | 422, Ok(document)) => Ok(Answer { status, document }),
             (200, Err(error)) if !is_web_page => {
                 let words = format!("the answer to GET {path} is cut or not JSON: {error}");
-                Err(self.trouble(&words, true, None))
+                Err(self.trouble(&words, true))
             }
             (200, Err(_)) => Err(self.fatal(&format!(
-                "GET {path} is answered 200 with a web page: it is not the API of a Cloud Foundry"
+                "GET {path} is answered 200 with a web page: this is not the API of a Cloud Foundry"
             ))),
             (_, document) => {
-                let document: Option<Value> = document.ok();
-                let detail = document
-                    .as_ref()
-                    .and_then(|it| it.pointer("/errors/0/detail"));
-                let said = detail.and_then(Value::as_str).map(printable);
-                let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-                let words = format!("GET {path} is answered {status}{said}");
-                let asked = asked.map(Duration::from_secs);
-                Err(self.trouble(&words, may_pass(status), asked))
+                let document = document.unwrap_or_default();
+                let said = Answer { status, document }.detail();
+                let words = format!("GET {path} is answered {status} {said}");
+                Err(Trouble {
+                    asked: asked.map(Duration::from_secs),
+                    ..self.trouble(words.trim_end(), may_pass(status))
+                })
             }
         }
     }
@@ -267,27 +270,25 @@ impl Platform {
     fn unreachable(&self, error: reqwest::Error) -> Trouble {
         let why = describe(error);
         let may_pass = !is_certificate(&why);
-        self.trouble(&format!("it cannot be reached: {why}"), may_pass, None)
+        self.trouble(&format!("it cannot be reached: {why}"), may_pass)
     }
 
     pub(super) fn fatal(&self, words: &str) -> Trouble {
-        self.trouble(words, false, None)
+        self.trouble(words, false)
     }
 
-    fn trouble(&self, words: &str, may_pass: bool, asked: Option<Duration>) -> Trouble {
+    fn trouble(&self, words: &str, may_pass: bool) -> Trouble {
         Trouble {
             failure: Failure::Unanswered(format!("Cloud Foundry at {}: {words}", self.api)),
             may_pass,
-            asked,
+            asked: None,
         }
     }
 }
 
-fn may_pass(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500..)
-}
-
-/// Whether the reason is the certificate of the server, which does not change by asking.
-fn is_certificate(why: &str) -> bool {
-    why.contains("certificate")
+/// The secret in a file, unless that is empty.
+fn secret_in(path: &Path) -> Result<Option<SecretString>, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    Ok((!secret.is_empty()).then(|| secret.into()))
 }

@@ -4,147 +4,108 @@ use sampler_verify::Target;
 use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
-use super::mapping::Mapping;
-use super::rules::{Bound, Of, Outcome, Phase, Planned, Tracked, Unknown};
-use super::usage_event::{Quantities, Record, Running, Says, UsageEvent, UsageKind};
-
-/// What follows from a usage event.
-#[derive(Default)]
-pub(super) struct Followed {
-    pub(super) planned: Option<Planned>,
-    /// What is known of its subject, if nothing is sent.
-    pub(super) phase: Option<Phase>,
-    /// What nobody recorded.
-    pub(super) unknown: Vec<Unknown>,
-}
-
-impl Followed {
-    fn planned(event: &UsageEvent, key: &str, what: (Outcome, Value, Phase)) -> Self {
-        let (outcome, body, phase) = what;
-        let planned = Planned {
-            body,
-            state: Some(event.state.clone()),
-            outcome,
-            key: key.to_owned(),
-            phase,
-            unknown: Vec::new(),
-        };
-        Self {
-            planned: Some(planned),
-            ..Self::default()
-        }
-    }
-}
+use super::state::{Bound, Change, Idle, Kind, Outcome, Phase, Tracked, Unknown, Why};
+use super::usage_event::{Record, Says, Since, UsageEvent};
 
 /// What follows from a usage event, given the last that is known of its subject.
-pub(super) fn translate(
-    record: Record,
-    event: &UsageEvent,
-    before: Option<&Phase>,
-    mapping: &Mapping,
-) -> Followed {
-    match (&event.says, before) {
-        (Says::Runs { running, .. }, Some(Phase::Started(tracked))) => {
-            let unknown = unrecorded(event, tracked, mapping);
-            let Some(now) = changed(running, tracked, event.at, mapping) else {
-                return Followed {
-                    unknown,
-                    ..Followed::default()
-                };
-            };
-            let body = update(&event.id(), tracked, &now);
-            let what = (Outcome::Updated, body, Phase::Started(now));
-            Followed {
-                unknown,
-                ..Followed::planned(event, &running.guid, what)
-            }
-        }
-        (Says::Runs { running, .. }, before) => started(event, running, before, mapping),
-        (Says::Ended { guid, .. }, Some(Phase::Started(tracked))) => {
-            let at = event.at.max(tracked.last);
-            let body = stop(&event.id(), tracked, at);
-            let what = (Outcome::Stopped, body, Phase::Ended { record, at });
-            Followed {
-                unknown: unrecorded(event, tracked, mapping),
-                ..Followed::planned(event, guid, what)
-            }
-        }
-        (Says::Ended { was, .. }, before) => {
-            ended_untracked(record, event, was.as_deref(), before, mapping)
-        }
-        (Says::Nothing, _) => Followed::default(),
+pub(super) fn translate(record: Record, event: &UsageEvent, before: Option<&Phase>) -> Change {
+    let (tracked, idle) = match before {
+        Some(Phase::Started(tracked)) => (Some(tracked), None),
+        Some(Phase::Idle(idle)) => (None, Some(idle)),
+        None => (None, None),
+    };
+    let change = match (&event.says, tracked) {
+        (Says::Nothing, _) => Change::default(),
+        (Says::Runs { now, since, .. }, Some(tracked)) => went_on(event, now, *since, tracked),
+        (Says::Runs { now, since, .. }, None) => started(event, now, *since, idle),
+        (Says::Ended { .. }, Some(tracked)) => stopped(record, event, tracked),
+        (Says::Ended { was, .. }, None) => ended_untracked(record, event, was.as_deref(), idle),
+    };
+    Change {
+        key: event.subject().map(str::to_owned),
+        state: Some(event.state.clone()),
+        ..change
     }
+}
+
+/// An event about what is started and runs on.
+fn went_on(event: &UsageEvent, now: &Tracked, since: Since, tracked: &Tracked) -> Change {
+    if since == Since::Noted {
+        return Change::default();
+    }
+    let unknown = unrecorded(event, tracked);
+    let change = match changed(now, tracked) {
+        Some(now) => {
+            let body = update(&event.id(), tracked, &now);
+            Change::posting(Outcome::Updated, body, Phase::Started(now))
+        }
+        None => Change::default(),
+    };
+    change.with_unknown(unknown)
 }
 
 /// The start of what was not started.
-fn started(
-    event: &UsageEvent,
-    running: &Running,
-    before: Option<&Phase>,
-    mapping: &Mapping,
-) -> Followed {
-    let (end, is_refused) = match before {
-        Some(Phase::Ended { at, .. }) => (Some(*at), false),
-        Some(Phase::Refused { .. }) => (None, true),
-        Some(Phase::Started(_)) | None => (None, false),
-    };
-    let at = end.map_or(event.at, |end| event.at.max(end));
-    let tracked = tracked(running, at, mapping);
-    let body = start(&event.id(), &tracked);
-    // It ran before, and nobody recorded since when; unless that was recorded and refused.
-    let is_change = matches!(event.says, Says::Runs { is_change, .. } if is_change);
-    let is_unknown = (is_change || event.is_seed()) && !is_refused;
-    let unknown = is_unknown.then(|| Unknown {
-        target: tracked.target.clone(),
-        what: Bound::Start,
-        from: end,
-        to: at,
-    });
-    let what = (Outcome::Started, body, Phase::Started(tracked));
-    Followed {
-        unknown: unknown.into_iter().collect(),
-        ..Followed::planned(event, &running.guid, what)
+fn started(event: &UsageEvent, now: &Tracked, since: Since, idle: Option<&Idle>) -> Change {
+    let why = idle.map(|idle| idle.why);
+    // A note can come behind the end of what it names.
+    if since == Since::Noted && why == Some(Why::Ended) {
+        return Change::default();
     }
+    let ended = idle.filter(|idle| idle.why == Why::Ended);
+    let at = ended.map_or(event.at, |idle| idle.at.max(event.at));
+    let tracked = Tracked {
+        last: at,
+        ..now.clone()
+    };
+    // It ran before, and nobody recorded since when; unless that was recorded and refused.
+    let is_unknown = (since != Since::Event || event.is_seed()) && why != Some(Why::Refused);
+    let unknown = is_unknown.then(|| unknown_start(&tracked.target, idle, at));
+    let body = start(&event.id(), &tracked);
+    let change = Change::posting(Outcome::Started, body, Phase::Started(tracked));
+    change.with_unknown(unknown.into_iter().collect())
 }
 
-/// The stop of what was never started, or has ended: nothing to send. Unless it only comes twice, it ran
+fn stopped(record: Record, event: &UsageEvent, tracked: &Tracked) -> Change {
+    let at = event.at.max(tracked.last);
+    let body = stop(&event.id(), &tracked.target, at);
+    let change = Change::posting(Outcome::Stopped, body, Idle::ended(record, at));
+    change.with_unknown(unrecorded(event, tracked))
+}
+
+/// The stop of what was never started, or has ended: nothing to post. Unless it only comes twice, it ran
 /// since a time that nobody recorded. The end is remembered: the receiver may have an open span of it.
 fn ended_untracked(
     record: Record,
     event: &UsageEvent,
-    was: Option<&Running>,
-    before: Option<&Phase>,
-    mapping: &Mapping,
-) -> Followed {
-    let at = event.at;
-    let from = match before {
-        // Its start is among what was refused.
-        Some(Phase::Refused { .. } | Phase::Started(_)) => {
-            return Followed {
-                phase: Some(Phase::Ended { record, at }),
-                ..Followed::default()
-            };
-        }
-        Some(Phase::Ended { at: end, .. }) if at <= *end => return Followed::default(),
-        Some(Phase::Ended { at: end, .. }) => Some(*end),
-        None => None,
-    };
-    let unknown = was.map(|was| Unknown {
-        target: tracked(was, at, mapping).target,
-        what: Bound::Start,
-        from,
-        to: at,
-    });
-    Followed {
-        planned: None,
-        phase: Some(Phase::Ended { record, at }),
+    was: Option<&Tracked>,
+    idle: Option<&Idle>,
+) -> Change {
+    let why = idle.map(|idle| idle.why);
+    if why == Some(Why::Ended) && idle.is_some_and(|idle| event.at <= idle.at) {
+        return Change::default();
+    }
+    // A start that was refused is no unknown start.
+    let was = was.filter(|_| why != Some(Why::Refused));
+    let unknown = was.map(|was| unknown_start(&was.target, idle, event.at));
+    Change {
+        phase: Some(Idle::ended(record, event.at)),
         unknown: unknown.into_iter().collect(),
+        ..Change::default()
+    }
+}
+
+fn unknown_start(target: &Target, idle: Option<&Idle>, to: Millis) -> Unknown {
+    Unknown {
+        target: target.clone(),
+        what: Bound::Start,
+        from: idle.map(|idle| idle.at.min(to)),
+        to,
     }
 }
 
 /// What an event shows that no earlier event has shown: that something tracked had stopped, or ran with
 /// other quantities or another plan. It is not known since when.
-fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<Unknown> {
+fn unrecorded(event: &UsageEvent, tracked: &Tracked) -> Vec<Unknown> {
     let unknown = |target: &Target, what| Unknown {
         target: target.clone(),
         what,
@@ -155,17 +116,20 @@ fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<U
     if event.at <= tracked.last {
         return Vec::new();
     }
-    let (running, quantities) = match &event.says {
-        Says::Runs { is_change, .. } if !*is_change && !event.is_seed() => {
+    let (before, quantities) = match &event.says {
+        Says::Runs {
+            since: Since::Event,
+            ..
+        } if !event.is_seed() => {
             return vec![unknown(&tracked.target, Bound::End)];
         }
         // Only a seed says what ran before with its plan: it is not the event of a change.
-        Says::Runs { running, was, .. } => (event.is_seed().then_some(running), *was),
-        Says::Ended { was: Some(was), .. } => (Some(was), Some(was.quantities)),
+        Says::Runs { now, was, .. } => (event.is_seed().then_some(now), *was),
+        Says::Ended { was: Some(was), .. } => (Some(was), was.quantities),
         Says::Ended { was: None, .. } | Says::Nothing => return Vec::new(),
     };
-    let service = running.filter(|it| matches!(it.kind, UsageKind::Service { .. }));
-    let other = service.and_then(|it| changed(it, tracked, event.at, mapping));
+    let service = before.filter(|it| it.kind == Kind::Service);
+    let other = service.and_then(|it| changed(it, tracked));
     let is_other = tracked.quantities.is_some()
         && quantities.is_some_and(|quantities| tracked.quantities != Some(quantities));
     if other.is_none() && !is_other {
@@ -181,50 +145,33 @@ fn unrecorded(event: &UsageEvent, tracked: &Tracked, mapping: &Mapping) -> Vec<U
 }
 
 /// What something is from now on, if that is another thing to the receiver.
-fn changed(running: &Running, tracked: &Tracked, at: Millis, mapping: &Mapping) -> Option<Tracked> {
-    let at = at.max(tracked.last);
-    match &running.kind {
-        UsageKind::Service { plan_guid, .. } => {
-            let now = self::tracked(running, at, mapping);
-            let is_same = match &tracked.plan {
-                Some(plan) => plan == plan_guid,
-                None => tracked.target == now.target,
-            };
-            (!is_same).then_some(now)
-        }
-        UsageKind::Process { .. } | UsageKind::Task => {
-            let is_same = tracked.quantities == Some(running.quantities);
-            (!is_same).then(|| Tracked {
-                quantities: Some(running.quantities),
-                last: at,
-                ..tracked.clone()
-            })
-        }
+fn changed(now: &Tracked, tracked: &Tracked) -> Option<Tracked> {
+    let last = now.last.max(tracked.last);
+    if now.kind == Kind::Service {
+        return (!tracked.has_plan_of(now)).then(|| Tracked {
+            last,
+            ..now.clone()
+        });
     }
+    (tracked.quantities != now.quantities).then(|| Tracked {
+        quantities: now.quantities,
+        last,
+        ..tracked.clone()
+    })
 }
 
-/// What runs, under the names of now.
-pub(super) fn tracked(running: &Running, at: Millis, mapping: &Mapping) -> Tracked {
-    let (resource_id, plan_id) = mapping.names(running);
-    let (of, plan) = match &running.kind {
-        UsageKind::Service { plan_guid, .. } => (Of::Service, Some(plan_guid.clone())),
-        UsageKind::Process { .. } => (Of::Process, None),
-        UsageKind::Task => (Of::Task, None),
+/// The stop of a task whose end the platform never tells.
+pub(super) fn task_end(guid: &str, tracked: &Tracked, at: Millis) -> Change {
+    let at = at.max(tracked.last);
+    let body = stop(&format!("{guid}@end"), &tracked.target, at);
+    let unknown = Unknown {
+        target: tracked.target.clone(),
+        what: Bound::End,
+        from: Some(tracked.last),
+        to: at,
     };
-    Tracked {
-        target: Target {
-            organization_id: running.organization_id.clone(),
-            space_id: running.space_id.clone(),
-            consumer_id: running.consumer_id.clone(),
-            resource_id,
-            plan_id,
-            resource_instance_id: running.guid.clone(),
-        },
-        of,
-        plan,
-        quantities: Some(running.quantities),
-        last: at,
-    }
+    let change = Change::posting(Outcome::Stopped, body, Idle::ended(Record::Apps, at));
+    change.with_unknown(vec![unknown])
 }
 
 fn event(kind: &str, id: &str, target: &Target, at: Millis) -> Value {
@@ -237,13 +184,13 @@ fn event(kind: &str, id: &str, target: &Target, at: Millis) -> Value {
 
 pub(super) fn start(id: &str, tracked: &Tracked) -> Value {
     let mut body = event("start", id, &tracked.target, tracked.last);
-    body["measured_usage"] = measures(tracked);
+    body["measured_usage"] = tracked.measures();
     body
 }
 
 fn update(id: &str, before: &Tracked, now: &Tracked) -> Value {
     let mut body = event("update", id, &now.target, now.last);
-    body["measured_usage"] = measures(now);
+    body["measured_usage"] = now.measures();
     let ids = before.target.ids().into_iter().zip(now.target.ids());
     for (name, (before, now)) in Target::FIELDS.into_iter().zip(ids) {
         if before != now {
@@ -253,32 +200,6 @@ fn update(id: &str, before: &Tracked, now: &Tracked) -> Value {
     body
 }
 
-fn measures(tracked: &Tracked) -> Value {
-    let quantities = tracked.quantities.unwrap_or(Quantities::SERVICE);
-    quantities.measures()
-}
-
-pub(super) fn stop(id: &str, tracked: &Tracked, at: Millis) -> Value {
-    event("stop", id, &tracked.target, at)
-}
-
-/// The stop of a task whose end the platform never reports.
-pub(super) fn task_end(guid: &str, tracked: &Tracked, at: Millis) -> Planned {
-    let at = at.max(tracked.last);
-    Planned {
-        body: stop(&format!("{guid}@end"), tracked, at),
-        state: None,
-        outcome: Outcome::Stopped,
-        key: guid.to_owned(),
-        phase: Phase::Ended {
-            record: Record::Apps,
-            at,
-        },
-        unknown: vec![Unknown {
-            target: tracked.target.clone(),
-            what: Bound::End,
-            from: Some(tracked.last),
-            to: at,
-        }],
-    }
+fn stop(id: &str, target: &Target, at: Millis) -> Value {
+    event("stop", id, target, at)
 }

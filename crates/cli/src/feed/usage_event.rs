@@ -1,9 +1,11 @@
 //! A usage event of the platform, and what it says about one service instance, process or task.
 
 use sampler_verify::moment::{Millis, parse_moment};
-use sampler_verify::quantity::Measure;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use super::mapping::Mapping;
+use super::state::{Kind, Tracked};
 
 /// A list of usage events of the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,20 +24,7 @@ impl Record {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum UsageKind {
-    Service {
-        offering: String,
-        plan: String,
-        plan_guid: String,
-    },
-    Process {
-        r#type: Option<String>,
-    },
-    Task,
-}
-
-/// How much of it runs. A service instance is one.
+/// How much of something runs. A service instance is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Quantities {
     /// Of all instances together; absent for a service.
@@ -56,62 +45,40 @@ impl Quantities {
         }
     }
 
-    /// Those of a span, if a feed has started it.
-    pub(super) fn of_span(measures: &[Measure]) -> Option<Self> {
-        match measures {
-            [memory, instances]
-                if memory.measure == "memory_mb" && instances.measure == "instances" =>
-            {
-                Some(Self {
-                    memory_mb: Some(whole(memory)?),
-                    instances: whole(instances)?,
-                })
-            }
-            [instances] if instances.measure == "instances" => Some(Self {
-                memory_mb: None,
-                instances: whole(instances)?,
-            }),
-            _ => None,
-        }
-    }
-
-    /// As an event has them.
+    /// `measured_usage` of an event.
     pub(super) fn measures(self) -> Value {
         let instances = json!({ "measure": "instances", "quantity": self.instances });
         match self.memory_mb {
-            Some(memory) => {
-                json!([{ "measure": "memory_mb", "quantity": memory }, instances])
-            }
+            Some(memory) => json!([{ "measure": "memory_mb", "quantity": memory }, instances]),
             None => json!([instances]),
         }
     }
 }
 
-/// A service instance, process or task that runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Running {
-    pub(super) kind: UsageKind,
-    pub(super) guid: String,
-    pub(super) organization_id: String,
-    pub(super) space_id: String,
-    pub(super) consumer_id: String,
-    pub(super) quantities: Quantities,
+/// Since when something runs, as an event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Since {
+    /// It starts with the event.
+    Event,
+    /// It ran before the event, too.
+    Before,
+    /// The platform only notes that it runs.
+    Noted,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Says {
-    /// It runs with these properties from then on.
+    /// It runs like this from then on.
     Runs {
-        running: Box<Running>,
-        /// It ran before the event, too.
-        is_change: bool,
-        /// How much of it ran before the event, where the platform says so.
+        now: Box<Tracked>,
+        since: Since,
+        /// How much of it ran before the event, if the platform says so.
         was: Option<Quantities>,
     },
     Ended {
         guid: String,
-        /// What ran until then, where the event says all of it.
-        was: Option<Box<Running>>,
+        /// What ran until then, if the event says all of it.
+        was: Option<Box<Tracked>>,
     },
     Nothing,
 }
@@ -128,20 +95,56 @@ pub(super) struct UsageEvent {
 }
 
 impl UsageEvent {
+    pub(super) fn read(record: Record, row: &Value, mapping: &Mapping) -> Result<Self, String> {
+        let required = |pointer: &str| {
+            let text = text(row, pointer).map(str::to_owned);
+            text.ok_or_else(|| format!("a usage event has no {}", &pointer[1..]))
+        };
+        let (guid, created_at) = (required("/guid")?, required("/created_at")?);
+        let at = parse_moment(&created_at).map_err(|why| format!("usage event {guid}: {why}"))?;
+        let (state, says) = match record {
+            Record::Services => {
+                let state = required("/state")?;
+                let says = of_service(row, &state, at, mapping);
+                (state, says)
+            }
+            Record::Apps => {
+                let state = text(row, "/state/current").unwrap_or_default();
+                (state.to_owned(), of_app(row, state, at, mapping))
+            }
+        };
+        Ok(Self {
+            guid,
+            created_at,
+            at,
+            state,
+            says: says.unwrap_or(Says::Nothing),
+        })
+    }
+
+    /// The GUID of what it is about.
     pub(super) fn subject(&self) -> Option<&str> {
         match &self.says {
-            Says::Runs { running, .. } => Some(&running.guid),
+            Says::Runs { now, .. } => Some(&now.target.resource_instance_id),
             Says::Ended { guid, .. } => Some(guid),
             Says::Nothing => None,
         }
     }
 
-    /// Whether it comes from purge-and-reseed, which gives an event the guid of its subject.
+    /// Whether it comes from purge-and-reseed, which gives an event the GUID of its subject.
     pub(super) fn is_seed(&self) -> bool {
         self.subject() == Some(&self.guid)
     }
 
-    /// The id of the event that follows from it. A reseed uses a guid again each time.
+    /// Whether the platform only notes that something runs.
+    pub(super) fn is_note(&self) -> bool {
+        let Says::Runs { since, .. } = &self.says else {
+            return false;
+        };
+        *since == Since::Noted
+    }
+
+    /// The id of the event that follows from it. A reseed uses a GUID again each time.
     pub(super) fn id(&self) -> String {
         if self.is_seed() {
             format!("{}@{}", self.guid, self.created_at)
@@ -149,34 +152,6 @@ impl UsageEvent {
             self.guid.clone()
         }
     }
-
-    pub(super) fn read(record: Record, document: &Value) -> Result<Self, String> {
-        let (head, state, says) = match record {
-            Record::Services => {
-                let raw: RawService = parsed(document)?;
-                let says = raw.says();
-                (raw.head, raw.state, says)
-            }
-            Record::Apps => {
-                let raw: RawApp = parsed(document)?;
-                let says = raw.says();
-                (raw.head, raw.state.current.unwrap_or_default(), says)
-            }
-        };
-        let at = parse_moment(&head.created_at)
-            .map_err(|error| format!("the usage event {}: {error}", head.guid))?;
-        Ok(Self {
-            guid: head.guid,
-            created_at: head.created_at,
-            at,
-            state,
-            says: says.unwrap_or(Says::Nothing),
-        })
-    }
-}
-
-fn parsed<'d, T: Deserialize<'d>>(document: &'d Value) -> Result<T, String> {
-    T::deserialize(document).map_err(|error| format!("a usage event: {error}"))
 }
 
 /// How many of these are old enough: those before the first young one.
@@ -185,163 +160,90 @@ pub(super) fn old_enough(events: &[UsageEvent], until: Millis) -> usize {
     young.unwrap_or(events.len())
 }
 
-#[derive(Deserialize)]
-struct Head {
-    guid: String,
-    created_at: String,
+/// A text within a document of the platform.
+pub(super) fn text<'a>(document: &'a Value, pointer: &str) -> Option<&'a str> {
+    document.pointer(pointer).and_then(Value::as_str)
 }
 
-/// A thing of the platform; each member is null where there is none.
-#[derive(Default, Deserialize)]
-struct Named {
-    guid: Option<String>,
-    name: Option<String>,
-    r#type: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-struct Pair<T> {
-    current: Option<T>,
-    previous: Option<T>,
-}
-
-#[derive(Deserialize)]
-struct RawService {
-    #[serde(flatten)]
-    head: Head,
-    state: String,
-    service_instance: Named,
-    organization: Option<Named>,
-    space: Option<Named>,
-    service_plan: Option<Named>,
-    service_offering: Option<Named>,
-}
-
-impl RawService {
-    fn says(&self) -> Option<Says> {
-        let instance = &self.service_instance;
-        if instance.r#type.as_deref() != Some("managed_service_instance") {
-            return None;
-        }
-        let guid = instance.guid.clone()?;
-        let is_change = match self.state.as_str() {
-            "DELETED" => {
-                let was = self.running(&guid);
-                return Some(Says::Ended { guid, was });
-            }
-            "CREATED" => false,
-            "UPDATED" => true,
-            _ => return None,
-        };
-        Some(Says::Runs {
-            running: self.running(&guid)?,
-            is_change,
-            was: None,
-        })
+fn of_service(row: &Value, state: &str, at: Millis, mapping: &Mapping) -> Option<Says> {
+    if text(row, "/service_instance/type") != Some("managed_service_instance") {
+        return None;
     }
+    let guid = text(row, "/service_instance/guid")?;
+    let service = || {
+        let offering = text(row, "/service_offering/name")?;
+        let names = mapping.service(offering, text(row, "/service_plan/name")?);
+        let consumer = format!("service:{guid}");
+        let ids = ids(row, &consumer, guid)?;
+        let service = Tracked::new(Kind::Service, ids, names, Quantities::SERVICE, at);
+        let plan = Some(text(row, "/service_plan/guid")?.to_owned());
+        Some(Box::new(Tracked { plan, ..service }))
+    };
+    let since = match state {
+        "CREATED" => Since::Event,
+        "UPDATED" => Since::Before,
+        "DELETED" => {
+            return Some(Says::Ended {
+                guid: guid.to_owned(),
+                was: service(),
+            });
+        }
+        _ => return None,
+    };
+    Some(Says::Runs {
+        now: service()?,
+        since,
+        was: None,
+    })
+}
 
-    fn running(&self, guid: &str) -> Option<Box<Running>> {
-        let (plan, offering) = (self.service_plan.as_ref()?, self.service_offering.as_ref()?);
-        Some(Box::new(Running {
-            kind: UsageKind::Service {
-                offering: offering.name.clone()?,
-                plan: plan.name.clone()?,
-                plan_guid: plan.guid.clone()?,
-            },
-            organization_id: guid_of(self.organization.as_ref())?,
-            space_id: guid_of(self.space.as_ref())?,
-            consumer_id: format!("service:{guid}"),
+fn of_app(row: &Value, state: &str, at: Millis, mapping: &Mapping) -> Option<Says> {
+    let (kind, guid, names) = match state {
+        "STARTED" | "STOPPED" | "WAS_RUNNING" => {
+            let names = mapping.process(text(row, "/process/type"));
+            (Kind::Process, text(row, "/process/guid")?, names)
+        }
+        "TASK_STARTED" | "TASK_STOPPED" | "TASK_WAS_RUNNING" => {
+            (Kind::Task, text(row, "/task/guid")?, mapping.task())
+        }
+        // Staging and buildpacks.
+        _ => return None,
+    };
+    let quantities = |when: &str| {
+        let of = |name: &str| row.pointer(&format!("/{name}/{when}"))?.as_i64();
+        let memory = of("memory_in_mb_per_instance")?;
+        Some(Quantities::of(memory, of("instance_count")?))
+    };
+    let part = |quantities| {
+        let consumer = format!("app:{}", text(row, "/app/guid")?);
+        let ids = ids(row, &consumer, guid)?;
+        Some(Box::new(Tracked::new(kind, ids, names, quantities, at)))
+    };
+    let was = quantities("previous");
+    if state.ends_with("STOPPED") {
+        // A task has no previous values.
+        let quantities = was.or_else(|| quantities("current"));
+        return Some(Says::Ended {
             guid: guid.to_owned(),
-            quantities: Quantities::SERVICE,
-        }))
+            was: quantities.and_then(part),
+        });
     }
+    let since = if state.ends_with("WAS_RUNNING") {
+        Since::Noted
+    } else if text(row, "/state/previous") == Some(state) {
+        Since::Before
+    } else {
+        Since::Event
+    };
+    Some(Says::Runs {
+        now: part(quantities("current")?)?,
+        since,
+        was,
+    })
 }
 
-#[derive(Deserialize)]
-struct RawApp {
-    #[serde(flatten)]
-    head: Head,
-    state: Pair<String>,
-    app: Option<Named>,
-    process: Option<Named>,
-    task: Option<Named>,
-    organization: Option<Named>,
-    space: Option<Named>,
-    memory_in_mb_per_instance: Option<Pair<i64>>,
-    instance_count: Option<Pair<i64>>,
-}
-
-impl RawApp {
-    fn says(&self) -> Option<Says> {
-        let state = self.state.current.as_deref()?;
-        let (kind, of) = match state {
-            "STARTED" | "STOPPED" => {
-                let process = self.process.as_ref()?;
-                let r#type = process.r#type.clone();
-                (UsageKind::Process { r#type }, process)
-            }
-            "TASK_STARTED" | "TASK_STOPPED" => (UsageKind::Task, self.task.as_ref()?),
-            // Staging, buildpacks, and `WAS_RUNNING`: a snapshot has shown the same.
-            _ => return None,
-        };
-        let guid = of.guid.clone()?;
-        let was = self.quantities(|pair| pair.previous);
-        if matches!(state, "STOPPED" | "TASK_STOPPED") {
-            // A task has no previous values.
-            let quantities = was.or_else(|| self.quantities(|pair| pair.current));
-            let was = quantities.and_then(|it| self.running(kind, &guid, it));
-            return Some(Says::Ended { guid, was });
-        }
-        let quantities = self.quantities(|pair| pair.current)?;
-        Some(Says::Runs {
-            running: self.running(kind, &guid, quantities)?,
-            is_change: self.state.previous.as_deref() == Some(state),
-            was,
-        })
-    }
-
-    /// How much of it ran after the event, or before.
-    fn quantities(&self, of: impl Fn(&Pair<i64>) -> Option<i64>) -> Option<Quantities> {
-        let memory = of(self.memory_in_mb_per_instance.as_ref()?)?;
-        let instances = of(self.instance_count.as_ref()?)?;
-        Some(Quantities::of(memory, instances))
-    }
-
-    fn running(&self, kind: UsageKind, guid: &str, quantities: Quantities) -> Option<Box<Running>> {
-        Some(Box::new(Running {
-            kind,
-            guid: guid.to_owned(),
-            organization_id: guid_of(self.organization.as_ref())?,
-            space_id: guid_of(self.space.as_ref())?,
-            consumer_id: format!("app:{}", guid_of(self.app.as_ref())?),
-            quantities,
-        }))
-    }
-}
-
-fn guid_of(named: Option<&Named>) -> Option<String> {
-    named?.guid.clone()
-}
-
-/// The quantity of a measure, if it is a whole number.
-fn whole(measure: &Measure) -> Option<i64> {
-    i64::try_from(measure.quantity.whole()?).ok()
-}
-
-#[cfg(test)]
-impl Running {
-    pub(super) fn of_kind(kind: UsageKind) -> Self {
-        let quantities = match kind {
-            UsageKind::Service { .. } => Quantities::SERVICE,
-            UsageKind::Process { .. } | UsageKind::Task => Quantities::of(512, 2),
-        };
-        Self {
-            kind,
-            guid: "i".to_owned(),
-            organization_id: "o".to_owned(),
-            space_id: "s".to_owned(),
-            consumer_id: "c".to_owned(),
-            quantities,
-        }
-    }
+/// The ids of a row's organization and space, with those of the consumer and the instance.
+fn ids<'a>(row: &'a Value, consumer: &'a str, guid: &'a str) -> Option<[&'a str; 4]> {
+    let (organization, space) = (text(row, "/organization/guid")?, text(row, "/space/guid")?);
+    Some([organization, space, consumer, guid])
 }

@@ -20,26 +20,26 @@ use crate::event::{Measured, are_equal};
 
 /// An instance that runs, as its provider knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Instance {
-    pub(super) target: Target,
+pub(crate) struct Instance {
+    pub(crate) target: Target,
     /// Since when it runs for this customer, under any plan.
-    pub(super) since: Option<Millis>,
+    pub(crate) since: Option<Millis>,
     /// Measures that the provider does not name are not compared.
-    pub(super) measured_usage: Option<Vec<Measured>>,
+    pub(crate) measured_usage: Option<Vec<Measured>>,
 }
 
 /// A span of the API, as far as it matters here.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct SpanSeen {
-    pub(super) id: String,
-    pub(super) target: Target,
-    pub(super) measured_usage: Vec<Measured>,
-    pub(super) start: Millis,
-    pub(super) end: Option<Millis>,
+pub(crate) struct SpanSeen {
+    pub(crate) id: String,
+    pub(crate) target: Target,
+    pub(crate) measured_usage: Vec<Measured>,
+    pub(crate) start: Millis,
+    pub(crate) end: Option<Millis>,
 }
 
 /// What distinguishes an instance and its customer, whatever the plan.
-pub(super) type Key = [String; 4];
+pub(crate) type Key = [String; 4];
 
 /// The instances of one key, whose plans differ.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ enum InstanceState {
 
 /// A comparison that has not ended.
 #[derive(Debug)]
-pub(super) struct Comparison {
+pub(crate) struct Comparison {
     at: Millis,
     /// No start is dated earlier: it would be refused.
     floor: Millis,
@@ -88,7 +88,7 @@ pub(super) struct Comparison {
 
 impl Comparison {
     /// Compares with the instances that ran at a time. The spans that ran then, or begin later, come next.
-    pub(super) fn new(at: Millis, floor: Millis, instances: Vec<Instance>) -> Self {
+    pub(crate) fn new(at: Millis, floor: Millis, instances: Vec<Instance>) -> Self {
         let mut groups: Vec<Group> = Vec::new();
         let mut by_key = HashMap::new();
         for (place, instance) in instances.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Comparison {
     }
 
     /// Takes a span that ran at the time of the snapshot, or begins later.
-    pub(super) fn add(&mut self, span: SpanSeen) {
+    pub(crate) fn add(&mut self, span: SpanSeen) {
         let Some(group) = self.by_key.get(&key_of(&span.target)).copied() else {
             if span.start <= self.at && span.end.is_none() {
                 self.open.push(span);
@@ -138,7 +138,7 @@ impl Comparison {
 
     /// All of these have come. Returns the time whose spans decide from when instances without a span
     /// start; none where no start depends on any.
-    pub(super) fn before(&mut self) -> Option<(Millis, Millis)> {
+    pub(crate) fn before(&mut self) -> Option<(Millis, Millis)> {
         for group in 0..self.groups.len() {
             self.join_other_plans(group);
         }
@@ -174,7 +174,7 @@ impl Comparison {
     }
 
     /// Takes a span that ran in the time before.
-    pub(super) fn add_before(&mut self, span: &SpanSeen) {
+    pub(crate) fn add_before(&mut self, span: &SpanSeen) {
         let Some(group) = self.by_key.get(&key_of(&span.target)).copied() else {
             return;
         };
@@ -198,7 +198,7 @@ impl Comparison {
         group.ended = group.ended.max(Some(end));
     }
 
-    pub(super) fn finish(self) -> Difference {
+    pub(crate) fn finish(self) -> Difference {
         let mut difference = Difference::of(self.at, self.instances.len());
         for span in &self.open {
             difference
@@ -253,7 +253,7 @@ impl Group {
     }
 }
 
-pub(super) fn key_of(target: &Target) -> Key {
+pub(crate) fn key_of(target: &Target) -> Key {
     [
         target.organization_id.clone(),
         target.space_id.clone(),

@@ -13,33 +13,33 @@ use crate::show::{target, text};
 
 /// The result of a comparison.
 #[derive(Debug, Serialize)]
-pub(super) struct Difference {
-    pub(super) at: Millis,
+pub(crate) struct Difference {
+    pub(crate) at: Millis,
     /// How many instances were compared.
-    pub(super) checked: usize,
-    pub(super) open_without_instance: Vec<Found>,
-    pub(super) instance_without_span: Vec<Found>,
-    pub(super) differs: Vec<Found>,
+    pub(crate) checked: usize,
+    pub(crate) open_without_instance: Vec<Found>,
+    pub(crate) instance_without_span: Vec<Found>,
+    pub(crate) differs: Vec<Found>,
 }
 
 /// One that differs.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(crate) struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) span: Option<String>,
-    pub(super) target: Target,
+    pub(crate) span: Option<String>,
+    pub(crate) target: Target,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) start: Option<Millis>,
+    pub(crate) start: Option<Millis>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) expected: Option<Said>,
+    pub(crate) expected: Option<Said>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) kept: Option<Said>,
-    pub(super) proposal: Proposal,
+    pub(crate) kept: Option<Said>,
+    pub(crate) proposal: Proposal,
 }
 
 /// What the provider and the span say of an instance, as far as both differ.
 #[derive(Debug, Serialize)]
-pub(super) struct Said {
+pub(crate) struct Said {
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,21 +48,21 @@ pub(super) struct Said {
 
 /// An event.
 #[derive(Debug, Serialize)]
-pub(super) struct Proposal {
-    pub(super) r#type: &'static str,
+pub(crate) struct Proposal {
+    pub(crate) r#type: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) id: String,
-    pub(super) timestamp: Millis,
+    pub(crate) id: String,
+    pub(crate) timestamp: Millis,
     #[serde(flatten)]
-    pub(super) target: Target,
+    pub(crate) target: Target,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) measured_usage: Option<Vec<Measured>>,
+    pub(crate) measured_usage: Option<Vec<Measured>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) previous: Option<BTreeMap<&'static str, String>>,
+    pub(crate) previous: Option<BTreeMap<&'static str, String>>,
 }
 
 impl Difference {
-    pub(super) fn of(at: Millis, checked: usize) -> Self {
+    pub(crate) fn of(at: Millis, checked: usize) -> Self {
         Self {
             at,
             checked,
@@ -73,7 +73,7 @@ impl Difference {
     }
 
     /// All that differ, each with the meaning of its list.
-    pub(super) fn items(&self) -> impl Iterator<Item = (&'static str, &Found)> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = (&'static str, &Found)> {
         let lists = [
             ("no longer runs", &self.open_without_instance),
             ("was not started", &self.instance_without_span),
@@ -87,7 +87,7 @@ impl Difference {
 
 impl Found {
     /// An open span without an instance.
-    pub(super) fn gone(span: &SpanSeen, at: Millis) -> Self {
+    pub(crate) fn gone(span: &SpanSeen, at: Millis) -> Self {
         Self {
             span: Some(span.id.clone()),
             start: Some(span.start),
@@ -96,7 +96,7 @@ impl Found {
     }
 
     /// An instance without a span.
-    pub(super) fn new(instance: &Instance, at: Millis) -> Self {
+    pub(crate) fn new(instance: &Instance, at: Millis) -> Self {
         let measured_usage = instance.measured_usage.clone().unwrap_or_default();
         Self::proposing(Proposal {
             measured_usage: Some(measured_usage),
@@ -105,7 +105,7 @@ impl Found {
     }
 
     /// A span with another plan or other measures than its instance.
-    pub(super) fn changed(span: &SpanSeen, instance: &Instance, at: Millis) -> Self {
+    pub(crate) fn changed(span: &SpanSeen, instance: &Instance, at: Millis) -> Self {
         let (target, before) = (&instance.target, &span.target.plan_id);
         let measures = instance.measured_usage.as_ref();
         let other = measures.filter(|it| !are_equal(it, &span.measured_usage));
@@ -141,7 +141,7 @@ impl Found {
     }
 
     /// A row of the table for people.
-    pub(super) fn row(&self, meaning: &str, line: u64) -> [String; 5] {
+    pub(crate) fn row(&self, meaning: &str, line: u64) -> [String; 5] {
         let proposal = &self.proposal;
         let (kind, at) = (proposal.r#type, InWords(proposal.timestamp));
         [
@@ -175,7 +175,7 @@ impl Proposal {
         }
     }
 
-    pub(super) fn body(&self) -> String {
+    pub(crate) fn body(&self) -> String {
         serde_json::to_string(self).expect("texts, numbers and lists of these")
     }
 }

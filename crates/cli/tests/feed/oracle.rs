@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use sampler_verify::moment::Millis;
 
 use super::Run;
-use super::world::SKEW;
-use crate::feed::rules::Phase;
+use super::receiver::Receiver;
+use super::world::{Foundation, SKEW};
+use crate::feed::state::Phase;
 
 /// A time whose events were lost before they were read.
 pub(super) struct Gap {
@@ -26,6 +27,8 @@ pub(super) struct Judged {
 
 pub(super) struct Oracle<'a> {
     run: &'a Run,
+    /// The end of the run.
+    now: Millis,
     unknown: Vec<(String, Millis, Millis)>,
 }
 
@@ -39,20 +42,20 @@ fn level(levels: &Levels, at: Millis) -> i64 {
 
 impl<'a> Oracle<'a> {
     pub(super) fn new(run: &'a Run) -> Self {
-        let unknown = run.feed.unknown().into_iter().map(|it| {
+        let unknown = run.unknown().into_iter().map(|it| {
             let from = it.from.unwrap_or_default();
             (it.target.resource_instance_id, from, it.to)
         });
         let unknown = unknown.collect();
-        Self { run, unknown }
+        let now = run.outside.time();
+        Self { run, unknown, now }
     }
 
     /// Fails where anything differs without having been said.
-    pub(super) fn judge(&self) -> Judged {
-        let run = self.run;
-        assert!(run.feed.is_complete());
+    pub(super) fn judge(&self, world: &Foundation, receiver: &Receiver) -> Judged {
+        let (now, state) = (self.now, self.run.store().state());
         let mut judged = Judged::default();
-        for (key, history) in &run.world.truth {
+        for (key, history) in &world.truth {
             let used: Levels = history
                 .iter()
                 .map(|(at, quantities)| {
@@ -61,19 +64,19 @@ impl<'a> Oracle<'a> {
                     (*at, memory.map_or(0, |memory| memory + 1))
                 })
                 .collect();
-            let spans = run.receiver.spans.get(key).into_iter().flatten();
+            let spans = receiver.spans.get(key).into_iter().flatten();
             let mut billed = Levels::new();
             for (start, measures, end) in spans {
                 billed.push((*start, measures[0]["quantity"].as_i64().unwrap() + 1));
                 billed.extend(end.map(|end| (end, 0)));
             }
             self.compare(key, &used, &billed, &mut judged);
-            let is_open = level(&billed, run.now) > 0;
-            assert_eq!(is_open, run.world.runs.contains_key(key), "{key}");
-            let phase = run.feed.store.state.phases.get(key);
+            let is_open = level(&billed, now) > 0;
+            assert_eq!(is_open, world.runs.contains_key(key), "{key}");
+            let phase = state.phases.get(key);
             assert_eq!(matches!(phase, Some(Phase::Started(_))), is_open, "{key}");
         }
-        assert_eq!(run.feed.store.state.tracked().count(), run.world.runs.len());
+        assert_eq!(state.tracked().count(), world.runs.len());
         judged
     }
 
@@ -87,8 +90,8 @@ impl<'a> Oracle<'a> {
         let times = used.iter().chain(billed).map(|(at, _)| *at);
         let bound_times = bounds.iter().flat_map(|(from, to)| [*from, *to]);
         let mut times: BTreeSet<Millis> = times.chain(bound_times).collect();
-        times.retain(|at| *at < self.run.now);
-        times.insert(self.run.now);
+        times.retain(|at| *at < self.now);
+        times.insert(self.now);
         let times: Vec<Millis> = times.into_iter().collect();
         for pair in times.windows(2) {
             let (from, until) = (pair[0], pair[1]);

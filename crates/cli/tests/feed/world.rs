@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use sampler_verify::moment::Millis;
 
-use super::{Faults, MIN_AGE, Numbers};
-use crate::feed::rules::Mark;
-use crate::feed::usage_event::{Quantities, Running, Says, UsageEvent, UsageKind, old_enough};
+use super::{Faults, Numbers};
+use crate::feed::mapping::Mapping;
+use crate::feed::state::{Kind, Mark, Tracked};
+use crate::feed::usage_event::{Quantities, Says, Since, UsageEvent};
 
 const PROCESSES: u64 = 400;
 /// How far the clocks of API servers differ, in ms, and how late a row is seen after its insert.
@@ -37,6 +38,7 @@ pub(super) struct Foundation {
     pub(super) late: u64,
     pub(super) skewed: u64,
     pub(super) repeated: u64,
+    pub(super) noted: u64,
 }
 
 impl Foundation {
@@ -47,15 +49,16 @@ impl Foundation {
         }
     }
 
-    pub(super) fn running(key: &str, quantities: Quantities) -> Running {
-        Running {
-            kind: UsageKind::Process { r#type: None },
-            guid: key.to_owned(),
-            organization_id: "o".to_owned(),
-            space_id: "s".to_owned(),
-            consumer_id: format!("app:{key}"),
+    pub(super) fn running(key: &str, quantities: Quantities, at: Millis) -> Tracked {
+        let consumer = format!("app:{key}");
+        let names = Mapping::default().process(None);
+        Tracked::new(
+            Kind::Process,
+            ["o", "s", &consumer, key],
+            names,
             quantities,
-        }
+            at,
+        )
     }
 
     /// Somebody starts, scales or stops a process.
@@ -90,37 +93,37 @@ impl Foundation {
         }
         self.ids += 1;
         let guid = format!("event-{}", self.ids);
-        self.insert(&guid, &key, (before, next), (at, seen_at));
+        let says = says(&key, (before, next), at);
+        self.insert(&guid, says.clone(), at, seen_at);
         if self.faults.repeats && numbers.is_one_of(50) {
             self.repeated += 1;
-            self.insert(&guid, &key, (before, next), (at, now + LATE_MAX));
+            self.insert(&guid, says, at, now + LATE_MAX);
+        }
+        if self.faults.notes && numbers.is_one_of(20) {
+            self.note(&key, next.or(before), at, now);
         }
     }
 
-    fn insert(
-        &mut self,
-        guid: &str,
-        key: &str,
-        (before, next): (Option<Quantities>, Option<Quantities>),
-        (at, seen_at): (Millis, Millis),
-    ) {
-        let running = |quantities| Box::new(Self::running(key, quantities));
-        let says = match next {
-            Some(quantities) => Says::Runs {
-                running: running(quantities),
-                is_change: before.is_some(),
-                was: Some(before.unwrap_or(quantities)),
-            },
-            None => Says::Ended {
-                guid: key.to_owned(),
-                was: before.map(running),
-            },
+    /// The platform notes that a process runs; it may just have stopped.
+    fn note(&mut self, key: &str, quantities: Option<Quantities>, at: Millis, now: Millis) {
+        let Some(quantities) = quantities else {
+            return;
         };
+        self.noted += 1;
+        let says = Says::Runs {
+            now: Box::new(Self::running(key, quantities, at)),
+            since: Since::Noted,
+            was: None,
+        };
+        self.insert(&format!("note-{}", self.noted), says, at, now);
+    }
+
+    fn insert(&mut self, guid: &str, says: Says, at: Millis, seen_at: Millis) {
         let event = UsageEvent {
             guid: guid.to_owned(),
             created_at: shown(at),
             at,
-            state: if next.is_some() { "STARTED" } else { "STOPPED" }.to_owned(),
+            state: "STATE".to_owned(),
             says,
         };
         self.rows.push(Row { event, seen_at });
@@ -133,7 +136,7 @@ impl Foundation {
         for (key, quantities) in self.runs.clone() {
             let at = now / 1_000 * 1_000;
             let runs = Some(quantities);
-            self.insert(&key, &key, (runs, runs), (at, now));
+            self.insert(&key, says(&key, (runs, runs), at), at, now);
         }
     }
 
@@ -173,11 +176,38 @@ impl Foundation {
     }
 }
 
+/// What the record says of a change.
+fn says(key: &str, (before, next): (Option<Quantities>, Option<Quantities>), at: Millis) -> Says {
+    let running = |quantities| Box::new(Foundation::running(key, quantities, at));
+    match next {
+        Some(quantities) => Says::Runs {
+            now: running(quantities),
+            since: if before.is_some() {
+                Since::Before
+            } else {
+                Since::Event
+            },
+            was: Some(before.unwrap_or(quantities)),
+        },
+        None => Says::Ended {
+            guid: key.to_owned(),
+            was: before.map(running),
+        },
+    }
+}
+
 fn tell(event: &UsageEvent, running: &mut BTreeMap<String, Quantities>) {
     match &event.says {
-        Says::Runs { running: it, .. } => _ = running.insert(it.guid.clone(), it.quantities),
+        Says::Runs {
+            since: Since::Noted,
+            ..
+        }
+        | Says::Nothing => {}
+        Says::Runs { now, .. } => {
+            let key = now.target.resource_instance_id.clone();
+            running.extend(now.quantities.map(|quantities| (key, quantities)));
+        }
         Says::Ended { guid, .. } => _ = running.remove(guid),
-        Says::Nothing => {}
     }
 }
 
@@ -186,9 +216,4 @@ fn shown(at: Millis) -> String {
         .unwrap()
         .format("%Y-%m-%dT%H:%M:%SZ")
         .to_string()
-}
-
-/// How many of these events are old enough to be read.
-pub(super) fn readable(events: &[UsageEvent], now: Millis) -> usize {
-    old_enough(events, now - MIN_AGE)
 }

@@ -1,21 +1,33 @@
 use serde_json::json;
 
-use super::super::translate::{start, tracked};
-use super::super::usage_event::{Running, Says, UsageKind};
+use super::super::mapping::Mapping;
+use super::super::translate::start;
+use super::super::usage_event::{Says, Since, UsageEvent};
 use super::*;
 
-fn process(memory: i64, instances: i64) -> Box<Running> {
-    let mut running = Running::of_kind(UsageKind::Process { r#type: None });
-    running.quantities = Quantities::of(memory, instances);
-    Box::new(running)
+/// Something named `i`; events date it.
+fn running(kind: Kind, names: (String, String), quantities: Quantities) -> Box<Tracked> {
+    Box::new(Tracked::new(
+        kind,
+        ["o", "s", "c", "i"],
+        names,
+        quantities,
+        0,
+    ))
 }
 
-fn service(plan: &str, guid: &str) -> Box<Running> {
-    Box::new(Running::of_kind(UsageKind::Service {
-        offering: "p-mysql".to_owned(),
-        plan: plan.to_owned(),
-        plan_guid: guid.to_owned(),
-    }))
+fn process(memory: i64, instances: i64) -> Box<Tracked> {
+    let names = Mapping::default().process(None);
+    running(Kind::Process, names, Quantities::of(memory, instances))
+}
+
+fn service(plan: &str, guid: &str) -> Box<Tracked> {
+    let names = Mapping::default().service("p-mysql", plan);
+    let service = running(Kind::Service, names, Quantities::SERVICE);
+    Box::new(Tracked {
+        plan: Some(guid.to_owned()),
+        ..*service
+    })
 }
 
 fn event(guid: &str, at: Millis, says: Says) -> UsageEvent {
@@ -28,21 +40,36 @@ fn event(guid: &str, at: Millis, says: Says) -> UsageEvent {
     }
 }
 
-fn runs(guid: &str, at: Millis, running: Box<Running>) -> UsageEvent {
+/// The same, at a time.
+fn dated(now: Box<Tracked>, at: Millis) -> Box<Tracked> {
+    Box::new(Tracked { last: at, ..*now })
+}
+
+fn runs(guid: &str, at: Millis, now: Box<Tracked>) -> UsageEvent {
     let says = Says::Runs {
-        running,
-        is_change: false,
+        now: dated(now, at),
+        since: Since::Event,
         was: None,
     };
     event(guid, at, says)
 }
 
 /// A change of what ran before, to something else.
-fn changes(guid: &str, at: Millis, was: Quantities, running: Box<Running>) -> UsageEvent {
+fn changes(guid: &str, at: Millis, was: Quantities, now: Box<Tracked>) -> UsageEvent {
     let says = Says::Runs {
-        running,
-        is_change: true,
+        now: dated(now, at),
+        since: Since::Before,
         was: Some(was),
+    };
+    event(guid, at, says)
+}
+
+/// The platform notes that something runs.
+fn notes(guid: &str, at: Millis, now: Box<Tracked>) -> UsageEvent {
+    let says = Says::Runs {
+        now: dated(now, at),
+        since: Since::Noted,
+        was: None,
     };
     event(guid, at, says)
 }
@@ -51,39 +78,44 @@ fn ends(guid: &str, at: Millis) -> UsageEvent {
     ends_as(guid, at, None)
 }
 
-fn ends_as(guid: &str, at: Millis, was: Option<Box<Running>>) -> UsageEvent {
+fn ends_as(guid: &str, at: Millis, was: Option<Box<Tracked>>) -> UsageEvent {
     let says = Says::Ended {
         guid: "i".to_owned(),
-        was,
+        was: was.map(|was| dated(was, at)),
     };
     event(guid, at, says)
 }
 
 /// The first event of a step is refused.
 fn refused(is_open: bool) -> Refused {
-    Refused {
-        index: 0,
-        status: 409,
+    let refusal = Refusal {
         is_open,
-    }
+        status: 409,
+        problem: json!("no"),
+    };
+    [(0, refusal)].into()
+}
+
+/// Nothing is refused.
+fn kept() -> Refused {
+    Refused::new()
 }
 
 /// What is sent: type, id and timestamp. All of it is kept, but for what is refused.
-fn sent(state: &mut FeedState, events: &[UsageEvent], refused: &[Refused]) -> Vec<String> {
-    let (before, mapping) = (state.clone(), Mapping::default());
-    let mut batch = Batch::new(&before, &mapping);
+fn sent(state: &mut FeedState, events: &[UsageEvent], refused: &Refused) -> Vec<String> {
+    let before = state.clone();
+    let mut batch = Batch::new(&before);
     for event in events {
-        assert!(!batch.must_wait(event));
-        batch.add(Record::Apps, event);
+        assert!(batch.add(Record::Apps, event));
     }
     let step = batch.step;
-    let bodies = step.events.iter().map(|event| {
+    let bodies = step.events().map(|event| {
         let body = &event.body;
         let text = |name: &str| body[name].as_str().unwrap().to_owned();
         format!("{} {} {}", text("type"), text("id"), body["timestamp"])
     });
     let bodies = bodies.collect();
-    state.apply(step, refused);
+    state.apply(&step, refused);
     bodies
 }
 
@@ -101,9 +133,8 @@ fn a_process_starts_changes_and_stops() {
         runs("7", 60, process(64, 1)),
     ];
     let expected = ["start 1 10", "update 3 30", "stop 5 40", "start 7 60"];
-    assert_eq!(sent(&mut state, &events, &[]), expected);
-    let mark = state.cursors[&Record::Apps].mark.clone().unwrap();
-    assert_eq!(mark.guid, "7");
+    assert_eq!(sent(&mut state, &events, &kept()), expected);
+    assert_eq!(state.mark(Record::Apps).unwrap().guid, "7");
 }
 
 #[test]
@@ -116,21 +147,21 @@ fn what_is_dated_before_the_last_event_of_its_target_is_dated_like_that() {
         runs("4", 7, process(64, 1)),
     ];
     let expected = ["start 1 10", "update 2 10", "stop 3 10", "start 4 10"];
-    assert_eq!(sent(&mut state, &events, &[]), expected);
+    assert_eq!(sent(&mut state, &events, &kept()), expected);
     // Also in another step.
-    assert_eq!(sent(&mut state, &[ends("5", 6)], &[]), ["stop 5 10"]);
+    assert_eq!(sent(&mut state, &[ends("5", 6)], &kept()), ["stop 5 10"]);
     let start = runs("6", 5, process(1, 1));
-    assert_eq!(sent(&mut state, &[start], &[]), ["start 6 10"]);
+    assert_eq!(sent(&mut state, &[start], &kept()), ["start 6 10"]);
 }
 
 #[test]
 fn a_seed_has_an_id_of_its_own_each_time() {
     let mut state = FeedState::default();
     let seed = |at| runs("i", at, process(64, 1));
-    assert_eq!(sent(&mut state, &[seed(10)], &[]), ["start i@t10 10"]);
-    assert_eq!(sent(&mut state, &[seed(20)], &[]), [""; 0]);
+    assert_eq!(sent(&mut state, &[seed(10)], &kept()), ["start i@t10 10"]);
+    assert_eq!(sent(&mut state, &[seed(20)], &kept()), [""; 0]);
     assert_eq!(
-        sent(&mut state, &[ends("1", 25), seed(30)], &[]),
+        sent(&mut state, &[ends("1", 25), seed(30)], &kept()),
         ["stop 1 25", "start i@t30 30"]
     );
 }
@@ -138,33 +169,33 @@ fn a_seed_has_an_id_of_its_own_each_time() {
 #[test]
 fn a_plan_changes_by_its_guid_and_goes_from_the_old_names() {
     let mut state = FeedState::default();
-    sent(&mut state, &[runs("1", 10, service("small", "a"))], &[]);
+    sent(&mut state, &[runs("1", 10, service("small", "a"))], &kept());
     // A new name of the plan is not a change, and a stop names the old one.
     assert_eq!(
-        sent(&mut state, &[runs("2", 20, service("tiny", "a"))], &[]),
+        sent(&mut state, &[runs("2", 20, service("tiny", "a"))], &kept()),
         [""; 0]
     );
-    let (before, mapping) = (state.clone(), Mapping::default());
-    let mut batch = Batch::new(&before, &mapping);
-    batch.add(Record::Services, &runs("3", 30, service("large", "b")));
+    let before = state.clone();
+    let mut batch = Batch::new(&before);
+    assert!(batch.add(Record::Services, &runs("3", 30, service("large", "b"))));
     assert!(
-        batch.must_wait(&ends("4", 40)),
+        !batch.add(Record::Services, &ends("4", 40)),
         "only the answer says which plan a stop names"
     );
     let step = batch.step;
-    let body = &step.events[0].body;
+    let body = &step.events().next().unwrap().body;
     assert_eq!(body["previous"], json!({ "plan_id": "small" }));
     assert_eq!(body["plan_id"], "large");
-    let mut kept = state.clone();
-    kept.apply(step.clone(), &[]);
-    state.apply(step, &[refused(false)]);
-    for (mut state, plan) in [(kept, "large"), (state, "small")] {
-        let (before, mapping) = (state.clone(), Mapping::default());
-        let mut batch = Batch::new(&before, &mapping);
-        batch.add(Record::Services, &ends("4", 40));
+    let mut moved = state.clone();
+    moved.apply(&step, &kept());
+    state.apply(&step, &refused(false));
+    for (mut state, plan) in [(moved, "large"), (state, "small")] {
+        let before = state.clone();
+        let mut batch = Batch::new(&before);
+        assert!(batch.add(Record::Services, &ends("4", 40)));
         let step = batch.step;
-        assert_eq!(step.events[0].body["plan_id"], plan);
-        state.apply(step, &[]);
+        assert_eq!(step.events().next().unwrap().body["plan_id"], plan);
+        state.apply(&step, &kept());
         assert_eq!(state.tracked().count(), 0);
     }
 }
@@ -174,15 +205,14 @@ fn a_refused_start_is_not_started_unless_its_span_is_open() {
     for (is_open, stops) in [(false, 0), (true, 1)] {
         let mut state = FeedState::default();
         let start = [runs("1", 10, process(64, 1))];
-        sent(&mut state, &start, &[refused(is_open)]);
-        assert_eq!(sent(&mut state, &[ends("2", 20)], &[]).len(), stops);
+        sent(&mut state, &start, &refused(is_open));
+        assert_eq!(sent(&mut state, &[ends("2", 20)], &kept()).len(), stops);
     }
 }
 
 #[test]
 fn measures_are_in_their_order_also_where_they_are_zero() {
-    let tracked = tracked(&process(512, 0), 10, &Mapping::default());
-    let body = start("1", &tracked);
+    let body = start("1", &dated(process(512, 0), 10));
     assert_eq!(
         body.to_string(),
         "{\"type\":\"start\",\"id\":\"1\",\"timestamp\":10,\"organization_id\":\"o\",\"space_id\":\"s\",\
@@ -194,16 +224,16 @@ fn measures_are_in_their_order_also_where_they_are_zero() {
 
 /// What nobody recorded: the bound, and between which times it lies.
 fn unknown(state: &mut FeedState, events: &[UsageEvent]) -> Vec<(Bound, Option<Millis>, Millis)> {
-    let (before, mapping) = (state.clone(), Mapping::default());
-    let mut batch = Batch::new(&before, &mapping);
+    let before = state.clone();
+    let mut batch = Batch::new(&before);
     for event in events {
         batch.add(Record::Apps, event);
     }
     let step = batch.step;
-    let found = step.unknown(&[]);
-    let found = found.into_iter().map(|it| (it.what, it.from, it.to));
-    let found = found.collect();
-    state.apply(step, &[]);
+    let refused = kept();
+    let found = step.unknown(&refused);
+    let found = found.map(|it| (it.what, it.from, it.to)).collect();
+    state.apply(&step, &refused);
     found
 }
 
@@ -275,9 +305,41 @@ fn a_start_or_stop_that_nobody_recorded_is_said_with_its_bounds() {
 fn a_stop_whose_start_was_refused_is_no_unknown_start() {
     let mut state = FeedState::default();
     let start = [runs("1", 10, process(64, 1))];
-    sent(&mut state, &start, &[refused(false)]);
+    sent(&mut state, &start, &refused(false));
     let stop = ends_as("2", 20, Some(process(64, 1)));
     assert_eq!(unknown(&mut state, &[stop]), []);
+}
+
+#[test]
+fn what_the_platform_notes_is_a_start_of_what_is_not_started_and_has_not_ended() {
+    // The platform writes a baseline; since when it runs is not known.
+    let mut state = FeedState::default();
+    let note = notes("1", 10, process(64, 2));
+    assert_eq!(unknown(&mut state, &[note]), [(Bound::Start, None, 10)]);
+    assert_eq!(sent(&mut state, &[ends("2", 20)], &kept()), ["stop 2 20"]);
+    // It comes behind the stop of what it names.
+    let note = notes("3", 20, process(64, 2));
+    assert_eq!(sent(&mut state, &[note], &kept()), [""; 0]);
+    // It says nothing of what is started.
+    let events = [
+        runs("4", 30, process(64, 1)),
+        notes("5", 40, process(64, 2)),
+        ends("6", 50),
+    ];
+    assert_eq!(
+        sent(&mut state, &events, &kept()),
+        ["start 4 30", "stop 6 50"]
+    );
+    // Since it was made, if that is known.
+    let made = Idle {
+        record: Record::Apps,
+        why: Why::Made,
+        at: 5,
+        seen: 60,
+    };
+    state.phases.insert("i".to_owned(), Phase::Idle(made));
+    let note = notes("7", 70, process(64, 2));
+    assert_eq!(unknown(&mut state, &[note]), [(Bound::Start, Some(5), 70)]);
 }
 
 #[test]
@@ -285,34 +347,25 @@ fn ends_are_forgotten_by_the_time_of_the_platform() {
     let at = 1_795_000_000_000;
     let day = 24 * 3_600_000;
     let mut state = FeedState::default();
-    let phase = Phase::Ended {
-        record: Record::Apps,
-        at,
-    };
+    let phase = Idle::ended(Record::Apps, at);
     state.phases.insert("i".to_owned(), phase);
-    let mut read_to = |record, at: Millis, is_complete| {
+    let mut read_to = |record, at: Millis| {
         let created_at = chrono::DateTime::from_timestamp_millis(at).unwrap();
-        let mark = Some(Mark {
+        let mark = Mark {
             guid: "g".to_owned(),
             created_at: created_at.format("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        });
-        state.cursors.insert(
-            record,
-            Cursor {
-                mark,
-                is_complete,
-                has_more: false,
-            },
-        );
-        state.forget_ends();
+        };
+        let step = Step {
+            cursors: [(record, Cursor::Behind(mark))].into(),
+            changes: Vec::new(),
+        };
+        state.apply(&step, &kept());
         state.phases.len()
     };
     // Its own list is read up to there, however far the other is, and whatever the time is here.
-    assert_eq!(read_to(Record::Apps, at + 1_000, true), 1);
-    assert_eq!(read_to(Record::Services, at + 9 * day, true), 1);
-    // What runs is not known yet: it may be the end of a span that is open.
-    assert_eq!(read_to(Record::Apps, at + 2 * day, false), 1);
-    assert_eq!(read_to(Record::Apps, at + 2 * day, true), 0);
+    assert_eq!(read_to(Record::Apps, at + 1_000), 1);
+    assert_eq!(read_to(Record::Services, at + 9 * day), 1);
+    assert_eq!(read_to(Record::Apps, at + 2 * day), 0);
 }
 
 #[test]

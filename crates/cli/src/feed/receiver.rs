@@ -1,0 +1,132 @@
+//! What a feed asks, of the platform and of the receiver, until there is an answer.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sampler_verify::moment::Millis;
+use serde_json::{Value, json};
+
+use super::follow::Outside;
+use super::lists::{EventPage, Listed, TaskState, Unread};
+use super::platform::{Platform, Trouble, is_certificate, may_pass};
+use super::state::{Mark, Refusal, Refused};
+use super::usage_event::Record;
+use crate::api::{Api, ApiError};
+use crate::clock;
+use crate::events::{FileEvent, Sender, Why};
+use crate::failure::Failure;
+use crate::output::warn;
+use crate::snapshot::SpanSeen;
+
+/// How many events are sent at once.
+const BATCH: usize = 500;
+/// The name of a problem: the target has an open span already.
+const OPEN_SPAN: &str = "open-span";
+
+/// The platform and the receiver.
+pub(super) struct Live {
+    pub(super) platform: Platform,
+    pub(super) api: Api,
+}
+
+impl Live {
+    /// Sends events. Returns what is refused for good.
+    async fn post_batch(&self, bodies: &[&Value], offset: usize) -> Result<Refused, Failure> {
+        let events = (0..).zip(bodies).map(|(line, body)| FileEvent {
+            line,
+            is_cloud_event: false,
+            body: body.to_string(),
+        });
+        let attempt = async || {
+            let mut sender = Sender::unjournaled(&self.api, BATCH, bodies.len() as u64).quiet();
+            let Err(failure) = sender.send_events(events.clone()).await else {
+                return Ok(sender.finish());
+            };
+            let may_pass = match &failure {
+                Failure::Api(error) | Failure::RefusedMidway(error) => may_be_answered(error),
+                Failure::Unsettled(..) => true,
+                _ => false,
+            };
+            Err(self.trouble(may_pass, failure))
+        };
+        let report = self.platform.patience.until_answered(attempt).await??;
+        let mut refused = Refused::new();
+        for refusal in report.refusals {
+            let status = refusal.status.unwrap_or_default();
+            let problem = refusal.problem;
+            warn(&format!("an event is refused with {status}: {problem}"));
+            let refusal_of = Refusal {
+                is_open: matches!(&problem, Why::Problem(it) if it.name() == OPEN_SPAN),
+                status,
+                problem: json!(problem),
+            };
+            let index = usize::try_from(refusal.line).unwrap_or(usize::MAX);
+            refused.insert(offset + index, refusal_of);
+        }
+        Ok(refused)
+    }
+
+    fn trouble(&self, may_pass: bool, failure: impl Into<Failure>) -> Trouble {
+        let (base, failure) = (self.api.base(), failure.into());
+        Trouble {
+            failure: Failure::Unanswered(format!("Sampler at {base}: {failure}")),
+            may_pass,
+            asked: None,
+        }
+    }
+}
+
+impl Outside for Live {
+    fn now(&self) -> Millis {
+        clock::now()
+    }
+
+    async fn events(&self, record: Record, mark: Option<&Mark>) -> Result<EventPage, Unread> {
+        self.platform.events(record, mark).await
+    }
+
+    async fn newest(&self, record: Record, until: Millis) -> Result<Option<Mark>, Failure> {
+        self.platform.newest(record, until).await
+    }
+
+    async fn running(&self, record: Record) -> Result<Listed, Failure> {
+        self.platform.running(record).await
+    }
+
+    async fn tasks(&self, guids: &[String]) -> Result<HashMap<String, TaskState>, Failure> {
+        self.platform.tasks(guids).await
+    }
+
+    async fn open_spans(
+        &self,
+        field: &'static str,
+        ids: &BTreeSet<String>,
+    ) -> Result<Vec<SpanSeen>, Failure> {
+        let mut spans = Vec::new();
+        for id in ids {
+            let query = vec![(field, id.clone()), ("state", "open".to_owned())];
+            let attempt = async || {
+                let found = self.api.items(&["v1", "spans"], &query, usize::MAX).await;
+                found.map_err(|error| self.trouble(may_be_answered(&error), error))
+            };
+            let (found, _) = self.platform.patience.until_answered(attempt).await?;
+            spans.extend::<Vec<SpanSeen>>(found);
+        }
+        Ok(spans)
+    }
+
+    async fn post(&self, bodies: &[&Value]) -> Result<Refused, Failure> {
+        let mut refused = Refused::new();
+        for (number, part) in bodies.chunks(BATCH).enumerate() {
+            refused.extend(self.post_batch(part, number * BATCH).await?);
+        }
+        Ok(refused)
+    }
+}
+
+/// Whether the receiver may answer otherwise later.
+fn may_be_answered(error: &ApiError) -> bool {
+    match error.status() {
+        Some(status) => may_pass(status),
+        None => !is_certificate(&error.to_string()),
+    }
+}
