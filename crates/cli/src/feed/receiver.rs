@@ -103,13 +103,15 @@ impl Outside for Live {
     ) -> Result<Vec<SpanSeen>, Failure> {
         let mut spans = Vec::new();
         for id in ids {
-            let query = vec![(field, id.clone()), ("state", "open".to_owned())];
+            // Not by state: what is suspended may be open, too.
+            let query = vec![(field, id.clone()), ("from", self.now().to_string())];
             let attempt = async || {
                 let found = self.api.items(&["v1", "spans"], &query, usize::MAX).await;
                 found.map_err(|error| self.trouble(may_be_answered(&error), error))
             };
             let (found, _) = self.platform.patience.until_answered(attempt).await?;
-            spans.extend::<Vec<SpanSeen>>(found);
+            let found: Vec<SpanSeen> = found;
+            spans.extend(found.into_iter().filter(|span| span.end.is_none()));
         }
         Ok(spans)
     }
