@@ -180,7 +180,11 @@ impl Hole<'_> {
                 at: running.last,
                 seen: self.at,
             };
-            known.insert(&running.target.resource_instance_id, Phase::Idle(made));
+            let key = running.target.resource_instance_id.as_str();
+            // An end, or a refusal, says more.
+            if !self.state.phases.contains_key(key) {
+                known.insert(key, Phase::Idle(made));
+            }
         }
         for span in spans {
             let target = target_of(&span.target);

@@ -318,7 +318,7 @@ async fn events_are_billed_as_they_happened_through_every_fault() {
         add(&mut faults);
         add(&mut every);
         let run = Run::new(faults).await;
-        let row = run.all((events / 10).max(2_500)).await.row(name);
+        let row = run.all((events / 10).max(1_500)).await.row(name);
         let must_happen = name != "none";
         assert_eq!(row[1] != "0", must_happen, "{name}");
         rows.push(row);
