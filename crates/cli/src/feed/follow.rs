@@ -208,7 +208,7 @@ impl<O: Outside> Feed<O> {
         // In whole seconds, as the platform's own times: an event of this second is not dated earlier.
         let at = now / 1_000 * 1_000;
         let listed = self.outside.running(record).await?;
-        let left = self.subjects_after(record, mark.as_ref()).await?;
+        let (left, noted) = self.subjects_after(record, mark.as_ref()).await?;
         let mut organizations = listed.organizations.clone();
         organizations.extend(self.store.state().organizations());
         let mut spans = self
@@ -221,6 +221,7 @@ impl<O: Outside> Feed<O> {
             at,
             listed: &listed,
             left: &left,
+            noted: &noted,
         };
         // Spans of organizations that are gone have these resources.
         let resources = hole.resources(&spans);
@@ -244,21 +245,26 @@ impl<O: Outside> Feed<O> {
         Ok(self.send(Step { cursors, changes }).await?)
     }
 
-    /// What has events after a mark, however young they are.
+    /// What has events after a mark, however young they are; and what is only noted: a note says nothing that
+    /// a list does not.
     async fn subjects_after(
         &self,
         record: Record,
         mark: Option<&Mark>,
-    ) -> Result<HashSet<String>, Unread> {
-        let (mut subjects, mut mark) = (HashSet::new(), mark.cloned());
+    ) -> Result<(HashSet<String>, HashSet<String>), Unread> {
+        let (mut left, mut noted, mut mark) = (HashSet::new(), HashSet::new(), mark.cloned());
         loop {
             let page = self.outside.events(record, mark.as_ref()).await?;
-            // A note says nothing that a list does not.
-            let found = page.events.iter().filter(|event| !event.is_note());
-            let found = found.filter_map(UsageEvent::subject);
-            subjects.extend(found.map(str::to_owned));
+            for event in &page.events {
+                let subjects = if event.is_note() {
+                    &mut noted
+                } else {
+                    &mut left
+                };
+                subjects.extend(event.subject().map(str::to_owned));
+            }
             if page.is_last {
-                return Ok(subjects);
+                return Ok((left, noted));
             }
             mark = page.events.last().map(Mark::from);
         }
@@ -290,7 +296,7 @@ impl<O: Outside> Feed<O> {
         }
         let mark = self.store.state().mark(Record::Apps);
         let left = match self.subjects_after(Record::Apps, mark).await {
-            Ok(left) => left,
+            Ok((left, _)) => left,
             // The next round sees it.
             Err(Unread::Gone) => return Ok(()),
             Err(Unread::Failure(failure)) => return Err(failure),

@@ -23,6 +23,8 @@ pub(super) struct Hole<'a> {
     pub(super) listed: &'a Listed,
     /// What has events behind the cursor: these say more than a list.
     pub(super) left: &'a HashSet<String>,
+    /// What is noted behind the cursor, as running.
+    pub(super) noted: &'a HashSet<String>,
 }
 
 /// What is to be done about a hole.
@@ -167,6 +169,12 @@ impl Hole<'_> {
     fn note_known(&self, changes: &mut Vec<Change>, expected: &Expected<'_>, spans: &[SpanSeen]) {
         let done: HashSet<String> = changes.iter().filter_map(|it| it.key.clone()).collect();
         let mut known: BTreeMap<&str, Phase> = BTreeMap::new();
+        for key in self.noted {
+            // Unless it is listed below, it has ended before the note is read.
+            if !self.state.phases.contains_key(key) && !self.left.contains(key) {
+                known.insert(key, Idle::ended(self.record, self.at));
+            }
+        }
         for (key, tracked) in self.state.tracked() {
             // It does not run, and is not billed.
             if tracked.record() == self.record && !self.listed.unplaced.contains(key) {

@@ -39,6 +39,8 @@ pub(super) struct Foundation {
     pub(super) skewed: u64,
     pub(super) repeated: u64,
     pub(super) noted: u64,
+    /// Processes to note as running: at which number of events, and how.
+    to_note: Vec<(u64, String, Option<Quantities>)>,
 }
 
 impl Foundation {
@@ -99,8 +101,14 @@ impl Foundation {
             self.repeated += 1;
             self.insert(&guid, says, at, now + LATE_MAX);
         }
-        if self.faults.notes && numbers.is_one_of(20) {
-            self.note(&key, next.or(before), at, now);
+        if self.faults.notes && numbers.is_one_of(10) {
+            self.to_note
+                .push((self.ids + numbers.below(60), key, next.or(before)));
+        }
+        let due = |(ids, _, _): &mut (u64, _, _)| *ids <= self.ids;
+        let notes: Vec<_> = self.to_note.extract_if(.., due).collect();
+        for (_, key, quantities) in notes {
+            self.note(&key, quantities, at, now);
         }
     }
 
