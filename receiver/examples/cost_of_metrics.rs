@@ -17,7 +17,7 @@ use axum::http::{Request, StatusCode};
 use axum::routing::post;
 use sampler_metrics::{Counters, Metric};
 use sampler_receiver::settings::metrics;
-use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
+use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::{HttpMetrics, answer, with_fallbacks};
 use sampler_service::security::Authenticator;
@@ -87,7 +87,6 @@ fn receiver() -> Arc<Receiver> {
         Options {
             settings: ReceiverSettings::default(),
             unknown_for: Duration::from_secs(15),
-            snapshots: SnapshotLimits::default(),
         },
     );
     receiver.set_prepared();

@@ -194,11 +194,6 @@ impl<'b> Values<'b> {
         Self { body, at: 0 }
     }
 
-    /// The end of what was read.
-    pub(crate) fn at(&self) -> usize {
-        self.at
-    }
-
     /// The next byte that is not white space.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         let rest = &self.body[self.at..];
@@ -238,20 +233,6 @@ impl<'b> Values<'b> {
             Some(Err(error)) => Err(malformed(&error, &self.body[..self.at])),
             None => Err(self.malformed()),
         }
-    }
-
-    /// Passes over the name of a member, and the colon.
-    pub(crate) fn name(&mut self) -> Result<String, Problem> {
-        if self.peek() != Some(b'"') {
-            return Err(self.malformed());
-        }
-        let before = &self.body[..self.at];
-        let name =
-            serde_json::from_slice(self.value()?).map_err(|error| malformed(&error, before))?;
-        if self.passes(b':') {
-            return Ok(name);
-        }
-        Err(self.malformed())
     }
 
     /// Nothing may follow.

@@ -21,8 +21,7 @@
 //!
 //! [`controllers`] carry this out and choose the answer: 4 to 8 is `Receiver::admit` in `controllers/mod.rs`,
 //! 9 to 11 `Receiver::keep` in `controllers/events/decision.rs`. Requests that read pass 1, then [`reading`]; actions
-//! of operators pass 1 and 2, then [`actions`]. A snapshot ([`snapshot`]) is compared with the spans and
-//! changes nothing.
+//! of operators pass 1 and 2, then [`actions`].
 
 mod actions;
 pub mod admission;
@@ -42,7 +41,6 @@ mod prepare;
 pub mod problems;
 pub mod reading;
 pub mod settings;
-mod snapshot;
 mod steered;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,19 +63,15 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, cause_actions, control as control_routes, events, mappings, snapshots,
+    audit, backlog, batches, cause_actions, control as control_routes, events, mappings,
     span_actions, spans, sums, suspended, usage_actions, usages,
 };
 use metrics::EventMetrics;
-
-pub use snapshot::SnapshotLimits;
 
 /// What a receiver goes by.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub settings: ReceiverSettings,
-    /// Further limits of snapshots.
-    pub snapshots: SnapshotLimits,
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
@@ -101,7 +95,6 @@ pub struct Parts {
 pub struct Receiver {
     pub parts: Parts,
     pub settings: ReceiverSettings,
-    snapshots: SnapshotLimits,
     unknown_for: Duration,
     /// The granularity and the grace, for the first `due_at` of a span and the backlog.
     policy: Policy,
@@ -121,7 +114,6 @@ impl Receiver {
     pub fn new(parts: Parts, options: Options) -> Arc<Self> {
         let Options {
             settings,
-            snapshots,
             unknown_for,
         } = options;
         let admission = Admission::new(settings.limits.inflight);
@@ -131,7 +123,6 @@ impl Receiver {
         Arc::new(Self {
             parts,
             settings,
-            snapshots,
             unknown_for,
             policy,
             slack,
@@ -193,7 +184,6 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(events::stop))
         .routes(routes!(events::update))
         .routes(routes!(mappings::map))
-        .routes(routes!(snapshots::compare))
         .routes(routes!(spans::list))
         .routes(routes!(spans::get))
         .routes(routes!(usages::list))

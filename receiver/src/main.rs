@@ -7,7 +7,7 @@ use std::time::Duration;
 use sampler_metrics::Registry;
 use sampler_program::{self as program, Startup};
 use sampler_receiver::settings::{CheckedSettings, PROGRAM};
-use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits, console, reading};
+use sampler_receiver::{Options, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings};
@@ -31,7 +31,6 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     let database = settings.database.options(PROGRAM.name);
     let options = Options {
         settings: settings.clone(),
-        snapshots: SnapshotLimits::default(),
         unknown_for: database.unknown_for(),
     };
     let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));

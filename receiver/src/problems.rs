@@ -40,15 +40,6 @@ sampler_service::problem_types! {
         provider: NOTHING,
         operator: "Correct the fields in `errors`.",
     }
-    INVALID_SNAPSHOT {
-        slug: "invalid-snapshot",
-        status: BAD_REQUEST,
-        title: "The snapshot is not valid",
-        when: "The body is JSON, but not a valid snapshot: fields of its head or of instances are missing, unknown \
-            or wrong, or a target is repeated. `errors` names each of them, up to 100.",
-        provider: "Correct the fields in `errors`.",
-        operator: NOTHING,
-    }
     INVALID_QUERY {
         slug: "invalid-query",
         status: BAD_REQUEST,
@@ -177,10 +168,9 @@ sampler_service::problem_types! {
         status: PAYLOAD_TOO_LARGE,
         title: "The body is too large",
         when: "The body, or an event of a batch, is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
-            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
-            than `SAMPLER_MAX_SNAPSHOT_PAYLOAD` (in JSON, than 16 MB), or has more instances than there is \
-            memory for, or an operator's action is larger than 64 KiB. Nothing was kept.",
-        provider: "Send less in one event, or fewer events in one batch; a large snapshot as NDJSON.",
+            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or an \
+            operator's action is larger than 64 KiB. Nothing was kept.",
+        provider: "Send less in one event, or fewer events in one batch.",
         operator: "Raise `MAX_PAYLOAD`, if events of this size are intended. The 4 MB of a batch and the 64 KiB \
             of an action are the most.",
     }

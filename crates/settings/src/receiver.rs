@@ -25,12 +25,7 @@ sampler_service::settings! {
         payload: usize = "MAX_PAYLOAD", Kind::Size(1 << 10, 8 << 20), or("500kb");
         /// The largest body of a batch of events, before and after decompression.
         batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::Size(1 << 10, 4 << 20), or("4mb");
-        /// The largest body of a snapshot, before and after decompression; in JSON it is never more than
-        /// 16 MB. 500,000 instances with GUIDs as ids have about 170 MB as NDJSON; a receiver needs about
-        /// 60 MB of memory for them.
-        snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::Size(1 << 10, 1 << 30), or("200mb");
-        /// How long a client may take to send a body, and to take the answer to a snapshot; for a
-        /// snapshot a second more for each MB.
+        /// How long a client may take to send a body.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
 

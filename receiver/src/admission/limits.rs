@@ -44,12 +44,6 @@ pub(super) const SUMS: PermitLimits = PermitLimits {
     ..counted(reading::SUMS_AT_ONCE)
 };
 
-/// Snapshots that are in memory until they are answered.
-pub(super) const SNAPSHOTS: PermitLimits = PermitLimits {
-    wait: Duration::from_mins(1),
-    ..counted(1)
-};
-
 /// Bytes of bodies that are in memory at a time, but for small ones. A client alone may have half of
 /// that: a batch of the largest size, and what it was decompressed from.
 pub(super) const BODY_BYTES: usize = 12 << 20;

@@ -60,7 +60,6 @@ pub struct Admission {
     large: Arc<Permits>,
     reads: Arc<Permits>,
     sums: Arc<Permits>,
-    snapshots: Arc<Permits>,
     acts: Arc<Permits>,
     pub(crate) bodies: Arc<Budget>,
 }
@@ -78,7 +77,6 @@ impl Admission {
             large: Permits::new(limits::LARGE),
             reads: Permits::new(limits::READS),
             sums: Permits::new(limits::SUMS),
-            snapshots: Permits::new(limits::SNAPSHOTS),
             acts: Permits::new(limits::ACTS),
             bodies: Budget::new(limits::BODY_BYTES),
         }
@@ -140,11 +138,6 @@ impl Admission {
     /// Waits until a request may add up usages. It needs a permit of [`read`](Self::read) besides.
     pub(crate) async fn sum(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
         self.sums.acquire(client, REQUEST_WEIGHT).await
-    }
-
-    /// Waits until a snapshot may arrive.
-    pub(crate) async fn snapshot(&self, client: Client) -> Result<ServingPermit, TurnedAway> {
-        self.snapshots.acquire(client, REQUEST_WEIGHT).await
     }
 
     /// Waits until an operator's action may be parsed and served.

@@ -8,7 +8,6 @@ pub mod control;
 pub mod events;
 mod failures;
 pub mod mappings;
-pub mod snapshots;
 pub mod span_actions;
 pub mod spans;
 pub mod sums;

@@ -406,14 +406,13 @@ const OF_REQUESTS: [&str; 8] = [
 ];
 
 /// The beginnings of what no address of events answers.
-const OF_OTHERS: [&str; 10] = [
+const OF_OTHERS: [&str; 9] = [
     "mapping-",
     "provisioning-",
     "no-such-",
     "not-",
     "precondition-",
     "invalid-body",
-    "invalid-snapshot",
     "query-too-wide",
     "unhealthy",
     "shutting-down",

@@ -38,7 +38,6 @@ mod repeats;
 mod resend;
 mod routes;
 mod smuggling;
-mod snapshots;
 mod store;
 mod sums;
 mod token_floods;

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::Request;
 use axum::response::Response;
 use sampler_domain::{Granularity, Span, Target, Timestamp};
-use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
+use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
@@ -98,7 +98,6 @@ fn options() -> Options {
             ..ReceiverSettings::default()
         },
         unknown_for: Duration::from_millis(15_500),
-        snapshots: SnapshotLimits::default(),
     }
 }
 

@@ -498,7 +498,6 @@ impl Setup {
                 ..ReceiverSettings::default()
             },
             unknown_for: Duration::from_secs(21),
-            snapshots: sampler_receiver::SnapshotLimits::default(),
         }
     }
 }
