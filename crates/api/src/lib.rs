@@ -36,7 +36,7 @@ pub use snapshots::{
     Differs, InstanceWithoutSpan, OpenWithoutInstance, Said, Snapshot, SnapshotInstance,
     SnapshotReport,
 };
-pub use spans::{Delivery, FoundId, LastError, Plan, Proof, Span};
+pub use spans::{Delivery, LastError, Plan, Proof, Span};
 pub use usages::{Amount, Sum, Usage};
 
 /// Milliseconds since the epoch, UTC; in a request also RFC 3339 with an offset.

@@ -33,15 +33,6 @@ pub struct Span {
     pub proof: Proof,
 }
 
-/// An id that was searched for, and which field of a target it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FoundId {
-    #[schema(example = "resource_instance_id")]
-    pub field: String,
-    #[schema(example = "orders-db")]
-    pub id: String,
-}
-
 /// The planned interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
