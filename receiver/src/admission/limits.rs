@@ -8,15 +8,15 @@ use crate::reading;
 /// How long a request waits for its turn.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Events of one kind that wait for an answer of the store: they keep all commands of a group busy while the
-/// next ones gather. More would only wait in the group.
-pub(super) const EVENTS: PermitLimits = counted(384);
+/// Events of one kind that wait for an answer of the store. The 384 of one client keep all commands of a group busy
+/// while the next ones gather.
+pub(super) const EVENTS: PermitLimits = counted(3 * 384);
 
-/// Starts in batches: twice what all commands hold, so that the next commands are full when they are sent. Nobody
-/// waits for one start of a batch alone.
+/// Starts in batches. Those of one client fill all commands, and all together the queue of the store behind them.
+/// Nobody waits for one start of a batch alone.
 pub(super) const BATCH_STARTS: PermitLimits = PermitLimits {
     unit: 6 << 10,
-    ..counted(2_048)
+    ..counted(3 * 1_024)
 };
 
 /// Requests with large bodies: 4 MB of them. Until such an event is kept, memory holds it several times: as a body,
