@@ -12,7 +12,6 @@ mod events;
 mod link;
 mod operations;
 mod problem;
-mod snapshots;
 mod spans;
 mod usages;
 
@@ -32,10 +31,6 @@ pub use operations::{
     Act, Backlog, Closing, Healthy, Instance, InstanceState, Intake, Reason, SkipRequest,
 };
 pub use problem::{FieldError, Problem};
-pub use snapshots::{
-    Differs, InstanceWithoutSpan, OpenWithoutInstance, Said, Snapshot, SnapshotInstance,
-    SnapshotReport,
-};
 pub use spans::{Delivery, LastError, Plan, Proof, Span};
 pub use usages::{Amount, Sum, Usage};
 
