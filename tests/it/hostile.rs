@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use bson::doc;
 use reqwest::{Client, StatusCode};
-use sampler_testkit::build::{start_event, stop_event, with, without};
+use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::program::Launch;
 use sampler_testkit::uaa::StandInUaa;
 use sampler_testkit::{Program, now_millis};
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, timeout};
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
+use crate::landscape::{HOUR, Landscape, client, until_ready};
 use crate::secured::{secured, uaa};
 
 /// How long each sum takes in the database.
