@@ -291,7 +291,7 @@ impl Run {
 type Fault = (&'static str, fn(&mut Faults));
 
 /// What goes wrong in a run of its own, and all of it in the last run.
-const ONE_AT_A_TIME: [Fault; 11] = [
+const ONE_AT_A_TIME: [Fault; 12] = [
     ("none", |_| {}),
     ("a row is seen late", |faults| faults.late = true),
     ("clocks differ", |faults| faults.clocks = true),
@@ -305,6 +305,9 @@ const ONE_AT_A_TIME: [Fault; 11] = [
     ("the cursor is pruned", |faults| faults.prunes = true),
     ("purged and reseeded", |faults| faults.purges = true),
     ("the state is lost", |faults| faults.loses = true),
+    ("what is noted is pruned", |faults| {
+        (faults.notes, faults.prunes) = (true, true);
+    }),
 ];
 
 #[tokio::test]
