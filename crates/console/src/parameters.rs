@@ -13,22 +13,6 @@ const PARAMETERS_MAX: usize = 100;
 pub(crate) const FORMAT: &str = "format";
 pub(crate) const CSV: &str = "csv";
 
-/// The fields of forms, and their labels.
-const LABELS: [(&str, &str); 12] = [
-    ("organization_id", "Organization"),
-    ("space_id", "Space"),
-    ("consumer_id", "Consumer"),
-    ("resource_id", "Resource"),
-    ("plan_id", "Plan"),
-    ("resource_instance_id", "Instance"),
-    ("state", "State"),
-    ("from", "From, UTC"),
-    ("to", "To, UTC"),
-    ("who", "Who"),
-    ("span", "Span"),
-    ("reason", "Reason"),
-];
-
 /// The ids of a target.
 pub(crate) const IDS: [&str; 6] = [
     "organization_id",
@@ -41,8 +25,23 @@ pub(crate) const IDS: [&str; 6] = [
 
 /// The label of a field; its name where there is none.
 pub(crate) fn label(name: &str) -> &str {
-    let known = LABELS.iter().find(|(field, _)| *field == name);
-    known.map_or(name, |(_, label)| label)
+    match name {
+        "organization_id" => "Organization",
+        "space_id" => "Space",
+        "consumer_id" => "Consumer",
+        "resource_id" => "Resource",
+        "plan_id" => "Plan",
+        "resource_instance_id" => "Instance",
+        "state" => "State",
+        "window" => "Window",
+        "group_by" => "Group by",
+        "from" => "From, UTC",
+        "to" => "To, UTC",
+        "who" => "Who",
+        "span" => "Span",
+        "reason" => "Reason",
+        _ => name,
+    }
 }
 
 /// The query of an address. Forms also send fields that were left empty, which are left out.

@@ -9,11 +9,20 @@ use crate::parameters::{self, label};
 use crate::show::Html;
 use crate::visit::{Listed, Visit};
 
-/// A column of a table.
-pub(crate) struct Column {
-    pub(crate) name: String,
-    /// How its cells look: `main`, `number`, `guid`, or `wide`, which narrow pages leave out.
-    pub(crate) class: &'static str,
+/// How the cells of a column look, the same on all pages. Narrow pages leave out what is `wide`.
+fn class_of(column: &str) -> &'static str {
+    match column {
+        "Instance" | "When" | "Spans" => "main",
+        "Billed" | "Not billed yet" | "Duration" | "Status" | "Usages" | "Set aside" => "number",
+        "Attempts" => "number wide",
+        "Planned" | "Since" | "Next attempt" | "Changes" => "wide",
+        "Usage" => "guid",
+        "Id" => "guid wide",
+        "Action" => "acts",
+        // An amount of a measure.
+        name if name.contains('\u{b7}') || name.contains('\u{d7}') => "number",
+        _ => "",
+    }
 }
 
 #[derive(Default)]
@@ -29,26 +38,28 @@ pub(crate) struct Table {
     pub(crate) label: &'static str,
     /// By which tests find its rows.
     pub(crate) hook: &'static str,
-    pub(crate) columns: Vec<Column>,
+    /// The names of the columns, and their classes.
+    pub(crate) columns: Vec<(String, &'static str)>,
     pub(crate) rows: Vec<Row>,
 }
 
 impl Table {
-    pub(crate) fn new(
-        label: &'static str,
-        hook: &'static str,
-        columns: &[(&str, &'static str)],
-    ) -> Self {
-        let columns = columns.iter().map(|(name, class)| Column {
-            name: (*name).to_owned(),
-            class,
-        });
+    /// A table with these columns, which have bars between them.
+    pub(crate) fn new(label: &'static str, hook: &'static str, columns: &str) -> Self {
+        let columns = columns.split('|');
         Self {
             label,
             hook,
-            columns: columns.collect(),
+            columns: columns
+                .map(|name| (name.to_owned(), class_of(name)))
+                .collect(),
             rows: Vec::new(),
         }
+    }
+
+    /// Adds a column.
+    pub(crate) fn column(&mut self, name: &str) {
+        self.columns.push((name.to_owned(), class_of(name)));
     }
 
     /// Adds a row with a cell for each column.
@@ -67,7 +78,7 @@ pub(crate) struct Field {
     pub(crate) label: String,
     pub(crate) value: String,
     pub(crate) placeholder: &'static str,
-    /// The values to choose from, with their labels; none where any text can be entered.
+    /// The values to choose from, behind their labels; none where any text can be entered.
     pub(crate) options: Vec<(String, String)>,
 }
 
@@ -87,12 +98,13 @@ impl Field {
         }
     }
 
-    pub(crate) fn choice(visit: &Visit, name: &'static str, options: &[(&str, &str)]) -> Self {
-        let options = options
-            .iter()
-            .map(|(value, label)| ((*value).to_owned(), (*label).to_owned()));
+    /// A field with these values to choose from, after one that is none and has a name of its own.
+    pub(crate) fn choice(visit: &Visit, name: &'static str, none: &str, values: &[&str]) -> Self {
+        let values = values.iter().map(|value| (*value).to_owned());
+        let values = values.map(|value| (label(&value).to_owned(), value));
+        let none = (none.to_owned(), String::new());
         Self {
-            options: options.collect(),
+            options: [none].into_iter().chain(values).collect(),
             ..Self::new(visit, name)
         }
     }

@@ -13,16 +13,7 @@ use crate::show::{self, Html};
 use crate::view::{Field, ListPage, Table};
 use crate::visit::Visit;
 
-const COLUMNS: [(&str, &str); 8] = [
-    ("When", "main"),
-    ("Who", ""),
-    ("Action", ""),
-    ("Subject", ""),
-    ("Reason", ""),
-    ("Outcome", ""),
-    ("Changes", "wide"),
-    ("Id", "guid wide"),
-];
+const COLUMNS: &str = "When|Who|Action taken|Subject|Reason|Outcome|Changes|Id";
 
 const UNKNOWN: &str = "The outcomes asked and unknown mean that the action may have been done. If it \
                        changed a span, processing.acts of that span in the database has the action's id.";
@@ -40,7 +31,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
 }
 
 fn table(acts: &[Act]) -> Table {
-    let mut table = Table::new("Actions", "audit-row", &COLUMNS);
+    let mut table = Table::new("Actions", "audit-row", COLUMNS);
     for act in acts {
         let nobody = || show::faint("nobody signed in");
         let changes = changes(&act.before, &act.after);

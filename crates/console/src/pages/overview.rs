@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
-use sampler_api::{Act, Backlog, Cause, Closing, Control};
+use sampler_api::{Act, Backlog, Cause, Control};
 
 use super::suspended;
 use crate::api::Refusal;
@@ -14,6 +14,9 @@ use crate::visit::Visit;
 
 /// Causes that the overview shows, the largest.
 const CAUSES: usize = 5;
+
+/// Resources with rates of their own that the overview shows.
+const RATES: usize = 10;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -31,7 +34,6 @@ struct Card {
     title: &'static str,
     hook: &'static str,
     figure: Html,
-    unit: String,
     facts: Vec<(&'static str, Html)>,
     /// What is said instead, where it cannot be read.
     missing: Option<String>,
@@ -86,24 +88,25 @@ fn card<T>(
     }
 }
 
+/// A number, and what it counts.
+fn figure(count: u64, noun: &str) -> Html {
+    show::number(count).and(show::faint(noun))
+}
+
 fn due(backlog: &Backlog, frame: &Frame) -> Card {
-    let unit = if backlog.at_least {
+    let noun = if backlog.at_least {
         "spans due, and more"
     } else {
         "spans due"
     };
     let address = format!("{}/suspended", frame.root);
     let suspended = show::words(&show::counted(backlog.suspended, "span"));
-    let rate = format!("{:.1} usages a second", backlog.rate);
+    let rate = show::words(&format!("{:.1} usages a second", backlog.rate));
     Card {
-        figure: show::number(backlog.due),
-        unit: unit.to_owned(),
+        figure: figure(backlog.due, noun),
         facts: vec![
             ("Oldest", show::at_or(backlog.oldest, "none")),
-            (
-                "Rate",
-                show::words(&rate).and(show::faint("in the last two minutes")),
-            ),
+            ("Rate", rate.and(show::faint("in the last two minutes"))),
             ("Suspended", show::link(&address, &suspended)),
         ],
         ..Card::default()
@@ -117,15 +120,9 @@ fn closing(backlog: &Backlog) -> Card {
             ..Card::default()
         };
     };
-    let Closing {
-        month,
-        left,
-        closes_at,
-    } = closing;
     Card {
-        figure: show::number(*left),
-        unit: format!("spans left of {month}"),
-        facts: vec![("Closes", show::at(*closes_at))],
+        figure: figure(closing.left, &format!("spans left of {}", closing.month)),
+        facts: vec![("Closes", show::at(closing.closes_at))],
         ..Card::default()
     }
 }
@@ -139,26 +136,17 @@ fn sampling(control: &Control, pause: Option<&Act>) -> Card {
     }
     let starts = format!("{} % of new starts are admitted", control.starts.rate);
     facts.push(("Starts", show::words(&starts)));
-    let others = control.starts.resources.len() as u64;
-    if others > 0 {
-        let text = format!(
-            "{} with a rate of their own",
-            show::counted(others, "resource")
-        );
-        facts.push(("Exceptions", show::words(&text)));
-    }
-    let controller = if control.controller.enabled {
-        "on"
-    } else {
-        "off"
-    };
+    let resources = control.starts.resources.iter().map(|(id, rate)| {
+        let rate = show::words(&format!("{rate} %"));
+        ("Starts of", show::id(id).and(rate))
+    });
+    facts.extend(resources.take(RATES));
+    let (is_paused, is_controlled) = (control.sampling.paused, control.controller.enabled);
+    let controller = ["off", "on"][usize::from(is_controlled)];
     facts.push(("Controller", show::words(controller)));
+    let paused = is_paused.then(|| show::bad("paused"));
     Card {
-        figure: if control.sampling.paused {
-            show::bad("paused")
-        } else {
-            show::words("on")
-        },
+        figure: paused.unwrap_or_else(|| show::words("on")),
         facts,
         ..Card::default()
     }

@@ -26,33 +26,10 @@ const ORDER: &str = "order";
 const OLDEST: &str = "oldest";
 const NEWEST: &str = "newest";
 
-const COLUMNS: [(&str, &str); 9] = [
-    ("From", ""),
-    ("To", ""),
-    ("Duration", "number"),
-    ("State", ""),
-    ("Status", "number"),
-    ("Attempts", "number wide"),
-    ("Planned", "wide"),
-    ("Accepted", ""),
-    ("Usage", "guid"),
-];
+const COLUMNS: &str = "From|To|Duration|State|Status|Attempts|Planned|Accepted|Usage";
 
-const HEAD: [&str; 13] = [
-    "usage",
-    "start",
-    "end",
-    "duration_ms",
-    "state",
-    "status",
-    "attempts",
-    "planned_at",
-    "accepted_at",
-    "unanswered",
-    "withheld",
-    "location",
-    "error",
-];
+const HEAD: &str = "usage,start,end,duration_ms,state,status,attempts,planned_at,accepted_at,\
+                    unanswered,withheld,location,error";
 
 #[derive(Template)]
 #[template(path = "span.html")]
@@ -64,8 +41,8 @@ struct SpanPage {
     timeline: Timeline,
     /// Up to where usages are drawn, where there are more.
     drawn_to: Option<Html>,
-    facts: Vec<(String, Html)>,
-    ids: Vec<(String, Html)>,
+    facts: Vec<(&'static str, Html)>,
+    ids: Vec<(&'static str, Html)>,
     table: Table,
     next: Option<String>,
     /// Whether the ledger begins with the oldest usage, and the page with the other order.
@@ -87,7 +64,11 @@ pub(crate) async fn show(Path(id): Path<String>, visit: Visit) -> Result<Respons
     let ledger = format!("{path}/usages");
     if visit.asks_for_file() {
         let usages = csv::all::<Usage>(&visit, &ledger).await?;
-        return Ok(csv::file("ledger", &HEAD, usages.iter().map(line)));
+        return Ok(csv::file(
+            "ledger",
+            &csv::cells(HEAD),
+            usages.iter().map(line),
+        ));
     }
     let span = visit.get::<Span>(&path, &[]).await?.body;
     let asked = parameters::for_api(&visit.query);
@@ -169,7 +150,7 @@ fn buttons(visit: &Visit, frame: &Frame, span: &Span) -> Html {
 }
 
 /// What is known of the span's progress.
-fn facts(span: &Span) -> Vec<(String, Html)> {
+fn facts(span: &Span) -> Vec<(&'static str, Html)> {
     let mut facts = vec![
         ("Start", show::at(span.start)),
         ("Stop", show::at_or(span.end, "none")),
@@ -179,27 +160,27 @@ fn facts(span: &Span) -> Vec<(String, Html)> {
         facts.push(("Counted since", show::at(span.proof.since)));
     }
     facts.extend(span.due_at.map(|due| ("Due", show::at(due))));
-    facts.extend(span.planned.as_ref().map(|plan| {
+    if let Some(plan) = &span.planned {
         let interval = show::at(plan.start).and(show::words("\u{2192}"));
-        ("Planned", interval.and(show::at(plan.end)))
-    }));
+        facts.push(("Planned", interval.and(show::at(plan.end))));
+    }
     if span.delivery.attempts > 0 {
         let attempts = format!("{} without success", span.delivery.attempts);
         facts.push(("Attempts", show::words(&attempts)));
     }
-    facts.extend(span.delivery.last_error.as_ref().map(|error| {
+    if let Some(error) = &span.delivery.last_error {
         let status = error.status.map(|status| show::bad(&status.to_string()));
         let told = show::at(error.at).and(status);
-        ("Last error", told.and(show::error(&error.error)))
-    }));
-    named(facts)
+        facts.push(("Last error", told.and(show::error(&error.error))));
+    }
+    facts
 }
 
 /// The ids of the span, and what is measured.
-fn ids(span: &Span, units: &Units) -> Vec<(String, Html)> {
+fn ids(span: &Span, units: &Units) -> Vec<(&'static str, Html)> {
     let event = |id: &Option<String>| {
-        id.as_deref()
-            .map_or_else(|| show::faint("without an id"), show::id)
+        let id = id.as_deref().map(show::id);
+        id.unwrap_or_else(|| show::faint("without an id"))
     };
     let mut ids = vec![
         ("Span", show::id(&span.id)),
@@ -210,39 +191,33 @@ fn ids(span: &Span, units: &Units) -> Vec<(String, Html)> {
     }
     let plan = span.planned.as_ref();
     ids.extend(plan.map(|plan| ("Planned usage", show::id(&plan.usage_id))));
-    let mut ids = named(ids);
     let measures = span.measured_usage.iter();
-    ids.extend(measures.map(|measure| {
-        let name = show::plain(&measure.measure);
-        (name, quantity(measure, span.proof.billed, units))
-    }));
+    ids.extend(measures.map(|it| ("Measure", measured(it, span.proof.billed, units))));
     ids
 }
 
-/// The quantity of a measure, and what is billed of it where its unit is known.
-fn quantity(measure: &Measure, billed: i64, units: &Units) -> Html {
-    let quantity = measure.quantity.to_string();
-    let Some(unit) = units.of(&measure.measure) else {
-        return show::quoted(&quantity);
+/// A measure with its quantity, and what is billed of it where its unit is known.
+fn measured(measure: &Measure, billed: i64, units: &Units) -> Html {
+    let (name, unit) = (&measure.measure, units.of(&measure.measure));
+    let quantity = show::quoted(&measure.quantity.to_string());
+    let shown = show::quoted(name).and(quantity);
+    let Some((unit, amount)) = unit.zip(measure.quantity.as_f64()) else {
+        return shown;
     };
-    let shown = show::quoted(&format!("{quantity} {unit}"));
-    shown.and(measure.quantity.as_f64().map(|amount| {
-        let hourly = unit.hourly();
-        let amount = show::exact(&hourly.of(amount * billed as f64));
-        show::faint(&format!("billed {amount} {}", hourly.name))
-    }))
-}
-
-fn named(facts: Vec<(&str, Html)>) -> Vec<(String, Html)> {
-    let facts = facts.into_iter();
-    facts.map(|(name, fact)| (name.to_owned(), fact)).collect()
+    let hourly = unit.hourly();
+    let amount = show::exact(&hourly.of(amount * billed as f64));
+    let billed = format!("billed {amount} {}", hourly.name);
+    shown
+        .and(show::words(&unit.to_string()))
+        .and(show::faint(&billed))
 }
 
 fn table(visit: &Visit, frame: &Frame, span: &Span, usages: &[Usage]) -> Table {
     let may_resend = visit.session.is_admin() && usages.iter().any(Usage::is_resendable);
-    let mut columns = COLUMNS.to_vec();
-    columns.extend(may_resend.then_some(("Action", "acts")));
-    let mut table = Table::new("Ledger", "ledger-row", &columns);
+    let mut table = Table::new("Ledger", "ledger-row", COLUMNS);
+    if may_resend {
+        table.column("Action");
+    }
     table.rows.extend(usages.iter().map(|usage| {
         let mut cells = cells(usage);
         if may_resend {
@@ -254,11 +229,7 @@ fn table(visit: &Visit, frame: &Frame, span: &Span, usages: &[Usage]) -> Table {
         }
         Row {
             anchor: format!("u-{}", usage.id),
-            class: if usage.is_backward() {
-                "backward"
-            } else {
-                "forward"
-            },
+            class: ["forward", "backward"][usize::from(usage.is_backward())],
             cells,
         }
     }));

@@ -16,41 +16,13 @@ const SPANS: &str = "/v1/spans";
 /// The spans that were received last, which are shown where nothing is asked for.
 const LATEST: [(&str, &str); 2] = [("order", "received"), ("limit", "20")];
 
-const STATES: [(&str, &str); 5] = [
-    ("", "any"),
-    ("open", "open"),
-    ("stopped", "stopped"),
-    ("complete", "complete"),
-    ("suspended", "suspended"),
-];
+const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];
 
-const COLUMNS: [(&str, &str); 7] = [
-    ("Instance", "main"),
-    ("Resource / plan", ""),
-    ("Start", ""),
-    ("End", ""),
-    ("State", ""),
-    ("Billed", "number"),
-    ("Not billed yet", "number"),
-];
+const COLUMNS: &str = "Instance|Resource / plan|Start|End|State|Billed|Not billed yet";
 
-const HEAD: [&str; 15] = [
-    "span",
-    "organization_id",
-    "space_id",
-    "consumer_id",
-    "resource_id",
-    "plan_id",
-    "resource_instance_id",
-    "start",
-    "end",
-    "state",
-    "sampled_to",
-    "billed_ms",
-    "skipped_ms",
-    "unsampled_ms",
-    "difference_ms",
-];
+const HEAD: &str = "span,organization_id,space_id,consumer_id,resource_id,plan_id,\
+                    resource_instance_id,start,end,state,sampled_to,billed_ms,skipped_ms,\
+                    unsampled_ms,difference_ms";
 
 /// The page of a span, as a reference from the page whose reference to the console is `root`.
 pub(crate) fn page_of(root: &str, span: &str) -> String {
@@ -61,7 +33,11 @@ pub(crate) fn page_of(root: &str, span: &str) -> String {
 pub(crate) async fn list(visit: Visit) -> Result<Response, Refusal> {
     if visit.asks_for_file() {
         let spans = csv::all::<Span>(&visit, SPANS).await?;
-        return Ok(csv::file("spans", &HEAD, spans.iter().map(line)));
+        return Ok(csv::file(
+            "spans",
+            &csv::cells(HEAD),
+            spans.iter().map(line),
+        ));
     }
     let is_latest = visit.asks_for_time_alone();
     let listed = if is_latest {
@@ -74,7 +50,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Refusal> {
         visit.listed::<Span>(SPANS).await?
     };
     let mut fields: Vec<Field> = IDS.iter().map(|name| Field::new(&visit, name)).collect();
-    fields.push(Field::choice(&visit, "state", &STATES));
+    fields.push(Field::choice(&visit, "state", "any", &STATES));
     fields.extend(["from", "to"].map(|name| Field::new(&visit, name)));
     let root = visit.frame().root;
     let page = ListPage::new(&visit, "Spans", fields, listed, |spans| {
@@ -97,7 +73,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Refusal> {
 }
 
 fn table(root: &str, spans: &[Span]) -> Table {
-    let mut table = Table::new("Spans", "span-row", &COLUMNS);
+    let mut table = Table::new("Spans", "span-row", COLUMNS);
     for span in spans {
         let target = &span.target;
         let customer = [

@@ -19,25 +19,9 @@ const RESOURCE: &str = "resource_id";
 /// Spans of a cause on one page.
 const SPANS: &str = "50";
 
-const CAUSES: [(&str, &str); 8] = [
-    ("Spans", "main"),
-    ("Resource", ""),
-    ("Plan", ""),
-    ("Status", ""),
-    ("Error", ""),
-    ("Set aside", "number"),
-    ("Since", "wide"),
-    ("Next attempt", "wide"),
-];
+const CAUSES: &str = "Spans|Resource|Plan|Status|Error|Set aside|Since|Next attempt";
 
-const COLUMNS: [(&str, &str); 6] = [
-    ("Instance", "main"),
-    ("Organization", "wide"),
-    ("Start", ""),
-    ("Sampled to", ""),
-    ("Not billed yet", "number"),
-    ("Attempts", "number wide"),
-];
+const COLUMNS: &str = "Instance|Organization|Start|Sampled to|Not billed yet|Attempts";
 
 #[derive(Template)]
 #[template(path = "suspended.html")]
@@ -97,9 +81,10 @@ pub(crate) fn page_of(root: &str, cause: &str) -> String {
 /// A table of causes, perhaps with what can be done.
 pub(crate) fn table(visit: &Visit, causes: &[Cause], may_act: bool) -> Table {
     let root = visit.frame().root;
-    let mut columns = CAUSES.to_vec();
-    columns.extend(may_act.then_some(("Action", "acts")));
-    let mut table = Table::new("Causes", "cause-row", &columns);
+    let mut table = Table::new("Causes", "cause-row", CAUSES);
+    if may_act {
+        table.column("Action");
+    }
     for cause in causes {
         let of_resource = parameters::of_pairs(&[(RESOURCE, &cause.resource_id)]);
         let of_resource = address(&format!("{root}/suspended"), &of_resource);
@@ -151,9 +136,10 @@ async fn heading(visit: &Visit, shown: &[Cause], id: &str) -> show::Html {
 
 fn spans_table(visit: &Visit, spans: &[Span]) -> Table {
     let (root, may_act) = (visit.frame().root, visit.session.is_admin());
-    let mut columns = COLUMNS.to_vec();
-    columns.extend(may_act.then_some(("Action", "acts")));
-    let mut table = Table::new("Spans", "span-row", &columns);
+    let mut table = Table::new("Spans", "span-row", COLUMNS);
+    if may_act {
+        table.column("Action");
+    }
     for span in spans {
         let mut cells = vec![
             spans::instance(&root, span),

@@ -17,12 +17,7 @@ use crate::visit::{Listed, Visit};
 
 const SUMS: &str = "/v1/usages";
 
-const WINDOWS: [(&str, &str); 4] = [
-    ("all", "all"),
-    ("month", "month"),
-    ("day", "day"),
-    ("hour", "hour"),
-];
+const WINDOWS: [&str; 3] = ["month", "day", "hour"];
 
 /// `GET /console/usage`.
 pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
@@ -61,14 +56,12 @@ fn fields(visit: &Visit) -> Vec<Field> {
         .chain(&["from", "to"])
         .map(|name| Field::new(visit, name))
         .collect();
-    let mut groups = vec![("", "nothing")];
-    groups.extend(IDS.map(|name| (name, label(name))));
+    // An address may name several groups.
     let given = visit.value("group_by");
-    if !groups.iter().any(|(group, _)| *group == given) {
-        groups.push((given, given));
-    }
-    fields.push(Field::choice(visit, "window", &WINDOWS));
-    fields.push(Field::choice(visit, "group_by", &groups));
+    let mut groups = IDS.to_vec();
+    groups.extend((given.contains(',')).then_some(given));
+    fields.push(Field::choice(visit, "window", "all", &WINDOWS));
+    fields.push(Field::choice(visit, "group_by", "nothing", &groups));
     fields
 }
 
@@ -129,11 +122,12 @@ fn groups(sums: &[Sum]) -> Vec<String> {
 fn table(sums: &[Sum], measures: &[Measured]) -> Table {
     let groups = groups(sums);
     let names: Vec<String> = measures.iter().flat_map(Measured::names).collect();
-    let mut columns = vec![("From", ""), ("To", "")];
-    columns.extend(groups.iter().map(|group| (label(group), "")));
-    columns.extend([("Usages", "number"), ("Duration", "number")]);
-    columns.extend(names.iter().map(|name| (name.as_str(), "number")));
-    let mut table = Table::new("Sums", "usage-row", &columns);
+    let mut table = Table::new("Sums", "usage-row", "From|To");
+    let groups_of = groups.iter().map(|group| label(group));
+    let names = names.iter().map(String::as_str);
+    for column in groups_of.chain(["Usages", "Duration"]).chain(names) {
+        table.column(column);
+    }
     for sum in sums {
         let mut cells = vec![
             bound(sum.window.start, "beginning"),

@@ -22,8 +22,8 @@ fn late_stop() -> Ledger {
 async fn each_usage_of_a_late_stop_is_above_or_below_the_axis_with_its_numbers() {
     let console = late_stop().console();
     let shown = console.page("/console/spans/late", "span-late").await;
-    let title = "<title>\u{2212}1\u{a0}h (-3600000 ms), accepted 202: 2026-11-20T14:00:00.000Z \
-                 \u{2192} 2026-11-20T13:00:00.000Z</title>";
+    let title = "<title>\u{2212}1\u{a0}h (-3600000 ms), accepted 202: 2026-11-20T13:00:00.000Z \
+                 \u{2013} 2026-11-20T14:00:00.000Z</title>";
     let texts = [
         ("data-test=\"timeline\"", 1),
         ("data-usage=", 7),
@@ -54,7 +54,7 @@ async fn a_day_of_minutes_is_drawn_in_few_places_and_leads_to_a_closer_view() {
         200,
         &[("data-usage=", 0), ("data-test=\"ledger-row\"", 100)],
     );
-    shown.shows(&["15 usages, 15\u{a0}min (900000 ms)", "href=\"?from="]);
+    shown.shows(&["15\u{a0}min (900000 ms), 15 usages", "href=\"?from="]);
     // Closer, each minute stands for itself.
     let noon = start + 12 * HOUR;
     let path = format!("/console/spans/minutes?from={noon}&to={}", noon + HOUR);
