@@ -280,8 +280,8 @@ impl Bar {
         let state = states.max_by_key(|state| attention(state))?.to_owned();
         let (usage, href, told) = if group.len() == 1 {
             let usage = first.usage;
-            let status = usage.status.map(|status| format!(" {status}"));
-            let told = format!("{}{}", state.replace('_', " "), status.unwrap_or_default());
+            let code = usage.status.map(|status| format!(" {status}"));
+            let told = format!("{}{}", state.replace('_', " "), code.unwrap_or_default());
             (
                 Some(usage.id.clone()),
                 format!("#u-{}", segment(&usage.id)),
