@@ -116,23 +116,25 @@ async fn a_file_is_sent_looked_at_and_verified() {
         })
         .collect();
     let good = write(&folder.path().join("good.ndjson"), &events);
-    // Neither the wrong event nor an event without an id is in the way of others.
+    // A wrong event is not in the way of others.
     events.insert(5, event("stop", "nobody", ended));
-    events.push(without(event("start", "nameless", began), "id"));
     let all = write(&folder.path().join("all.ndjson"), &events);
 
     let sent = cli
         .json(0, &["events", "send", &good, "--batch", "7"])
         .await;
     assert_eq!(counts(&sent), [80, 0, 0], "{sent}");
-    for accepted in [1, 0] {
-        let report = cli
-            .json(1, &["events", "send", &all, "--batch", "30"])
-            .await;
-        assert_eq!(counts(&report), [accepted, 81 - accepted, 1], "{report:#}");
-        assert_eq!(report["refusals"][0]["line"], 6);
-        assert_eq!(report["refusals"][0]["status"], 422);
-    }
+    let again = ["events", "send", &all, "--batch", "30"];
+    let report = cli.json(1, &again).await;
+    assert_eq!(counts(&report), [0, 80, 1], "{report:#}");
+    assert_eq!(report["refusals"][0]["line"], 6);
+    assert_eq!(report["refusals"][0]["status"], 422);
+    // One without an id is: nothing of its file is sent.
+    events.push(without(event("start", "nameless", began), "id"));
+    let nameless = write(&folder.path().join("nameless.ndjson"), &events);
+    let all = ["events", "send", &nameless];
+    cli.complains(2, &all, "line 82: the event has no \"id\"")
+        .await;
     world.until_complete(40).await;
 
     let query = words("spans --resource-id postgres --state complete --limit 7");
@@ -140,12 +142,7 @@ async fn a_file_is_sent_looked_at_and_verified() {
     let spans = spans["items"].as_array().unwrap();
     assert_eq!(spans.len(), 7);
     let id = spans[0]["id"].as_str().unwrap();
-    let parts = [
-        "\nforwards   ===",
-        "\nstop  ",
-        "difference 0 ms",
-        "  accepted  ",
-    ];
+    let parts = ["difference 0 ms", "  accepted  "];
     cli.says(&["span", id], &parts).await;
     let verified = ["verify", &good, "--granularity", "hour", "--strict"];
     let one = ["--resource-instance-id", "db-7"];
@@ -166,7 +163,7 @@ async fn a_file_is_sent_looked_at_and_verified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cloud_events_of_a_list_are_taken() {
+async fn cloud_events_are_taken() {
     let world = Landscape::new("cli-cloud").await;
     let receiver = world.receiver().start().await.unwrap();
     until_ready(&world.http, &receiver).await;
@@ -178,14 +175,12 @@ async fn cloud_events_of_a_list_are_taken() {
     for name in ["type", "id", "timestamp"] {
         data = without(data, name);
     }
-    let list = json!([{
+    let event = json!({
         "specversion": "1.0", "id": "1", "source": "/broker", "type": "com.example.start",
         "time": time.try_to_rfc3339_string().unwrap(), "data": data,
-    }]);
-    let path = folder.path().join("events.json");
-    // On many lines: a list is no NDJSON.
-    std::fs::write(&path, format!("{list:#}")).unwrap();
-    let send = ["events", "send", path.to_str().unwrap()];
+    });
+    let file = write(&folder.path().join("events.ndjson"), &[event]);
+    let send = ["events", "send", &file];
     assert_eq!(counts(&cli.json(0, &send).await), [1, 0, 0]);
     assert_eq!(counts(&cli.json(0, &send).await), [0, 1, 0]);
     let query = ["spans", "--resource-instance-id", "db"];
@@ -242,8 +237,7 @@ async fn one_instance_is_metered_by_hand() {
         spans["items"][0]["measured_usage"],
         spans["items"][1]["measured_usage"]
     );
-    // The answer names the options.
-    cli.complains(2, &["spans"], "--organization-id").await;
+    cli.complains(2, &["spans"], "organization_id").await;
     let stop = ["stop", id, "--at", "now"];
     cli.complains(1, &stop, "is answered 422").await;
 }

@@ -1,5 +1,5 @@
 //! The command line as an operator uses it, against the real programs: suspended spans, the acts that
-//! end them, their trail; the backlog and control; snapshots.
+//! end them, their trail; the backlog and control; previews and snapshots.
 
 use std::time::Duration;
 
@@ -197,8 +197,7 @@ async fn what_abacus_may_count_although_it_is_skipped_is_told() {
     assert_eq!(shown["usages"][0]["state"], "skipped", "{shown:#}");
     assert_eq!(shown["usages"][0]["unanswered"], true, "{shown:#}");
     let doubt = "(the upstream may count 0:30:00.000 of it: a post had no answer)";
-    cli.says(&["span", &span], &[doubt, "a post had no answer 400"])
-        .await;
+    cli.says(&["span", &span], &[doubt, " yes "]).await;
 
     // The verifier reads both sums, compares them, and tells what is in doubt.
     let verified = cli.json(0, &["verify", &file]).await;
@@ -306,6 +305,14 @@ async fn what_runs_is_compared() {
         event("start", "gone", began),
     ];
     let file = write(&path("good.ndjson"), &good);
+    // The hour that "one" ran, and "gone" until the full hour.
+    let until = (began / HOUR * HOUR + 4 * HOUR).to_string();
+    let preview = ["events", "preview", &file, "--granularity", "hour"];
+    let preview = [&preview[..], &["--until", &until]].concat();
+    let previewed = cli.json(0, &preview).await;
+    let usages = previewed["usages"].as_array().unwrap().iter();
+    let durations = usages.map(|usage| usage["measured_usage"][1]["quantity"].as_i64().unwrap());
+    assert_eq!(durations.sum::<i64>(), HOUR + 4 * HOUR - began % HOUR);
     cli.run(0, &["events", "send", &file]).await;
 
     let at = now_millis() - HOUR;

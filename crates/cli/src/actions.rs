@@ -7,15 +7,38 @@ use reqwest::Method;
 use sampler_api::{Cause, List, Reason, Resumed, SkipRequest, Span, Usage};
 use sampler_verify::words::counted;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::api::{Api, Query, Request};
 use crate::failure::Failure;
-use crate::listing::{Columns, Common, Length, Period, add, print_list};
+use crate::listing::{Common, Length, Period, add, print_list};
 use crate::moment::FORMS;
 use crate::output::{printable, warn};
 use crate::resolve;
-use crate::show::{show_answer, text};
+use crate::show::{As, Column, show_answer, table_of};
 use crate::span::MAY_COUNT;
+
+const CAUSES: [Column; 9] = [
+    ("cause", "/cause", As::Text),
+    ("status", "/status", As::Text),
+    ("error", "/error", As::Text),
+    ("resource", "/resource_id", As::Text),
+    ("plan", "/plan_id", As::Text),
+    ("spans", "/spans", As::Number),
+    ("set aside", "/set_aside", As::Number),
+    ("since", "/since", As::Time),
+    ("probe at", "/probe_at", As::Time),
+];
+
+const ACTS: [Column; 7] = [
+    ("at", "/at", As::Time),
+    ("who", "/who", As::Text),
+    ("act", "/act", As::Text),
+    ("subject", "/subject", As::Text),
+    ("outcome", "/outcome", As::Text),
+    ("reason", "/reason", As::Text),
+    ("id", "/id", As::Text),
+];
 
 /// Lists the causes of suspended spans, the cause of the most spans first
 #[derive(Debug, Args)]
@@ -121,50 +144,22 @@ impl ActionArguments {
 }
 
 pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode, Failure> {
-    let columns = Columns {
-        header: [
-            "cause",
-            "status",
-            "error",
-            "resource",
-            "plan",
-            "spans",
-            "set aside",
-            "since",
-            "probe at",
-        ],
-        left: &[0, 1, 2, 3, 4, 7, 8],
-        nothing: "No spans are suspended.",
-    };
     let path = ["v1", "suspended"];
     let mut query = Query::new();
     add(&mut query, "resource_id", arguments.resource_id);
     let api = Api::new(&arguments.common.connection)?;
     let answer = api.call(&Request::get(&path).query(query)).await?;
-    show_answer(&arguments.common, &answer, &path, |causes: &List<Cause>| {
+    show_answer(&arguments.common, &answer, &path, |causes: &List<Value>| {
         let more: String = causes.items.iter().filter_map(more_line).collect();
-        columns.text(causes.items.iter().map(cause_row)) + &more
+        table_of(&causes.items, &CAUSES, "No spans are suspended.") + &more
     })
 }
 
 /// What is said below the table of a resource with more causes than are listed.
-fn more_line(cause: &Cause) -> Option<String> {
-    let (more, resource) = (cause.more, printable(&cause.resource_id));
-    (more > 0).then(|| format!("{more} more of {resource}: see --resource-id\n"))
-}
-
-fn cause_row(cause: &Cause) -> [String; 9] {
-    [
-        printable(&cause.cause),
-        text(cause.status),
-        printable(&cause.error),
-        printable(&cause.resource_id),
-        printable(&cause.plan_id),
-        cause.spans.to_string(),
-        cause.set_aside.to_string(),
-        cause.since.to_string(),
-        cause.probe_at.to_string(),
-    ]
+fn more_line(cause: &Value) -> Option<String> {
+    let more = cause["more"].as_u64().filter(|more| *more > 0)?;
+    let resource = printable(cause["resource_id"].as_str()?);
+    Some(format!("{more} more of {resource}: see --resource-id\n"))
 }
 
 pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failure> {
@@ -231,13 +226,16 @@ pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure
     arguments.period.add_to(&mut query);
     add(&mut query, "who", arguments.who.as_ref());
     add(&mut query, "span", span_of(&arguments).await?);
-    let columns = Columns {
-        header: ["at", "who", "act", "subject", "outcome", "reason", "id"],
-        left: &[0, 1, 2, 3, 4, 5, 6],
-        nothing: "No actions.",
-    };
     let (common, length) = (&arguments.common, &arguments.length);
-    print_list(common, &["v1", "audit"], &query, length, columns, act_row).await
+    print_list(
+        common,
+        &["v1", "audit"],
+        &query,
+        length,
+        &ACTS,
+        "No actions.",
+    )
+    .await
 }
 
 /// The span that is asked for. A removed span still has a trail.
@@ -256,18 +254,6 @@ async fn span_of(arguments: &AuditArguments) -> Result<Option<String>, Failure> 
         }
         Err(failure) => Err(failure),
     }
-}
-
-fn act_row(act: &sampler_api::Act) -> [String; 7] {
-    [
-        act.at.to_string(),
-        text(act.who.as_ref()),
-        printable(&act.act),
-        printable(&act.subject),
-        printable(&act.outcome),
-        printable(&act.reason),
-        printable(&act.id),
-    ]
 }
 
 /// Does something to a span as it is now: a change by somebody else in between makes it fail. `then` says

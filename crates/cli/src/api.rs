@@ -1,7 +1,6 @@
 //! The client of the API, as `docs/api.md` describes it.
 
 mod error;
-mod flags;
 mod reading;
 mod request;
 
@@ -17,14 +16,12 @@ use sampler_oauth::http::read_body;
 use serde::Deserialize;
 use url::Url;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, is_loopback};
 use crate::failure::Failure;
 use crate::output::printable;
 use crate::token::Token;
 
 pub(crate) use error::{ApiError, words_of};
-pub(crate) use reading::Position;
-use request::{ANSWER_LEN_MAX, ANSWER_LIMIT};
 pub(crate) use request::{Query, Repeat, Request};
 
 /// How often a request is sent that is answered "later".
@@ -36,8 +33,10 @@ const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// The longest pause that the server does not ask for, and the longest that it can ask for.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
-/// The header that says that an event was kept before.
-const REPLAYED: &str = "idempotent-replayed";
+/// How long one answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// The longest answer, in bytes.
+const ANSWER_LEN_MAX: usize = 64 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Api {
@@ -69,18 +68,24 @@ impl Answer {
 
 enum Attempt {
     Answered(Response),
-    /// Not now; with the pause that the server asks for.
+    /// Not now; with the pause that the server asks for, and how often to try.
     Later(ApiError, Option<Duration>, u32),
 }
 
 impl Api {
     pub(crate) fn new(connection: &Connection) -> Result<Self, Failure> {
         let (base, token) = connection.resolve()?;
-        let http = Client::builder()
+        let mut builder = Client::builder()
             .user_agent(concat!("sampler-cli/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(10))
+            .timeout(ANSWER_LIMIT)
             // A redirect could lead the token elsewhere.
-            .redirect(Policy::none())
+            .redirect(Policy::none());
+        if is_loopback(&base) {
+            // A proxy would ask its own machine.
+            builder = builder.no_proxy();
+        }
+        let http = builder
             .build()
             .map_err(|error| ApiError::Client(describe(&error)))?;
         Ok(Self { http, base, token })
@@ -94,8 +99,7 @@ impl Api {
     /// Sends a request, and repeats it if the API is busy or does not answer. Any answer but
     /// success is an error.
     pub(crate) async fn call(&self, request: &Request<'_>) -> Result<Answer, ApiError> {
-        let mut pause = PAUSE_FIRST;
-        let mut attempt = 1;
+        let (mut pause, mut attempt) = (PAUSE_FIRST, 1);
         let mut may_renew_token = true;
         let response = loop {
             match self.send(request).await? {
@@ -109,21 +113,19 @@ impl Api {
                 Attempt::Later(error, _, attempts) if attempt >= attempts => return Err(error),
                 Attempt::Later(_, asked, _) => {
                     tokio::time::sleep(pause_until(pause, asked)).await;
-                    pause *= 2;
-                    attempt += 1;
+                    (pause, attempt) = (pause * 2, attempt + 1);
                 }
             }
         };
-        let status = response.status();
-        if !status.is_success() {
-            return Err(self.refusal(response, status, request.path).await);
+        if !response.status().is_success() {
+            return Err(self.refusal(response, request.path).await);
         }
         let headers = response.headers();
         let mut answer = Answer {
             body: Vec::new(),
             etag: header(headers, ETAG.as_str()),
             location: header(headers, LOCATION.as_str()),
-            is_replayed: is_true(headers, REPLAYED),
+            is_replayed: header(headers, "idempotent-replayed").as_deref() == Some("true"),
             cursor: next_cursor(headers),
         };
         answer.body = self.body(response, request.path).await?;
@@ -133,7 +135,6 @@ impl Api {
     async fn send(&self, request: &Request<'_>) -> Result<Attempt, ApiError> {
         let address = self.address(request.path, &request.query);
         let mut sent = self.http.request(request.method.clone(), address);
-        sent = sent.timeout(ANSWER_LIMIT);
         let token = self.token.header().await;
         if let Some(token) = token.map_err(|failure| ApiError::Token(failure.to_string()))? {
             sent = sent.header(AUTHORIZATION, token);
@@ -153,12 +154,11 @@ impl Api {
                 return Ok(Attempt::Later(self.unreachable(&error), None, attempts));
             }
         };
-        let status = response.status();
-        if !request.repeat.may_be_later(status) {
+        if !request.repeat.may_be_later(response.status()) {
             return Ok(Attempt::Answered(response));
         }
         let asked = retry_after(response.headers());
-        let error = self.refusal(response, status, request.path).await;
+        let error = self.refusal(response, request.path).await;
         if request.repeat == Repeat::WhenTurnedAway && !error.is_turned_away() {
             return Err(error);
         }
@@ -187,7 +187,8 @@ impl Api {
     }
 
     /// The error of a refused request, with its problem document if it has one.
-    async fn refusal(&self, response: Response, status: StatusCode, path: &[&str]) -> ApiError {
+    async fn refusal(&self, response: Response, path: &[&str]) -> ApiError {
+        let status = response.status();
         let body = self.body(response, path).await.unwrap_or_default();
         ApiError::Status {
             path: path_of(path),
@@ -205,12 +206,7 @@ impl Api {
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
-    let value = headers.get(name)?.to_str().ok()?;
-    Some(value.to_owned())
-}
-
-fn is_true(headers: &HeaderMap, name: &str) -> bool {
-    headers.get(name).is_some_and(|value| value == "true")
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
 fn pause_until(own: Duration, asked: Option<Duration>) -> Duration {
@@ -257,14 +253,10 @@ mod tests {
             (102, None, 60),
             (4, Some(1), 1),
             (4, Some(61), 61),
-            (4, Some(300), 300),
             (4, Some(86_400), 300),
         ] {
-            assert_eq!(
-                pause_until(seconds(own), asked.map(seconds)),
-                seconds(pause),
-                "{asked:?}"
-            );
+            let until = pause_until(seconds(own), asked.map(seconds));
+            assert_eq!(until, seconds(pause), "{asked:?}");
         }
     }
 }

@@ -8,21 +8,20 @@ use sampler_oauth::discovery::is_private;
 use sampler_oauth::http::client;
 use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
 use secrecy::SecretString;
-use url::Url;
+use url::{Host, Url};
 
-use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::warn;
 use crate::token::{TOKEN_VARIABLE, Token};
 
-/// The address where neither an option nor `sampler target` says one.
+/// The address where nothing says one.
 const URL_DEFAULT: &str = "http://localhost:7070";
 /// The variables beside the options of the same names.
 const URL_VARIABLE: &str = "SAMPLER_URL";
 const CF_API_VARIABLE: &str = "SAMPLER_CF_API";
 const TOKEN_FILE_VARIABLE: &str = "SAMPLER_TOKEN_FILE";
 /// Holds the secret of a client. It is not an argument, for the same reason as a token.
-pub(crate) const SECRET_VARIABLE: &str = "SAMPLER_CLIENT_SECRET";
+const SECRET_VARIABLE: &str = "SAMPLER_CLIENT_SECRET";
 /// How long a token server may take.
 const TOKEN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -32,20 +31,20 @@ const TOKEN_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// The address of the receiver [env: `SAMPLER_URL`] [default: `sampler target`, or `http://localhost:7070`]
+    /// The address of the receiver [env: `SAMPLER_URL`] [default: `http://localhost:7070`]
     #[arg(long, global = true)]
     url: Option<Url>,
-    /// A file with the token; otherwise it is that of `SAMPLER_TOKEN`, of the client, or of `sampler login` [env: `SAMPLER_TOKEN_FILE`]
+    /// A file with the token; otherwise it is that of `SAMPLER_TOKEN`, or of the client [env: `SAMPLER_TOKEN_FILE`]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) client: ClientArguments,
+    client: ClientArguments,
 }
 
 /// A client of a token server, whose tokens are used. `SAMPLER_CLIENT_SECRET` holds its secret.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
-pub(crate) struct ClientArguments {
+struct ClientArguments {
     /// A client that gets the token; `SAMPLER_CLIENT_SECRET` holds its secret [env: `SAMPLER_CLIENT_ID`]
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
@@ -58,14 +57,6 @@ pub(crate) struct ClientArguments {
 }
 
 impl Connection {
-    /// A receiver that nothing is proved to.
-    pub(crate) fn to(url: Url) -> Self {
-        Self {
-            url: Some(url),
-            ..Self::default()
-        }
-    }
-
     /// The platform that is read, for the one command that reads one. It names the token server of the
     /// client for the receiver, too, unless an issuer does.
     pub(crate) fn platform(&mut self) -> Result<Option<Url>, Failure> {
@@ -78,17 +69,14 @@ impl Connection {
 
     /// The address, and the source of the token. Says so where a token would be sent in clear text.
     pub(crate) fn resolve(&self) -> Result<(Url, Token), Failure> {
-        let config = Config::read()?;
-        let url = match self.url()?.or_else(|| config.target.clone()) {
-            Some(url) => url,
-            None => Url::parse(URL_DEFAULT).expect("a fixed address"),
-        };
+        let url = address(self.url.as_ref(), URL_VARIABLE)?
+            .unwrap_or_else(|| Url::parse(URL_DEFAULT).expect("a fixed address"));
         if !is_web(&url) {
             return Err(Failure::Input(format!(
                 "{url} is not an http or https address"
             )));
         }
-        let token = self.token(&config, &url)?;
+        let token = self.token()?;
         token.check()?;
         if !matches!(token, Token::None) && !is_private(&url) {
             warn("the token is sent without TLS");
@@ -96,41 +84,30 @@ impl Connection {
         Ok((url, token))
     }
 
-    /// The address that an option or a variable names.
-    pub(crate) fn url(&self) -> Result<Option<Url>, Failure> {
-        address(self.url.as_ref(), URL_VARIABLE)
-    }
-
-    fn token(&self, config: &Config, url: &Url) -> Result<Token, Failure> {
+    fn token(&self) -> Result<Token, Failure> {
         let file = self.token_file.clone();
         if let Some(path) = file.or_else(|| told(TOKEN_FILE_VARIABLE).map(PathBuf::from)) {
             return Ok(Token::File(path));
         }
         if let Some(token) = variable(TOKEN_VARIABLE) {
-            return Ok(Token::Fixed(token, TOKEN_VARIABLE));
+            return Ok(Token::Fixed(token));
         }
-        if let Some(id) = &self.client.id() {
-            let secret = variable(SECRET_VARIABLE).ok_or_else(|| {
-                Failure::Input(format!("{SECRET_VARIABLE} must hold the secret of {id}"))
-            })?;
-            let discoverer = self.client.discoverer()?;
-            let client = client_of(id, secret);
-            return Ok(Token::of(ClientCredentials::new(client, discoverer)));
-        }
-        // A token is sent nowhere but to the address that it was got for.
-        let token = config.token_for(url);
-        Ok(token.map_or(Token::None, |token| Token::Fixed(token, "sampler login")))
+        let given = self.client.client_id.clone();
+        let Some(id) = given.or_else(|| told("SAMPLER_CLIENT_ID")) else {
+            return Ok(Token::None);
+        };
+        let secret = variable(SECRET_VARIABLE).ok_or_else(|| {
+            Failure::Input(format!("{SECRET_VARIABLE} must hold the secret of {id}"))
+        })?;
+        let discoverer = self.client.discoverer()?;
+        let client = client_of(&id, secret);
+        Ok(Token::of(ClientCredentials::new(client, discoverer)))
     }
 }
 
 impl ClientArguments {
-    pub(crate) fn id(&self) -> Option<String> {
-        let given = self.client_id.clone();
-        given.or_else(|| told("SAMPLER_CLIENT_ID"))
-    }
-
     /// The token server of the client.
-    pub(crate) fn discoverer(&self) -> Result<Discoverer, Failure> {
+    fn discoverer(&self) -> Result<Discoverer, Failure> {
         let server = self.server()?;
         let http = secret_client(server.address(), TOKEN_LIMIT)?;
         Ok(Discoverer::new(server, http))
@@ -195,8 +172,18 @@ pub(crate) fn client_of(id: &str, secret: SecretString) -> Client {
     }
 }
 
+/// Whether it is an address of this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
 /// Whether it is an address of HTTP, with a host.
-pub(crate) fn is_web(url: &Url) -> bool {
+fn is_web(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.host().is_some()
 }
 

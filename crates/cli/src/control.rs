@@ -4,16 +4,30 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
-use sampler_api::{Backlog, Control};
+use sampler_api::Control;
+use serde_json::Value;
 
 use crate::actions::ActionArguments;
 use crate::api::{Api, Request};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::printable;
-use crate::show::{pairs, show_answer, text};
+use crate::show::{As, Column, facts, pairs, show_answer};
 
 const PATH: [&str; 2] = ["v1", "control"];
+
+const BACKLOG: [Column; 4] = [
+    ("spans due", "", As::Words(due)),
+    ("oldest since", "/oldest", As::Time),
+    ("suspended", "/suspended", As::Number),
+    ("usages/s", "/rate", As::Words(rate)),
+];
+
+const CLOSING: [Column; 3] = [
+    ("closing month", "/closing/month", As::Text),
+    ("  spans left", "/closing/left", As::Number),
+    ("  closes at", "/closing/closes_at", As::Time),
+];
 
 /// Shows how much sampling is behind
 #[derive(Debug, Args)]
@@ -88,24 +102,22 @@ pub(crate) async fn backlog(arguments: BacklogArguments) -> Result<ExitCode, Fai
     show_answer(&arguments.common, &answer, &path, backlog_in_words)
 }
 
-fn backlog_in_words(backlog: &Backlog) -> String {
-    let mut lines = vec![
-        ("spans due", due_in_words(backlog)),
-        ("oldest since", text(backlog.oldest)),
-        ("suspended", backlog.suspended.to_string()),
-        ("usages/s", format!("{:.2}", backlog.rate)),
-    ];
-    if let Some(closing) = &backlog.closing {
-        lines.push(("closing month", printable(&closing.month)));
-        lines.push(("  spans left", closing.left.to_string()));
-        lines.push(("  closes at", closing.closes_at.to_string()));
+fn backlog_in_words(backlog: &Value) -> String {
+    let mut lines = facts(backlog, &BACKLOG);
+    if !backlog["closing"].is_null() {
+        lines.extend(facts(backlog, &CLOSING));
     }
     pairs(&lines)
 }
 
-fn due_in_words(backlog: &Backlog) -> String {
-    let at_least = if backlog.at_least { "at least " } else { "" };
-    format!("{at_least}{}", backlog.due)
+fn due(backlog: &Value) -> String {
+    let is_more = backlog["at_least"].as_bool() == Some(true);
+    let at_least = if is_more { "at least " } else { "" };
+    format!("{at_least}{}", backlog["due"])
+}
+
+fn rate(value: &Value) -> String {
+    format!("{:.2}", value.as_f64().unwrap_or_default())
 }
 
 pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Failure> {

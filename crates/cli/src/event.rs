@@ -121,11 +121,11 @@ pub(crate) struct Measured {
 
 /// Whether two lists of measures say the same, whatever their order and however their numbers are written.
 pub(crate) fn are_equal(one: &[Measured], other: &[Measured]) -> bool {
-    let read = |measures: &[Measured]| -> Option<Vec<sampler_verify::quantity::Measure>> {
+    let read = |measures: &[Measured]| -> Option<Vec<quantity::Measure>> {
         let read = measures.iter().map(|it| {
             let quantity = Quantity::read(&it.quantity).ok()?;
             let measure = it.measure.clone();
-            Some(sampler_verify::quantity::Measure { measure, quantity })
+            Some(quantity::Measure { measure, quantity })
         });
         read.collect()
     };
@@ -177,13 +177,13 @@ pub(crate) async fn start(arguments: StartArguments) -> Result<ExitCode, Failure
 
 pub(crate) async fn stop(arguments: StopArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.event.common.connection)?;
-    let Span { target, .. } = open_span(&api, &arguments.span).await?;
+    let Span { target, .. } = resolve::open_span(&api, &arguments.span).await?;
     arguments.event.send(&api, "stop", target, None, None).await
 }
 
 pub(crate) async fn update(arguments: UpdateArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.event.common.connection)?;
-    let span = open_span(&api, &arguments.span).await?;
+    let span = resolve::open_span(&api, &arguments.span).await?;
     let mut target = span.target;
     let mut previous = None;
     if let Some(plan) = arguments.plan_id.filter(|plan| *plan != target.plan_id) {
@@ -198,11 +198,6 @@ pub(crate) async fn update(arguments: UpdateArguments) -> Result<ExitCode, Failu
     event
         .send(&api, "update", target, Some(measures), previous)
         .await
-}
-
-async fn open_span(api: &Api, given: &str) -> Result<Span, Failure> {
-    let found = resolve::open_span(api, given).await?;
-    Ok(found.answer.read(&["v1", "spans", &found.id])?)
 }
 
 fn kept(measures: &[sampler_api::Measure]) -> Result<Vec<Measured>, Failure> {
@@ -237,8 +232,7 @@ impl EventArguments {
         let id = self.id.clone();
         body.id = id.unwrap_or_else(|| id_of_text(&format!("{kind} {}", text_of(&body))));
         let path = ["v1", "events", kind];
-        let request = Request::post(&path).body("application/json", text_of(&body).into_bytes());
-        match api.call(&request).await {
+        match api.call(&Request::post(&path).json(&body)).await {
             Ok(answer) => self.tell(kind, &body, &answer),
             Err(error) => Err(unkept(error, &body)),
         }

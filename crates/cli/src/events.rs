@@ -1,39 +1,38 @@
-//! `events`: sends a file of events.
+//! `events`: sends a file of events, or shows what the upstream would get.
 
-mod file_event;
 mod input;
-mod interruption;
-mod journal;
 mod outcome;
+mod preview;
 mod report;
 mod send;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Subcommand};
 use indicatif::HumanCount;
-use sampler_verify::moment::{Millis, parse_length};
-use sampler_verify::words::counted;
+use sampler_verify::words::{counted, form};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::Api;
-use crate::clock;
-use crate::columns::{ColumnArguments, Format};
 use crate::failure::Failure;
+use crate::file::{EventFile, FileArguments};
 use crate::listing::Common;
-use crate::moment::time;
-use crate::output::{note, print};
+use crate::output::{print, tell_interruption};
 use crate::show::print_json;
-pub(crate) use file_event::{FileEvent, id_of_text};
-use input::Input;
-use journal::{Begun, Journal};
-pub(crate) use report::Why;
+pub(crate) use input::{FileEvent, id_of_text};
+pub(crate) use report::in_one_line;
 pub(crate) use send::Sender;
 
-/// Sends events
+/// The exit code of a program that a signal ends begins here.
+const EXIT_SIGNAL: u8 = 128;
+
+/// Sends events, or shows what the upstream would get
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  sampler events preview events.ndjson
   sampler events send events.ndjson")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -43,17 +42,15 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum EventsCommand {
     Send(SendArguments),
+    Preview(preview::Arguments),
 }
 
 /// Sends all events of a file, in batches, and says which were refused
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Events of one target are sent in the order of the file. An event without an id gets one that follows from
-what it says, so sending a file twice is safe: a repeat changes nothing. Where `day` or `at` count from now,
-that holds only with the same --now: otherwise they are other events, at other times.
-
-While it is sent, FILE.sampler-journal says how far. If sending is interrupted, or the receiver cannot be
-reached, the same command continues from there. The file is removed at the end.
+Events of one target are sent in the order of the file. Each has an id, by which the receiver recognises a
+repeat: sending a file again is safe, whatever became of the command before. The rows of a CSV have ids that
+follow from what they say.
 
 Examples:
   sampler events send events.ndjson
@@ -61,87 +58,72 @@ Examples:
   jq -c .usage[] dump.json | sampler events send - --format ndjson
 
 Exit codes: 0 all events are kept, 1 some were refused, 2 the command line or the file is wrong and nothing
-was sent, 3 the API gives no answer, 4 the file, the journal or the output failed midway, 130 it was
-interrupted (Ctrl-C).")]
+was sent, 3 the API gives no answer, 4 the file or the output failed midway, 130 it was interrupted (Ctrl-C).")]
 struct SendArguments {
     #[command(flatten)]
     file: FileArguments,
     /// How many events are sent at once
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1000))]
     batch: u16,
-    /// Starts over, whatever an interrupted command has left
-    #[arg(long)]
-    restart: bool,
-    /// Writes no journal: an interrupted command starts over
-    #[arg(long)]
-    no_journal: bool,
     #[command(flatten)]
     common: Common,
-}
-
-/// A file of events.
-#[derive(Debug, Args)]
-struct FileArguments {
-    /// NDJSON or CSV as in examples/README.md, or `CloudEvents` as NDJSON or a list. `-` is standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// The format, if the file name does not show it
-    #[arg(long, value_enum)]
-    format: Option<Format>,
-    #[command(flatten)]
-    columns: ColumnArguments,
-    /// The present time, for `day` and `at` in the file
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    now: Option<Millis>,
-    /// Added to all timestamps of the file, but not to those of `CloudEvents`
-    #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
-    #[arg(allow_hyphen_values = true)]
-    offset: Millis,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         EventsCommand::Send(arguments) => run_send(arguments).await,
+        EventsCommand::Preview(arguments) => preview::run(arguments),
     }
 }
 
 async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
-    let file = &arguments.file;
-    let now = file.now.unwrap_or_else(clock::now);
-    let mut input = Input::open(file, now)?;
-    let journal = if arguments.no_journal || file.is_stdin() {
-        Journal::none(now)
-    } else {
-        let begun = Begun::new(file, now, api.base(), input.measures());
-        Journal::open(&file.file, &begun, arguments.restart)?
+    let name = arguments.file.file.display().to_string();
+    let file = arguments.file.open()?;
+    let total = input::check(&file)?;
+    let mut sender = Sender::new(&api, usize::from(arguments.batch), total);
+    let done = sender.done();
+    let sent = tokio::select! {
+        sent = send(&mut sender, &file) => sent,
+        code = interrupted(&name, &done) => return code,
     };
-    if let Some(given) = file.now.filter(|given| *given != journal.now()) {
-        let (path, before) = (file.file.display(), journal.now());
-        return Err(Failure::Input(format!(
-            "{path} was begun with --now {before}, and not {given}: without --now the command continues \
-             from there; --restart sends all from the beginning"
-        )));
-    }
-    // A day counts from the time at which the command was given first.
-    input.count_from(journal.now());
-    let done = journal.done.events;
-    if done > 0 {
-        let (name, done) = (input.name(), counted(HumanCount(done), "event"));
-        note(&format!("{name} continues behind the {done} sent before"));
-    }
-    let mut sender = Sender::new(&api, journal, usize::from(arguments.batch), input.length());
-    sender.is_now_given = file.now.is_some();
-    interruption::tell_how_to_go_on(input.name().to_owned(), sender.done());
-    if let Err(failure) = sender.send(input).await {
-        sender.forget_what_was_not_begun();
-        return Err(failure);
-    }
-    let report = sender.finish()?;
+    let report = sender.finish();
+    sent?;
     if arguments.common.json {
         print_json(&report.document())?;
     } else {
         print(&report.words())?;
     }
     Ok(ExitCode::from(u8::from(!report.is_good())))
+}
+
+async fn send(sender: &mut Sender<'_>, file: &EventFile) -> Result<(), Failure> {
+    for event in input::events(file)? {
+        // It was right when it was checked.
+        let event =
+            event.map_err(|what| Failure::Interrupted(format!("the file has changed: {what}")))?;
+        sender.add(event).await?;
+    }
+    sender.flush().await
+}
+
+/// Ends when the user or the system ends the command, which may happen at any time without harm. Says how to
+/// continue.
+async fn interrupted(name: &str, done: &AtomicU64) -> Result<ExitCode, Failure> {
+    let listen = |kind| signal(kind).map_err(|error| Failure::Input(error.to_string()));
+    let mut interrupts = listen(SignalKind::interrupt())?;
+    let mut terminations = listen(SignalKind::terminate())?;
+    let kind = tokio::select! {
+        _ = interrupts.recv() => SignalKind::interrupt(),
+        _ = terminations.recv() => SignalKind::terminate(),
+    };
+    let code = u8::try_from(kind.as_raw_value()).map_or(EXIT_SIGNAL, |number| EXIT_SIGNAL + number);
+    let events = done.load(Ordering::SeqCst);
+    let message = format!(
+        "interrupted: {} of {name} {} done; the same command continues: what is kept is recognised",
+        counted(HumanCount(events), "event"),
+        form(events, "is", "are"),
+    );
+    tell_interruption(&message, &json!({ "message": message, "exit_code": code }));
+    Ok(ExitCode::from(code))
 }

@@ -3,18 +3,14 @@
 mod actions;
 mod api;
 mod clock;
-mod columns;
-mod config;
 mod connection;
 mod control;
 mod event;
 mod events;
 mod failure;
 mod feed;
-mod instances;
-mod journal;
+mod file;
 mod listing;
-mod login;
 mod mapping;
 mod moment;
 mod output;
@@ -24,8 +20,7 @@ mod show;
 mod snapshot;
 mod span;
 mod spans;
-pub mod table;
-mod terminal;
+mod table;
 mod token;
 mod usages;
 mod verify;
@@ -45,7 +40,6 @@ const EXIT_USAGE: u8 = 2;
 #[command(name = "sampler", version, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  sampler target http://localhost:7070
   sampler spans --organization-id acme --from yesterday
   sampler span orders-db
   sampler events send events.ndjson
@@ -72,7 +66,6 @@ enum Command {
     Audit(actions::AuditArguments),
     Backlog(control::BacklogArguments),
     Control(Box<control::ControlArguments>),
-    Instances(instances::Arguments),
     Start(Box<event::StartArguments>),
     Stop(event::StopArguments),
     Update(Box<event::UpdateArguments>),
@@ -81,9 +74,6 @@ enum Command {
     Snapshot(snapshot::Arguments),
     Feed(Box<feed::Arguments>),
     Verify(verify::Arguments),
-    Target(login::TargetArguments),
-    Login(login::LoginArguments),
-    Logout(login::LogoutArguments),
     Completions(CompletionsArguments),
 }
 
@@ -153,7 +143,6 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Audit(arguments) => actions::audit(arguments).await,
         Command::Backlog(arguments) => control::backlog(arguments).await,
         Command::Control(arguments) => control::control(*arguments).await,
-        Command::Instances(arguments) => instances::run(arguments).await,
         Command::Start(arguments) => event::start(*arguments).await,
         Command::Stop(arguments) => event::stop(arguments).await,
         Command::Update(arguments) => event::update(*arguments).await,
@@ -162,9 +151,6 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Snapshot(arguments) => snapshot::run(arguments).await,
         Command::Feed(arguments) => feed::run(*arguments).await,
         Command::Verify(arguments) => verify::run(arguments).await,
-        Command::Target(arguments) => login::target(arguments).await,
-        Command::Login(arguments) => login::login(arguments).await,
-        Command::Logout(arguments) => login::logout(&arguments),
         Command::Completions(arguments) => completions(&arguments),
     }
 }

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sampler_verify::moment::Millis;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
@@ -12,10 +11,9 @@ use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::moment::time;
 use crate::output::{print, warn};
-use crate::show::print_json;
-use crate::table::table;
+use crate::show::{Column, print_json, table_of};
 
-/// The options of every list: the form of the output, and the address of the API.
+/// The options of every command: the form of the output, and the address of the API.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Prints one JSON document instead of tables
@@ -37,17 +35,17 @@ pub(crate) struct Length {
 }
 
 /// A period of time.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Period {
     /// From this time on, as in `2026-11-20`, `yesterday`, `-2d`
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    from: Option<Millis>,
+    pub(crate) from: Option<Millis>,
     /// Until this time, without it
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    to: Option<Millis>,
+    pub(crate) to: Option<Millis>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Target")]
 #[expect(clippy::struct_field_names, reason = "so the API calls them")]
 pub(crate) struct TargetFilter {
@@ -61,33 +59,14 @@ pub(crate) struct TargetFilter {
     #[arg(long, value_name = "ID")]
     consumer_id: Option<String>,
     /// Of this resource
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "resource", value_name = "ID")]
     resource_id: Option<String>,
     /// Of this plan
     #[arg(long, value_name = "ID")]
     plan_id: Option<String>,
     /// Of this instance
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "instance", value_name = "ID")]
     resource_instance_id: Option<String>,
-}
-
-impl<const N: usize> Columns<'_, N> {
-    /// The rows as a table, or that there are none.
-    pub(crate) fn text(self, rows: impl ExactSizeIterator<Item = [String; N]>) -> String {
-        match rows.len() {
-            0 => format!("{}\n", self.nothing),
-            _ => format!("{}\n", table(self.header, rows, self.left)),
-        }
-    }
-}
-
-impl Length {
-    fn most(&self) -> usize {
-        if self.all {
-            return usize::MAX;
-        }
-        usize::try_from(self.limit).unwrap_or(usize::MAX)
-    }
 }
 
 impl Period {
@@ -98,17 +77,22 @@ impl Period {
 }
 
 impl TargetFilter {
+    /// The names of the ids, and those that were given.
+    pub(crate) fn ids(&self) -> [(&'static str, Option<&String>); 6] {
+        [
+            ("organization_id", self.organization_id.as_ref()),
+            ("space_id", self.space_id.as_ref()),
+            ("consumer_id", self.consumer_id.as_ref()),
+            ("resource_id", self.resource_id.as_ref()),
+            ("plan_id", self.plan_id.as_ref()),
+            ("resource_instance_id", self.resource_instance_id.as_ref()),
+        ]
+    }
+
     pub(crate) fn add_to(&self, query: &mut Query) {
-        add(query, "organization_id", self.organization_id.as_ref());
-        add(query, "space_id", self.space_id.as_ref());
-        add(query, "consumer_id", self.consumer_id.as_ref());
-        add(query, "resource_id", self.resource_id.as_ref());
-        add(query, "plan_id", self.plan_id.as_ref());
-        add(
-            query,
-            "resource_instance_id",
-            self.resource_instance_id.as_ref(),
-        );
+        for (name, id) in self.ids() {
+            add(query, name, id);
+        }
     }
 }
 
@@ -117,50 +101,44 @@ pub(crate) fn add(query: &mut Query, name: &'static str, value: Option<impl ToSt
     query.extend(value.map(|value| (name, value.to_string())));
 }
 
-/// A list as people see it.
-pub(crate) struct Columns<'a, const N: usize> {
-    pub(crate) header: [&'a str; N],
-    /// The columns that are aligned to the left.
-    pub(crate) left: &'a [usize],
-    /// What is said where there is nothing, such as "No spans."
-    pub(crate) nothing: &'a str,
-}
-
-/// Reads a list and prints it: a row for each item.
-pub(crate) async fn print_list<T: DeserializeOwned, const N: usize>(
+/// Reads a list and prints it. `nothing` is said where there is nothing, such as "No spans."
+pub(crate) async fn print_list(
     common: &Common,
     path: &[&str],
     query: &Query,
     length: &Length,
-    columns: Columns<'_, N>,
-    row: impl Fn(&T) -> [String; N],
+    columns: &[Column],
+    nothing: &str,
 ) -> Result<ExitCode, Failure> {
-    print_list_above(common, path, query, length, columns, row, |_| String::new()).await
+    print_list_above(common, path, query, length, columns, nothing, |_| {
+        String::new()
+    })
+    .await
 }
 
 /// The same, and what is said of all items below the table.
-pub(crate) async fn print_list_above<T: DeserializeOwned, const N: usize>(
+pub(crate) async fn print_list_above(
     common: &Common,
     path: &[&str],
     query: &Query,
     length: &Length,
-    columns: Columns<'_, N>,
-    row: impl Fn(&T) -> [String; N],
-    below: impl Fn(&[T]) -> String,
+    columns: &[Column],
+    nothing: &str,
+    below: impl Fn(&[Value]) -> String,
 ) -> Result<ExitCode, Failure> {
     let api = Api::new(&common.connection)?;
-    let most = length.most();
-    let (count, is_more) = if common.json {
-        let (items, is_more) = api.items::<Value>(path, query, most).await?;
+    let mut most = usize::MAX;
+    if !length.all {
+        most = usize::try_from(length.limit).unwrap_or(most);
+    }
+    let (items, is_more) = api.items(path, query, most).await?;
+    if common.json {
         print_json(&json!({ "items": items }))?;
-        (items.len(), is_more)
     } else {
-        let (items, is_more) = api.items::<T>(path, query, most).await?;
-        let text = columns.text(items.iter().map(row));
-        print(&(text + &below(&items)))?;
-        (items.len(), is_more)
-    };
+        print(&(table_of(&items, columns, nothing) + &below(&items)))?;
+    }
     if is_more {
+        let count = items.len();
         warn(&format!(
             "these are the first {count}; --limit or --all shows more"
         ));

@@ -54,9 +54,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         rating_plan: arguments.rating_plan,
         pricing_plan: arguments.pricing_plan,
     };
-    let body = serde_json::to_vec(&mapping).expect("a structure of texts");
-    let request = Request::post(&PATH).body("application/json", body);
-    let is_new = match api.call(&request).await {
+    let is_new = match api.call(&Request::post(&PATH).json(&mapping)).await {
         Ok(_) => true,
         Err(error) if error.problem().map(Problem::name) == Some("mapping-exists") => false,
         Err(error) => return Err(error.into()),

@@ -1,17 +1,26 @@
 //! Spans by their id, or by the name of their instance.
 
 use sampler_api::Span;
+use serde_json::Value;
 
 use crate::api::{Answer, Api, Query};
 use crate::failure::Failure;
 use crate::output::printable;
-use crate::show::{target, text};
-use crate::table::table;
+use crate::show::{As, Column, table_of};
 
 /// How many spans of an instance are looked at.
 const SPANS_MAX: usize = 1_000;
 /// How many are shown to choose from.
 const SHOWN_MAX: usize = 20;
+
+const COLUMNS: [Column; 6] = [
+    ("span", "/id", As::Text),
+    ("organization", "/target/organization_id", As::Text),
+    ("target", "/target", As::Target),
+    ("start", "/start", As::Time),
+    ("end", "/end", As::Time),
+    ("state", "/state", As::Text),
+];
 
 /// A span as the API has it now.
 #[derive(Debug)]
@@ -26,14 +35,15 @@ pub(crate) async fn span(api: &Api, given: &str) -> Result<ResolvedSpan, Failure
 }
 
 /// The same; of an instance, the only span that has no end yet.
-pub(crate) async fn open_span(api: &Api, given: &str) -> Result<ResolvedSpan, Failure> {
-    find(api, given, |span| span.end.is_none()).await
+pub(crate) async fn open_span(api: &Api, given: &str) -> Result<Span, Failure> {
+    let found = find(api, given, |span| span["end"].is_null()).await?;
+    Ok(found.answer.read(&["v1", "spans", &found.id])?)
 }
 
 async fn find(
     api: &Api,
     given: &str,
-    is_meant: fn(&Span) -> bool,
+    is_meant: fn(&Value) -> bool,
 ) -> Result<ResolvedSpan, Failure> {
     let error = match api.single(&["v1", "spans", given]).await {
         Ok(answer) => {
@@ -44,51 +54,37 @@ async fn find(
         Err(error) => return Err(error.into()),
     };
     let query: Query = vec![("resource_instance_id", given.to_owned())];
-    let found = api.items(&["v1", "spans"], &query, SPANS_MAX).await;
-    let (all, is_more): (Vec<Span>, bool) = found?;
-    let count = all.len();
-    let meant: Vec<Span> = all.into_iter().filter(is_meant).collect();
+    let (mut spans, is_more) = api
+        .items::<Value>(&["v1", "spans"], &query, SPANS_MAX)
+        .await?;
     let shown = printable(given);
-    match &meant[..] {
-        [span] if !is_more => {
-            let answer = api.single(&["v1", "spans", &span.id]).await?;
-            let id = span.id.clone();
-            Ok(ResolvedSpan { id, answer })
-        }
-        [] if count > 0 => Err(Failure::Input(format!(
-            "the instance {shown} has no open span: sampler spans --resource-instance-id {shown}"
-        ))),
-        [] => {
-            let what = format!(
-                "there is no span with the id {shown}, and none of an instance with this name, or the token \
-                 does not allow reading it"
-            );
-            Err(Failure::NotFound(what, error))
-        }
-        _ => Err(Failure::Input(ambiguous(&shown, &meant, is_more))),
+    let how = format!("sampler spans --resource-instance-id {shown}");
+    if spans.is_empty() {
+        let what = format!(
+            "there is no span with the id {shown}, and none of an instance with this name, or the token does \
+             not allow reading it"
+        );
+        return Err(Failure::NotFound(what, error));
     }
-}
-
-fn ambiguous(name: &str, spans: &[Span], is_more: bool) -> String {
-    let count = spans.len();
-    let more = if is_more { "more than " } else { "" };
-    let header = ["span", "organization", "target", "start", "end", "state"];
-    let rows = spans.iter().take(SHOWN_MAX).map(|span| {
-        [
-            printable(&span.id),
-            printable(&span.target.organization_id),
-            target(&span.target),
-            span.start.to_string(),
-            text(span.end),
-            printable(&span.state),
-        ]
-    });
-    let table = table(header, rows, &[0, 1, 2, 3, 4, 5]);
-    let rest = match count.saturating_sub(SHOWN_MAX) {
+    spans.retain(is_meant);
+    if let ([span], false) = (spans.as_slice(), is_more) {
+        let id = span["id"].as_str().unwrap_or_default().to_owned();
+        let answer = api.single(&["v1", "spans", &id]).await?;
+        return Ok(ResolvedSpan { id, answer });
+    }
+    if spans.is_empty() {
+        let what = format!("the instance {shown} has no open span: {how}");
+        return Err(Failure::Input(what));
+    }
+    let (count, more) = (spans.len(), if is_more { "more than " } else { "" });
+    spans.truncate(SHOWN_MAX);
+    let table = table_of(&spans, &COLUMNS, "");
+    let rest = match count - spans.len() {
         0 => String::new(),
-        rest => format!("\n... and {rest} more: sampler spans --resource-instance-id {name}"),
+        rest => format!("\n... and {rest} more: {how}"),
     };
-    format!(
-        "{name} is the name of an instance with {more}{count} spans; give the id of one:\n{table}{rest}"
-    )
+    Err(Failure::Input(format!(
+        "{shown} is the name of an instance with {more}{count} spans; give the id of one:\n{}{rest}",
+        table.trim_end()
+    )))
 }

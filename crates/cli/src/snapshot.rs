@@ -192,7 +192,7 @@ async fn apply(
         ));
         return Ok(ExitCode::FAILURE);
     }
-    let mut sender = Sender::unjournaled(api, BATCH, count as u64);
+    let mut sender = Sender::new(api, BATCH, count as u64);
     let events = difference
         .items()
         .zip(1..)
@@ -202,7 +202,7 @@ async fn apply(
             body: found.proposal.body(),
         });
     sender.send_events(events).await?;
-    let report = sender.finish()?;
+    let report = sender.finish();
     if arguments.common.json {
         print_json(&json!({ "difference": difference, "report": report.document() }))?;
     } else {

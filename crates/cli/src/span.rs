@@ -1,12 +1,10 @@
-//! `span`: one span, drawn over time, with its proof and its usages.
+//! `span`: one span, with its proof and its usages.
 
-mod timeline;
-
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::{Plan, Proof, Span, Timestamp, Usage};
+use sampler_api::{Proof, Span, Timestamp};
 use sampler_verify::words::counted;
 use serde_json::{Value, json};
 
@@ -16,17 +14,52 @@ use crate::listing::{Common, Period};
 use crate::moment::FORMS;
 use crate::output::{print, printable};
 use crate::resolve::{self, ResolvedSpan};
-use crate::show::{length_in_words, measures, pairs, print_json, text};
-use crate::table::table;
-use crate::terminal::width;
-use timeline::{Bar, Timeline};
+use crate::show::{As, Column, facts, length_in_words, measures, pairs, print_json};
+use crate::show::{table_of, text};
 
-/// Shows one span: its timeline, its proof, its usages
+/// What is said of a usage where a post of it had no answer.
+pub(crate) const MAY_COUNT: &str =
+    "a post of the planned usage had no answer: the upstream may count it";
+
+const FACTS: [Column; 14] = [
+    ("span", "/id", As::Text),
+    ("organization_id", "/target/organization_id", As::Text),
+    ("space_id", "/target/space_id", As::Text),
+    ("consumer_id", "/target/consumer_id", As::Text),
+    ("resource_id", "/target/resource_id", As::Text),
+    ("plan_id", "/target/plan_id", As::Text),
+    (
+        "resource_instance_id",
+        "/target/resource_instance_id",
+        As::Text,
+    ),
+    ("start", "/start", As::Time),
+    ("  event", "/start_event_id", As::Text),
+    ("end", "/end", As::Time),
+    ("  event", "/end_event_id", As::Text),
+    ("state", "/state", As::Text),
+    ("sampled to", "/sampled_to", As::Time),
+    ("due at", "/due_at", As::Time),
+];
+
+const USAGES: [Column; 10] = [
+    ("usage", "/id", As::Text),
+    ("from", "/interval/start", As::Time),
+    ("to", "/interval/end", As::Time),
+    ("duration", "/duration", As::Length),
+    ("state", "/state", As::Text),
+    ("planned at", "/planned_at", As::Time),
+    ("status", "/status", As::Text),
+    ("accepted at", "/accepted_at", As::Time),
+    ("unanswered", "/unanswered", As::Words(yes)),
+    ("error", "/error", As::Text),
+];
+
+/// Shows one span: its proof, its usages
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-The timeline shows the usages as windows (|), forwards (=) and backwards (<), what is planned or refused
-(.), and the stop (^). A late stop shows as usages that go backwards from where sampling was to where it
-should have ended. --from and --to keep usages whose timestamp is between them.
+A late stop shows as usages of negative duration, from where sampling was to where it should have ended.
+--from and --to keep usages whose timestamp is between them.
 {FORMS}
 
 Examples:
@@ -52,67 +85,32 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let ResolvedSpan { id, answer } = resolve::span(&api, &arguments.span).await?;
     let path = ["v1", "spans", &id];
-    let span: Span = answer.read(&path)?;
+    let (span, document): (Span, Value) = (answer.read(&path)?, answer.read(&path)?);
     let mut query = Query::new();
     arguments.period.add_to(&mut query);
     let of_usages = ["v1", "spans", &id, "usages"];
+    let (usages, _) = api.items::<Value>(&of_usages, &query, usize::MAX).await?;
     if arguments.common.json {
-        let (usages, _) = api.items::<Value>(&of_usages, &query, usize::MAX).await?;
-        let span: Value = answer.read(&path)?;
-        print_json(&json!({ "span": span, "usages": usages }))?;
+        print_json(&json!({ "span": document, "usages": usages }))?;
     } else {
-        let (usages, _) = api.items(&of_usages, &query, usize::MAX).await?;
-        print(&page(&span, &usages, arguments.usages))?;
+        let facts = pairs(&[facts(&document, &FACTS), delivery(&span)].concat());
+        let (proof, ledger) = (
+            proof(&span.proof, span.start),
+            ledger(&usages, arguments.usages),
+        );
+        print(&format!("{facts}\n{proof}\n\n{ledger}"))?;
     }
     let adds_up = span.proof.difference == 0;
     Ok(ExitCode::from(u8::from(!adds_up)))
 }
 
-fn page(span: &Span, usages: &[Usage], shown: usize) -> String {
-    let parts = [
-        facts(span),
-        timeline_of(span, usages).draw(width()),
-        format!("{}\n", proof(&span.proof, span.start)),
-        ledger(usages, shown),
-    ];
-    parts.join("\n")
-}
-
-/// What is said of a usage where a post of it had no answer.
-pub(crate) const MAY_COUNT: &str =
-    "a post of the planned usage had no answer: the upstream may count it";
-
-fn facts(span: &Span) -> String {
-    let target = &span.target;
-    let mut facts = vec![
-        ("span", printable(&span.id)),
-        ("organization_id", printable(&target.organization_id)),
-        ("space_id", printable(&target.space_id)),
-        ("consumer_id", printable(&target.consumer_id)),
-        ("resource_id", printable(&target.resource_id)),
-        ("plan_id", printable(&target.plan_id)),
-        (
-            "resource_instance_id",
-            printable(&target.resource_instance_id),
-        ),
-        ("measures", measures(&span.measured_usage)),
-        (
-            "start",
-            event(Some(span.start), span.start_event_id.as_deref()),
-        ),
-        ("end", event(span.end, span.end_event_id.as_deref())),
-        ("state", printable(&span.state)),
-        ("sampled to", span.sampled_to.to_string()),
-        ("due at", text(span.due_at)),
-    ];
-    if let Some(Plan {
-        start,
-        end,
-        usage_id,
-    }) = &span.planned
-    {
-        let usage = printable(usage_id);
-        facts.push(("planned", format!("{start} to {end} (usage {usage})")));
+/// What is measured, what comes next, and what is in the way.
+fn delivery(span: &Span) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("measures", measures(&span.measured_usage))];
+    if let Some(plan) = &span.planned {
+        let usage = printable(&plan.usage_id);
+        let planned = format!("{} to {} (usage {usage})", plan.start, plan.end);
+        facts.push(("planned", planned));
     }
     if span.delivery.unanswered {
         facts.push(("unanswered", MAY_COUNT.to_owned()));
@@ -123,107 +121,52 @@ fn facts(span: &Span) -> String {
         let error = format!("{at} {status} {what} (attempt {attempts})");
         facts.push(("last error", error));
     }
-    pairs(&facts)
-}
-
-/// When an event took place, and its id.
-fn event(at: Option<impl Display>, id: Option<&str>) -> String {
-    match id.map(printable) {
-        Some(id) => format!("{} (event {id})", text(at)),
-        None => text(at),
-    }
+    facts
 }
 
 /// The proof in one line.
 fn proof(proof: &Proof, start: Timestamp) -> String {
     let relation = if proof.difference == 0 { "=" } else { "IS NOT" };
-    let since = if start == proof.since {
-        String::new()
-    } else {
-        format!(" since {}", proof.since)
-    };
-    let unanswered = match proof.unanswered {
-        0 => String::new(),
-        length => format!(
-            " (the upstream may count {} of it: a post had no answer)",
-            length_in_words(length)
-        ),
-    };
-    let unsampled = match proof.unsampled {
-        0 => String::new(),
-        left if left > 0 => format!("; not billed yet {}", length_in_words(left)),
-        left => format!("; to be taken back {}", length_in_words(-left)),
-    };
-    format!(
-        "proof: used {}{since} {relation} billed {} + skipped {}{unanswered}{unsampled}; difference {} ms, {}",
-        length_in_words(proof.used),
+    let mut words = format!("proof: used {}", length_in_words(proof.used));
+    if start != proof.since {
+        let _ = write!(words, " since {}", proof.since);
+    }
+    let (billed, skipped) = (
         length_in_words(proof.billed),
         length_in_words(proof.skipped),
-        proof.difference,
-        counted(proof.usages, "usage"),
-    )
-}
-
-fn timeline_of(span: &Span, usages: &[Usage]) -> Timeline {
-    let usages = usages.iter().map(|usage| Bar {
-        from: usage.interval.start.as_millis(),
-        to: usage.interval.end.as_millis(),
-        is_done: usage.is_answered(),
-    });
-    let planned = span.planned.iter().map(|plan| Bar {
-        from: plan.start.as_millis(),
-        to: plan.end.as_millis(),
-        is_done: false,
-    });
-    Timeline {
-        start: span.start.as_millis(),
-        end: span.end.map(Timestamp::as_millis),
-        sampled_to: span.sampled_to.as_millis(),
-        bars: usages.chain(planned).collect(),
+    );
+    let _ = write!(words, " {relation} billed {billed} + skipped {skipped}");
+    if proof.unanswered != 0 {
+        let unanswered = length_in_words(proof.unanswered);
+        let _ = write!(
+            words,
+            " (the upstream may count {unanswered} of it: a post had no answer)"
+        );
     }
+    let unsampled = length_in_words(proof.unsampled.saturating_abs());
+    let _ = match proof.unsampled {
+        0 => Ok(()),
+        1.. => write!(words, "; not billed yet {unsampled}"),
+        _ => write!(words, "; to be taken back {unsampled}"),
+    };
+    let usages = counted(proof.usages, "usage");
+    words + &format!("; difference {} ms, {usages}", proof.difference)
 }
 
 /// The last usages, in their order.
-fn ledger(usages: &[Usage], shown: usize) -> String {
+fn ledger(usages: &[Value], shown: usize) -> String {
     let first = usages.len().saturating_sub(shown);
-    let header = [
-        "usage",
-        "from",
-        "to",
-        "duration",
-        "state",
-        "planned at",
-        "answered",
-    ];
-    let rows = usages[first..].iter().map(|usage| {
-        [
-            printable(&usage.id),
-            usage.interval.start.to_string(),
-            usage.interval.end.to_string(),
-            length_in_words(usage.duration),
-            printable(&usage.state),
-            usage.planned_at.to_string(),
-            answered(usage),
-        ]
-    });
-    let mut text = format!("{}\n", table(header, rows, &[0, 1, 2, 4, 5, 6]));
-    if first > 0 {
-        let _ = writeln!(
-            text,
-            "... and {first} earlier usages: --usages {}",
+    let table = table_of(&usages[first..], &USAGES, "No usages.");
+    match first {
+        0 => table,
+        _ => format!(
+            "{table}... and {first} earlier usages: --usages {}\n",
             usages.len()
-        );
+        ),
     }
-    text
 }
 
-fn answered(usage: &Usage) -> String {
-    let unanswered = usage.unanswered.then(|| "a post had no answer".to_owned());
-    let parts = [
-        unanswered,
-        usage.status.map(|status| status.to_string()),
-        usage.accepted_at.map(|at| at.to_string()),
-        usage.error.as_deref().map(printable),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+fn yes(value: &Value) -> String {
+    let is_so = value.as_bool() == Some(true);
+    if is_so { "yes" } else { "-" }.to_owned()
 }

@@ -3,14 +3,23 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::Span;
 
 use crate::api::Query;
 use crate::failure::Failure;
-use crate::listing::{Columns, Common, Length, Period, TargetFilter, add, print_list};
+use crate::listing::{Common, Length, Period, TargetFilter, add, print_list};
 use crate::moment::FORMS;
-use crate::output::printable;
-use crate::show::{length_in_words, target, text};
+use crate::show::{As, Column};
+
+const COLUMNS: [Column; 8] = [
+    ("span", "/id", As::Text),
+    ("target", "/target", As::Target),
+    ("start", "/start", As::Time),
+    ("end", "/end", As::Time),
+    ("state", "/state", As::Text),
+    ("sampled to", "/sampled_to", As::Time),
+    ("billed", "/proof/billed", As::Length),
+    ("not billed yet", "/proof/unsampled", As::Length),
+];
 
 /// Lists spans, the newest start first
 #[derive(Debug, Args)]
@@ -48,40 +57,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     add(&mut query, "state", arguments.state.as_deref().or(of_cause));
     add(&mut query, "cause", arguments.cause.as_ref());
     arguments.period.add_to(&mut query);
-    let columns = Columns {
-        header: [
-            "span",
-            "target",
-            "start",
-            "end",
-            "state",
-            "sampled to",
-            "billed",
-            "not billed yet",
-        ],
-        left: &[0, 1, 2, 3, 4, 5],
-        nothing: "No spans.",
-    };
+    let (common, length) = (&arguments.common, &arguments.length);
     print_list(
-        &arguments.common,
+        common,
         &["v1", "spans"],
         &query,
-        &arguments.length,
-        columns,
-        row,
+        length,
+        &COLUMNS,
+        "No spans.",
     )
     .await
-}
-
-fn row(span: &Span) -> [String; 8] {
-    [
-        printable(&span.id),
-        target(&span.target),
-        span.start.to_string(),
-        text(span.end),
-        printable(&span.state),
-        span.sampled_to.to_string(),
-        length_in_words(span.proof.billed),
-        length_in_words(span.proof.unsampled),
-    ]
 }

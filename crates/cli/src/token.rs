@@ -17,8 +17,8 @@ pub(crate) const TOKEN_VARIABLE: &str = "SAMPLER_TOKEN";
 #[derive(Debug)]
 pub(crate) enum Token {
     None,
-    /// A token, and what held it.
-    Fixed(SecretString, &'static str),
+    /// That of the variable.
+    Fixed(SecretString),
     /// A file is read for each request: another program may renew the token in it.
     File(PathBuf),
     Credentials(Credentials),
@@ -43,7 +43,7 @@ impl Token {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self {
             Self::None | Self::Credentials(_) => Ok(()),
-            Self::Fixed(token, holder) => fixed(token, holder).map(|_| ()),
+            Self::Fixed(token) => fixed(token).map(|_| ()),
             Self::File(path) => from_file(path).map(|_| ()),
         }
     }
@@ -52,7 +52,7 @@ impl Token {
     pub(crate) async fn header(&self) -> Result<Option<HeaderValue>, Failure> {
         match self {
             Self::None => Ok(None),
-            Self::Fixed(token, holder) => fixed(token, holder).map(Some),
+            Self::Fixed(token) => fixed(token).map(Some),
             Self::File(path) => from_file(path).map(Some),
             Self::Credentials(credentials) => credentials.header().await.map(Some),
         }
@@ -88,9 +88,9 @@ impl Credentials {
     }
 }
 
-fn fixed(token: &SecretString, holder: &str) -> Result<HeaderValue, Failure> {
+fn fixed(token: &SecretString) -> Result<HeaderValue, Failure> {
     let header = bearer(token.expose_secret());
-    header.ok_or_else(|| Failure::Input(format!("{holder} holds no token")))
+    header.ok_or_else(|| Failure::Input(format!("{TOKEN_VARIABLE} holds no token")))
 }
 
 fn from_file(path: &Path) -> Result<HeaderValue, Failure> {

@@ -6,17 +6,28 @@ use std::process::ExitCode;
 use clap::Args;
 use sampler_api::{Amount, Sum};
 use sampler_verify::moment::{InWords, Millis};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::api::Query;
 use crate::failure::Failure;
-use crate::listing::{Columns, Common, Length, Period, TargetFilter, add, print_list_above};
+use crate::listing::{Common, Length, Period, TargetFilter, add, print_list_above};
 use crate::moment::FORMS;
 use crate::output::printable;
-use crate::show::{length_in_words, named, text};
+use crate::show::{As, Column, length_in_words, named, text};
 
 /// The bounds of all time, as the API writes them: from 1970 to the year 10000.
 const FIRST: Millis = 0;
 const LAST: Millis = 253_402_300_800_000;
+
+const COLUMNS: [Column; 6] = [
+    ("from", "/window/start", As::Words(bound)),
+    ("to", "/window/end", As::Words(bound)),
+    ("group", "/group", As::Words(group)),
+    ("usages", "/usages", As::Number),
+    ("duration", "", As::Words(duration)),
+    ("amounts", "/measures", As::Words(amounts)),
+];
 
 /// Sums up what was billed, by window and group
 #[derive(Debug, Args)]
@@ -27,8 +38,7 @@ ms; where the operator has named the unit of a measure, it is shown by the hour,
 
 Examples:
   sampler usages --organization-id acme --group-by resource_id,plan_id
-  sampler usages --resource-instance-id orders-db --window day --from -7d --to today
-  sampler usages --organization-id acme --from 2026-11-01 --to 2026-12-01"))]
+  sampler usages --resource-instance-id orders-db --window day --from -7d --to today"))]
 pub(crate) struct Arguments {
     /// A sum for each of these windows
     #[arg(long, value_parser = ["hour", "day", "month", "all"], default_value = "all")]
@@ -52,56 +62,40 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.period.add_to(&mut query);
     add(&mut query, "window", Some(&arguments.window));
     let groups = &arguments.group_by;
-    add(
-        &mut query,
-        "group_by",
-        (!groups.is_empty()).then(|| groups.join(",")),
-    );
-    let columns = Columns {
-        header: ["from", "to", "group", "usages", "duration", "amounts"],
-        left: &[0, 1, 2, 5],
-        nothing: "No usages.",
-    };
+    let groups = (!groups.is_empty()).then(|| groups.join(","));
+    add(&mut query, "group_by", groups);
+    let (common, length, path) = (&arguments.common, &arguments.length, ["v1", "usages"]);
     print_list_above(
-        &arguments.common,
-        &["v1", "usages"],
+        common,
+        &path,
         &query,
-        &arguments.length,
-        columns,
-        row,
+        length,
+        &COLUMNS,
+        "No usages.",
         formulas,
     )
     .await
 }
 
-fn row(sum: &Sum) -> [String; 6] {
-    [
-        bound(sum.window.start.as_millis()),
-        bound(sum.window.end.as_millis()),
-        group(sum),
-        sum.usages.to_string(),
-        duration(sum),
-        named(
-            sum.measures
-                .iter()
-                .map(|it| (it.measure.as_str(), amount(it))),
-        ),
-    ]
-}
-
 /// A bound of a window; the first and the last time that there are bound nothing.
-fn bound(at: Millis) -> String {
-    match at {
-        FIRST => "beginning".to_owned(),
-        LAST => "no end".to_owned(),
-        at => InWords(at).to_string(),
+fn bound(at: &Value) -> String {
+    match at.as_i64() {
+        Some(FIRST) => "beginning".to_owned(),
+        Some(LAST) => "no end".to_owned(),
+        Some(at) => InWords(at).to_string(),
+        None => text(None::<u8>),
     }
 }
 
 /// The duration, in words where it is a whole number.
-fn duration(sum: &Sum) -> String {
-    let whole = sum.millis().map(length_in_words);
-    whole.unwrap_or_else(|| text(sum.duration.as_ref()))
+fn duration(sum: &Value) -> String {
+    let whole = Sum::deserialize(sum).ok().and_then(|sum| sum.millis());
+    whole.map_or_else(|| text(sum.get("duration")), length_in_words)
+}
+
+fn amounts(measures: &Value) -> String {
+    let measures = Vec::<Amount>::deserialize(measures).unwrap_or_default();
+    named(measures.iter().map(|it| (it.measure.as_str(), amount(it))))
 }
 
 /// The amount as it is billed, and the exact one behind it where it has a unit.
@@ -115,19 +109,17 @@ fn amount(amount: &Amount) -> String {
 }
 
 /// How the amounts by the hour follow from the exact ones, each once.
-fn formulas(sums: &[Sum]) -> String {
-    let amounts = sums.iter().flat_map(|sum| &sum.measures);
-    let all: BTreeSet<String> = amounts
-        .filter_map(Amount::hourly)
-        .map(|hourly| printable(&hourly.formula))
+fn formulas(sums: &[Value]) -> String {
+    let sums = sums.iter().filter_map(|sum| Sum::deserialize(sum).ok());
+    let all: BTreeSet<String> = sums
+        .flat_map(|sum| sum.measures)
+        .filter_map(|amount| Some(printable(&amount.hourly()?.formula)))
         .collect();
     all.into_iter().map(|formula| formula + "\n").collect()
 }
 
-fn group(sum: &Sum) -> String {
-    let ids = sum
-        .group
-        .values()
-        .map(|id| printable(id.as_str().unwrap_or("-")));
+fn group(ids: &Value) -> String {
+    let ids = ids.as_object().into_iter().flat_map(|ids| ids.values());
+    let ids = ids.map(|id| printable(id.as_str().unwrap_or("-")));
     ids.collect::<Vec<_>>().join("/")
 }

@@ -3,28 +3,23 @@
 mod reading;
 mod text;
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use sampler_verify::events::{self, Event, FileTimes};
+use sampler_verify::events::Event;
 use sampler_verify::moment::{Millis, parse_length};
 use sampler_verify::words::counted;
-use sampler_verify::{Granularity, History, Policy, Report};
+use sampler_verify::{Granularity, History, Policy};
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::clock;
-use crate::columns::{ColumnArguments, Format};
 use crate::failure::Failure;
-use crate::listing::Common;
-use crate::moment::{FORMS, time};
+use crate::file::FileArguments;
+use crate::listing::{Common, Period, TargetFilter};
+use crate::moment::FORMS;
 use crate::output::print;
 use crate::show::print_json;
-use crate::terminal::width;
 
 /// The end of the text of `--help`.
 const AFTER_HELP: &str = "\
@@ -45,14 +40,8 @@ Exit codes: 0 everything fits, 1 something does not fit, 2 the command line or t
 #[derive(Debug, Args)]
 #[command(after_help = format!("{FORMS}\n\n{AFTER_HELP}"))]
 pub(crate) struct Arguments {
-    /// All your events, as `sampler events send` reads them. `-` is standard input
-    #[arg(value_name = "EVENTS")]
-    events: PathBuf,
-    /// The format, if the file name does not show it
-    #[arg(long, value_enum)]
-    format: Option<Format>,
     #[command(flatten)]
-    columns: ColumnArguments,
+    file: FileArguments,
     /// Also shows the spans that fit
     #[arg(long)]
     all: bool,
@@ -68,13 +57,6 @@ pub(crate) struct Arguments {
     /// How long the ledger keeps usages. Younger usages must be there
     #[arg(long, value_name = "LENGTH", default_value = "32d", value_parser = parse_length)]
     kept: Millis,
-    /// The present time, for `day` and `at` in the file
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    now: Option<Millis>,
-    /// Added to all timestamps of the file, but not to those of `CloudEvents`
-    #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
-    #[arg(allow_hyphen_values = true)]
-    offset: Millis,
     /// How many spans are read at a time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     concurrency: u8,
@@ -88,33 +70,13 @@ pub(crate) struct Arguments {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Scope")]
 struct Scope {
-    /// Only this organization. Without any of these ids, all resources in the file
-    #[arg(long, value_name = "ID")]
-    organization_id: Option<String>,
-    /// Only this space
-    #[arg(long, value_name = "ID")]
-    space_id: Option<String>,
-    /// Only this consumer
-    #[arg(long, value_name = "ID")]
-    consumer_id: Option<String>,
-    /// Only this resource
-    #[arg(long, visible_alias = "resource", value_name = "ID")]
-    resource_id: Option<String>,
-    /// Only this plan
-    #[arg(long, value_name = "ID")]
-    plan_id: Option<String>,
-    /// Only this instance
-    #[arg(long, visible_alias = "instance", value_name = "ID")]
-    resource_instance_id: Option<String>,
+    #[command(flatten)]
+    target: TargetFilter,
     /// Only instances that the file has events of: spans of others are left out
     #[arg(long)]
     known_only: bool,
-    /// Only spans that end after this time
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    from: Option<Millis>,
-    /// Only spans that start before this time
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    to: Option<Millis>,
+    #[command(flatten)]
+    period: Period,
 }
 
 fn granularity() -> impl TypedValueParser<Value = Granularity> {
@@ -123,57 +85,40 @@ fn granularity() -> impl TypedValueParser<Value = Granularity> {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let now = arguments.now.unwrap_or_else(clock::now);
+    let now = arguments.file.now();
     let api = Api::new(&arguments.common.connection)?;
-    let history = arguments.history(now)?;
+    let history = history(arguments.file.open()?.read()?, &arguments.scope)?;
     let policy = Policy {
         now,
         granularity: arguments.granularity,
         allowance: arguments.allowance,
         kept: arguments.kept,
     };
-    let report = Report::new(history.contradictions);
-    let spans_at_once = usize::from(arguments.concurrency);
-    let run = reading::Run::new(&api, policy, spans_at_once, history.used, report);
-    let report = run.read(&arguments.scope).await?.finish(arguments.strict);
+    let run = reading::Run {
+        api: &api,
+        policy,
+        at_once: usize::from(arguments.concurrency),
+    };
+    let report = run.report(history, &arguments.scope).await?;
+    let report = report.finish(arguments.strict);
     if arguments.common.json {
         print_json(&report)?;
     } else {
-        print(&text::of(&report, arguments.all, width()))?;
+        print(&text::of(&report, arguments.all))?;
     }
     Ok(ExitCode::from(u8::from(!report.fits)))
 }
 
-impl Arguments {
-    /// The usages that follow from the events in scope.
-    fn history(&self, now: Millis) -> Result<History, Failure> {
-        let events = self.read_events(now).map_err(Failure::Input)?;
-        let all = events.len();
-        let events: Vec<Event> = events
-            .into_iter()
-            .filter(|event| self.scope.holds(&event.target))
-            .collect();
-        if events.is_empty() {
-            let reason = format!("of {} in the file none is in scope", counted(all, "event"));
-            return Err(Failure::Input(reason));
-        }
-        Ok(History::of(events))
+/// The usages that follow from the events in scope.
+fn history(events: Vec<Event>, scope: &Scope) -> Result<History, Failure> {
+    let all = events.len();
+    let events = events
+        .into_iter()
+        .filter(|event| scope.holds(&event.target));
+    let events: Vec<Event> = events.collect();
+    if events.is_empty() {
+        let reason = format!("of {} in the file none is in scope", counted(all, "event"));
+        return Err(Failure::Input(reason));
     }
-
-    fn read_events(&self, now: Millis) -> Result<Vec<Event>, String> {
-        let name = self.events.display().to_string();
-        let format = Format::of(self.format, &name)?;
-        let input: Box<dyn Read> = if self.events == Path::new("-") {
-            Box::new(io::stdin())
-        } else {
-            let file = File::open(&self.events);
-            Box::new(file.map_err(|error| format!("{name}: {error}"))?)
-        };
-        let reading = FileTimes {
-            now,
-            offset: self.offset,
-        };
-        events::read(input, format, &self.columns.named(), reading)
-            .map_err(|error| format!("{name}: {error}"))
-    }
+    Ok(History::of(events))
 }

@@ -74,6 +74,7 @@ pub struct Entry {
     pub timestamp: Millis,
     /// How many ms it bills.
     pub duration: Millis,
+    /// `planned`, `refused`, `accepted`, `counted`, `set_aside` or `skipped`.
     pub state: String,
     /// Abacus's answer.
     pub status: Option<u16>,
@@ -82,32 +83,4 @@ pub struct Entry {
     /// It was skipped after a post without an answer, so the upstream may count it.
     #[serde(default)]
     pub unanswered: bool,
-}
-
-/// The state of a usage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Not sent yet, or not accepted yet.
-    Pending,
-    /// Abacus said no.
-    Refused,
-    /// Abacus counts it.
-    Billed,
-    /// Abacus took it, and does not count it.
-    SetAside,
-    /// An operator gave it up.
-    Skipped,
-}
-
-impl Entry {
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
-        match self.state.as_str() {
-            "planned" => Some(Outcome::Pending),
-            "refused" => Some(Outcome::Refused),
-            "accepted" | "counted" => Some(Outcome::Billed),
-            "set_aside" => Some(Outcome::SetAside),
-            "skipped" => Some(Outcome::Skipped),
-            _ => None,
-        }
-    }
 }

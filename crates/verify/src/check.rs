@@ -1,8 +1,8 @@
 //! Whether each millisecond of one span is billed once.
 //!
 //! A span's usages are read one after the other, and only sums are kept: a span may have any number
-//! of them. The first finding is the first thing that does not fit: the span is compared with the
-//! events first, then its usages are checked in their order, then the sums.
+//! of them. The span is compared with the events first, then its usages are checked in their order, then
+//! the sums.
 
 mod sums;
 
@@ -10,11 +10,12 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::api::{Entry, Interval, Outcome, Span};
+use crate::api::{Entry, Interval, Span};
 use crate::finding::{Finding, FindingKind};
 use crate::history::Used;
 use crate::moment::{Granularity, HOUR, InWords, Millis};
 use crate::quantity::{self, Measure, Quantity};
+use sums::Sums;
 
 /// How many findings of one kind about one span are kept. One limit for all would hide a fault behind
 /// usages that were skipped.
@@ -45,9 +46,8 @@ impl Policy {
     fn allowed_delay(&self, due: Millis) -> Millis {
         let windows = self.granularity.unwrap_or(Granularity::Day);
         let last = due.saturating_sub(1);
-        let window = windows
-            .boundary_after(last)
-            .saturating_sub(windows.boundary(last));
+        let end = windows.boundary_after(last);
+        let window = end.saturating_sub(windows.boundary(last));
         window.saturating_add(HOUR).max(self.allowance)
     }
 }
@@ -59,14 +59,16 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
     /// How many findings there were beyond those.
     pub more: usize,
+    /// A usage is in the ledger, and not noted on its span yet.
+    is_under_way: bool,
 }
 
 /// Milliseconds of one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amounts {
-    /// How long the usage lasted, as far as it is billed by now; without what the original billed.
+    /// How long the usage lasted, as far as it is billed by now.
     pub used: i128,
-    /// The amount that Abacus accepted. For usages that have expired, the proof says it.
+    /// The amount that was accepted. For usages that have expired, the proof says it.
     pub billed: i128,
     /// The amount that an operator skipped.
     pub skipped: i128,
@@ -76,11 +78,21 @@ pub struct Amounts {
     pub difference: i128,
     /// How many usages were read that are answered for good.
     pub usages: u64,
-    /// How many that Abacus accepted have expired.
+    /// How many that were accepted have expired.
     pub expired: u64,
 }
 
 impl Verdict {
+    /// A verdict that says nothing but this.
+    pub fn of(finding: Finding) -> Self {
+        Self {
+            amounts: Amounts::default(),
+            findings: vec![finding],
+            more: 0,
+            is_under_way: false,
+        }
+    }
+
     pub fn fits(&self) -> bool {
         self.first_wrong().is_none()
     }
@@ -91,26 +103,7 @@ impl Verdict {
 
     /// Whether a later reading may give another verdict: programs continue while one reads.
     pub fn may_settle(&self) -> bool {
-        let mut findings = self.findings.iter();
-        findings.any(|it| it.kind.is_wrong() || it.kind == FindingKind::NotNotedYet)
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    billed: i128,
-    skipped: i128,
-    /// What of `skipped` had a post without an answer.
-    unanswered: i128,
-    set_aside: i128,
-    /// How many Abacus accepted, also where it set them aside later; those that were skipped do not
-    /// count.
-    accepted: u64,
-}
-
-impl Sums {
-    fn all(&self) -> i128 {
-        self.billed + self.skipped + self.set_aside
+        self.is_under_way || !self.fits()
     }
 }
 
@@ -122,40 +115,19 @@ pub struct SpanCheck<'a> {
     used: Option<&'a Used>,
     findings: Vec<Finding>,
     more: usize,
-    ids: HashSet<Id>,
+    ids: HashSet<String>,
     /// How many usages were read that are answered for good.
     read: u64,
     /// Where the last usage ended.
     reached: Option<Millis>,
-    /// Usages before the proof begins, where the original has sampled in between.
-    before: Sums,
-    /// Usages since the proof begins.
-    since: Sums,
-    /// Whether a usage that begins where the proof does was read.
-    is_since: bool,
+    sums: Sums,
     /// From where on there are usages, where those before have expired.
     expired_until: Option<Millis>,
     /// The usage that is not accepted. None may follow.
     pending: Option<String>,
     /// The last usage that was accepted or skipped.
     last: Option<(String, Interval, Sums)>,
-}
-
-/// The id of a usage, which is a GUID unless something is wrong.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Id {
-    Guid(u128),
-    Other(Box<str>),
-}
-
-impl Id {
-    fn of(text: &str) -> Self {
-        let digits = text.replace('-', "");
-        match u128::from_str_radix(&digits, 16) {
-            Ok(guid) if digits.len() == 32 => Self::Guid(guid),
-            _ => Self::Other(text.into()),
-        }
-    }
+    is_under_way: bool,
 }
 
 impl<'a> SpanCheck<'a> {
@@ -170,19 +142,17 @@ impl<'a> SpanCheck<'a> {
             ids: HashSet::new(),
             read: 0,
             reached: None,
-            before: Sums::default(),
-            since: Sums::default(),
-            is_since: false,
+            sums: Sums::default(),
             expired_until: None,
             pending: None,
             last: None,
+            is_under_way: false,
         };
-        match used {
-            Some(used) => check.compare(used),
-            None => check.find(
-                FindingKind::SpanWithoutEvents,
-                format!("no event explains the span {}", span.id),
-            ),
+        if let Some(used) = used {
+            check.compare(used);
+        } else {
+            let detail = format!("no event explains the span {}", span.id);
+            check.find(FindingKind::SpanWithoutEvents, detail);
         }
         check.check_state();
         check
@@ -190,6 +160,13 @@ impl<'a> SpanCheck<'a> {
 
     fn find(&mut self, kind: FindingKind, detail: impl Into<String>) {
         self.push(Finding::new(kind, detail));
+    }
+
+    fn find_in(&mut self, entry: &Entry, kind: FindingKind, detail: impl Into<String>) {
+        self.push(Finding {
+            usage: Some(entry.id.clone()),
+            ..Finding::new(kind, detail)
+        });
     }
 
     fn push(&mut self, finding: Finding) {
@@ -204,100 +181,95 @@ impl<'a> SpanCheck<'a> {
 
     fn compare(&mut self, used: &Used) {
         let (span, line) = (self.span, used.line);
+        let mut differs = |detail| self.find(FindingKind::Differs, detail);
         if let Some((name, ours, theirs)) = used.target.difference(&span.target) {
-            let detail = format!("line {line} has the {name} {ours:?}, the span has {theirs:?}");
-            self.find(FindingKind::Target, detail);
+            differs(format!(
+                "line {line} has the {name} {ours:?}, the span has {theirs:?}"
+            ));
         }
         if used.start != span.start {
             let (ours, theirs) = (InWords(used.start), InWords(span.start));
-            let detail = format!("line {line} starts at {ours}, the span at {theirs}");
-            self.find(FindingKind::Start, detail);
+            differs(format!(
+                "line {line} starts at {ours}, the span at {theirs}"
+            ));
         }
         if let Some(name) = quantity::difference(&used.measures, &span.measured_usage) {
-            let detail = format!("the measure {name:?} is not what line {line} says");
-            self.find(FindingKind::Quantities, detail);
+            differs(format!("the measure {name:?} is not what line {line} says"));
         }
         if used.end != span.end {
             let [ours, theirs] = [used.end, span.end].map(|end| match end {
                 Some(end) => format!("at {}", InWords(end)),
                 None => "not at all".to_owned(),
             });
-            let detail = format!("by the events it stops {ours}, by the span {theirs}");
-            self.find(FindingKind::End, detail);
+            differs(format!(
+                "by the events it stops {ours}, by the span {theirs}"
+            ));
         }
     }
 
     fn check_state(&mut self) {
         let span = self.span;
-        let end = span.end;
         let wrong = match span.state.as_str() {
-            "open" if end.is_some() => Some("it has an end"),
-            "stopped" | "complete" if end.is_none() => Some("it has no end"),
-            "complete" if end != Some(span.sampled_to) => Some("it is not sampled to its end"),
-            "open" | "stopped" | "complete" => None,
+            "open" if span.end.is_some() => "it has an end",
+            "stopped" | "complete" if span.end.is_none() => "it has no end",
+            "complete" if span.end != Some(span.sampled_to) => "it is not sampled to its end",
+            "open" | "stopped" | "complete" => return,
             "suspended" => {
-                self.find(
-                    FindingKind::Suspended,
-                    "suspended: needs an action by an operator",
-                );
-                None
+                let detail = "suspended: needs an action by an operator";
+                return self.find(FindingKind::Suspended, detail);
             }
-            _ => Some("the state is unknown"),
+            _ => "the state is unknown",
         };
-        if let Some(why) = wrong {
-            self.find(
-                FindingKind::State,
-                format!("the span is {:?}, but {why}", span.state),
-            );
-        }
+        let detail = format!("the span is {:?}, but {wrong}", span.state);
+        self.find(FindingKind::Proof, detail);
     }
 
+    /// Takes the next usage of the ledger.
     pub fn entry(&mut self, entry: &Entry) {
-        if !self.ids.insert(Id::of(&entry.id)) {
-            let detail = "the usage is repeated";
-            self.push(Finding::about(&entry.id, FindingKind::UsageTwice, detail));
+        if !self.ids.insert(entry.id.clone()) {
+            self.find_in(entry, FindingKind::Overlap, "the usage is repeated");
         }
         if entry.span != self.span.id {
             let detail = format!("the usage belongs to the span {}", entry.span);
-            self.push(Finding::about(&entry.id, FindingKind::OtherSpan, detail));
+            self.find_in(entry, FindingKind::WrongUsage, detail);
         }
-        self.check_interval(entry);
         if let Some(pending) = &self.pending {
             let detail = format!("it follows {pending}, which is not accepted");
-            self.push(Finding::about(&entry.id, FindingKind::Planned, detail));
+            self.find_in(entry, FindingKind::WrongUsage, detail);
         }
+        self.check_interval(entry);
+        self.compare_quantities(entry);
         self.follow(entry);
         self.account(entry);
-        self.compare_quantities(entry);
     }
 
     /// A usage by itself: duration, timestamp, window.
     fn check_interval(&mut self, entry: &Entry) {
         let Interval { start, end } = entry.interval;
         let (from, to) = (InWords(start), InWords(end));
-        let (id, windows) = (&entry.id, self.policy.windows());
+        let windows = self.policy.windows();
         let length = i128::from(end) - i128::from(start);
+        let mut wrong = |detail| self.find_in(entry, FindingKind::WrongUsage, detail);
         if i128::from(entry.duration) != length {
             let duration = entry.duration;
-            let detail = format!("its duration is {duration} ms, from {from} to {to} are {length}");
-            self.push(Finding::about(id, FindingKind::Duration, detail));
+            wrong(format!(
+                "its duration is {duration} ms, from {from} to {to} are {length}"
+            ));
         }
         if length == 0 {
-            let detail = format!("it covers no time, at {from}");
-            self.push(Finding::about(id, FindingKind::EmptyInterval, detail));
-            return;
+            return wrong(format!("it covers no time, at {from}"));
         }
-        let is_within = start.min(end) <= entry.timestamp && entry.timestamp < start.max(end);
-        if !is_within {
+        if !(start.min(end)..start.max(end)).contains(&entry.timestamp) {
             let timestamp = InWords(entry.timestamp);
-            let detail = format!("its timestamp {timestamp} is not between {from} and {to}");
-            self.push(Finding::about(id, FindingKind::Timestamp, detail));
+            wrong(format!(
+                "its timestamp {timestamp} is not between {from} and {to}"
+            ));
         }
         if windows.is_crossed(start, end) {
             let name = windows.name();
-            let detail =
-                format!("from {from} to {to} it crosses a boundary between windows of a {name}");
-            self.push(Finding::about(id, FindingKind::CrossesBoundary, detail));
+            wrong(format!(
+                "from {from} to {to} it crosses a boundary between windows of a {name}"
+            ));
         }
     }
 
@@ -309,55 +281,36 @@ impl<'a> SpanCheck<'a> {
             measure: DURATION.to_owned(),
             quantity: Quantity::Integer(entry.duration.into()),
         });
-        if let Some(name) = quantity::difference(&ours, &entry.measured_usage) {
-            let [is, should] = [&entry.measured_usage, &ours].map(|measures| {
-                let found = measures.iter().find(|measure| measure.measure == name);
-                found.map_or_else(|| "absent".to_owned(), |found| found.quantity.to_string())
-            });
-            let detail =
-                format!("the measure {name:?} of the usage is {is}, and should be {should}");
-            self.push(Finding::about(
-                &entry.id,
-                FindingKind::UsageQuantities,
-                detail,
-            ));
-        }
+        let Some(name) = quantity::difference(&ours, &entry.measured_usage) else {
+            return;
+        };
+        let [is, should] = [&entry.measured_usage, &ours].map(|measures| {
+            let found = measures.iter().find(|measure| measure.measure == name);
+            found.map_or_else(|| "absent".to_owned(), |found| found.quantity.to_string())
+        });
+        let detail = format!("the measure {name:?} of the usage is {is}, and should be {should}");
+        self.find_in(entry, FindingKind::WrongUsage, detail);
     }
 
-    /// A usage begins where the one before it ended, the first one where the span starts.
+    /// A usage begins where the one before it ended, the first one where the proof begins.
     fn follow(&mut self, entry: &Entry) {
         let from = entry.interval.start;
-        let begins_proof = from == self.span.proof.since && !self.is_since;
-        let detail = match self.reached {
-            Some(reached) if reached == from => return self.begin_proof_at(from),
-            _ if begins_proof => return self.begin_proof_at(from),
-            Some(reached) => {
-                let (from, reached) = (InWords(from), InWords(reached));
-                format!("it begins at {from}, but the usage before it ended at {reached}")
-            }
-            None if from == self.span.start => return,
-            None if self.may_have_expired(from) => {
-                self.expired_until = Some(from);
-                return;
-            }
-            None => {
-                let (from, since) = (InWords(from), InWords(self.span.proof.since));
-                format!("the first usage begins at {from} instead of {since}")
-            }
-        };
-        self.push(Finding::about(&entry.id, FindingKind::NotAdjacent, detail));
-    }
-
-    /// The sums begin where the proof begins: usages that were read before are from before the
-    /// original Sampler continued the span.
-    fn begin_proof_at(&mut self, moment: Millis) {
-        if moment != self.span.proof.since || self.is_since {
+        let reached = self.reached.unwrap_or(self.span.proof.since);
+        if from == reached {
             return;
         }
-        self.is_since = true;
-        if moment != self.span.start {
-            self.before = std::mem::take(&mut self.since);
-            self.expired_until = None;
+        if self.reached.is_none() && self.may_have_expired(from) {
+            self.expired_until = Some(from);
+            return;
+        }
+        let (begin, before) = (InWords(from), InWords(reached));
+        if from > reached {
+            let detail =
+                format!("it begins at {begin}, and nothing covers the time since {before}");
+            self.find_in(entry, FindingKind::Gap, detail);
+        } else {
+            let detail = format!("it begins at {begin}, and usages had reached {before} before");
+            self.find_in(entry, FindingKind::Overlap, detail);
         }
     }
 
@@ -369,88 +322,63 @@ impl<'a> SpanCheck<'a> {
     }
 
     fn account(&mut self, entry: &Entry) {
-        let Some(outcome) = entry.outcome() else {
-            let detail = format!("the state {:?} is unknown", entry.state);
-            self.push(Finding::about(&entry.id, FindingKind::UnknownState, detail));
-            return;
-        };
         let duration = i128::from(entry.duration);
         let mut one = Sums::default();
-        match outcome {
-            Outcome::Pending | Outcome::Refused => return self.note_pending(entry, outcome),
-            Outcome::Billed => {
+        match entry.state.as_str() {
+            "accepted" | "counted" => {
                 (one.billed, one.accepted) = (duration, 1);
                 self.check_status(entry);
             }
-            Outcome::SetAside => {
+            "set_aside" => {
                 (one.set_aside, one.accepted) = (duration, 1);
                 let detail = format!("the upstream set {duration} ms aside: they are not billed");
-                self.push(Finding::about(&entry.id, FindingKind::SetAside, detail));
+                self.find_in(entry, FindingKind::Gap, detail);
             }
-            Outcome::Skipped => {
+            "skipped" => {
                 one.skipped = duration;
                 let mut detail = format!("an operator skipped {duration} ms");
-                let kind = if entry.unanswered {
-                    one.unanswered = duration;
+                let mut kind = FindingKind::Skipped;
+                if entry.unanswered {
+                    (one.unanswered, kind) = (duration, FindingKind::Unanswered);
                     detail += "; a post had no answer, so the upstream may count them";
-                    FindingKind::Unanswered
-                } else {
-                    FindingKind::Skipped
-                };
-                self.push(Finding::about(&entry.id, kind, detail));
+                }
+                self.find_in(entry, kind, detail);
+            }
+            "planned" | "refused" => return self.note_pending(entry),
+            state => {
+                let detail = format!("the state {state:?} is unknown");
+                return self.find_in(entry, FindingKind::WrongUsage, detail);
             }
         }
-        self.since.add(&one);
+        self.sums.add(&one);
         self.read += 1;
         self.reached = Some(entry.interval.end);
         self.last = Some((entry.id.clone(), entry.interval, one));
     }
 
     fn check_status(&mut self, entry: &Entry) {
-        let Some(status) = entry.status else { return };
-        if !(200..300).contains(&status) && status != 409 {
+        let status = entry.status;
+        if let Some(status) = status.filter(|it| !(200..300).contains(it) && *it != 409) {
             let detail = format!("it counts as accepted, but the upstream answered {status}");
-            self.push(Finding::about(&entry.id, FindingKind::NotAccepted, detail));
+            self.find_in(entry, FindingKind::WrongUsage, detail);
         }
     }
 
     /// A usage that is not accepted is the planned one of the span, and bills nothing yet.
-    fn note_pending(&mut self, entry: &Entry, outcome: Outcome) {
+    fn note_pending(&mut self, entry: &Entry) {
         let Interval { start, end } = entry.interval;
         let is_planned = self.span.planned.as_ref().is_some_and(|planned| {
             (planned.start, planned.end) == (start, end) && planned.usage_id == entry.id
         });
         if !is_planned {
             let detail = "it is not accepted, and not what the span has planned";
-            self.push(Finding::about(&entry.id, FindingKind::Planned, detail));
-        } else if outcome == Outcome::Refused {
+            self.find_in(entry, FindingKind::WrongUsage, detail);
+        } else if entry.state == "refused" {
             let answer = entry.status.map(|status| format!(" with {status}"));
-            let detail = format!(
-                "the upstream refuses the usage{}",
-                answer.unwrap_or_default()
-            );
-            self.push(Finding::about(&entry.id, FindingKind::Refused, detail));
+            let answer = answer.unwrap_or_default();
+            let detail = format!("the upstream refuses the usage{answer}");
+            self.find_in(entry, FindingKind::Suspended, detail);
         }
         self.pending = Some(entry.id.clone());
-    }
-}
-
-impl Sums {
-    fn add(&mut self, other: &Self) {
-        self.billed += other.billed;
-        self.skipped += other.skipped;
-        self.unanswered += other.unanswered;
-        self.set_aside += other.set_aside;
-        self.accepted += other.accepted;
-    }
-
-    fn without(&self, other: &Self) -> Self {
-        Self {
-            billed: self.billed - other.billed,
-            skipped: self.skipped - other.skipped,
-            unanswered: self.unanswered - other.unanswered,
-            set_aside: self.set_aside - other.set_aside,
-            accepted: self.accepted.saturating_sub(other.accepted),
-        }
     }
 }

@@ -1,7 +1,6 @@
 //! A provider's events, as `examples/README.md` describes them.
 
 mod content;
-mod list;
 mod ndjson;
 mod table;
 
@@ -11,7 +10,6 @@ use crate::Target;
 use crate::moment::{Millis, MomentError};
 use crate::quantity::Measure;
 pub use content::{check_text, json_in_words};
-pub use list::read_items;
 
 /// The longest line, in bytes; the receiver takes no larger body either.
 const LINE_LEN_MAX: u64 = 1 << 20;
@@ -41,8 +39,6 @@ pub enum Format {
     Ndjson,
     /// A span in each row.
     Csv,
-    /// A list of events, or one behind the other.
-    Json,
 }
 
 /// The origin and the shift of the times in a file.
@@ -126,7 +122,6 @@ impl Format {
         match extension.to_ascii_lowercase().as_str() {
             "csv" => Some(Self::Csv),
             "ndjson" | "jsonl" => Some(Self::Ndjson),
-            "json" => Some(Self::Json),
             _ => None,
         }
     }
@@ -145,7 +140,6 @@ pub fn read(
     let events = match format {
         Format::Ndjson => read_lines(input, reading)?,
         Format::Csv => read_rows(input, columns, reading)?,
-        Format::Json => read_list(input, reading)?,
     };
     if events.is_empty() {
         return Err(EventsError {
@@ -165,16 +159,6 @@ fn read_rows(
     for event in &mut events {
         let moved = reading.moved(event.moment);
         event.moment = moved.map_err(|wrong| wrong.in_line(event.line))?;
-    }
-    Ok(events)
-}
-
-fn read_list(input: impl Read, reading: FileTimes) -> Result<Vec<Event>, EventsError> {
-    let items = read_items(input).map_err(|what| EventsError { line: None, what })?;
-    let mut events = Vec::with_capacity(items.len());
-    for (line, text) in items {
-        let found = ndjson::read(text.as_bytes(), line, reading);
-        events.extend(found.map_err(|wrong| wrong.in_line(line))?);
     }
     Ok(events)
 }
@@ -214,7 +198,7 @@ mod tests {
     fn the_name_of_a_file_tells_its_format() {
         assert_eq!(Format::of_name("a/b.CSV"), Some(Format::Csv));
         assert_eq!(Format::of_name("events.ndjson"), Some(Format::Ndjson));
-        assert_eq!(Format::of_name("events.json"), Some(Format::Json));
+        assert_eq!(Format::of_name("events.json"), None);
         assert_eq!(Format::of_name("events"), None);
         assert_eq!(Format::of_name("events.xml"), None);
     }

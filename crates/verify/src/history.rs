@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use crate::Target;
 use crate::events::{Event, EventKind};
-use crate::finding::{Finding, FindingKind};
 use crate::moment::{InWords, Millis};
 use crate::quantity::{self, Measure};
 
@@ -23,13 +24,22 @@ pub struct Used {
     pub line: u64,
 }
 
+/// An event that does not go together with others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Contradiction {
+    pub line: u64,
+    pub target: Target,
+    /// A sentence for people.
+    pub detail: String,
+}
+
 /// All usages of a file, and the events that contradict others.
 #[derive(Debug, Default)]
 pub struct History {
     /// The usages, in the order of their starts in the file.
     pub used: Vec<Used>,
-    /// Events that do not go together with the others of their target, with their lines.
-    pub contradictions: Vec<(u64, Target, Finding)>,
+    /// Events that do not go together with the others of their target.
+    pub contradictions: Vec<Contradiction>,
     /// How many events were repeats of others.
     pub repeats: usize,
 }
@@ -54,19 +64,8 @@ impl History {
             }
         }
         history.used.sort_by_key(|used| used.line);
-        history.contradictions.sort_by_key(|(line, ..)| *line);
+        history.contradictions.sort_by_key(|it| it.line);
         history
-    }
-
-    /// Keeps only the usages for which `is_meant` is true.
-    pub fn retain(
-        &mut self,
-        is_meant: impl Fn(&Used) -> bool,
-        of_target: impl Fn(&Target) -> bool,
-    ) {
-        self.used.retain(is_meant);
-        self.contradictions
-            .retain(|(_, target, _)| of_target(target));
     }
 
     /// Adds an event to the usages of its target, which begin at the place `first`.
@@ -76,9 +75,13 @@ impl History {
             self.repeats += 1;
             return;
         }
-        if let Some(finding) = contradiction(earlier, &event) {
-            self.contradictions
-                .push((event.line, event.target, finding));
+        if let Some(detail) = contradiction(earlier, &event) {
+            let (line, target) = (event.line, event.target);
+            self.contradictions.push(Contradiction {
+                line,
+                target,
+                detail,
+            });
             return;
         }
         match event.kind {
@@ -136,7 +139,7 @@ fn says_same(used: &Used, event: &Event) -> bool {
     }
 }
 
-fn contradiction(earlier: &[Used], event: &Event) -> Option<Finding> {
+fn contradiction(earlier: &[Used], event: &Event) -> Option<String> {
     let (at, line) = (InWords(event.moment), event.line);
     let open = earlier.last().filter(|used| used.end.is_none());
     let is_start = matches!(event.kind, EventKind::Start(_));
@@ -144,17 +147,21 @@ fn contradiction(earlier: &[Used], event: &Event) -> Option<Finding> {
         let mut earlier = earlier.iter();
         earlier.any(|used| id_of(used, &event.kind) == Some(*id))
     });
-    let detail = if let Some(id) = of_other {
-        format!("line {line}: the id {id:?} is that of another event of this target")
-    } else if let (true, Some(open)) = (is_start, open) {
-        let before = open.line;
-        format!("line {line}: a start at {at}, but the one of line {before} was not stopped")
-    } else if !is_start && open.is_none() {
-        format!("line {line}: a stop at {at} without a start before it")
-    } else {
-        return None;
-    };
-    Some(Finding::new(FindingKind::EventsContradict, detail))
+    match (of_other, open) {
+        (Some(id), _) => Some(format!(
+            "line {line}: the id {id:?} is that of another event of this target"
+        )),
+        (None, Some(open)) if is_start => {
+            let before = open.line;
+            Some(format!(
+                "line {line}: a start at {at}, but the one of line {before} was not stopped"
+            ))
+        }
+        (None, None) if !is_start => Some(format!(
+            "line {line}: a stop at {at} without a start before it"
+        )),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -233,16 +240,12 @@ mod tests {
             event(5, start(2), "a", 30),
         ]);
         assert_eq!(spans(&history), [(10, Some(20))]);
-        let lines: Vec<u64> = history
-            .contradictions
-            .iter()
-            .map(|(line, ..)| *line)
-            .collect();
+        let lines: Vec<u64> = history.contradictions.iter().map(|it| it.line).collect();
         assert_eq!(lines, [1, 3, 5]);
         let texts: Vec<&str> = history
             .contradictions
             .iter()
-            .map(|(.., f)| f.detail.as_str())
+            .map(|it| it.detail.as_str())
             .collect();
         assert!(texts[0].contains("without a start"), "{texts:?}");
         assert!(texts[1].contains("line 2 was not stopped"), "{texts:?}");

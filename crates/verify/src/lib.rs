@@ -20,8 +20,32 @@ pub mod words;
 
 pub use check::{Policy, SpanCheck, Verdict};
 pub use finding::{Finding, FindingKind};
-pub use history::{History, Used};
+pub use history::{Contradiction, History, Used};
 pub use matching::Matcher;
 pub use moment::Granularity;
 pub use report::Report;
 pub use target::Target;
+
+/// Compares events with all spans of their resources. `usages` has the ledger of each span, in its order.
+pub fn check(
+    events: Vec<events::Event>,
+    spans: Vec<api::Span>,
+    usages: impl Fn(&api::Span) -> Vec<api::Entry>,
+    policy: &Policy,
+) -> Report {
+    let history = History::of(events);
+    let mut report = Report::new(history.contradictions);
+    let mut matcher = Matcher::new(history.used);
+    for (span, place) in matcher.pairs(spans) {
+        let used = place.map(|place| matcher.used(place));
+        let mut check = SpanCheck::new(&span, used, policy);
+        for entry in &usages(&span) {
+            check.entry(entry);
+        }
+        report.add(&span, used, check.finish());
+    }
+    for place in matcher.left() {
+        report.add_without_span(matcher.used(place), policy.now);
+    }
+    report.finish(false)
+}

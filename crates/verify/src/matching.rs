@@ -34,6 +34,23 @@ impl Matcher {
         }
     }
 
+    /// Spans, each with the place of the usage that it is: first those whose target and start are the
+    /// same, then those that are similar.
+    pub fn pairs(&mut self, spans: Vec<Span>) -> Vec<(Span, Option<usize>)> {
+        let (mut pairs, mut others) = (Vec::new(), Vec::new());
+        for span in spans {
+            match self.take(&span) {
+                Some(place) => pairs.push((span, Some(place))),
+                None => others.push(span),
+            }
+        }
+        for span in others {
+            let place = self.take_similar(&span);
+            pairs.push((span, place));
+        }
+        pairs
+    }
+
     pub fn used(&self, place: usize) -> &Used {
         &self.used[place]
     }
@@ -83,12 +100,8 @@ impl Matcher {
         places.filter(|place| !self.is_taken[*place]).collect()
     }
 
-    pub fn len(&self) -> usize {
-        self.used.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.used.is_empty()
+    pub fn all(&self) -> &[Used] {
+        &self.used
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// The greatest depth of nested lists and objects.
@@ -77,6 +77,20 @@ fn number(text: &str) -> Result<Quantity, serde_json::Error> {
     Ok(Quantity::Double(double))
 }
 
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Integer(integer) => integer.serialize(serializer),
+            Self::Double(double) => double.serialize(serializer),
+            Self::Text(text) => text.serialize(serializer),
+            Self::Literal(literal) if literal == "null" => serializer.serialize_unit(),
+            Self::Literal(literal) => serializer.serialize_bool(literal == "true"),
+            Self::List(items) => items.serialize(serializer),
+            Self::Object(members) => members.serialize(serializer),
+        }
+    }
+}
+
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -111,7 +125,7 @@ impl fmt::Display for Quantity {
 }
 
 /// A named quantity.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measure {
     pub measure: String,
     pub quantity: Quantity,

@@ -8,7 +8,7 @@ use crate::Target;
 use crate::api::Span;
 use crate::check::{Amounts, Verdict};
 use crate::finding::{Finding, FindingKind};
-use crate::history::Used;
+use crate::history::{Contradiction, Used};
 use crate::moment::{InWords, Millis};
 use crate::quantity::{Measure, Quantity};
 
@@ -62,14 +62,6 @@ pub struct Total {
     pub difference: i128,
 }
 
-/// An event that does not go together with others.
-#[derive(Clone, Debug, Serialize)]
-pub struct Contradiction {
-    pub line: u64,
-    pub target: Target,
-    pub finding: Finding,
-}
-
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     pub fits: bool,
@@ -81,16 +73,9 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(contradictions: Vec<(u64, Target, Finding)>) -> Self {
-        let events = contradictions
-            .into_iter()
-            .map(|(line, target, finding)| Contradiction {
-                line,
-                target,
-                finding,
-            });
+    pub fn new(contradictions: Vec<Contradiction>) -> Self {
         Self {
-            events: events.collect(),
+            events: contradictions,
             ..Self::default()
         }
     }

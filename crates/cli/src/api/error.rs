@@ -3,7 +3,6 @@
 use reqwest::StatusCode;
 use sampler_api::Problem;
 
-use super::flags::in_flags;
 use crate::output::printable;
 
 /// The API cannot be used.
@@ -20,8 +19,6 @@ pub(crate) enum ApiError {
         /// None where the answer is not a problem document.
         problem: Option<Box<Problem>>,
     },
-    #[error("{path} is answered 404: is this the address of a receiver that has a ledger?")]
-    NotThere { path: String },
     #[error("the answer to {path} cannot be read: {reason}")]
     Unreadable { path: String, reason: String },
     #[error("a list of the API does not end: a page leads to no other")]
@@ -45,14 +42,14 @@ pub(crate) fn words_of(problem: &Problem) -> String {
     words
 }
 
-/// An answer that is not a success. One about the query is about the options of the command line.
+/// An answer that is not a success.
 fn words_of_status(path: &str, status: StatusCode, problem: Option<&Problem>) -> String {
     let words = problem.map(words_of).unwrap_or_default();
     let name = problem.map(Problem::name);
     match name {
         _ if words.is_empty() => format!("{path} is answered {status}"),
-        Some("invalid-query" | "query-too-wide") => in_flags(&words),
-        // What the resource is called is in the words.
+        // These words say what is meant, and the path would say it again.
+        Some("invalid-query" | "query-too-wide") => words,
         Some(name) if name.starts_with("no-such-") => words,
         _ => format!("{path} is answered {status}: {words}"),
     }
@@ -62,7 +59,6 @@ impl ApiError {
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(status.as_u16()),
-            Self::NotThere { .. } => Some(404),
             _ => None,
         }
     }

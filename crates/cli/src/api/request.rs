@@ -1,14 +1,7 @@
 //! A request to the API.
 
-use std::time::Duration;
-
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
-
-/// How long one answer may take.
-pub(super) const ANSWER_LIMIT: Duration = Duration::from_mins(1);
-/// The longest answer, in bytes.
-pub(super) const ANSWER_LEN_MAX: usize = 64 << 20;
 
 pub(crate) type Query = Vec<(&'static str, String)>;
 
@@ -49,8 +42,7 @@ impl<'a> Request<'a> {
 
     /// Does something that must not be done twice.
     pub(crate) fn act(method: Method, path: &'a [&'a str], body: &impl Serialize) -> Self {
-        let body = serde_json::to_vec(body).expect("texts, numbers and lists of these");
-        Self::new(method, path, Repeat::WhenTurnedAway).body("application/json", body)
+        Self::new(method, path, Repeat::WhenTurnedAway).json(body)
     }
 
     /// Posts something whose repeats change nothing.
@@ -71,6 +63,11 @@ impl<'a> Request<'a> {
 
     pub(crate) fn query(self, query: Query) -> Self {
         Self { query, ..self }
+    }
+
+    pub(crate) fn json(self, body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).expect("texts, numbers and lists of these");
+        self.body("application/json", body)
     }
 
     pub(crate) fn body(self, media_type: &'static str, body: Vec<u8>) -> Self {

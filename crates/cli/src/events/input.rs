@@ -1,240 +1,333 @@
-//! A file of events, read one after the other.
+//! The events of a file, ready to be sent.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{BufRead, Read};
 
-use sampler_verify::events::{self, EventKind, FileTimes};
-use sampler_verify::moment::Millis;
+use sampler_verify::Target;
+use sampler_verify::events::{self, Event, EventKind, FileTimes, Format, json_in_words};
+use sampler_verify::moment::{Millis, parse_length, parse_rfc3339, time_of_day};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::FileArguments;
-use super::file_event::{FileEvent, Importer};
-use super::journal::Extent;
-use crate::columns::Format;
 use crate::failure::Failure;
+use crate::file::EventFile;
 
+/// Ids that follow from what events say are named in here.
+const NAMESPACE: Uuid = Uuid::from_u128(0x9c3e_61f0_7d0b_4c55_8f0a_2f6b_1d94_e7a3);
 /// The longest line, in bytes; the receiver takes no larger event either.
 const LINE_LEN_MAX: u64 = 1 << 20;
+/// How many wrong lines are named.
+const WRONG_MAX: usize = 50;
 
-/// One event of the file, or the reason why it cannot be read.
-#[derive(Debug)]
-pub(crate) struct Item {
+/// An event, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileEvent {
+    /// Its line in the file, from 1.
     pub(crate) line: u64,
-    pub(crate) event: Result<FileEvent, String>,
+    pub(crate) is_cloud_event: bool,
+    /// A JSON object.
+    pub(crate) body: String,
 }
 
-impl Item {
-    /// The part of the file up to and including this item; `before` is the part before it.
-    pub(super) fn extend(&self, before: Extent) -> Extent {
-        let said = match &self.event {
-            Ok(event) => &event.body,
-            Err(reason) => reason,
-        };
-        let said = format!("{} {said}", self.line);
-        Extent {
-            events: before.events + 1,
-            digest: Uuid::new_v5(&before.digest, said.as_bytes()),
+/// The events of a file, in its order; each that cannot be sent with the reason.
+pub(super) type Events<'a> = Box<dyn Iterator<Item = Result<FileEvent, String>> + 'a>;
+
+/// Reads a file from its beginning. A table is read as a whole.
+pub(super) fn events(file: &EventFile) -> Result<Events<'_>, Failure> {
+    if file.format == Format::Csv {
+        let rows = file.read()?.into_iter();
+        let mut ids = RowIds::default();
+        return Ok(Box::new(rows.map(move |row| Ok(ids.event_of(&row)))));
+    }
+    file.check_columns()?;
+    let mut reader = file.reader()?;
+    events::check_text(&mut reader).map_err(|error| file.wrong(&error))?;
+    let mut number = 0;
+    let lines = std::iter::from_fn(move || next_line(&mut reader, &mut number));
+    Ok(Box::new(lines.map(|line| {
+        let (line, text) = line?;
+        let event = event_of(line, &text, file.times);
+        event.map_err(|what| format!("line {line}: {what}"))
+    })))
+}
+
+/// Reads a file to its end, and counts its events. Whatever is wrong in it is told before anything is sent.
+pub(super) fn check(file: &EventFile) -> Result<u64, Failure> {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for event in events(file)? {
+        match event {
+            Ok(_) => count += 1,
+            Err(what) if wrong.len() < WRONG_MAX => wrong.push(what),
+            Err(_) => {
+                wrong.push("and more".to_owned());
+                break;
+            }
         }
     }
+    if wrong.is_empty() && count > 0 {
+        return Ok(count);
+    }
+    if wrong.is_empty() {
+        wrong.push("there are no events in it".to_owned());
+    }
+    Err(file.wrong(&wrong.join("\n")))
 }
 
-/// The events of a file, in its order.
-pub(super) struct Input {
-    source: Source,
-    importer: Importer,
-    name: String,
-    measures: Option<Vec<String>>,
-    /// How long all is, in bytes or in events, and how much of it was read.
-    length: Option<u64>,
-    position: u64,
-}
-
-enum Source {
-    Lines(Box<dyn BufRead>, u64),
-    Rows(std::vec::IntoIter<events::Event>),
-    List(std::vec::IntoIter<(u64, String)>),
-}
-
-impl FileArguments {
-    pub(super) fn is_stdin(&self) -> bool {
-        self.file == Path::new("-")
-    }
-}
-
-impl Input {
-    /// Opens a file. Tables and lists are read as a whole.
-    pub(super) fn open(file: &FileArguments, now: Millis) -> Result<Self, Failure> {
-        let path = &file.file;
-        let name = path.display().to_string();
-        let format = Format::of(file.format, &name).map_err(Failure::Input)?;
-        let columns = file.columns.named();
-        let checked = columns.check(format);
-        checked.map_err(|error| Failure::of_file(path, &error))?;
-        let mut length = None;
-        let mut reader: Box<dyn BufRead> = if file.is_stdin() {
-            Box::new(BufReader::new(io::stdin()))
-        } else {
-            let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-            let (metadata, opened) = opened.map_err(|error| Failure::of_file(path, &error))?;
-            length = metadata.is_file().then_some(metadata.len());
-            Box::new(BufReader::new(opened))
-        };
-        let mut measures = None;
-        let source = match format {
-            events::Format::Ndjson => {
-                events::check_text(&mut reader).map_err(|error| Failure::of_file(path, &error))?;
-                Source::Lines(reader, 0)
-            }
-            events::Format::Csv => {
-                let reading = FileTimes { now, offset: 0 };
-                let rows = events::read(reader, events::Format::Csv, &columns, reading)
-                    .map_err(|error| Failure::of_file(path, &error))?;
-                measures = Some(measures_of(&rows));
-                length = Some(rows.len() as u64);
-                Source::Rows(rows.into_iter())
-            }
-            events::Format::Json => {
-                let items =
-                    events::read_items(reader).map_err(|error| Failure::of_file(path, &error))?;
-                length = Some(items.len() as u64);
-                Source::List(items.into_iter())
-            }
-        };
-        let importer = Importer::new(now, file.offset);
-        Ok(Self {
-            source,
-            importer,
-            name,
-            measures,
-            length,
-            position: 0,
-        })
-    }
-
-    /// How long it is, if that is known, in the unit of [`Input::position`].
-    pub(super) fn length(&self) -> Option<u64> {
-        self.length
-    }
-
-    /// How much of it was read.
-    pub(super) fn position(&self) -> u64 {
-        self.position
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The columns of a table that are measures.
-    pub(super) fn measures(&self) -> Option<&[String]> {
-        self.measures.as_deref()
-    }
-
-    /// Counts relative times from this one. Nothing may be read before.
-    pub(super) fn count_from(&mut self, now: Millis) {
-        self.importer.count_from(now);
-    }
-
-    /// Whether a time that was read counts from now.
-    pub(super) fn has_relative(&self) -> bool {
-        self.importer.has_relative()
-    }
-
-    pub(super) fn next(&mut self) -> Result<Option<Item>, Failure> {
-        let importer = &mut self.importer;
-        let (line, event) = match &mut self.source {
-            Source::Lines(reader, number) => {
-                let next = next_line(reader, number, &mut self.position).map_err(|error| {
-                    let (name, line) = (&self.name, *number);
-                    Failure::Input(format!("{name}: line {line}: {error}"))
-                })?;
-                let Some(text) = next else { return Ok(None) };
-                (*number, importer.of_json(*number, &text))
-            }
-            Source::Rows(rows) => {
-                let Some(event) = rows.next() else {
-                    return Ok(None);
-                };
-                self.position += 1;
-                (event.line, importer.of_row(&event))
-            }
-            Source::List(items) => {
-                let Some((line, text)) = items.next() else {
-                    return Ok(None);
-                };
-                self.position += 1;
-                (line, importer.of_json(line, &text))
-            }
-        };
-        Ok(Some(Item { line, event }))
-    }
-}
-
-/// The measures of a table: each of its rows has the same.
-fn measures_of(rows: &[events::Event]) -> Vec<String> {
-    let measures = rows
-        .iter()
-        .find_map(|row| match &row.kind {
-            EventKind::Start(measures) => Some(measures),
-            EventKind::Stop => None,
-        })
-        .into_iter()
-        .flatten();
-    measures.map(|measure| measure.measure.clone()).collect()
-}
-
-/// The next line that is neither empty nor a comment.
-fn next_line(
-    reader: &mut dyn BufRead,
-    number: &mut u64,
-    position: &mut u64,
-) -> io::Result<Option<String>> {
+/// The next line that is neither empty nor a comment, with its number.
+fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> Option<Result<(u64, String), String>> {
     loop {
         let mut line = Vec::new();
         *number += 1;
-        let length = Read::take(&mut *reader, LINE_LEN_MAX + 1).read_until(b'\n', &mut line)?;
-        if length == 0 {
-            return Ok(None);
+        let wrong = |what: &dyn fmt::Display| Some(Err(format!("line {number}: {what}")));
+        match Read::take(&mut *reader, LINE_LEN_MAX + 1).read_until(b'\n', &mut line) {
+            Ok(0) => return None,
+            Ok(length) if length as u64 > LINE_LEN_MAX => {
+                // The rest is passed over: it would be taken for other lines.
+                return match reader.skip_until(b'\n') {
+                    Ok(_) => wrong(&"it is too long"),
+                    Err(error) => wrong(&error),
+                };
+            }
+            Ok(_) => {}
+            Err(error) => return wrong(&error),
         }
-        *position += length as u64;
-        if length as u64 > LINE_LEN_MAX {
-            return Err(io::Error::other("the line is too long"));
-        }
-        let line = String::from_utf8(line).map_err(|_| io::Error::other("it is not UTF-8"))?;
+        let Ok(line) = std::str::from_utf8(&line) else {
+            return wrong(&"it is not UTF-8");
+        };
         let text = line.trim_start_matches('\u{feff}').trim();
         if !text.is_empty() && !text.starts_with('#') {
-            return Ok(Some(text.to_owned()));
+            return Some(Ok((*number, text.to_owned())));
         }
     }
+}
+
+/// The event of an object. Only mistakes that the receiver cannot see are errors here.
+fn event_of(line: u64, text: &str, times: FileTimes) -> Result<FileEvent, String> {
+    let mut members: Members = serde_json::from_str(text).map_err(|error| json_in_words(&error))?;
+    if members.text("id").is_none_or(|id| id.is_empty()) {
+        return Err("the event has no \"id\", by which a repeat is recognised".to_owned());
+    }
+    if members.get("specversion").is_some() {
+        return Ok(FileEvent {
+            line,
+            is_cloud_event: true,
+            body: text.to_owned(),
+        });
+    }
+    let is_number = members
+        .get("timestamp")
+        .is_some_and(|it| !it.get().starts_with('"'));
+    if !is_number || times.offset != 0 {
+        let moment = members.moment(times)?;
+        members.remove(&["timestamp", "at", "day", "time"]);
+        members.add("timestamp", &json!(moment));
+    }
+    // An instruction for whoever sends the file.
+    members.remove(&["after"]);
+    Ok(FileEvent {
+        line,
+        is_cloud_event: false,
+        body: members.body(),
+    })
+}
+
+/// The members of an object, as they are written: no number is read, and no repeated name lost.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an event, which is an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl Members {
+    fn get(&self, name: &str) -> Option<&RawValue> {
+        let mut members = self.0.iter();
+        let (_, value) = members.find(|(member, _)| member == name)?;
+        Some(value)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        serde_json::from_str(self.get(name)?.get()).ok()
+    }
+
+    fn remove(&mut self, names: &[&str]) {
+        self.0.retain(|(name, _)| !names.contains(&name.as_str()));
+    }
+
+    fn add(&mut self, name: &str, value: &Value) {
+        if let Ok(raw) = to_raw_value(value) {
+            self.0.push((name.to_owned(), raw));
+        }
+    }
+
+    fn body(&self) -> String {
+        let members = self.0.iter().map(|(name, value)| {
+            let name = Value::from(name.as_str());
+            format!("{name}:{}", value.get())
+        });
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    }
+
+    /// When the event took place, in milliseconds since 1970.
+    fn moment(&self, times: FileTimes) -> Result<Millis, String> {
+        let day = self.get("day").map(|day| day.get().parse::<i64>());
+        let given = (
+            self.get("timestamp"),
+            self.text("at"),
+            day,
+            self.text("time"),
+        );
+        let moment = match given {
+            (Some(timestamp), None, None, None) => {
+                let number = timestamp.get().parse().ok();
+                let moment = number.or_else(|| parse_rfc3339(&self.text("timestamp")?));
+                moment.ok_or("\"timestamp\" is neither a whole number nor RFC 3339")?
+            }
+            (None, Some(at), None, None) => {
+                let length = parse_length(&at).map_err(|error| error.to_string())?;
+                times.now.saturating_add(length)
+            }
+            (None, None, Some(Ok(day)), Some(time)) => {
+                time_of_day(times.now, day, &time).map_err(|error| error.to_string())?
+            }
+            _ => {
+                let what = "an event has either \"timestamp\", or \"at\", or \"day\" and \"time\"";
+                return Err(what.to_owned());
+            }
+        };
+        let moved = moment.checked_add(times.offset);
+        moved.ok_or_else(|| "its time is too far away".to_owned())
+    }
+}
+
+/// A row of a table has no id: that of its events follows from what it says, and from the number of equal
+/// rows before it.
+#[derive(Default)]
+struct RowIds(HashMap<Uuid, u32>);
+
+impl RowIds {
+    fn event_of(&mut self, row: &Event) -> FileEvent {
+        let mut body = json!({ "type": "stop", "timestamp": row.moment });
+        if let EventKind::Start(measures) = &row.kind {
+            body["type"] = json!("start");
+            body["measured_usage"] = json!(measures);
+        }
+        for (name, id) in Target::FIELDS.into_iter().zip(row.target.ids()) {
+            body[name] = json!(id);
+        }
+        let name = Uuid::new_v5(&NAMESPACE, body.to_string().as_bytes());
+        let count = self.0.entry(name).or_default();
+        *count += 1;
+        body["id"] = match count {
+            1 => json!(format!("sampler-{name}")),
+            count => json!(format!("sampler-{name}-{count}")),
+        };
+        FileEvent {
+            line: row.line,
+            is_cloud_event: false,
+            body: body.to_string(),
+        }
+    }
+}
+
+/// The id of an event that has none but its text.
+pub(crate) fn id_of_text(text: &str) -> String {
+    format!("sampler-{}", Uuid::new_v5(&NAMESPACE, text.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TIMES: FileTimes = FileTimes {
+        now: 1_700_000_000_000,
+        offset: 1_000,
+    };
+
+    fn body(more: &str, times: FileTimes) -> Result<Value, String> {
+        let event = event_of(1, &format!(r#"{{"id":"a",{more}}}"#), times)?;
+        Ok(serde_json::from_str(&event.body).unwrap())
+    }
+
+    #[test]
+    fn what_is_whole_is_sent_as_it_is_written() {
+        let text = r#"{"type":"start","id":"a","timestamp":5,"quantity":1e2,"x":123456789012345678901234567890,"x":1}"#;
+        let event = event_of(7, text, FileTimes::default()).unwrap();
+        assert_eq!((event.line, event.body.as_str()), (7, text));
+        let text = r#"{"specversion": "1.0", "id": "a", "time": "now"}"#;
+        let event = event_of(7, text, TIMES).unwrap();
+        assert!(event.is_cloud_event);
+        assert_eq!(event.body, text);
+    }
+
+    #[test]
+    fn an_event_without_an_id_is_not_sent() {
+        for text in [
+            r#"{"timestamp":5}"#,
+            r#"{"id":"","timestamp":5}"#,
+            r#"{"id":5,"timestamp":5}"#,
+            r#"{"specversion":"1.0"}"#,
+        ] {
+            let what = event_of(1, text, TIMES).unwrap_err();
+            assert!(what.contains("no \"id\""), "{what}");
+        }
+    }
+
+    #[test]
+    fn times_are_moved_and_worked_out() {
+        for (more, moment) in [
+            (r#""timestamp":5"#, 1_005_i64),
+            (r#""at":"-1s""#, 1_700_000_000_000),
+            (
+                r#""day":0,"time":"00:00:00","after":"sampled""#,
+                1_699_920_001_000,
+            ),
+            (r#""timestamp":"1970-01-01T01:00:00.005+01:00""#, 1_005),
+        ] {
+            let body = body(more, TIMES).unwrap();
+            assert_eq!(body, json!({ "id": "a", "timestamp": moment }), "{more}");
+        }
+        for wrong in [
+            r#""day":1"#,
+            r#""timestamp":"yesterday""#,
+            r#""timestamp":"2026-11-20T15:10:60Z""#,
+            r#""timestamp":1.5"#,
+            r#""timestamp":1,"at":"1h""#,
+        ] {
+            assert!(body(wrong, TIMES).is_err(), "{wrong}");
+        }
+    }
+
     #[test]
     fn comments_are_passed_over_and_lines_have_a_limit() {
-        let (mut number, mut position) = (0, 0);
-        let mut text = &b"# x\n\n {} \n{}"[..];
-        assert_eq!(
-            next_line(&mut text, &mut number, &mut position)
-                .unwrap()
-                .as_deref(),
-            Some("{}")
-        );
-        assert_eq!(number, 3);
-        assert!(
-            next_line(&mut text, &mut number, &mut position)
-                .unwrap()
-                .is_some()
-        );
-        assert_eq!(
-            next_line(&mut text, &mut number, &mut position).unwrap(),
-            None
-        );
-        let mut endless = BufReader::new(io::repeat(b'x'));
-        assert!(next_line(&mut endless, &mut number, &mut position).is_err());
-        assert!(next_line(&mut &b"\xff\n"[..], &mut number, &mut position).is_err());
+        let long = "x".repeat(1 << 20);
+        let text = format!("# x\n\n {{}} \n{long}y\n\u{feff}{{}}");
+        let (mut reader, mut number) = (text.as_bytes(), 0);
+        let mut next = || next_line(&mut reader, &mut number);
+        assert_eq!(next(), Some(Ok((3, "{}".to_owned()))));
+        assert_eq!(next(), Some(Err("line 4: it is too long".to_owned())));
+        assert_eq!(next(), Some(Ok((5, "{}".to_owned()))));
+        assert_eq!(next(), None);
+        assert!(next_line(&mut &b"\xff\n"[..], &mut 0).is_some_and(|it| it.is_err()));
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use sampler_api::{BatchResult, Problem};
 use sampler_verify::words::{counted, form};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::file_event::FileEvent;
-use super::report::{Report, Why, in_one_line};
+use super::input::FileEvent;
+use super::report::{Report, in_one_line};
 use crate::api::PAUSE_ASKED_MAX;
 use crate::failure::Failure;
 
@@ -23,19 +23,21 @@ pub(super) fn judge(
     outcomes: Vec<BatchResult>,
 ) -> Vec<Unsettled> {
     let mut unsettled = Vec::new();
-    let mut instances = Instances::default();
+    // The instances of events that may still be kept; none: an event says in no known way what it is about.
+    let mut open: HashSet<Option<String>> = HashSet::new();
     for (event, outcome) in part.into_iter().zip(outcomes) {
+        let about = instances_of(&event);
+        let follows = open.contains(&None) || about.iter().any(|one| open.contains(one));
+        let follows = follows || (about.contains(&None) && !open.is_empty());
         match outcome.status {
             200..=299 if outcome.replayed == Some(true) => report.replayed += 1,
             200..=299 => report.accepted += 1,
-            status
-                if is_final(&outcome) && !(hangs_on_others(status) && instances.hold(&event)) =>
-            {
-                let problem = outcome.problem.unwrap_or_default();
-                report.refuse(event.line, Some(status), Why::Problem(Box::new(problem)));
+            // Behind such an event, a refusal that follows from what was kept before is not final.
+            status if is_final(&outcome) && !(follows && matches!(status, 409 | 422)) => {
+                report.refuse(event.line, status, outcome.problem.unwrap_or_default());
             }
             _ => {
-                instances.add(&event);
+                open.extend(about);
                 unsettled.push((event, outcome));
             }
         }
@@ -43,16 +45,11 @@ pub(super) fn judge(
     unsettled
 }
 
-/// Whether the event was refused for good. A half-kept update is sent until the other
-/// half is, too: the target is not metered meanwhile.
+/// Whether the event was refused for good. An update is sent until its other half is kept, too: the target
+/// is not metered meanwhile.
 fn is_final(outcome: &BatchResult) -> bool {
     let is_half_kept = outcome.problem.as_ref().is_some_and(Problem::has_stopped);
     !matches!(outcome.status, 408 | 429 | 500..) && !is_half_kept
-}
-
-/// Whether the answer follows from what was kept before: it is another once that is settled.
-fn hangs_on_others(status: u16) -> bool {
-    matches!(status, 409 | 422)
 }
 
 /// The pause before the next attempt: the own one, or the longest that the receiver asks for.
@@ -65,35 +62,22 @@ pub(super) fn pause(own: Duration, unsettled: &[Unsettled]) -> Duration {
     own.max(asked.min(PAUSE_ASKED_MAX))
 }
 
-/// The failure where events get no final answer however often they are sent.
+/// The failure where events get no final answer however often they are sent. At least one is left.
 pub(super) fn given_up(unsettled: &[Unsettled], done: u64) -> Failure {
-    let count = unsettled.len();
-    let Some((event, outcome)) = unsettled.first() else {
-        return Failure::Unsettled("no event is left".to_owned(), Value::Null);
-    };
+    let (event, outcome) = &unsettled[0];
     let (line, status) = (event.line, outcome.status);
-    let why = match &outcome.problem {
-        Some(problem) => format!(" {}", in_one_line(problem)),
-        None => String::new(),
-    };
+    let why = outcome.problem.as_ref().map(in_one_line);
     let words = format!(
-        "{} {} no final answer, the first in line {line}: {status}{why}; {} before {} done; the same \
-         command continues from there",
-        counted(count, "event"),
-        form(count, "has", "have"),
+        "{} {} no final answer, the first in line {line}: {status}{}; {} before {} done; send the file again: \
+         what is kept is recognised",
+        counted(unsettled.len(), "event"),
+        form(unsettled.len(), "has", "have"),
+        why.map_or_else(String::new, |why| format!(" {why}")),
         counted(done, "event"),
         form(done, "is", "are"),
     );
     let answer = json!({ "status": status, "problem": outcome.problem });
     Failure::Unsettled(words, answer)
-}
-
-/// The instances of events that may still be kept.
-#[derive(Default)]
-struct Instances {
-    known: HashSet<String>,
-    /// An event says in no known way what it is about.
-    is_any: bool,
 }
 
 /// What an event is about. Other members do not matter here.
@@ -105,162 +89,117 @@ struct About {
     data: Option<Box<About>>,
 }
 
-impl Instances {
-    fn add(&mut self, event: &FileEvent) {
-        match instances_of(event) {
-            Some(instances) => self.known.extend(instances),
-            None => self.is_any = true,
-        }
-    }
-
-    /// Whether an event is about one of them, or may be.
-    fn hold(&self, event: &FileEvent) -> bool {
-        if self.is_any || self.known.is_empty() {
-            return self.is_any;
-        }
-        let instances = instances_of(event);
-        instances.is_none_or(|instances| instances.iter().any(|one| self.known.contains(one)))
-    }
-}
-
-fn instances_of(event: &FileEvent) -> Option<Vec<String>> {
-    let about: About = serde_json::from_str(&event.body).ok()?;
-    let about = about.data.map_or(
-        About {
-            data: None,
-            ..about
-        },
-        |data| *data,
-    );
-    let mut instances = vec![about.resource_instance_id?];
-    instances.extend(
-        about
-            .previous
-            .and_then(|previous| previous.resource_instance_id),
-    );
-    Some(instances)
+/// The instances that an event is about; none of it where that is not known.
+fn instances_of(event: &FileEvent) -> Vec<Option<String>> {
+    let Ok(about) = serde_json::from_str::<About>(&event.body) else {
+        return vec![None];
+    };
+    let About {
+        resource_instance_id,
+        previous,
+        ..
+    } = match about.data {
+        Some(data) => *data,
+        None => about,
+    };
+    let before = previous.and_then(|previous| previous.resource_instance_id);
+    let before = before.map(Some);
+    [resource_instance_id].into_iter().chain(before).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
-    fn event(line: u64, body: &Value) -> FileEvent {
-        FileEvent {
-            line,
-            is_cloud_event: body.get("data").is_some(),
-            body: body.to_string(),
-        }
-    }
-
-    fn problem(name: &str) -> Problem {
-        Problem {
+    fn outcome(status: u16, name: &str, retry_after: Option<u64>) -> BatchResult {
+        let mut problem = Problem {
             r#type: format!("/problems/{name}"),
             detail: "Nothing was kept.".to_owned(),
             ..Problem::default()
-        }
-    }
-
-    fn outcome(status: u16, retry_after: Option<u64>) -> BatchResult {
+        };
+        let has_stopped = json!(name == "half-an-update");
+        problem.members.insert("stopped".to_owned(), has_stopped);
         BatchResult {
             index: 0,
             status,
             replayed: None,
             span: None,
-            problem: Some(problem("throttled")),
+            problem: Some(problem),
             retry_after,
         }
     }
 
-    /// The previous span is stopped, and the new one is not started.
-    #[test]
-    fn half_an_update_is_sent_again() {
-        let of = |instance: &str| event(1, &json!({ "resource_instance_id": instance }));
-        let conflict = |has_stopped: bool| {
-            let mut problem = problem("open-span");
-            problem
-                .members
-                .insert("stopped".to_owned(), json!(has_stopped));
-            BatchResult {
-                problem: Some(problem),
-                ..outcome(409, None)
-            }
-        };
-        let part = vec![of("i"), of("j"), of("i")];
-        let mut report = Report::default();
-        let left = judge(&mut report, part, [true, false, false].map(conflict).into());
-        let left: Vec<&str> = left.iter().map(|(event, _)| event.body.as_str()).collect();
-        let of_i = of("i").body;
-        assert_eq!(left, [&of_i; 2]);
-        assert_eq!(report.refused, 1);
-    }
-
-    /// The lines that are left of events with these statuses.
-    fn left(events: &[(u16, Value)]) -> Vec<u64> {
-        let part = events.iter().zip(1..);
-        let part = part.map(|((_, body), line)| event(line, body)).collect();
-        let outcomes = events.iter().map(|(status, _)| outcome(*status, None));
-        let left = judge(&mut Report::default(), part, outcomes.collect());
+    /// The lines that are left of events with these statuses and problems.
+    fn left(events: &[(u16, &str, &Value)]) -> Vec<u64> {
+        let part = events.iter().zip(1..).map(|((.., body), line)| FileEvent {
+            line,
+            is_cloud_event: false,
+            body: body.to_string(),
+        });
+        let outcomes = events
+            .iter()
+            .map(|(status, name, _)| outcome(*status, name, None));
+        let (part, outcomes) = (part.collect(), outcomes.collect());
+        let left = judge(&mut Report::default(), part, outcomes);
         left.into_iter().map(|(event, _)| event.line).collect()
     }
 
     #[test]
     fn refusals_behind_an_event_of_the_same_instance_are_not_believed() {
         let of = |instance: &str| json!({ "resource_instance_id": instance });
-        let (i, j) = (of("i"), of("j"));
+        let (i, j, k) = (of("i"), of("j"), of("k"));
         let cloud_event = json!({ "data": i });
         let update = json!({ "resource_instance_id": "k", "previous": i });
-        for status in [408, 429, 500, 502, 503, 504, 599] {
-            let events = [
-                (409, i.clone()),
-                (status, i.clone()),
-                (409, j.clone()),
-                (422, cloud_event.clone()),
-                (400, i.clone()),
-                (201, i.clone()),
-                (409, update.clone()),
-                (409, of("k")),
-                (409, json!({ "type": 5 })),
-            ];
-            assert_eq!(left(&events), [2, 4, 7, 8, 9], "{status}");
-        }
         let unknown = json!({ "resource_instance_id": 5 });
-        assert_eq!(left(&[(503, unknown), (409, j.clone())]), [1, 2]);
-        assert_eq!(left(&[(409, i), (422, j)]), [0_u64; 0]);
+        for (status, name) in [
+            (408, "a"),
+            (429, "a"),
+            (500, "a"),
+            (503, "a"),
+            (409, "half-an-update"),
+        ] {
+            let events = [
+                (409, "open-span", &i),
+                (status, name, &i),
+                (409, "open-span", &j),
+                (422, "no-open-span", &cloud_event),
+                (400, "invalid-event", &i),
+                (201, "", &i),
+                (409, "open-span", &update),
+                (409, "open-span", &k),
+                (409, "open-span", &unknown),
+            ];
+            assert_eq!(left(&events), [2, 4, 7, 8, 9], "{status} {name}");
+        }
+        assert_eq!(left(&[(503, "a", &unknown), (409, "a", &j)]), [1, 2]);
+        assert_eq!(left(&[(409, "a", &i), (422, "a", &j)]), [0_u64; 0]);
     }
 
     #[test]
-    fn the_receiver_is_not_asked_before_it_says() {
-        let own = Duration::from_secs(4);
-        let wait = |asked: &[Option<u64>]| {
-            let one = |asked: &Option<u64>| (event(1, &json!({})), outcome(503, *asked));
-            let unsettled: Vec<Unsettled> = asked.iter().map(one).collect();
-            pause(own, &unsettled).as_secs()
+    fn the_receiver_is_asked_no_earlier_than_it_says() {
+        let event = FileEvent {
+            line: 7,
+            is_cloud_event: false,
+            body: String::new(),
         };
-        assert_eq!(wait(&[None]), 4);
-        assert_eq!(wait(&[Some(1)]), 4);
-        assert_eq!(wait(&[Some(61), None, Some(30)]), 61);
-        assert_eq!(wait(&[Some(300)]), 300);
-        assert_eq!(wait(&[Some(86_400)]), 300);
-    }
-
-    #[test]
-    fn what_the_receiver_says_is_told_at_the_end() {
-        let unsettled = [
-            (event(7, &json!({})), outcome(503, None)),
-            (event(8, &json!({})), outcome(409, None)),
-        ];
-        let failure = given_up(&unsettled, 6);
-        let words = failure.to_string();
-        assert!(
-            words.starts_with(
-                "2 events have no final answer, the first in line 7: 503 throttled: Nothing was kept.;"
-            ),
-            "{words}"
-        );
-        let document = failure.document();
-        assert_eq!(document["status"], 503);
-        assert_eq!(document["problem"]["detail"], "Nothing was kept.");
-        assert_eq!(document["exit_code"], 3);
+        for (asked, seconds) in [
+            (&[None][..], 4),
+            (&[Some(1)], 4),
+            (&[Some(61), None, Some(30)], 61),
+            (&[Some(86_400)], 300),
+        ] {
+            let one = |asked: &Option<u64>| (event.clone(), outcome(503, "throttled", *asked));
+            let unsettled: Vec<Unsettled> = asked.iter().map(one).collect();
+            let pause = pause(Duration::from_secs(4), &unsettled);
+            assert_eq!(pause.as_secs(), seconds, "{asked:?}");
+        }
+        let failure = given_up(&[(event, outcome(503, "throttled", None))], 6);
+        let words =
+            "1 event has no final answer, the first in line 7: 503 throttled: Nothing was kept.; ";
+        assert!(failure.to_string().starts_with(words), "{failure}");
+        assert_eq!(failure.document()["status"], 503);
+        assert_eq!(failure.exit_code(), 3);
     }
 }

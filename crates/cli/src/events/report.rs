@@ -1,10 +1,10 @@
-//! The report on the events of a file.
+//! The report on the events that were sent.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use sampler_api::Problem;
 use sampler_verify::words::counted;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::words_of;
@@ -15,7 +15,7 @@ const REFUSALS_MAX: usize = 1_000;
 const REFUSALS_SHOWN: usize = 50;
 
 /// The counts add up to all events.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(super) accepted: u64,
     pub(super) replayed: u64,
@@ -23,25 +23,15 @@ pub(crate) struct Report {
     pub(crate) refusals: Vec<Refusal>,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Refusal {
     pub(crate) line: u64,
-    pub(crate) status: Option<u16>,
-    pub(crate) problem: Why,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Why {
-    /// The receiver says so.
-    Problem(Box<Problem>),
-    /// It was not sent.
-    Words(String),
+    pub(crate) status: u16,
+    pub(crate) problem: Problem,
 }
 
 impl Report {
-    /// An event was refused, by a problem document or here.
-    pub(super) fn refuse(&mut self, line: u64, status: Option<u16>, problem: Why) {
+    pub(super) fn refuse(&mut self, line: u64, status: u16, problem: Problem) {
         self.refused += 1;
         if self.refusals.len() < REFUSALS_MAX {
             self.refusals.push(Refusal {
@@ -50,13 +40,6 @@ impl Report {
                 problem,
             });
         }
-    }
-
-    /// The refusals in the order of the file: those of the client come before those of the
-    /// receiver.
-    pub(super) fn sorted(mut self) -> Self {
-        self.refusals.sort_by_key(|refusal| refusal.line);
-        self
     }
 
     /// Whether all events are kept.
@@ -80,11 +63,9 @@ impl Report {
     pub(crate) fn words(&self) -> String {
         let mut words = String::new();
         for refusal in self.refusals.iter().take(REFUSALS_SHOWN) {
-            let (line, problem) = (refusal.line, &refusal.problem);
-            let _ = match refusal.status {
-                Some(status) => writeln!(words, "line {line}: {status} {problem}"),
-                None => writeln!(words, "line {line}: {problem}"),
-            };
+            let (line, status) = (refusal.line, refusal.status);
+            let problem = in_one_line(&refusal.problem);
+            let _ = writeln!(words, "line {line}: {status} {problem}");
         }
         let shown = REFUSALS_SHOWN.min(self.refusals.len()) as u64;
         if self.refused > shown {
@@ -100,15 +81,6 @@ impl Report {
     }
 }
 
-pub(super) fn in_one_line(problem: &Problem) -> String {
+pub(crate) fn in_one_line(problem: &Problem) -> String {
     format!("{}: {}", printable(problem.name()), words_of(problem))
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Problem(problem) => f.write_str(&in_one_line(problem)),
-            Self::Words(words) => f.write_str(&printable(words)),
-        }
-    }
 }

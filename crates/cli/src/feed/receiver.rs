@@ -12,7 +12,7 @@ use super::state::{Mark, Refusal, Refused};
 use super::usage_event::Record;
 use crate::api::{Api, ApiError};
 use crate::clock;
-use crate::events::{FileEvent, Sender, Why};
+use crate::events::{FileEvent, Sender, in_one_line};
 use crate::failure::Failure;
 use crate::output::warn;
 use crate::snapshot::SpanSeen;
@@ -37,7 +37,7 @@ impl Live {
             body: body.to_string(),
         });
         let attempt = async || {
-            let mut sender = Sender::unjournaled(&self.api, BATCH, bodies.len() as u64).quiet();
+            let mut sender = Sender::new(&self.api, BATCH, bodies.len() as u64).quiet();
             let Err(failure) = sender.send_events(events.clone()).await else {
                 return Ok(sender.finish());
             };
@@ -48,14 +48,15 @@ impl Live {
             };
             Err(self.trouble(may_pass, failure))
         };
-        let report = self.platform.patience.until_answered(attempt).await??;
+        let report = self.platform.patience.until_answered(attempt).await?;
         let mut refused = Refused::new();
         for refusal in report.refusals {
-            let status = refusal.status.unwrap_or_default();
+            let status = refusal.status;
             let problem = refusal.problem;
-            warn(&format!("an event is refused with {status}: {problem}"));
+            let what = in_one_line(&problem);
+            warn(&format!("an event is refused with {status}: {what}"));
             let refusal_of = Refusal {
-                is_open: matches!(&problem, Why::Problem(it) if it.name() == OPEN_SPAN),
+                is_open: problem.name() == OPEN_SPAN,
                 status,
                 problem: json!(problem),
             };

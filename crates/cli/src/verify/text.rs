@@ -1,15 +1,16 @@
-//! The report for people: what does not fit first, in lines that a terminal holds.
+//! The report for people: what does not fit first.
 
-use sampler_verify::Report;
+use std::fmt::Write;
+
 use sampler_verify::finding::{Finding, FindingKind};
 use sampler_verify::moment::{InWords, Millis};
-use sampler_verify::report::{Contradiction, Row};
+use sampler_verify::report::Row;
 use sampler_verify::words::{counted, form};
-use textwrap::{Options, WordSplitter};
+use sampler_verify::{Contradiction, Report};
 
 use crate::output::printable;
 use crate::show::length_in_words;
-use crate::table::table_of_width;
+use crate::table::table;
 
 /// How many rows that do not fit, and events that contradict others, are shown.
 const WRONG_SHOWN: usize = 50;
@@ -18,130 +19,101 @@ const NOTED_SHOWN: usize = 20;
 /// How many findings of a row are shown: later ones often follow from the first.
 const FINDINGS_SHOWN: usize = 3;
 
-/// The whole report, in lines of `width` columns; with `all`, also the spans that fit.
-pub(super) fn of(report: &Report, all: bool, width: usize) -> String {
+/// The whole report; with `all`, also the spans that fit.
+pub(super) fn of(report: &Report, all: bool) -> String {
     let (wrong, fitting): (Vec<&Row>, _) = report.spans.iter().partition(|row| !row.fits());
-    let (noted, plain): (Vec<&Row>, _) = fitting
-        .into_iter()
-        .partition(|row| !row.findings.is_empty());
-    let mut text = Text {
-        width,
-        lines: Vec::new(),
-    };
-    let title = format!(
-        "{} of {} {} not fit:",
-        wrong.len(),
-        counted(report.spans.len(), "span"),
-        form(wrong.len(), "does", "do"),
-    );
-    text.rows(&title, &wrong, WRONG_SHOWN);
-    text.events(&report.events);
-    let title = format!(
-        "{} {}, with something worth knowing:",
-        counted(noted.len(), "span"),
-        form(noted.len(), "fits", "fit"),
-    );
-    text.rows(&title, &noted, if all { usize::MAX } else { NOTED_SHOWN });
-    if all && !plain.is_empty() {
-        text.lines.push(fitting_table(&plain, width));
-        text.lines.push(String::new());
+    let has_findings = |row: &&Row| !row.findings.is_empty();
+    let (noted, plain): (Vec<&Row>, Vec<&Row>) = fitting.into_iter().partition(has_findings);
+    let mut text = String::new();
+    if !wrong.is_empty() {
+        let (count, spans) = (wrong.len(), counted(report.spans.len(), "span"));
+        let _ = writeln!(
+            text,
+            "{count} of {spans} {} not fit:\n",
+            form(count, "does", "do")
+        );
+        text += &rows(&wrong, WRONG_SHOWN);
     }
-    text.lines.push(totals(report, width));
-    text.lines.push(String::new());
-    text.paragraph("", &judgement(report));
+    text += &contradictions(&report.events);
+    if !noted.is_empty() {
+        let (spans, fit) = (
+            counted(noted.len(), "span"),
+            form(noted.len(), "fits", "fit"),
+        );
+        let _ = writeln!(text, "{spans} {fit}, with something worth knowing:\n");
+        text += &rows(&noted, if all { usize::MAX } else { NOTED_SHOWN });
+    }
+    if all && !plain.is_empty() {
+        text += &fitting_table(&plain);
+    }
+    text += &totals(report);
+    let _ = writeln!(text, "{}", judgement(report));
     if !all && !plain.is_empty() {
-        text.paragraph("", "--all shows the spans that fit, too.");
+        text += "--all shows the spans that fit, too.\n";
     }
     let unknown = wrong.iter().filter(|row| is_unknown(row)).count();
     if unknown > 0 {
         let has = form(unknown, "has", "have");
-        let what = format!(
+        let _ = writeln!(
+            text,
             "{unknown} of the spans {has} no event in the file. If it has only some of the instances, add \
              --known-only, or narrow the scope, as with --organization-id."
         );
-        text.paragraph("", &what);
     }
-    text.lines.join("\n") + "\n"
+    text
 }
 
-struct Text {
-    width: usize,
-    lines: Vec<String>,
+fn rows(rows: &[&Row], most: usize) -> String {
+    let mut text: String = rows
+        .iter()
+        .take(most)
+        .map(|row| row_in_words(row))
+        .collect();
+    if rows.len() > most {
+        let _ = writeln!(text, "... and {} more; --json has all\n", rows.len() - most);
+    }
+    text
 }
 
-impl Text {
-    /// A sentence over as many lines as it takes, each behind `indent`.
-    fn paragraph(&mut self, indent: &str, words: &str) {
-        // A time has hyphens, and stays whole.
-        let options = Options::new(self.width)
-            .word_splitter(WordSplitter::NoHyphenation)
-            .initial_indent(indent)
-            .subsequent_indent(indent);
-        let lines = textwrap::wrap(words, options);
-        self.lines.extend(lines.into_iter().map(String::from));
+fn row_in_words(row: &Row) -> String {
+    let mut lines = vec![printable(&row.target.to_string())];
+    lines.extend(facts(row).map(|line| format!("  {line}")));
+    let shown = row.findings.iter().take(FINDINGS_SHOWN);
+    lines.extend(shown.map(|finding| format!("  {}", words(finding))));
+    let more = row.findings.len().saturating_sub(FINDINGS_SHOWN) + row.more_findings;
+    if more > 0 {
+        let (more, them) = (counted(more, "more finding"), form(more, "it", "them"));
+        lines.push(format!("  ... and {more}; --json has {them}"));
     }
+    lines.join("\n") + "\n\n"
+}
 
-    fn rows(&mut self, title: &str, rows: &[&Row], most: usize) {
-        if rows.is_empty() {
-            return;
-        }
-        self.paragraph("", title);
-        self.lines.push(String::new());
-        for row in rows.iter().take(most) {
-            self.row(row);
-        }
-        self.rest(rows.len(), most);
+fn contradictions(events: &[Contradiction]) -> String {
+    if events.is_empty() {
+        return String::new();
     }
+    let mut text = format!("{}:\n\n", contradicting(events.len()));
+    for event in events.iter().take(WRONG_SHOWN) {
+        let target = printable(&event.target.to_string());
+        let _ = writeln!(text, "  {target}: {}", printable(&event.detail));
+    }
+    if events.len() > WRONG_SHOWN {
+        let _ = writeln!(
+            text,
+            "... and {} more; --json has all",
+            events.len() - WRONG_SHOWN
+        );
+    }
+    text + "\n"
+}
 
-    fn rest(&mut self, count: usize, most: usize) {
-        if count > most {
-            let rest = count - most;
-            self.paragraph("", &format!("... and {rest} more; --json has all"));
-            self.lines.push(String::new());
-        }
-    }
-
-    fn row(&mut self, row: &Row) {
-        self.paragraph("", &printable(&row.target.to_string()));
-        for line in facts(row) {
-            self.paragraph("  ", &line);
-        }
-        for finding in row.findings.iter().take(FINDINGS_SHOWN) {
-            self.paragraph("  ", &words(finding));
-        }
-        let more = row.findings.len().saturating_sub(FINDINGS_SHOWN) + row.more_findings;
-        if more > 0 {
-            self.paragraph(
-                "  ",
-                &format!(
-                    "... and {}; --json has {}",
-                    counted(more, "more finding"),
-                    form(more, "it", "them"),
-                ),
-            );
-        }
-        self.lines.push(String::new());
-    }
-
-    fn events(&mut self, events: &[Contradiction]) {
-        if events.is_empty() {
-            return;
-        }
-        let title = contradictions(events.len());
-        self.paragraph("", &format!("{title}:"));
-        self.lines.push(String::new());
-        for event in events.iter().take(WRONG_SHOWN) {
-            let target = printable(&event.target.to_string());
-            let detail = printable(&event.finding.detail);
-            self.paragraph("  ", &format!("{target}: {detail}"));
-        }
-        self.lines.push(String::new());
-        self.rest(events.len(), WRONG_SHOWN);
-    }
+fn contradicting(count: usize) -> String {
+    let what = form(count, "contradicts others", "contradict others");
+    format!("{} {what}", counted(count, "event"))
 }
 
 /// Spans without findings, a line for each.
-fn fitting_table(rows: &[&Row], width: usize) -> String {
+fn fitting_table(rows: &[&Row]) -> String {
     let header = ["target", "start", "used", "billed", "usages"];
     let rows = rows.iter().map(|row| {
         [
@@ -152,7 +124,7 @@ fn fitting_table(rows: &[&Row], width: usize) -> String {
             row.amounts.usages.to_string(),
         ]
     });
-    table_of_width(header, rows, &[0, 1], Some(width))
+    format!("{}\n\n", table(header, rows, &[0, 1]))
 }
 
 /// The state of a span, and its amounts.
@@ -160,50 +132,48 @@ fn facts(row: &Row) -> [String; 3] {
     let organization = printable(&row.target.organization_id);
     let span = row.span.as_deref().map(printable);
     let span = span.map_or_else(|| "no span".to_owned(), |id| format!("span {id}"));
-    let line = row
-        .line
-        .map_or_else(String::new, |line| format!(", line {line} of the file"));
+    let line = row.line.map(|line| format!(", line {line} of the file"));
+    let line = line.unwrap_or_default();
     let start = InWords(row.start);
-    let end = row.end.map_or_else(
-        || "now: it is open".to_owned(),
-        |end| InWords(end).to_string(),
+    let end = row.end.map(|end| InWords(end).to_string());
+    let end = end.unwrap_or_else(|| "now: it is open".to_owned());
+    let amounts = &row.amounts;
+    let mut sums = format!(
+        "used {}, billed {}",
+        length(amounts.used),
+        length(amounts.billed)
     );
-    let amounts = [
-        row.amounts.used,
-        row.amounts.billed,
-        row.amounts.skipped,
-        row.amounts.unanswered,
-    ];
-    let [used, billed, skipped, unanswered] = amounts.map(length);
-    let difference = match row.amounts.difference {
-        0 => "difference 0".to_owned(),
-        difference => format!("DIFFERENCE {} ({difference} ms)", length(difference)),
+    if amounts.skipped != 0 {
+        let _ = write!(sums, " + skipped {}", length(amounts.skipped));
+    }
+    if amounts.unanswered != 0 {
+        let unanswered = length(amounts.unanswered);
+        let _ = write!(
+            sums,
+            " (the upstream may count {unanswered} of it: a post had no answer)"
+        );
+    }
+    let _ = match amounts.difference {
+        0 => write!(sums, ", difference 0"),
+        difference => write!(
+            sums,
+            ", DIFFERENCE {} ({difference} ms)",
+            length(difference)
+        ),
     };
-    let skipped = match row.amounts.skipped {
-        0 => String::new(),
-        _ => format!(" + skipped {skipped}"),
-    };
-    let unanswered = match row.amounts.unanswered {
-        0 => String::new(),
-        _ => format!(" (the upstream may count {unanswered} of it: a post had no answer)"),
-    };
-    let usages = match row.amounts.expired {
-        0 => row.amounts.usages.to_string(),
-        expired => format!("{}+{expired}", row.amounts.usages),
+    let usages = match amounts.expired {
+        0 => amounts.usages.to_string(),
+        expired => format!("{}+{expired}", amounts.usages),
     };
     [
         format!("{span} of the organization {organization}{line}"),
         format!("{start} to {end}"),
-        format!(
-            "used {used}, billed {billed}{skipped}{unanswered}, {difference}; {}",
-            counted(usages, "usage")
-        ),
+        format!("{sums}; {}", counted(usages, "usage")),
     ]
 }
 
 fn length(millis: i128) -> String {
-    let bounded = millis.clamp(Millis::MIN.into(), Millis::MAX.into());
-    Millis::try_from(bounded).map_or_else(|_| millis.to_string(), length_in_words)
+    Millis::try_from(millis).map_or_else(|_| millis.to_string(), length_in_words)
 }
 
 fn words(finding: &Finding) -> String {
@@ -219,14 +189,12 @@ fn is_unknown(row: &Row) -> bool {
     findings.any(|finding| finding.kind == FindingKind::SpanWithoutEvents)
 }
 
-fn totals(report: &Report, width: usize) -> String {
+fn totals(report: &Report) -> String {
     let header = ["over all spans", "used", "billed", "skipped", "difference"];
-    let measures = report
-        .totals
-        .measures
-        .iter()
-        .map(|(name, total)| (name.as_str(), total));
-    let all = [("duration (ms)", &report.totals.duration)]
+    let totals = &report.totals;
+    let measures = totals.measures.iter();
+    let measures = measures.map(|(name, total)| (name.as_str(), total));
+    let all = [("duration (ms)", &totals.duration)]
         .into_iter()
         .chain(measures);
     let rows = all.map(|(name, total)| {
@@ -234,12 +202,7 @@ fn totals(report: &Report, width: usize) -> String {
         let [used, billed, skipped, difference] = numbers.map(|number| number.to_string());
         [printable(name), used, billed, skipped, difference]
     });
-    table_of_width(header, rows, &[0], Some(width))
-}
-
-fn contradictions(count: usize) -> String {
-    let what = form(count, "contradicts others", "contradict others");
-    format!("{} {what}", counted(count, "event"))
+    format!("{}\n\n", table(header, rows, &[0]))
 }
 
 fn judgement(report: &Report) -> String {
@@ -248,29 +211,27 @@ fn judgement(report: &Report) -> String {
         counted(totals.spans, "span"),
         counted(totals.usages, "usage"),
     );
-    let mut text = if report.fits {
-        format!("Everything fits: {spans}, {usages}.")
-    } else {
-        let (wrong, events) = (totals.wrong, report.events.len());
-        let events = match events {
-            0 => String::new(),
-            _ => format!(", and {}", contradictions(events)),
-        };
-        format!("Something does not fit: {wrong} of {spans}{events}.")
-    };
+    let mut text = format!("Everything fits: {spans}, {usages}.");
+    if !report.fits {
+        text = format!("Something does not fit: {} of {spans}", totals.wrong);
+        if !report.events.is_empty() {
+            let _ = write!(text, ", and {}", contradicting(report.events.len()));
+        }
+        text += ".";
+    }
     if totals.noted > 0 {
-        text = format!(
-            "{text} {} {} something worth knowing.",
+        let (spans, have) = (
             counted(totals.noted, "span"),
             form(totals.noted, "has", "have"),
         );
+        let _ = write!(text, " {spans} {have} something worth knowing.");
     }
-    let unanswered = totals.duration.unanswered;
-    if unanswered != 0 {
-        text = format!(
-            "{text} The upstream may count {} of what was skipped, because posts had no answer: look there before \
-             you bill it by hand.",
-            length(unanswered)
+    if totals.duration.unanswered != 0 {
+        let unanswered = length(totals.duration.unanswered);
+        let _ = write!(
+            text,
+            " The upstream may count {unanswered} of what was skipped, because posts had no answer: look there \
+             before you bill it by hand."
         );
     }
     text

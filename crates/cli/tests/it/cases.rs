@@ -25,10 +25,8 @@ fn people_see_what_the_cases_say() {
         "sampler",
         std::path::PathBuf::from(env!("CARGO_BIN_EXE_sampler")),
     );
-    cases.env("SAMPLER_URL", api.url()).env("COLUMNS", "90");
-    cases
-        .env("XDG_CONFIG_HOME", "/nowhere")
-        .env("NO_COLOR", "1");
+    cases.env("SAMPLER_URL", api.url());
+    cases.env("NO_COLOR", "1");
     cases.case("tests/cases/*.trycmd");
     cases.run();
 }

@@ -1,15 +1,14 @@
 //! `sampler events`.
 
-use std::path::Path;
-use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::stub::{Reply, Seen, Stub};
-use crate::{Ended, file, sampler};
+use crate::{Ended, file, json_of, run, sampler};
 
 impl Stub {
     /// Keeps all events.
@@ -63,48 +62,65 @@ fn batch(results: &[Value]) -> Reply {
     json!({ "accepted": 0, "replayed": 0, "refused": 0, "failed": 0, "results": results }).into()
 }
 
-/// No event can be kept any more.
-pub(crate) fn token_has_ended() -> Reply {
-    Reply::of(401, json!({ "detail": "The token has ended." }))
-}
-
 pub(crate) fn ids(seen: &Seen) -> Vec<String> {
     let events = seen.json();
     let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
     events.as_array().unwrap().iter().map(id).collect()
 }
 
-pub(crate) fn journal(path: &str) -> String {
-    format!("{path}.sampler-journal")
-}
-
-pub(crate) fn has_journal(path: &str) -> bool {
-    Path::new(&journal(path)).exists()
-}
-
 #[test]
 fn a_file_is_sent_in_batches_and_what_is_refused_is_told_with_its_line() {
     let stub = Stub::start(|seen, _| answer(seen, |id| if id == "3" { 409 } else { 201 }));
-    let (_folder, path) = file("events.ndjson", &(events(5) + "{broken\n"));
+    let (_folder, path) = file("events.ndjson", &events(5));
     let ended = stub.send(&path, &["--batch", "2"]);
-    ended.writes(1, &[]);
+    let summary = "5 events: 4 accepted, 0 replayed, 1 refused.\n";
+    let expected = format!("line 5: 409 open-span: It is open.\n{summary}");
+    assert_eq!((ended.code, ended.output), (Some(1), expected));
     assert_eq!(ended.errors, "");
-    let lines: Vec<&str> = ended.output.lines().collect();
-    assert_eq!(lines[0], "line 5: 409 open-span: It is open.");
-    assert!(lines[1].starts_with("line 7: not JSON: "), "{ended:?}");
-    assert_eq!(lines[2], "6 events: 4 accepted, 0 replayed, 2 refused.");
     assert_eq!(stub.sent(), [&["0", "1"][..], &["2", "3"], &["4"]]);
     let kind = stub.seen()[0].header("content-type").map(str::to_owned);
     assert_eq!(kind.as_deref(), Some("application/json"));
-    assert!(!has_journal(&path));
     let document = stub.send(&path, &["--json"]).json();
     let refusal = &document["refusals"][0];
     assert_eq!(
-        (&refusal["line"], &document["events"]),
-        (&json!(5), &json!(6))
+        (&refusal["line"], &refusal["status"]),
+        (&json!(5), &json!(409))
     );
     assert_eq!(refusal["problem"]["detail"], "It is open.");
-    assert_eq!(document["accepted"], 4);
+    assert_eq!(
+        (&document["events"], &document["accepted"]),
+        (&json!(5), &json!(4))
+    );
+}
+
+/// So sending again is always safe.
+#[test]
+fn nothing_is_sent_of_a_file_with_a_mistake() {
+    let stub = Stub::keeping();
+    let good = events(3);
+    for (line, part) in [
+        (
+            r#"{"type":"start","timestamp":5}"#,
+            "line 5: the event has no \"id\"",
+        ),
+        (
+            r#"{"id":"","timestamp":5}"#,
+            "line 5: the event has no \"id\"",
+        ),
+        ("{broken", "line 5: not JSON: "),
+        (
+            r#"{"id":"a","timestamp":"noon"}"#,
+            "line 5: \"timestamp\" is neither",
+        ),
+    ] {
+        let (_folder, path) = file("events.ndjson", &format!("{good}{line}\n[]\n"));
+        let ended = stub.send(&path, &["--batch", "1"]);
+        ended.tells(2, &[part, "\nline 6: "]);
+    }
+    let (_folder, path) = file("events.ndjson", "# nothing\n");
+    stub.send(&path, &[])
+        .tells(2, &["there are no events in it"]);
+    assert_eq!(stub.seen().len(), 0);
 }
 
 /// Events whose outcome is unknown are sent again, in their order and before any later ones.
@@ -164,76 +180,37 @@ fn the_receiver_says_when_to_send_again() {
     assert_eq!(stub.whats().len(), 2);
 }
 
-/// What a command that resumes seven events in batches of two has sent in the end: the third batch got no answer.
-fn assert_goes_on(stub: &Stub, path: &str) {
-    let ended = stub.send(path, &["--batch", "2"]);
-    ended.writes(1, &[]);
-    assert!(ended.output.starts_with("line 3: 422 "), "{ended:?}");
-    let summary = "7 events: 6 accepted, 0 replayed, 1 refused.\n";
-    assert!(ended.output.ends_with(summary), "{ended:?}");
-    let expected = [
-        &["0", "1"][..],
-        &["2", "3"],
-        &["4", "5"],
-        &["4", "5"],
-        &["6"],
-    ];
-    assert_eq!(stub.sent(), expected);
-    assert!(!has_journal(path));
-}
-
+/// Whoever was interrupted sends the file again.
 #[test]
-fn an_interrupted_command_goes_on_where_it_stopped() {
-    let is_up = Arc::new(AtomicBool::new(false));
-    let up = is_up.clone();
-    let stub = Stub::start(move |seen, number| {
-        if number == 2 && !up.load(Ordering::SeqCst) {
-            return token_has_ended();
-        }
-        answer(seen, |id| if id == "1" { 422 } else { 201 })
-    });
-    let (_folder, path) = file("events.ndjson", &events(7));
-    let ended = stub.send(&path, &["--batch", "2"]);
-    ended.tells(3, &["The token has ended."]);
-    // The last line of the journal may be cut short by a crash.
-    let mut text = std::fs::read_to_string(journal(&path)).unwrap();
-    text.push_str("{\"done\":6,\"rep");
-    std::fs::write(journal(&path), text).unwrap();
-    is_up.store(true, Ordering::SeqCst);
-    let other = Stub::keeping().send(&path, &["--batch", "2"]);
-    other.tells(2, &["--restart"]);
-    assert_goes_on(&stub, &path);
-}
-
-/// A stub that keeps all events but `1`, and holds the answer to one request until it is let go; what waits until that
-/// came, and what lets it go.
-pub(crate) fn holding(number: usize) -> (Stub, mpsc::Receiver<()>, mpsc::Sender<()>) {
+fn an_interruption_says_how_to_go_on() {
     let (asked, was_asked) = mpsc::channel();
     let (let_go, may_go) = mpsc::channel::<()>();
-    let (asked, may_go) = (Mutex::new(asked), Mutex::new(may_go));
+    let held = Mutex::new((asked, may_go));
     let stub = Stub::start(move |seen, at| {
-        if at == number {
-            asked.lock().unwrap().send(()).unwrap();
-            may_go.lock().unwrap().recv().unwrap();
+        if at == 1 {
+            let (asked, may_go) = &*held.lock().unwrap();
+            asked.send(()).unwrap();
+            may_go.recv().unwrap();
         }
-        answer(seen, |id| if id == "1" { 422 } else { 201 })
+        answer(seen, |_| 201)
     });
-    (stub, was_asked, let_go)
-}
-
-/// A process that is killed has no last word: what it has noted by then is all that is known.
-#[test]
-fn a_command_that_is_killed_goes_on_where_it_stopped() {
-    let (stub, was_asked, let_go) = holding(2);
-    let (_folder, path) = file("events.ndjson", &events(7));
+    let (_folder, path) = file("events.ndjson", &events(5));
     let url = stub.url();
-    let mut killed = sampler(&["events", "send", &path, "--batch", "2", "--url", &url]);
-    let mut killed = killed.stdout(Stdio::null()).spawn().unwrap();
+    let mut command = sampler(&["events", "send", &path, "--batch", "2", "--url", &url]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let sending = command.spawn().unwrap();
     was_asked.recv().unwrap();
-    killed.kill().unwrap();
-    assert_eq!(killed.wait().unwrap().code(), None, "it was killed");
+    let id = sending.id().to_string();
+    let interrupt = Command::new("kill").args(["-INT", &id]).status();
+    assert!(interrupt.unwrap().success());
+    let ended: Ended = sending.wait_with_output().unwrap().into();
     let_go.send(()).unwrap();
-    assert_goes_on(&stub, &path);
+    let told = format!(
+        "error: interrupted: 2 events of {path} are done; the same command continues: what is kept is \
+         recognised\n"
+    );
+    ended.tells(130, &[]);
+    assert_eq!(ended.errors, told);
 }
 
 #[test]
@@ -251,26 +228,24 @@ fn a_batch_that_is_too_large_is_sent_in_halves() {
     assert_eq!(kept, ["0", "1", "2", "3", "4"]);
 }
 
-/// A repeat of a whole file sends the same bytes, whatever the formats and the moment.
+/// A row has no id: its events have ids that follow from it, so that a repeat is the same events.
 #[test]
-fn each_event_has_an_id_that_follows_from_it() {
-    let csv =
-        format!("{TARGET},start,end,measure:memory\no,s,c,r,p,1,100,200,5\no,s,c,r,p,2,300,,6\n");
-    let relative = r#"{"type":"stop","day":-1,"time":"10:00:00","resource_id":"r"}"#;
-    for (name, text, count) in [
-        ("spans.csv", csv.as_str(), 3),
-        ("events.ndjson", relative, 1),
-    ] {
-        let stub = Stub::keeping();
-        let (_folder, path) = file(name, text);
-        for _ in 0..2 {
-            stub.send(&path, &["--now", "1795352400000"]).writes(0, &[]);
-        }
-        let seen = stub.seen();
-        assert_eq!(seen[0].body, seen[1].body);
-        assert_eq!(ids(&seen[0]).len(), count);
-        assert!(ids(&seen[0])[0].starts_with("sampler-"));
+fn the_rows_of_a_table_are_sent_under_the_same_ids_again() {
+    let rows = "o,s,c,r,p,1,100,200,5\no,s,c,r,p,1,100,200,5\n,,,,,,,,\no,s,c,r,p,2,300,,6.5\n";
+    let stub = Stub::keeping();
+    let (_folder, path) = file(
+        "spans.csv",
+        &format!("{TARGET},start,end,measure:memory\n{rows}"),
+    );
+    for _ in 0..2 {
+        stub.send(&path, &[]).writes(0, &["5 events: 5 accepted"]);
     }
+    let seen = stub.seen();
+    assert_eq!(seen[0].body, seen[1].body);
+    let ids: BTreeSet<String> = ids(&seen[0]).into_iter().collect();
+    assert_eq!(ids.len(), 5, "{ids:?}");
+    let measure = r#""measured_usage":[{"measure":"memory","quantity":6.5}]"#;
+    assert!(seen[0].body.contains(measure), "{}", seen[0].body);
 }
 
 /// The columns of a target.
@@ -283,7 +258,12 @@ fn no_column_of_a_table_is_lost() {
     let rows = "o,s,c,r,p,1,100,200,512\no,s,c,r,p,2,100,200,512.5\n";
     let stub = Stub::keeping();
     let (_folder, path) = file("spans.csv", &format!("{TARGET},start,end,memory\n{rows}"));
-    let parts = ["\"memory\"", "measure:memory", "--measures", "--ignore"];
+    let parts = [
+        "\"memory\"",
+        "measure:memory",
+        "--measures \"memory\"",
+        "--ignore \"memory\"",
+    ];
     stub.send(&path, &[]).tells(2, &parts);
     let verified = stub.run(&["verify", &path]);
     verified.tells(2, &["measure:memory"]);
@@ -307,19 +287,29 @@ fn no_column_of_a_table_is_lost() {
 fn cloud_events_are_sent_as_they_are() {
     let stub = Stub::keeping();
     let event = |id: &str| {
-        format!(
-            "{{\"specversion\": \"1.0\",\n \"id\": \"{id}\", \"source\": \"/x\", \"type\": \"a.start\"}}"
-        )
+        format!(r#"{{"specversion": "1.0", "id": "{id}", "source": "/x", "type": "a.start"}}"#)
     };
-    let stop = "{\"type\": \"stop\", \"id\": \"3\", \"timestamp\": 1}";
-    let text = format!("[{},\n{}, {stop}]", event("1"), event("2"));
-    let (_folder, path) = file("events.json", &text);
+    let stop = r#"{"type": "stop", "id": "3", "timestamp": 1}"#;
+    let text = format!("{}\n{}\n{stop}\n", event("1"), event("2"));
+    let (_folder, path) = file("events.ndjson", &text);
     stub.send(&path, &["--offset", "5ms"]).writes(0, &[]);
     let seen = stub.seen();
     assert_eq!(stub.sent(), [&["1", "2"][..], &["3"]]);
     let kind = seen[0].header("content-type");
     assert_eq!(kind, Some("application/cloudevents-batch+json"));
+    assert!(seen[0].body.contains(&event("1")), "{}", seen[0].body);
     assert_eq!(seen[1].json()[0]["timestamp"], 6);
+}
+
+#[test]
+fn events_come_from_standard_input_too() {
+    let stub = Stub::keeping();
+    let (_folder, path) = file("events", &events(2));
+    let url = stub.url();
+    let mut command = sampler(&["events", "send", "-", "--format", "ndjson", "--url", &url]);
+    command.stdin(std::fs::File::open(path).unwrap());
+    let ended: Ended = command.output().unwrap().into();
+    ended.writes(0, &["2 events: 2 accepted"]);
 }
 
 #[test]
@@ -328,4 +318,82 @@ fn an_answer_that_leaves_out_an_event_is_not_believed() {
     let (_folder, path) = file("events.ndjson", &events(2));
     let ended = stub.send(&path, &[]);
     ended.tells(3, &["not each event has a result"]);
+}
+
+/// Two and a half hours by hours: 30 minutes, an hour, an hour; what began later runs until then.
+#[test]
+fn a_preview_shows_what_the_upstream_would_get() {
+    let ids =
+        r#""organization_id":"o","space_id":"s","consumer_id":"c","resource_id":"r","plan_id":"p""#;
+    let event = |kind: &str, id: &str, instance: &str, minutes: i64| {
+        let at = minutes * 60_000;
+        let usage = r#""measured_usage":[{"measure":"memory","quantity":0.1}]"#;
+        format!(
+            r#"{{"type":"{kind}","id":"{id}","timestamp":{at},{ids},"resource_instance_id":"{instance}",{usage}}}"#
+        ) + "\n"
+    };
+    let lines = [
+        event("start", "1", "db", 30),
+        event("stop", "2", "db", 180),
+        event("start", "3", "runs", 200),
+    ];
+    let (_folder, path) = file("events.ndjson", &lines.concat());
+    let preview = [
+        "events",
+        "preview",
+        &path,
+        "--granularity",
+        "hour",
+        "--until",
+    ];
+    let until = |until: &str, more: &[&str]| run(&[&preview[..], &[until], more].concat());
+    let ended = until("1970-01-01T05:00", &[]);
+    ended.writes(
+        0,
+        &[
+            "\n5 usages of 4:10:00.000 together.\n",
+            "memory 0.1, duration 1800000",
+        ],
+    );
+    let first = "r/p/db    1970-01-01T00:30:00.000Z  1970-01-01T01:00:00.000Z";
+    assert!(ended.output.contains(first), "{ended:?}");
+    until("1970-01-01T01:59", &[]).writes(0, &["\n1 usage of 0:30:00.000 together."]);
+    let document = until("1970-01-01T02:00", &["--json"]).json();
+    let usages = document["usages"].as_array().unwrap();
+    assert_eq!(usages.len(), 2);
+    assert_eq!(usages[1]["start"], 90 * 60_000);
+    assert_eq!(usages[1]["measured_usage"][1]["quantity"], 3_600_000);
+    let twice = format!("{}{}", lines[0], event("start", "9", "db", 40));
+    let (_folder, path) = file("events.ndjson", &twice);
+    let ended = run(&["events", "preview", &path, "--until", "1970-01-02"]);
+    ended.writes(
+        1,
+        &["line 2: a start at", "1 usage of 23:30:00.000 together."],
+    );
+}
+
+#[test]
+fn an_output_that_is_full_is_not_nothing_done() {
+    let stub = Stub::keeping();
+    let (_folder, path) = file("events.ndjson", &events(2));
+    let url = stub.url();
+    let mut command = sampler(&["events", "send", &path, "--url", &url]);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let ended: Ended = command.stdout(full.unwrap()).output().unwrap().into();
+    ended.tells(4, &[]);
+}
+
+/// It would be the mistake of the command line, if nothing was sent before.
+#[test]
+fn a_batch_that_is_refused_behind_another_is_not_nothing_done() {
+    let stub = Stub::start(|seen, number| match number {
+        0 => answer(seen, |_| 201),
+        _ => Reply::of(400, json!({ "detail": "It nests too deeply." })),
+    });
+    let (_folder, path) = file("events.ndjson", &events(2));
+    stub.send(&path, &["--batch", "1"]).tells(3, &[]);
+    let ended = stub.send(&path, &["--json"]);
+    ended.tells(2, &[]);
+    let error = &json_of(&ended.errors)["error"];
+    assert_eq!(error["problem"]["detail"], "It nests too deeply.");
 }

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::api::{HOUR, World};
-use crate::events::{events, has_journal, holding};
+use crate::events::events;
 use crate::stub::{Reply, Stub};
-use crate::{Ended, NOW, file, run, run_in, sampler};
+use crate::{NOW, file, run, run_in};
 
 /// Options of the connection stand anywhere, and come before their variables.
 #[test]
@@ -65,25 +65,7 @@ fn a_plan_is_mapped_once() {
     assert_eq!(stub.whats()[0], "POST /v1/mappings");
 }
 
-#[test]
-fn instances_are_listed_with_their_state() {
-    let stub = Stub::always(json!({ "items": [
-        { "program": "receiver", "instance": "a", "index": "0", "version": "0.1.0", "started_at": NOW,
-          "seen_at": NOW, "state": "up", "failing": [], "warnings": [], "partitions": null,
-          "paused_by": [], "slack": 5_270_400_000_i64 },
-        { "program": "worker", "instance": "b", "index": null, "version": null, "started_at": null,
-          "seen_at": NOW, "state": "stale", "failing": ["database\u{1b}"], "warnings": [],
-          "partitions": 64, "paused_by": ["operator"], "slack": null,
-          "upstream": "abacus at localhost" },
-    ]}));
-    let ended = stub.run(&["instances"]);
-    ended.writes(1, &[" 1464:00:00.000", "  abacus at localhost  "]);
-    let remarks = "  fails database\u{fffd}; paused by operator\n";
-    assert!(ended.output.ends_with(remarks), "{ended:?}");
-    assert_eq!(stub.whats(), ["GET /v1/instances"]);
-}
-
-/// Neither text nor a table of commas: that is said, and nothing is left beside the file.
+/// Neither text nor a table of commas: that is said.
 #[test]
 fn a_file_of_another_kind_is_known() {
     let stub = Stub::keeping();
@@ -96,46 +78,14 @@ fn a_file_of_another_kind_is_known() {
         ("b.csv", semicolons, "separated by semicolons"),
         ("c.csv", tabs, "separated by tabs"),
         ("d.csv", "PK\u{3}\u{4}", "spreadsheet"),
+        ("e.json", "[]", "--format ndjson or csv"),
     ] {
         let (_folder, path) = file(name, text);
         stub.run(&["verify", &path]).tells(2, &[part]);
+        stub.run(&["events", "preview", &path]).tells(2, &[part]);
         stub.send(&path, &[]).tells(2, &[part]);
-        assert!(!has_journal(&path), "{name}");
     }
-    // A line that cannot be read is found only as it is sent.
-    let (_folder, path) = file("e.ndjson", "# fine\n");
-    let mut bytes = vec![b'x'; 1 << 14];
-    bytes.extend([b'\n', 0xff, b'\n']);
-    bytes[0] = b'#';
-    std::fs::write(&path, bytes).unwrap();
-    stub.send(&path, &[]).tells(2, &[]);
-    assert!(!has_journal(&path));
     assert_eq!(stub.seen().len(), 0);
-}
-
-/// Ctrl-C says how far it is and how to resume, and the next command says where it resumes.
-#[test]
-fn an_interruption_says_how_to_go_on() {
-    let (stub, was_asked, let_go) = holding(1);
-    let (_folder, path) = file("events.ndjson", &events(5));
-    let url = stub.url();
-    let mut command = sampler(&["events", "send", &path, "--batch", "2", "--url", &url]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let sending = command.spawn().unwrap();
-    was_asked.recv().unwrap();
-    let id = sending.id().to_string();
-    let interrupt = Command::new("kill").args(["-INT", &id]).status();
-    assert!(interrupt.unwrap().success());
-    let ended: Ended = sending.wait_with_output().unwrap().into();
-    let_go.send(()).unwrap();
-    let told = "the same command continues from there";
-    let told = format!("error: interrupted: 2 events of {path} are done; {told}\n");
-    ended.tells(130, &[]);
-    assert_eq!(ended.errors, told);
-    let ended = stub.send(&path, &["--batch", "2"]);
-    ended.writes(1, &["5 events: 4 accepted, 0 replayed, 1 refused.\n"]);
-    let note = format!("note: {path} continues behind the 2 events sent before\n");
-    assert_eq!(ended.errors, note);
 }
 
 /// What a terminal shows of a command: `script` is one.
@@ -198,7 +148,6 @@ fn no_answer_of_a_server_commands_a_terminal() {
         &["audit"][..],
         &["suspended"],
         &["backlog"],
-        &["instances"],
         &["control"],
         &["span", "s"],
         &["snapshot", &now],

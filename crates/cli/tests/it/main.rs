@@ -5,11 +5,10 @@
 mod api;
 mod cases;
 mod commands;
+mod connection;
 mod events;
 mod habits;
 mod help;
-mod journal;
-mod login;
 mod single_events;
 mod snapshot;
 mod stub;

@@ -115,7 +115,7 @@ fn what_does_not_fit_is_named() {
     let document = world.start().verified(1, &events, &[]);
     assert_eq!(document["fits"], false);
     let first = &document["spans"][0]["findings"][0];
-    assert_eq!(first["kind"], "not-adjacent");
+    assert_eq!(first["kind"], "gap");
     assert_eq!(first["usage"], format!("orders-{}", NOW - 42 * HOUR));
     assert_eq!(document["spans"][0]["difference"], HOUR);
     assert_eq!(document["totals"]["wrong"], 1);
@@ -151,7 +151,7 @@ fn a_plan_other_than_the_events_is_named() {
     let document = world.start().verified(1, &events, &[]);
     assert_eq!(document["totals"]["spans"], 3);
     let finding = &document["spans"][1]["findings"][0];
-    assert_eq!(finding["kind"], "target");
+    assert_eq!(finding["kind"], "differs");
     let detail = finding["detail"].as_str().unwrap();
     assert!(detail.contains("plan_id"), "{finding}");
 }
@@ -199,7 +199,7 @@ fn a_span_that_is_removed_meanwhile_is_told() {
     world.on_usages = Some(|world| world.spans.clear());
     let api = world.start();
     let document = api.verified(0, &events, &[]);
-    assert_eq!(document["spans"][0]["findings"][0]["kind"], "removed");
+    assert_eq!(document["spans"][0]["findings"][0]["kind"], "expired");
     // By now there are no spans at all.
     api.verified(1, &events, &[]);
 }
@@ -268,7 +268,7 @@ fn an_api_that_cannot_be_read_is_told() {
     let token = "401 Unauthorized: The token\u{fffd} is not valid.";
     for (world, words) in [
         (secured, token),
-        (answering(404), "a receiver that has a ledger?"),
+        (answering(404), "404 Not Found"),
         (answering(500), "500 Internal Server Error"),
         (answering(302), "302 Found"),
         (endless, "does not end"),

@@ -1,145 +1,145 @@
 //! The checks once all usages of a span are read: their end, the proof, the difference.
 
-use super::{Amounts, SpanCheck, Sums, Verdict};
+use super::{Amounts, SpanCheck, Verdict};
 use crate::finding::FindingKind;
 use crate::moment::{InWords, LengthInWords, Millis};
-use crate::words::counted;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) billed: i128,
+    pub(super) skipped: i128,
+    /// What of `skipped` had a post without an answer.
+    pub(super) unanswered: i128,
+    pub(super) set_aside: i128,
+    /// How many the upstream accepted, also where it set them aside later.
+    pub(super) accepted: u64,
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.billed += other.billed;
+        self.skipped += other.skipped;
+        self.unanswered += other.unanswered;
+        self.set_aside += other.set_aside;
+        self.accepted += other.accepted;
+    }
+
+    fn without(&self, other: &Self) -> Self {
+        Self {
+            billed: self.billed - other.billed,
+            skipped: self.skipped - other.skipped,
+            unanswered: self.unanswered - other.unanswered,
+            set_aside: self.set_aside - other.set_aside,
+            accepted: self.accepted.saturating_sub(other.accepted),
+        }
+    }
+}
 
 impl SpanCheck<'_> {
     /// Checks the sums, once all usages were taken.
     pub fn finish(mut self) -> Verdict {
-        self.check_beginning();
         let noted = self.check_reach();
         let expired = self.check_proof(&noted);
-        let taken_over = self.taken_over();
         let is_overdue = self.check_progress();
-        let amounts = self.check_difference(&expired, taken_over, is_overdue);
+        let amounts = self.check_difference(&expired, is_overdue);
         Verdict {
             amounts,
             findings: self.findings,
             more: self.more,
-        }
-    }
-
-    /// Where no usage is left, or none was executed since the proof begins.
-    fn check_beginning(&mut self) {
-        let (sampled_to, proof) = (self.span.sampled_to, self.span.proof);
-        let is_empty = proof.usages == 0 && proof.since == sampled_to;
-        if is_empty && self.reached != Some(sampled_to) {
-            self.begin_proof_at(sampled_to);
-            self.reached = Some(sampled_to);
-        }
-        if self.reached.is_some() || is_empty {
-            return;
-        }
-        if self.may_have_expired(sampled_to) {
-            self.expired_until = Some(sampled_to);
-            self.reached = Some(sampled_to);
-        } else {
-            let (count, skipped) = (proof.usages, proof.skipped);
-            let detail = format!(
-                "the proof counts {}, and {skipped} ms that were skipped, and none is in the ledger",
-                counted(count, "usage")
-            );
-            self.find(FindingKind::EntriesMissing, detail);
+            is_under_way: self.is_under_way,
         }
     }
 
     /// The usages end where the span says that it is sampled to, or are one ahead: a usage is
-    /// recorded before its execution is noted on the span. The sums are those that the span knows.
+    /// recorded before its execution is noted on the span. Returns the sums that the span knows.
     fn check_reach(&mut self) -> Sums {
-        let sampled_to = self.span.sampled_to;
-        let reached = self.reached.unwrap_or(self.span.proof.since);
-        if reached == sampled_to {
-            return self.since;
+        let (sampled_to, since) = (self.span.sampled_to, self.span.proof.since);
+        if self.reached.is_none() && since != sampled_to && self.may_have_expired(sampled_to) {
+            self.expired_until = Some(sampled_to);
+            self.reached = Some(sampled_to);
         }
-        let planned = self.span.planned.as_ref();
-        let last = self
-            .last
-            .as_ref()
-            .zip(planned)
-            .filter(|((id, interval, _), planned)| {
-                *id == planned.usage_id
-                    && (interval.start, interval.end) == (sampled_to, planned.end)
-            });
-        if let Some(((id, _, sums), _)) = last {
-            let (detail, noted) = (
-                format!("the usage {id} is not noted yet"),
-                self.since.without(sums),
-            );
-            self.find(FindingKind::NotNotedYet, detail);
+        let reached = self.reached.unwrap_or(since);
+        if reached == sampled_to {
+            return self.sums;
+        }
+        if let (Some((id, interval, sums)), Some(planned)) = (&self.last, &self.span.planned)
+            && *id == planned.usage_id
+            && (interval.start, interval.end) == (sampled_to, planned.end)
+        {
+            let noted = self.sums.without(sums);
+            let detail = format!("the usage {id} is not noted yet");
+            self.is_under_way = true;
+            self.find(FindingKind::Behind, detail);
             return noted;
         }
-        let (reached, sampled_to) = (InWords(reached), InWords(sampled_to));
-        let detail =
-            format!("the usages end at {reached}, but the span is sampled to {sampled_to}");
-        self.find(FindingKind::SampledTo, detail);
-        self.since
+        let (end, said) = (InWords(reached), InWords(sampled_to));
+        let detail = format!("the usages end at {end}, but the span is sampled to {said}");
+        let kind = if reached < sampled_to {
+            FindingKind::Gap
+        } else {
+            FindingKind::Overlap
+        };
+        self.find(kind, detail);
+        self.sums
     }
 
-    /// Compares the proof with the usages that the span knows. The expired usages are the
-    /// difference between the proof and the usages that are left; together they must cover the time
-    /// up to those.
+    /// Compares the proof with the usages that the span knows. Returns the sums of the expired usages: the
+    /// difference between the proof and the usages that are left. Together they must cover the time up to
+    /// those.
     fn check_proof(&mut self, noted: &Sums) -> Sums {
         let (proof, sampled_to) = (self.span.proof, self.span.sampled_to);
-        let says = Sums {
-            billed: proof.billed.into(),
-            skipped: proof.skipped.into(),
-            unanswered: proof.unanswered.into(),
-            set_aside: 0,
-            accepted: proof.usages,
-        };
         let used = i128::from(sampled_to) - i128::from(proof.since);
+        let [billed, skipped, unanswered] =
+            [proof.billed, proof.skipped, proof.unanswered].map(i128::from);
         self.compare_proof("used", proof.used.into(), used);
-        self.compare_proof("difference", proof.difference.into(), used - says.all());
+        self.compare_proof(
+            "difference",
+            proof.difference.into(),
+            used - billed - skipped,
+        );
         self.compare_proof("difference", proof.difference.into(), 0);
+        // What the upstream set aside, it had accepted.
         let listed = noted.billed + noted.set_aside;
         let Some(until) = self.expired_until else {
-            self.compare_proof("billed", says.billed, listed);
-            self.compare_proof("skipped", says.skipped, noted.skipped);
-            self.compare_proof("unanswered", says.unanswered, noted.unanswered);
-            self.compare_proof("usages", says.accepted.into(), noted.accepted.into());
+            self.compare_proof("billed", billed, listed);
+            self.compare_proof("skipped", skipped, noted.skipped);
+            self.compare_proof("unanswered", unanswered, noted.unanswered);
+            self.compare_proof("usages", proof.usages.into(), noted.accepted.into());
             return Sums::default();
         };
         let expired = Sums {
-            billed: says.billed - listed,
-            ..says.without(noted)
-        };
-        let expired = Sums {
+            billed: billed - listed,
+            skipped: skipped - noted.skipped,
+            unanswered: unanswered - noted.unanswered,
             set_aside: 0,
-            ..expired
+            accepted: proof.usages.saturating_sub(noted.accepted),
         };
         let covered = i128::from(until) - i128::from(proof.since);
+        let all = expired.billed + expired.skipped;
+        let count = expired.accepted;
         // What was not accepted was skipped, so it adds nothing to `billed`.
-        let is_counted =
-            expired.accepted > 0 || (expired.billed == 0 && noted.accepted == says.accepted);
-        let (count, all) = (expired.accepted, expired.all());
-        if all == covered && is_counted {
-            let until = InWords(until);
-            let detail = format!(
-                "usages up to {until} have expired, {count} of them accepted; the proof covers them"
-            );
-            self.find(FindingKind::Expired, detail);
-            self.tell_unanswered(expired.unanswered);
-        } else {
+        let is_counted = count > 0 || (expired.billed == 0 && noted.accepted == proof.usages);
+        if all != covered || !is_counted {
             let detail = format!(
                 "usages of {covered} ms are missing, for which the proof has {all} ms and {count} accepted"
             );
             self.find(FindingKind::Proof, detail);
+            return expired;
         }
-        expired
-    }
-
-    /// What nobody may bill by hand without a look at Abacus's books, where the usages themselves have
-    /// expired.
-    fn tell_unanswered(&mut self, unanswered: i128) {
-        if unanswered != 0 {
+        let until = InWords(until);
+        let detail = format!(
+            "usages up to {until} have expired, {count} of them accepted; the proof covers them"
+        );
+        self.find(FindingKind::Expired, detail);
+        if expired.unanswered != 0 {
             let detail = format!(
-                "among the expired usages, an operator skipped {unanswered} ms whose post had no answer, so \
-                 the upstream may count them"
+                "among the expired usages, an operator skipped {} ms whose post had no answer, so the upstream \
+                 may count them",
+                expired.unanswered
             );
             self.find(FindingKind::Unanswered, detail);
         }
+        expired
     }
 
     fn compare_proof(&mut self, name: &str, says: i128, is: i128) {
@@ -147,23 +147,6 @@ impl SpanCheck<'_> {
             let detail = format!("the proof says {name} {says}, the usages give {is}");
             self.find(FindingKind::Proof, detail);
         }
-    }
-
-    /// The time of the span that is before its proof, and is in no usage of its ledger.
-    fn taken_over(&mut self) -> i128 {
-        let (start, since) = (self.span.start, self.span.proof.since);
-        if since == start || (!self.is_since && self.expired_until.is_none()) {
-            return 0;
-        }
-        let taken_over = i128::from(since) - i128::from(start) - self.before.all();
-        if taken_over != 0 {
-            let since = InWords(since);
-            let detail = format!(
-                "{taken_over} ms before {since} were billed before this ledger began, by the original Sampler or an earlier release"
-            );
-            self.find(FindingKind::TakenOver, detail);
-        }
-        taken_over
     }
 
     /// Whether sampling is where it should be by now. Returns whether it is overdue.
@@ -186,8 +169,11 @@ impl SpanCheck<'_> {
         }
         let sampled_to = span.sampled_to;
         if sampled_to > policy.now.saturating_add(policy.allowance) {
-            let detail = format!("sampled to {}, which is in the future", InWords(sampled_to));
-            self.find(FindingKind::Ahead, detail);
+            let detail = format!(
+                "the present time is behind: sampled to {}",
+                InWords(sampled_to)
+            );
+            self.find(FindingKind::Behind, detail);
         }
         is_overdue
     }
@@ -206,9 +192,8 @@ impl SpanCheck<'_> {
 
     fn words_of_lateness(&self, end: Option<Millis>, lateness: Millis) -> String {
         let (now, sampled_to) = (self.policy.now, self.span.sampled_to);
-        let for_long = LengthInWords(lateness);
+        let (for_long, billed_to) = (LengthInWords(lateness), InWords(sampled_to));
         let since = format!("its next usage has been due for {for_long}");
-        let billed_to = InWords(sampled_to);
         match end.filter(|end| *end <= now) {
             Some(end) if end < sampled_to => {
                 let end = InWords(end);
@@ -228,27 +213,36 @@ impl SpanCheck<'_> {
     }
 
     /// What was used counts up to where sampling is; up to the stop, where that is to be in effect.
-    fn check_difference(&mut self, expired: &Sums, taken_over: i128, is_overdue: bool) -> Amounts {
+    fn check_difference(&mut self, expired: &Sums, is_overdue: bool) -> Amounts {
         let (span, now) = (self.span, self.policy.now);
-        let reached = self.reached.unwrap_or(span.proof.since);
-        let is_complete = span.state == "complete";
+        let since = span.proof.since;
+        let before = i128::from(since) - i128::from(span.start);
+        if before != 0 {
+            let detail = format!("{before} ms before {} are in no ledger", InWords(since));
+            self.find(FindingKind::Expired, detail);
+        }
+        let reached = self.reached.unwrap_or(since);
         let used = self.used.map_or(0, |used| {
-            let until = used
-                .end
-                .filter(|end| is_complete || (is_overdue && *end <= now))
-                .unwrap_or(reached);
-            i128::from(until) - i128::from(used.start) - taken_over
+            let is_in_effect =
+                |end: &Millis| span.state == "complete" || (is_overdue && *end <= now);
+            let until = used.end.filter(is_in_effect).unwrap_or(reached);
+            i128::from(until) - i128::from(used.start) - before
         });
-        let mut sums = self.before;
-        sums.add(&self.since);
+        let mut sums = self.sums;
         sums.add(expired);
         let difference = used - sums.billed - sums.skipped;
-        if difference != 0 && self.used.is_some() {
-            let detail = match difference {
-                1.. => format!("{difference} ms were used, and not billed"),
-                _ => format!("{} ms were billed, and not used", -difference),
-            };
-            self.find(FindingKind::Difference, detail);
+        if self.used.is_some() {
+            match difference {
+                0 => {}
+                1.. => {
+                    let detail = format!("{difference} ms were used, and not billed");
+                    self.find(FindingKind::Gap, detail);
+                }
+                _ => {
+                    let detail = format!("{} ms were billed, and not used", -difference);
+                    self.find(FindingKind::Overlap, detail);
+                }
+            }
         }
         Amounts {
             used,

@@ -3,49 +3,43 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use csv::StringRecord;
+use csv::{ReaderBuilder, StringRecord};
 use serde_json::value::RawValue;
 
 use super::{Columns, Event, EventKind, EventsError, Wrong};
 use crate::Target;
-use crate::moment::{Millis, MomentError, parse_moment};
+use crate::moment::{Millis, parse_moment};
 use crate::quantity::{Measure, Quantity};
 
 /// Stands in front of the name of a measure in the first line.
 const MEASURE: &str = "measure:";
 /// The significant digits that a double keeps.
 const DIGITS_MAX: usize = 17;
-/// What a cluster trace measures, and what else it says.
-const TRACE_MEASURES: [&str; 4] = ["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"];
-const TRACE_NOTES: [&str; 4] = ["gpu_spec", "qos", "pod_phase", "scheduled_time"];
 
 /// Which columns mean what.
 struct Layout {
     start: usize,
     end: usize,
-    /// How many ms the unit of both is.
-    unit: Millis,
-    target: TargetColumns,
+    target: [usize; 6],
     /// The measures, with the columns of their quantities.
     measures: Vec<(String, usize)>,
-}
-
-enum TargetColumns {
-    Fields([usize; 6]),
-    /// A cluster trace: the name of a pod.
-    Name(usize),
+    /// Columns without a name, which must be empty: spreadsheets write them.
+    nameless: Vec<usize>,
+    columns: usize,
 }
 
 pub(super) fn read(input: impl Read, named: &Columns) -> Result<Vec<Event>, EventsError> {
-    let mut reader = csv::Reader::from_reader(input);
-    let headers = reader
-        .headers()
-        .map_err(|error| in_no_line(error.into()))?
-        .clone();
+    let in_no_line = |what: Wrong| EventsError { line: None, what };
+    let mut reader = ReaderBuilder::new().flexible(true).from_reader(input);
+    let headers = reader.headers().cloned();
+    let headers = headers.map_err(|error| in_no_line(error.into()))?;
     let layout = Layout::new(&headers, named).map_err(in_no_line)?;
     let mut events = Vec::new();
     for row in reader.into_records() {
         let row = row.map_err(|error| in_no_line(error.into()))?;
+        if row.iter().all(|cell| cell.trim().is_empty()) {
+            continue;
+        }
         let line = row.position().map_or(0, csv::Position::line);
         let found = layout.events(&row, line);
         events.extend(found.map_err(|wrong| wrong.in_line(line))?);
@@ -53,61 +47,46 @@ pub(super) fn read(input: impl Read, named: &Columns) -> Result<Vec<Event>, Even
     Ok(events)
 }
 
-fn in_no_line(what: Wrong) -> EventsError {
-    EventsError { line: None, what }
-}
-
 impl Layout {
     fn new(headers: &StringRecord, named: &Columns) -> Result<Self, Wrong> {
         check_separator(headers)?;
-        let is_trace = headers.iter().any(|header| header == "creation_time");
-        let (start, end, unit) = if is_trace {
-            ("creation_time", "deletion_time", 1000)
-        } else {
-            ("start", "end", 1)
-        };
-        let (start, end) = (column(headers, start)?, column(headers, end)?);
-        let target = if is_trace {
-            TargetColumns::Name(column(headers, "name")?)
-        } else {
-            let mut fields = [0; 6];
-            for (field, name) in fields.iter_mut().zip(Target::FIELDS) {
-                *field = column(headers, name)?;
-            }
-            TargetColumns::Fields(fields)
-        };
-        for name in named.measures.iter().chain(&named.ignored) {
-            column(headers, name)?;
+        let (start, end) = (column(headers, "start")?, column(headers, "end")?);
+        let mut target = [0; 6];
+        for (place, name) in target.iter_mut().zip(Target::FIELDS) {
+            *place = column(headers, name)?;
         }
-        let mut layout = Self {
+        for other in named.measures.iter().chain(&named.ignored) {
+            column(headers, other)?;
+        }
+        let (mut measures, mut nameless) = (Vec::new(), Vec::new());
+        let mut seen = BTreeSet::new();
+        for (number, header) in headers.iter().enumerate() {
+            if header.trim().is_empty() {
+                nameless.push(number);
+                continue;
+            }
+            let is_known = [start, end].contains(&number) || target.contains(&number);
+            let Some(measure) = measure_of(header, is_known, named)? else {
+                continue;
+            };
+            if !seen.insert(measure) {
+                return Err(Wrong::other(format!("the measure {measure:?} is repeated")));
+            }
+            measures.push((measure.to_owned(), number));
+        }
+        Ok(Self {
             start,
             end,
-            unit,
             target,
-            measures: Vec::new(),
-        };
-        for (number, header) in headers.iter().enumerate() {
-            let is_known = [start, end].contains(&number) || layout.target.contains(number);
-            if let Some(measure) = measure_of(header, is_known, is_trace, named)? {
-                layout.measures.push((measure.to_owned(), number));
-            }
-        }
-        layout.check_names()?;
-        Ok(layout)
-    }
-
-    fn check_names(&self) -> Result<(), Wrong> {
-        let mut names = BTreeSet::new();
-        for (name, _) in &self.measures {
-            if !names.insert(name) {
-                return Err(Wrong::other(format!("the measure {name:?} is repeated")));
-            }
-        }
-        Ok(())
+            measures,
+            nameless,
+            columns: headers.len(),
+        })
     }
 
     fn events(&self, row: &StringRecord, line: u64) -> Result<Vec<Event>, Wrong> {
-        let target = self.target.read(row);
+        self.check_width(row)?;
+        let target = Target::from_ids(self.target.map(|column| row[column].to_owned()));
         let event = |kind, moment| Event {
             line,
             kind,
@@ -115,19 +94,16 @@ impl Layout {
             id: None,
             moment,
         };
-        let start = self.moment(&row[self.start])?;
+        let start = moment(&row[self.start])?;
         let start = start.ok_or_else(|| Wrong::other("a span without a start"))?;
-        let measures = self
-            .measures
-            .iter()
-            .map(|(name, column)| {
-                let quantity = quantity(name, &row[*column])?;
-                let measure = name.clone();
-                Ok::<_, Wrong>(Measure { measure, quantity })
-            })
-            .collect::<Result<_, Wrong>>()?;
+        let measures = self.measures.iter().map(|(name, column)| {
+            let quantity = quantity(name, &row[*column])?;
+            let measure = name.clone();
+            Ok::<_, Wrong>(Measure { measure, quantity })
+        });
+        let measures = measures.collect::<Result<_, Wrong>>()?;
         let mut events = vec![event(EventKind::Start(measures), start)];
-        if let Some(end) = self.moment(&row[self.end])? {
+        if let Some(end) = moment(&row[self.end])? {
             if end < start {
                 return Err(Wrong::other("a span that ends before it starts"));
             }
@@ -136,19 +112,32 @@ impl Layout {
         Ok(events)
     }
 
-    fn moment(&self, text: &str) -> Result<Option<Millis>, Wrong> {
-        if text.is_empty() {
-            return Ok(None);
+    /// A cell that has no column would be lost.
+    fn check_width(&self, row: &StringRecord) -> Result<(), Wrong> {
+        if row.len() < self.columns {
+            let (cells, columns) = (row.len(), self.columns);
+            let what = format!("the row has {cells} fields, and the first line {columns}");
+            return Err(Wrong::other(what));
         }
-        let Ok(number) = text.parse::<Millis>() else {
-            let moment = parse_moment(text);
-            return Ok(Some(moment.map_err(|_| {
-                Wrong::other(format!("{text:?} is neither a whole number nor RFC 3339"))
-            })?));
-        };
-        let moment = number.checked_mul(self.unit);
-        Ok(Some(moment.ok_or(MomentError::TooFar)?))
+        let beyond = self.nameless.iter().copied().chain(self.columns..row.len());
+        for column in beyond {
+            if !row[column].trim().is_empty() {
+                let (cell, number) = (&row[column], column + 1);
+                let what = format!("{cell:?} stands in the column {number}, which has no name");
+                return Err(Wrong::other(what));
+            }
+        }
+        Ok(())
     }
+}
+
+fn moment(text: &str) -> Result<Option<Millis>, Wrong> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let moment = parse_moment(text);
+    let what = || Wrong::other(format!("{text:?} is neither a whole number nor RFC 3339"));
+    moment.map(Some).map_err(|_| what())
 }
 
 fn column(headers: &StringRecord, name: &str) -> Result<usize, Wrong> {
@@ -175,7 +164,6 @@ fn check_separator(headers: &StringRecord) -> Result<(), Wrong> {
 fn measure_of<'a>(
     header: &'a str,
     is_known: bool,
-    is_trace: bool,
     named: &Columns,
 ) -> Result<Option<&'a str>, Wrong> {
     let is_measure = named.measures.iter().any(|name| name == header);
@@ -188,19 +176,13 @@ fn measure_of<'a>(
         let what = format!("the column {header:?} is named as a measure, and as one to ignore");
         return Err(Wrong::other(what));
     }
-    if is_known || is_ignored {
-        return Ok(None);
-    }
-    if is_measure {
-        return Ok(Some(header));
-    }
     match header.strip_prefix(MEASURE) {
+        _ if is_known || is_ignored => Ok(None),
+        _ if is_measure => Ok(Some(header)),
         Some(measure) => Ok(Some(measure)),
-        None if is_trace && TRACE_MEASURES.contains(&header) => Ok(Some(header)),
-        None if is_trace && TRACE_NOTES.contains(&header) => Ok(None),
         None => Err(Wrong::other(format!(
             "the column {header:?} is neither part of a span nor named as a measure: if it is one, call it \
-             \"{MEASURE}{header}\" in the first line, or add --measures {header}; otherwise add --ignore {header}"
+             \"{MEASURE}{header}\" in the first line, or add --measures {header:?}; otherwise add --ignore {header:?}"
         ))),
     }
 }
@@ -222,34 +204,10 @@ fn quantity(name: &str, text: &str) -> Result<Quantity, Wrong> {
 /// Whether a double says what its text says: it has up to 17 significant digits, and is neither infinite
 /// nor zero in place of what is almost zero.
 fn is_kept(double: f64, text: &str) -> bool {
-    let digits = text
-        .split(['e', 'E'])
-        .next()
-        .unwrap_or(text)
-        .trim_start_matches(['-', '0', '.']);
+    let digits = text.split(['e', 'E']).next().unwrap_or(text);
+    let digits = digits.trim_start_matches(['-', '0', '.']);
     let count = digits.bytes().filter(u8::is_ascii_digit).count();
     double.is_finite() && count <= DIGITS_MAX && (double != 0.0 || count == 0)
-}
-
-impl TargetColumns {
-    fn contains(&self, number: usize) -> bool {
-        match self {
-            Self::Fields(fields) => fields.contains(&number),
-            Self::Name(name) => *name == number,
-        }
-    }
-
-    /// A pod of a trace is the target that `cargo xtask up` makes of it.
-    fn read(&self, row: &StringRecord) -> Target {
-        match self {
-            Self::Fields(fields) => Target::from_ids(fields.map(|column| row[column].to_owned())),
-            Self::Name(name) => {
-                let name = &row[*name];
-                let ids = ["cluster", "default", name, "pod", "standard", name];
-                Target::from_ids(ids.map(str::to_owned))
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -258,10 +216,6 @@ mod tests {
 
     const TARGET: &str = "organization_id,space_id,consumer_id,resource_id,plan_id,\
                           resource_instance_id,start,end";
-
-    fn read_text(text: &str) -> Result<Vec<Event>, EventsError> {
-        read(text.as_bytes(), &Columns::default())
-    }
 
     fn read_with(measures: &[&str], ignored: &[&str], text: &str) -> Result<Vec<Event>, String> {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -272,68 +226,59 @@ mod tests {
         read(text.as_bytes(), &named).map_err(|error| error.to_string())
     }
 
-    fn measures(event: &Event) -> Vec<(String, Quantity)> {
-        let EventKind::Start(measures) = &event.kind else {
-            panic!("{event:?}");
-        };
-        let measures = measures.iter();
-        measures
-            .map(|measure| (measure.measure.clone(), measure.quantity.clone()))
-            .collect()
+    #[test]
+    fn reads_spans_of_named_targets() {
+        let text = format!(
+            "\u{feff}{TARGET},measure:memory,cpu,note\r\no,s,c,r,p,1,100,200,512,0.5,x\r\n\
+             o,s,c,r,p,2,1970-01-01T01:00:02+01:00,,512.5,2,\r\n"
+        );
+        let events = read_with(&["cpu"], &["note"], &text).unwrap();
+        let moments: Vec<Millis> = events.iter().map(|event| event.moment).collect();
+        assert_eq!(moments, [100, 200, 2_000]);
+        assert_eq!(events[1].target.ids(), ["o", "s", "c", "r", "p", "1"]);
+        for (event, memory, cpu) in [
+            (&events[0], Quantity::Integer(512), Quantity::Double(0.5)),
+            (&events[2], Quantity::Double(512.5), Quantity::Integer(2)),
+        ] {
+            let measures = [("memory", memory), ("cpu", cpu)];
+            let measures = measures.map(|(measure, quantity)| Measure {
+                measure: measure.to_owned(),
+                quantity,
+            });
+            assert_eq!(event.kind, EventKind::Start(measures.to_vec()));
+        }
     }
 
+    /// What spreadsheets leave behind the rows and the columns.
     #[test]
-    fn reads_a_cluster_trace() {
-        let text = "name,cpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time\n\
-                    pod-1,12,,5,7,6\n\
-                    pod-2,3,V100,9,9,9\n";
-        let events = read_text(text).unwrap();
-        assert_eq!(events.len(), 4);
-        assert_eq!((events[0].moment, events[1].moment), (5000, 7000));
-        let cpu = ("cpu_milli".to_owned(), Quantity::Integer(12));
-        assert_eq!(measures(&events[0]), [cpu]);
-        assert_eq!(events[2].target.resource_instance_id, "pod-2");
-        assert_eq!((events[2].line, events[1].line), (3, 2));
-        let other = "name,disk,creation_time,deletion_time\np,1,2,3\n";
-        assert!(read_text(other).unwrap_err().to_string().contains("disk"));
+    fn what_is_wholly_empty_is_passed_over() {
+        let row = "o,s,c,r,p,1,100,200";
+        for text in [
+            format!("{TARGET}\n\n{row}\n,,,,,,,\n"),
+            format!("{TARGET},,\n{row},,\n,,,,,,,,,\n , ,\n"),
+            format!("{TARGET}\n{row},,\n"),
+            format!("{TARGET}, \r\n{row}, \r\n\r\n"),
+        ] {
+            assert_eq!(read_with(&[], &[], &text).unwrap().len(), 2, "{text}");
+        }
+        for text in [
+            format!("{TARGET},\n{row},512\n"),
+            format!("{TARGET}\n{row},,512\n"),
+        ] {
+            let message = read_with(&[], &[], &text).unwrap_err();
+            assert!(
+                message.starts_with("line 2: \"512\" stands in the column"),
+                "{message}"
+            );
+        }
     }
 
     #[test]
     fn another_separator_is_told() {
         for (sign, name) in [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")] {
-            let message = read_text(&TARGET.replace(',', sign))
-                .unwrap_err()
-                .to_string();
+            let message = read_with(&[], &[], &TARGET.replace(',', sign)).unwrap_err();
             assert!(message.contains(name), "{message}");
         }
-    }
-
-    #[test]
-    fn times_may_be_rfc_3339() {
-        let text =
-            format!("{TARGET}\no,s,c,r,p,1,1970-01-01T00:00:01Z,1970-01-01T01:00:02+01:00\n");
-        let moments: Vec<Millis> = read_text(&text)
-            .unwrap()
-            .iter()
-            .map(|it| it.moment)
-            .collect();
-        assert_eq!(moments, [1_000, 2_000]);
-    }
-
-    #[test]
-    fn reads_spans_of_named_targets() {
-        let text = format!(
-            "{TARGET},measure:memory,cpu,note\no,s,c,r,p,1,100,200,512,0.5,x\n\
-             o,s,c,r,p,2,100,,512.5,2,\n"
-        );
-        let events = read_with(&["cpu"], &["note"], &text).unwrap();
-        assert_eq!(events.len(), 3);
-        assert_eq!(events[1].target.ids(), ["o", "s", "c", "r", "p", "1"]);
-        let of = |memory, cpu| [("memory".to_owned(), memory), ("cpu".to_owned(), cpu)];
-        let first = of(Quantity::Integer(512), Quantity::Double(0.5));
-        assert_eq!(measures(&events[0]), first);
-        let second = of(Quantity::Double(512.5), Quantity::Integer(2));
-        assert_eq!(measures(&events[2]), second);
     }
 
     /// Numbers do not make a column a measure, and a measure is not lost because of a text.
@@ -341,16 +286,11 @@ mod tests {
     fn a_column_that_is_not_named_is_a_mistake() {
         let table =
             |header: &str, cell: &str| format!("{TARGET},{header}\no,s,c,r,p,1,1,2,{cell}\n");
-        for cell in ["512", "512.5", "", "x"] {
+        for cell in ["512", "", "x"] {
             let message = read_with(&[], &[], &table("memory", cell)).unwrap_err();
-            for part in [
-                "\"memory\"",
-                "measure:memory",
-                "--measures memory",
-                "--ignore memory",
-            ] {
-                assert!(message.contains(part), "{part}: {message}");
-            }
+            let advice = "call it \"measure:memory\" in the first line, or add --measures \"memory\"; \
+                          otherwise add --ignore \"memory\"";
+            assert!(message.contains(advice), "{message}");
         }
         for cell in [
             "",
@@ -360,7 +300,6 @@ mod tests {
             "1e-999",
             "0.123456789012345678",
             "0x1",
-            "1;",
             "true",
             "9223372036854775808",
         ] {
@@ -388,11 +327,18 @@ mod tests {
 
     #[test]
     fn says_what_is_missing_or_wrong() {
-        let message = |text: &str| read_text(text).unwrap_err().to_string();
+        let message = |text: &str| read_with(&[], &[], text).unwrap_err();
         assert!(message("start,end\n1,2\n").contains("organization_id"));
-        let columns = "name,creation_time,deletion_time\n";
-        assert!(message(&format!("{columns}a,2,1\n")).starts_with("line 2: "));
-        assert!(message(&format!("{columns}a,x,1\n")).contains("whole number"));
-        assert!(message(&format!("{columns}a,1\n")).contains("2 fields"));
+        for (row, part) in [
+            ("o,s,c,r,p,1,2,1", "line 2: a span that ends before"),
+            ("o,s,c,r,p,1,x,1", "whole number"),
+            ("o,s,c,r,p,1,,1", "without a start"),
+            ("o,s,c,r,p,1", "6 fields"),
+        ] {
+            assert!(
+                message(&format!("{TARGET}\n{row}\n")).contains(part),
+                "{part}"
+            );
+        }
     }
 }

@@ -2,25 +2,29 @@
 
 use std::fs::File;
 
-use sampler_verify::events::{self, Columns, FileTimes, Format};
-use sampler_verify::{History, Report};
+use sampler_verify::api::Span;
+use sampler_verify::events::{self, Columns, Event, FileTimes, Format};
+use sampler_verify::{FindingKind, History, check};
 
-use crate::truth::{HOUR, NOW, bill, policy};
+use crate::truth::{HOUR, Ledger, NOW, bill, policy};
 
-fn history() -> History {
+fn events() -> Vec<Event> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/events.ndjson");
     let reading = FileTimes {
         now: NOW,
         offset: 0,
     };
-    let events = events::read(
+    events::read(
         File::open(path).unwrap(),
         Format::Ndjson,
         &Columns::default(),
         reading,
     )
-    .unwrap();
-    History::of(events)
+    .unwrap()
+}
+
+fn history() -> History {
+    History::of(events())
 }
 
 #[test]
@@ -39,17 +43,34 @@ fn the_examples_go_together() {
 
 #[test]
 fn the_examples_are_billed_to_the_millisecond() {
-    let history = history();
-    let mut report = Report::new(history.contradictions);
-    for used in &history.used {
-        let ledger = bill(used, HOUR, true, NOW);
-        report.add(&ledger.span, Some(used), ledger.check_by(used, &policy()));
-    }
-    let report = report.finish(true);
+    let ledgers: Vec<Ledger> = history()
+        .used
+        .iter()
+        .map(|used| bill(used, HOUR, true, NOW))
+        .collect();
+    let spans: Vec<Span> = ledgers.iter().map(|it| it.span.clone()).collect();
+    let usages = |span: &Span| {
+        let ledger = ledgers.iter().find(|it| it.span.id == span.id);
+        ledger.unwrap().entries.clone()
+    };
+    let report = check(events(), spans.clone(), usages, &policy());
     assert!(report.fits, "{report:#?}");
     let duration = report.totals.duration;
     assert!(duration.used > 0);
     assert_eq!((duration.billed, duration.difference), (duration.used, 0));
     assert!(report.totals.measures["memory"].used > duration.used);
     assert_eq!(report.totals.measures["memory"].difference, 0);
+    // One span fewer, and one that nobody reported.
+    let mut others = spans;
+    others[0].target.resource_instance_id = "ghost".into();
+    let report = check(events(), others, usages, &policy());
+    let kinds: Vec<FindingKind> = report
+        .spans
+        .iter()
+        .flat_map(|row| &row.findings)
+        .map(|it| it.kind)
+        .collect();
+    assert!(kinds.contains(&FindingKind::EventsWithoutSpan), "{kinds:?}");
+    assert!(kinds.contains(&FindingKind::SpanWithoutEvents), "{kinds:?}");
+    assert_eq!(report.totals.wrong, 2);
 }

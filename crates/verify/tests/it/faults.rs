@@ -1,8 +1,9 @@
 //! Planted faults: each is found, and is the first that is named.
 
 use proptest::prelude::*;
+use sampler_verify::FindingKind::{self, Differs, Gap, Overlap, Proof, WrongUsage};
 use sampler_verify::quantity::Quantity;
-use sampler_verify::{FindingKind, SpanCheck, Used};
+use sampler_verify::{SpanCheck, Used};
 
 use crate::truth::{DAY, HOUR, Ledger, NOW, bill, measures, policy, posted, used};
 
@@ -17,189 +18,146 @@ fn truth() -> (Used, Ledger) {
 type Fault = (&'static str, FindingKind, fn(&mut Ledger));
 
 const IN_USAGES: &[Fault] = &[
-    ("the first is missing", FindingKind::NotAdjacent, |it| {
-        drop(it.entries.remove(0));
-    }),
-    ("one is missing", FindingKind::NotAdjacent, |it| {
-        drop(it.entries.remove(20));
-    }),
-    ("the last is missing", FindingKind::SampledTo, |it| {
+    ("the first is missing", Gap, |it| drop(it.entries.remove(0))),
+    ("one is missing", Gap, |it| drop(it.entries.remove(20))),
+    ("what takes back is missing", Overlap, |it| {
         drop(it.entries.pop());
     }),
-    ("all are missing", FindingKind::EntriesMissing, |it| {
-        it.entries.clear();
-    }),
-    ("one is there twice", FindingKind::UsageTwice, |it| {
+    ("all are missing", Gap, |it| it.entries.clear()),
+    ("one is there twice", Overlap, |it| {
         it.entries.insert(20, it.entries[20].clone());
     }),
-    ("an id is there twice", FindingKind::UsageTwice, |it| {
+    ("an id is there twice", Overlap, |it| {
         it.entries[30].id = it.entries[3].id.clone();
     }),
-    ("an hour is billed twice", FindingKind::NotAdjacent, |it| {
+    ("an hour is billed twice", Overlap, |it| {
         let again = it.entries[20].interval;
         it.entries
             .insert(21, it.usage(999, (again.start, again.end)));
     }),
-    ("two have changed places", FindingKind::NotAdjacent, |it| {
-        it.entries.swap(20, 21);
-    }),
-    ("a gap of 1 ms", FindingKind::NotAdjacent, |it| {
+    ("two have changed places", Gap, |it| it.entries.swap(20, 21)),
+    ("a gap of 1 ms before", Gap, |it| {
         let interval = it.entries[20].interval;
         it.entries[20] = it.usage(20, (interval.start + 1, interval.end));
     }),
-    ("an overlap of 1 ms", FindingKind::NotAdjacent, |it| {
+    ("a gap of 1 ms behind", Gap, |it| {
         let interval = it.entries[20].interval;
         it.entries[20] = it.usage(20, (interval.start, interval.end - 1));
     }),
-    ("a duration of 1 ms more", FindingKind::Duration, |it| {
+    ("a duration of 1 ms more", WrongUsage, |it| {
         it.entries[20].duration += 1;
     }),
-    (
-        "taken back with the wrong sign",
-        FindingKind::Duration,
-        |it| {
-            let last = it.entries.last_mut().unwrap();
-            last.duration = -last.duration;
-        },
-    ),
-    (
-        "a timestamp before its interval",
-        FindingKind::Timestamp,
-        |it| {
-            it.entries[20].timestamp = it.entries[20].interval.start - 1;
-        },
-    ),
-    (
-        "a timestamp in the next window",
-        FindingKind::Timestamp,
-        |it| {
-            it.entries[20].timestamp = it.entries[20].interval.end;
-        },
-    ),
-    ("no length", FindingKind::EmptyInterval, |it| {
+    ("taken back with the wrong sign", WrongUsage, |it| {
+        let last = it.entries.last_mut().unwrap();
+        last.duration = -last.duration;
+    }),
+    ("a timestamp before its interval", WrongUsage, |it| {
+        it.entries[20].timestamp = it.entries[20].interval.start - 1;
+    }),
+    ("a timestamp in the next window", WrongUsage, |it| {
+        it.entries[20].timestamp = it.entries[20].interval.end;
+    }),
+    ("no length", WrongUsage, |it| {
         let at = it.entries[20].interval.start;
         it.entries.insert(20, it.usage(999, (at, at)));
     }),
-    ("two windows in one", FindingKind::CrossesBoundary, |it| {
+    ("two windows in one", WrongUsage, |it| {
         let (first, second) = (it.entries[20].interval, it.entries.remove(21).interval);
         it.entries[20] = it.usage(999, (first.start, second.end));
     }),
-    ("another quantity", FindingKind::UsageQuantities, |it| {
+    ("another quantity", WrongUsage, |it| {
         it.entries[20].measured_usage = posted(&measures(513), HOUR);
     }),
-    ("a quantity as a text", FindingKind::UsageQuantities, |it| {
-        let text = Quantity::Text("512".to_owned());
-        it.entries[20].measured_usage[0].quantity = text;
+    ("a quantity as a text", WrongUsage, |it| {
+        it.entries[20].measured_usage[0].quantity = Quantity::Text("512".to_owned());
     }),
-    ("another measure", FindingKind::UsageQuantities, |it| {
+    ("another measure", WrongUsage, |it| {
         it.entries[20].measured_usage[0].measure = "storage".into();
     }),
-    ("a measure too many", FindingKind::UsageQuantities, |it| {
+    ("a measure too many", WrongUsage, |it| {
         let twice = it.entries[20].measured_usage[0].clone();
         it.entries[20].measured_usage.push(twice);
     }),
-    ("no measures", FindingKind::UsageQuantities, |it| {
+    ("no measures", WrongUsage, |it| {
         it.entries[20].measured_usage.clear();
     }),
-    ("no duration", FindingKind::UsageQuantities, |it| {
+    ("no duration", WrongUsage, |it| {
         drop(it.entries[20].measured_usage.pop());
     }),
-    (
-        "the duration of another usage",
-        FindingKind::UsageQuantities,
-        |it| {
-            it.entries[20].measured_usage = posted(&it.span.measured_usage, HOUR - 1);
-        },
-    ),
-    (
-        "taken back as if it were used",
-        FindingKind::UsageQuantities,
-        |it| {
-            let measures = it.span.measured_usage.clone();
-            let last = it.entries.last_mut().unwrap();
-            last.measured_usage = posted(&measures, -last.duration);
-        },
-    ),
-    ("one of another span", FindingKind::OtherSpan, |it| {
+    ("the duration of another usage", WrongUsage, |it| {
+        it.entries[20].measured_usage = posted(&it.span.measured_usage, HOUR - 1);
+    }),
+    ("taken back as if it were used", WrongUsage, |it| {
+        let measures = it.span.measured_usage.clone();
+        let last = it.entries.last_mut().unwrap();
+        last.measured_usage = posted(&measures, -last.duration);
+    }),
+    ("one of another span", WrongUsage, |it| {
         it.entries[20].span = "other".into();
     }),
-    ("one set aside", FindingKind::SetAside, |it| {
+    ("one set aside", Gap, |it| {
         it.entries[20].state = "set_aside".into();
     }),
-    ("one refused, and gone on", FindingKind::Planned, |it| {
+    ("one refused, and gone on", WrongUsage, |it| {
         it.entries[20].state = "refused".into();
     }),
-    ("one planned, and gone on", FindingKind::Planned, |it| {
+    ("one planned, and gone on", WrongUsage, |it| {
         it.entries[20].state = "planned".into();
     }),
-    ("a state that is none", FindingKind::UnknownState, |it| {
+    ("a state that is none", WrongUsage, |it| {
         it.entries[20].state = "lost".into();
     }),
-    ("accepted with a refusal", FindingKind::NotAccepted, |it| {
+    ("accepted with a refusal", WrongUsage, |it| {
         it.entries[20].status = Some(400);
     }),
 ];
 
 const IN_SPANS: &[Fault] = &[
-    ("another plan", FindingKind::Target, |it| {
+    ("another plan", Differs, |it| {
         it.span.target.plan_id = "xl".into();
     }),
-    ("another quantity", FindingKind::Quantities, |it| {
+    ("another quantity", Differs, |it| {
         it.span.measured_usage = measures(513);
     }),
-    ("no quantity", FindingKind::Quantities, |it| {
-        it.span.measured_usage.clear();
-    }),
-    ("another start", FindingKind::Start, |it| it.span.start += 1),
-    ("another end", FindingKind::End, |it| {
+    ("no quantity", Differs, |it| it.span.measured_usage.clear()),
+    ("another start", Differs, |it| it.span.start += 1),
+    ("another end", Differs, |it| {
         it.span.end = Some(it.span.sampled_to + 1);
     }),
-    ("no end", FindingKind::End, |it| it.span.end = None),
-    ("not sampled to its end", FindingKind::State, |it| {
+    ("no end", Differs, |it| it.span.end = None),
+    ("not sampled to its end", Proof, |it| {
         it.span.sampled_to -= 1;
     }),
-    ("open with an end", FindingKind::State, |it| {
+    ("open with an end", Proof, |it| {
         it.span.state = "open".into();
     }),
-    ("a state that is none", FindingKind::State, |it| {
+    ("a state that is none", Proof, |it| {
         it.span.state = "lost".into();
     }),
-    ("more used in the proof", FindingKind::Proof, |it| {
+    ("more used in the proof", Proof, |it| {
         it.span.proof.used += 1;
     }),
-    ("less billed in the proof", FindingKind::Proof, |it| {
+    ("less billed in the proof", Proof, |it| {
         it.span.proof.billed -= 1;
     }),
-    (
-        "an answer is missing in the proof alone",
-        FindingKind::Proof,
-        |it| {
-            it.span.proof.unanswered += 1;
-        },
-    ),
-    (
-        "an answer is missing in a usage alone",
-        FindingKind::Proof,
-        |it| {
-            it.skip_unanswered(2);
-            it.span.proof.unanswered = 0;
-        },
-    ),
-    ("more skipped in the proof", FindingKind::Proof, |it| {
+    ("an answer is missing in the proof alone", Proof, |it| {
+        it.span.proof.unanswered += 1;
+    }),
+    ("an answer is missing in a usage alone", Proof, |it| {
+        it.skip_unanswered(2);
+        it.span.proof.unanswered = 0;
+    }),
+    ("more skipped in the proof", Proof, |it| {
         it.span.proof.skipped += 1;
     }),
-    ("a difference in the proof", FindingKind::Proof, |it| {
+    ("a difference in the proof", Proof, |it| {
         it.span.proof.difference += 1;
     }),
-    (
-        "an honest difference in the proof",
-        FindingKind::Proof,
-        |it| {
-            it.span.proof.billed -= 1;
-            it.span.proof.difference += 1;
-        },
-    ),
-    ("fewer usages in the proof", FindingKind::Proof, |it| {
+    ("an honest difference in the proof", Proof, |it| {
+        it.span.proof.billed -= 1;
+        it.span.proof.difference += 1;
+    }),
+    ("fewer usages in the proof", Proof, |it| {
         it.span.proof.usages -= 1;
     }),
 ];
@@ -263,7 +221,7 @@ fn usages_of_an_open_span_never_expire() {
     let mut ledger = bill(&used, HOUR, false, NOW);
     ledger.entries.drain(..10);
     let first = ledger.check(&used);
-    assert_eq!(first.first_wrong().unwrap().kind, FindingKind::NotAdjacent);
+    assert_eq!(first.first_wrong().unwrap().kind, FindingKind::Gap);
 }
 
 #[test]
@@ -303,10 +261,7 @@ fn faults_behind_a_takeover_are_found() {
     assert!(ledger.check(&used).fits());
     ledger.entries.remove(5);
     let verdict = ledger.check(&used);
-    assert_eq!(
-        verdict.first_wrong().unwrap().kind,
-        FindingKind::NotAdjacent
-    );
+    assert_eq!(verdict.first_wrong().unwrap().kind, FindingKind::Gap);
     assert_eq!(verdict.amounts.difference, i128::from(HOUR));
 }
 
@@ -336,9 +291,9 @@ fn findings_have_a_limit() {
         let findings = verdict.findings.iter();
         findings.filter(|finding| finding.kind == kind).count()
     };
-    assert_eq!(of_kind(FindingKind::Duration), 20);
-    assert_eq!(of_kind(FindingKind::UsageQuantities), 20);
-    assert_eq!(verdict.more, 2 * (ledger.entries.len() - 20));
+    // Each has a wrong duration twice: its own, and that of its measures.
+    assert_eq!(of_kind(WrongUsage), 20);
+    assert_eq!(verdict.more, 2 * ledger.entries.len() - 20);
 }
 
 #[test]
