@@ -48,7 +48,7 @@ impl<'a> Oracle<'a> {
         });
         let unknown = unknown.collect();
         let now = run.outside.time();
-        Self { run, unknown, now }
+        Self { run, now, unknown }
     }
 
     /// Fails where anything differs without having been said.
