@@ -60,8 +60,6 @@ pub(crate) struct Store {
     change_behaviour: Mutex<Behaviour>,
     /// For all calls once a stop has been answered.
     behaviour_after_stop: Mutex<Option<Behaviour>>,
-    /// For all calls once a page of spans has been answered.
-    behaviour_after_page: Mutex<Option<Behaviour>>,
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
@@ -76,7 +74,6 @@ impl Store {
             record_behaviour: Mutex::new(Behaviour::Served),
             change_behaviour: Mutex::new(Behaviour::Served),
             behaviour_after_stop: Mutex::new(None),
-            behaviour_after_page: Mutex::new(None),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -104,11 +101,6 @@ impl Store {
         *self.behaviour_after_stop.lock().unwrap() = Some(behaviour);
     }
 
-    /// Sets how calls are answered after the next page of spans.
-    pub(crate) fn set_behaviour_after_next_page(&self, behaviour: Behaviour) {
-        *self.behaviour_after_page.lock().unwrap() = Some(behaviour);
-    }
-
     /// How often the store was asked.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
@@ -118,11 +110,6 @@ impl Store {
     pub(crate) async fn wait_until_held(&self, count: usize) {
         let mut held = self.held.subscribe();
         held.wait_for(|now| *now == count).await.unwrap();
-    }
-
-    /// Lets go the call that was held first.
-    pub(crate) fn release_one(&self) {
-        self.gate.add_permits(1);
     }
 
     /// Lets go what is held, and holds nothing more.
@@ -226,6 +213,7 @@ macro_rules! pass_on {
 
 pass_on! {
     Reading {
+        spans(query: &SpanQuery) -> SpanPage;
         span(id: &str, resources: Option<&[Id]>) -> Option<ListedSpan>;
         newest_spans(limit: usize) -> Vec<ListedSpan>;
         causes(query: &CauseQuery) -> Vec<SuspendedCause>;
@@ -236,14 +224,6 @@ pass_on! {
         is_refused(usage: &str) -> bool;
         audit(query: &AuditQuery) -> AuditPage;
         instances() -> Vec<SeenInstance>;
-    }
-
-    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-        let page = self.respond(self.memory.spans(query)).await;
-        if let Some(behaviour) = self.behaviour_after_page.lock().unwrap().take() {
-            self.set_behaviour(behaviour);
-        }
-        page
     }
 
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
