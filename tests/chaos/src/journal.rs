@@ -45,7 +45,7 @@ pub(crate) struct Journal {
 #[derive(Debug, Default)]
 struct Inner {
     counts: BTreeMap<&'static str, u64>,
-    faults: BTreeMap<&'static str, u64>,
+    faults: BTreeMap<String, u64>,
     accepted: Vec<Value>,
     mistakes: Vec<String>,
     last_error: String,
@@ -72,7 +72,7 @@ impl Journal {
         *self.inner().counts.entry(what).or_default() += number as u64;
     }
 
-    pub(crate) fn fault_begins(&self, kind: &'static str) {
+    pub(crate) fn fault_begins(&self, kind: String) {
         *self.inner().faults.entry(kind).or_default() += 1;
     }
 
@@ -134,7 +134,7 @@ pub struct Report {
     /// Where the files of the run are.
     pub folder: PathBuf,
     counts: BTreeMap<&'static str, u64>,
-    faults: BTreeMap<&'static str, u64>,
+    faults: BTreeMap<String, u64>,
     mistakes: Vec<String>,
     longest_wait: Duration,
 }
@@ -160,7 +160,10 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{}", self.title)?;
-        for (what, count) in self.faults.iter().chain(&self.counts) {
+        for (kind, count) in &self.faults {
+            writeln!(f, "  {kind:<32}{count:>9}")?;
+        }
+        for (what, count) in &self.counts {
             writeln!(f, "  {what:<32}{count:>9}")?;
         }
         let wait = self.longest_wait.as_secs_f64();

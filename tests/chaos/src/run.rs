@@ -208,9 +208,9 @@ impl Run {
             if begins >= until {
                 return;
             }
-            let (kind, text) = (planned.fault.kind(), planned.fault.text());
+            let text = format!("{:?}", planned.fault);
             self.journal.say(&text);
-            self.journal.fault_begins(kind);
+            self.journal.fault_begins(planned.fault.kind());
             let ends = (begins + planned.lasts).min(until);
             if let Err(error) = self.system.inject(planned.fault, ends).await {
                 // The fault may have met the remains of another one: both are removed.
