@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use mongodb::options::{ClientOptions, Credential, ServerAddress};
+use mongodb::options::{ClientOptions, ServerAddress};
 use nix::sys::signal::Signal;
 
 use super::log::{listening_port, tail};
@@ -35,15 +35,6 @@ pub(super) struct MemberOptions {
     pub(super) remove: Option<PathBuf>,
     /// What else it is started with.
     pub(super) arguments: Vec<String>,
-    /// The file with the key of its set: users must sign in.
-    pub(super) key_file: Option<PathBuf>,
-}
-
-/// How a server is reached: its port, and the key of its set, which opens everything.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Endpoint<'k> {
-    pub(super) port: u16,
-    pub(super) key: Option<&'k str>,
 }
 
 /// A member of a replica set: its process, if it runs, and the port that it keeps.
@@ -55,12 +46,12 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Starts a server; with port 0 on any free one.
-    pub(super) async fn start(options: MemberOptions, port: u16) -> Result<Self> {
+    /// Starts a server on any free port.
+    pub(super) async fn start(options: MemberOptions) -> Result<Self> {
         let mut member = Self {
             options,
             process: None,
-            port,
+            port: 0,
         };
         member.run().await?;
         Ok(member)
@@ -107,9 +98,6 @@ impl Member {
         arguments.extend(["--logpath".into(), log.into()]);
         if let Some(set_name) = &options.set_name {
             arguments.extend(["--replSet", set_name].map(OsString::from));
-        }
-        if let Some(key_file) = &options.key_file {
-            arguments.extend(["--keyFile".into(), key_file.into()]);
         }
         arguments.extend(line.split(' ').map(OsString::from));
         arguments.extend(options.arguments.iter().map(OsString::from));
@@ -172,40 +160,32 @@ async fn wait_for_port(process: &mut Guarded, log: &Path) -> Result<u16> {
 ///
 /// One is made for each use: a client belongs to the runtime it was made in, and each test has its
 /// own, while a server may be shared by all.
-pub(super) fn direct_client(endpoint: Endpoint<'_>) -> Result<Client> {
+pub(super) fn direct_client(port: u16) -> Result<Client> {
     let address = ServerAddress::Tcp {
         host: "127.0.0.1".to_owned(),
-        port: Some(endpoint.port),
+        port: Some(port),
     };
-    let mut options = ClientOptions::builder()
+    let options = ClientOptions::builder()
         .hosts(vec![address])
         .direct_connection(true)
         .server_selection_timeout(COMMAND_LIMIT)
         .connect_timeout(COMMAND_LIMIT)
         .build();
-    // With the key of the set one signs in as its members do.
-    options.credential = endpoint.key.map(|key| {
-        Credential::builder()
-            .username("__system".to_owned())
-            .password(key.to_owned())
-            .source("local".to_owned())
-            .build()
-    });
     Client::with_options(options).context("making a client")
 }
 
 /// Runs one command against `admin` on a server, which is to answer soon.
-pub(super) async fn command(endpoint: Endpoint<'_>, document: Document) -> Result<Document> {
-    patient_command(endpoint, document, COMMAND_LIMIT).await
+pub(super) async fn command(port: u16, document: Document) -> Result<Document> {
+    patient_command(port, document, COMMAND_LIMIT).await
 }
 
 /// Runs one command against `admin` on a server.
 pub(super) async fn patient_command(
-    endpoint: Endpoint<'_>,
+    port: u16,
     command: Document,
     limit: Duration,
 ) -> Result<Document> {
-    let client = direct_client(endpoint)?;
+    let client = direct_client(port)?;
     let answer = tokio::spawn(async move {
         let answer = client.database("admin").run_command(command).await;
         client.shutdown().immediate(true).await;
@@ -219,7 +199,7 @@ pub(super) async fn patient_command(
 }
 
 /// Whether the server takes writes.
-pub(super) async fn is_primary(endpoint: Endpoint<'_>) -> bool {
-    let hello = command(endpoint, doc! { "hello": 1 }).await;
+pub(super) async fn is_primary(port: u16) -> bool {
+    let hello = command(port, doc! { "hello": 1 }).await;
     hello.is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false))
 }

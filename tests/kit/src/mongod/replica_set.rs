@@ -1,7 +1,5 @@
 //! Replica sets of one or three members, whose members can be killed, frozen and started again.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use tokio::sync::Mutex;
 
 use super::find::find;
 use super::folder::parent;
-use super::member::{Endpoint, Member, MemberOptions, command, is_primary, patient_command};
+use super::member::{Member, MemberOptions, command, is_primary, patient_command};
 use crate::wait::within;
 
 const SET_NAME: &str = "rs0";
@@ -34,16 +32,12 @@ pub struct Options {
     /// Where the data is kept; without it, in a temporary folder that goes with the set,
     /// in memory if there is room.
     pub folder: Option<PathBuf>,
-    /// The members' ports, in order; those that are not given are any free ones.
-    pub ports: Vec<u16>,
     /// Whether `failCommand` and its like are there.
     pub test_commands: bool,
     /// The cache of each member in GB.
     pub cache_gb: f32,
     /// More arguments for each member.
     pub arguments: Vec<String>,
-    /// The key of the set, of 6 to 1,024 characters of base64: users must sign in.
-    pub key: Option<String>,
 }
 
 impl Options {
@@ -52,11 +46,9 @@ impl Options {
         Self {
             members: 1,
             folder: None,
-            ports: Vec::new(),
             test_commands: true,
             cache_gb: 0.25,
             arguments: Vec::new(),
-            key: None,
         }
     }
 
@@ -74,7 +66,6 @@ impl Options {
 pub struct ReplicaSet {
     members: Vec<Mutex<Member>>,
     ports: Vec<u16>,
-    key: Option<String>,
     keeps_data: bool,
     // Last: it is removed when the servers are gone.
     _temporary: Option<TempDir>,
@@ -85,7 +76,7 @@ impl ReplicaSet {
     /// of an earlier set of as many members is taken up again, on whatever ports it is now.
     pub async fn start(options: Options) -> Result<Self> {
         let set = Self::start_members(options, Some(SET_NAME)).await?;
-        configure(&set.endpoints())
+        configure(&set.ports)
             .await
             .context("making the replica set")?;
         set.wait_for_primary().await?;
@@ -125,8 +116,6 @@ impl ReplicaSet {
             .context("a data folder")?;
         let mut members = Vec::new();
         let mut ports = Vec::new();
-        let key = options.key.as_deref();
-        let key_file = key.map(|key| write_key(&folder, key)).transpose()?;
         for number in 0..options.members {
             let member = MemberOptions {
                 binary: binary.clone(),
@@ -136,17 +125,14 @@ impl ReplicaSet {
                 cache_gb: options.cache_gb,
                 remove: removed.clone(),
                 arguments: options.arguments.clone(),
-                key_file: key_file.clone(),
             };
-            let port = options.ports.get(number).copied().unwrap_or(0);
-            let member = Member::start(member, port).await?;
+            let member = Member::start(member).await?;
             ports.push(member.port);
             members.push(Mutex::new(member));
         }
         Ok(Self {
             members,
             ports,
-            key: options.key,
             keeps_data: removed.is_none(),
             _temporary: temporary,
         })
@@ -169,18 +155,6 @@ impl ReplicaSet {
         }
     }
 
-    fn endpoint(&self, member: usize) -> Endpoint<'_> {
-        Endpoint {
-            port: self.ports[member],
-            key: self.key.as_deref(),
-        }
-    }
-
-    fn endpoints(&self) -> Vec<Endpoint<'_>> {
-        let members = 0..self.ports.len();
-        members.map(|member| self.endpoint(member)).collect()
-    }
-
     /// The members' ports.
     pub fn ports(&self) -> &[u16] {
         &self.ports
@@ -193,8 +167,8 @@ impl ReplicaSet {
 
     /// The number of the member that takes writes, if there is one.
     pub async fn primary(&self) -> Option<usize> {
-        for (number, endpoint) in self.endpoints().into_iter().enumerate() {
-            if self.pid(number).await.is_some() && is_primary(endpoint).await {
+        for (number, port) in self.ports.iter().enumerate() {
+            if self.pid(number).await.is_some() && is_primary(*port).await {
                 return Some(number);
             }
         }
@@ -216,13 +190,12 @@ impl ReplicaSet {
     /// Gives the members other addresses, those of something in front of them, and waits until each knows
     /// all.
     pub async fn readdress(&self, addresses: &[String]) -> Result<()> {
-        let endpoints = self.endpoints();
-        let old = present_configuration(endpoints[0]).await?;
-        readdress(old.context("a set")?, endpoints[0], addresses).await?;
+        let old = present_configuration(self.ports[0]).await?;
+        readdress(old.context("a set")?, self.ports[0], addresses).await?;
         within("all members know", PRIMARY_LIMIT, async || {
             let mut all_know = true;
-            for endpoint in &endpoints {
-                let present = present_configuration(*endpoint).await.ok().flatten();
+            for port in &self.ports {
+                let present = present_configuration(*port).await.ok().flatten();
                 all_know &= present.is_some_and(|present| has_hosts(&present, addresses));
             }
             all_know
@@ -253,7 +226,7 @@ impl ReplicaSet {
 
     /// Runs a command against the `admin` database of one member, `failCommand` for example.
     pub async fn command(&self, member: usize, document: Document) -> Result<Document> {
-        command(self.endpoint(member), document).await
+        command(self.ports[member], document).await
     }
 
     /// Ends all members: cleanly when their data is kept, or else at once.
@@ -274,23 +247,13 @@ fn member_folder(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("member-{number}"))
 }
 
-/// Writes the key of a set where the servers look for it. They take none that others may read.
-fn write_key(folder: &Path, key: &str) -> Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let path = folder.join("key");
-    fs::write(&path, key).with_context(|| format!("writing {}", path.display()))?;
-    let mode = Permissions::from_mode(0o600);
-    fs::set_permissions(&path, mode).with_context(|| format!("{}", path.display()))?;
-    Ok(path)
-}
-
 /// Makes new servers a set; gives the members of an old set their new addresses.
-async fn configure(endpoints: &[Endpoint<'_>]) -> Result<()> {
-    let own: Vec<String> = endpoints.iter().map(|it| host(it.port)).collect();
-    let Some(old) = present_configuration(endpoints[0]).await? else {
+async fn configure(ports: &[u16]) -> Result<()> {
+    let own: Vec<String> = ports.iter().copied().map(host).collect();
+    let Some(old) = present_configuration(ports[0]).await? else {
         let configuration = configuration(&own, 1)?;
         patient_command(
-            endpoints[0],
+            ports[0],
             doc! { "replSetInitiate": configuration },
             PRIMARY_LIMIT,
         )
@@ -299,15 +262,15 @@ async fn configure(endpoints: &[Endpoint<'_>]) -> Result<()> {
     };
     let count = old.get_array("members").map_or(0, Vec::len);
     ensure!(
-        count == endpoints.len(),
+        count == ports.len(),
         "the folder holds a set of {count} members"
     );
-    readdress(old, endpoints[0], &own).await
+    readdress(old, ports[0], &own).await
 }
 
 /// Gives the members of an old set their new addresses. The server may cut the connection while it
 /// finds itself in the new configuration, so what counts is what it says when asked again.
-async fn readdress(mut old: Document, endpoint: Endpoint<'_>, addresses: &[String]) -> Result<()> {
+async fn readdress(mut old: Document, port: u16, addresses: &[String]) -> Result<()> {
     for _ in 0..RECONFIG_ATTEMPTS {
         if has_hosts(&old, addresses) {
             return Ok(());
@@ -315,8 +278,8 @@ async fn readdress(mut old: Document, endpoint: Endpoint<'_>, addresses: &[Strin
         let version = old.get_i32("version").unwrap_or(1);
         let new = configuration(addresses, version + 1)?;
         let reconfig = doc! { "replSetReconfig": new, "force": true };
-        let _ = patient_command(endpoint, reconfig, PRIMARY_LIMIT).await;
-        old = present_configuration(endpoint)
+        let _ = patient_command(port, reconfig, PRIMARY_LIMIT).await;
+        old = present_configuration(port)
             .await?
             .context("the set has lost its data")?;
     }
@@ -324,14 +287,14 @@ async fn readdress(mut old: Document, endpoint: Endpoint<'_>, addresses: &[Strin
 }
 
 /// The configuration that a server holds, whether or not it finds itself in it.
-async fn present_configuration(endpoint: Endpoint<'_>) -> Result<Option<Document>> {
-    let status = patient_command(endpoint, doc! { "replSetGetStatus": 1 }, PRIMARY_LIMIT).await;
+async fn present_configuration(port: u16) -> Result<Option<Document>> {
+    let status = patient_command(port, doc! { "replSetGetStatus": 1 }, PRIMARY_LIMIT).await;
     if let Err(error) = &status
         && error_code(error) == Some(NOT_YET_INITIALIZED)
     {
         return Ok(None);
     }
-    let answer = command(endpoint, doc! { "replSetGetConfig": 1 }).await?;
+    let answer = command(port, doc! { "replSetGetConfig": 1 }).await?;
     Ok(Some(
         answer
             .get_document("config")
