@@ -57,8 +57,10 @@ fn documented(program: &str) -> BTreeMap<String, BTreeSet<String>> {
     let page = workspace_dir().join(format!("docs/metrics-{program}.md"));
     let page = fs::read_to_string(page).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|row| {
-        let cells: Vec<&str> = row.split(" | ").collect();
+    let rows = rows.map(|row| row.split(" | ").collect::<Vec<_>>());
+    // A table of the bounds of histograms follows, with fewer columns.
+    let rows = rows.filter(|cells| cells.len() > 2);
+    rows.map(|cells| {
         let name = cells[0].trim_start_matches("| ").trim_matches('`');
         let parts = cells[2]
             .split("; ")
