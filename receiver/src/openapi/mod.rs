@@ -99,7 +99,6 @@ struct Beside {
 }
 
 const JSON: &str = "application/json";
-const HTML: &str = "text/html; charset=utf-8";
 
 fn beside() -> [Beside; 7] {
     [
@@ -131,11 +130,7 @@ fn beside() -> [Beside; 7] {
             ],
         },
         Beside::documentation(PATH, "This document", &[(JSON, None)]),
-        Beside::documentation(
-            "/docs",
-            "This document, to read and to try",
-            &[(HTML, None)],
-        ),
+        Beside::documentation("/docs", "Leads to this document, to read and to try", &[]),
         Beside {
             path: "/problems/{name}",
             tag: "Documentation",
@@ -178,6 +173,11 @@ impl Beside {
         }
     }
 
+    /// The address of the page leads to its files.
+    fn status(&self) -> &'static str {
+        if self.path == "/docs" { "303" } else { "200" }
+    }
+
     fn operation(&self) -> utoipa::openapi::path::Operation {
         let mut answer = ResponseBuilder::new().description("Success.");
         for (media_type, schema) in self.answers {
@@ -190,7 +190,7 @@ impl Beside {
             answer = answer.content(*media_type, content.build());
         }
         let mut responses = ResponsesBuilder::new()
-            .response("200", answer.build())
+            .response(self.status(), answer.build())
             .build();
         let refusals = problem_answers::responses(self.refusals.to_vec());
         responses.responses.extend(refusals);
