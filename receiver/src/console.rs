@@ -3,46 +3,16 @@
 use std::sync::Arc;
 
 use axum::Router;
-use sampler_console::{Console, KEY_LEN_MIN, Keys, Parts};
+use sampler_console::{Console, Keys, Parts};
 use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
-use sampler_service::settings::Reader;
 use sampler_settings::ReceiverSettings;
-use sampler_settings::receiver::ConsoleSettings;
 use sampler_steering::Steering;
 use tracing::warn;
 
 /// The scopes that people who sign in are asked to grant.
 const SCOPE: &str = "openid abacus.sampler.read abacus.sampler.admin";
-
-/// Refuses keys that are too short, and half a client.
-pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader) {
-    if settings
-        .key
-        .as_ref()
-        .is_some_and(|key| Keys::parse(key, &[]).is_none())
-    {
-        let expected =
-            format!("one or more keys of at least {KEY_LEN_MIN} bytes, with commas between");
-        reader.reject("console.key", &expected);
-    }
-    if settings.client_id.is_some() != settings.client_secret.is_some() {
-        reader.complain(
-            "SAMPLER_CONSOLE_CLIENT_ID (console.client_id) and SAMPLER_CONSOLE_CLIENT_SECRET \
-             (console.client_secret) are set together, or not at all",
-        );
-    }
-}
-
-/// Whether people can sign in, which they must where `SECURED` is true. Of a client, id and secret are set
-/// together.
-pub(crate) fn is_complete(settings: &ReceiverSettings) -> bool {
-    let (console, security) = (&settings.console, &settings.security);
-    let has_client = console.client_id.is_some()
-        || (security.client_id.is_some() && security.client_secret.is_some());
-    !security.secured || (console.key.is_some() && has_client && security.has_token_server())
-}
 
 /// The routes of the console, where there is one.
 pub fn routes(

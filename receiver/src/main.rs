@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_metrics::Registry;
-use sampler_program::{self as program, Startup};
-use sampler_receiver::settings::{CheckedSettings, PROGRAM};
+use sampler_receiver::settings::PROGRAM;
 use sampler_receiver::{Options, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings};
-use sampler_service::security::Authenticator;
+use sampler_service::program::{self, Startup};
+use sampler_service::security::{self, Authenticator};
 use sampler_service::telemetry::error_chain;
 use sampler_settings::ReceiverSettings;
+use sampler_steering::InstanceReports;
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_upstream::{ClientOptions, Provisioning};
@@ -21,13 +22,15 @@ use sampler_upstream::{ClientOptions, Provisioning};
 /// The scope that the provisioning service requires in a token for mappings.
 const PROVISIONING_SCOPE: &str = "abacus.usage.write";
 
+/// How long one of the three calls for a mapping may take.
+const PROVISIONING_TIMEOUT: Duration = Duration::from_secs(10);
+
 fn main() -> ExitCode {
     program::run(&PROGRAM, run)
 }
 
 /// Sets everything up, then serves HTTP and watches the database until the shutdown.
-async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<()> {
-    let CheckedSettings(settings) = checked;
+async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result<()> {
     let database = settings.database.options(PROGRAM.name);
     let options = Options {
         settings: settings.clone(),
@@ -37,8 +40,7 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
     let shutdown = startup.shutdown.clone();
     let reading = reading_store(&store, database).await?;
     let receiver = Receiver::new(parts(&settings, &store, reading, &clock)?, options);
-    let security = &settings.security;
-    let authenticator = security.authenticator(Arc::clone(&clock))?;
+    let authenticator = security::authenticator(&settings.security, Arc::clone(&clock))?;
     let threshold = settings.health.threshold;
     let reachable = check_health(&mut startup.health, threshold, &receiver, &authenticator);
     register_metrics(&receiver, &mut startup.registry);
@@ -52,10 +54,11 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
             instance.intake = Some(receiver.intake());
         }
     });
-    let reports = startup.reports(name, InstanceProgram::Receiver, describe);
+    let reports = InstanceReports::of(&startup, name, InstanceProgram::Receiver, describe);
     let steering = &receiver.steering;
     let users = authenticator.clone();
-    let access = security.access(Some(&authenticator), Arc::clone(&clock))?;
+    let tokens = Some(&authenticator);
+    let access = security::access(&settings.security, tokens, Arc::clone(&clock))?;
     let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
     // Health is served from the beginning: indexing a large collection takes its time.
     let listening = startup.listen(access, api.merge(console)).await?;
@@ -201,9 +204,7 @@ fn provisioning(settings: &ReceiverSettings) -> anyhow::Result<Option<Provisioni
     };
     let options = ClientOptions {
         url: url.clone(),
-        http: settings
-            .security
-            .http_options(settings.provisioning.timeout),
+        http: settings.security.http_options(PROVISIONING_TIMEOUT),
         tokens: settings.security.tokens(PROVISIONING_SCOPE)?,
     };
     Ok(Some(Provisioning::new(&options)?))

@@ -16,12 +16,10 @@ async fn fault_15_health_follows_the_database_and_comes_back_by_itself() {
         .receiver()
         .env("DB_URI", &uri)
         .env("HEALTHCHECK_THRESHOLD", "2s");
-    let receiver = receiver.env("SAMPLER_DB_SERVER_SELECTION_TIMEOUT", "500ms");
     let receiver = receiver.start().await.unwrap();
     let worker = world
         .worker()
         .env("DB_URI", &uri)
-        .env("SAMPLER_DB_SERVER_SELECTION_TIMEOUT", "500ms")
         .env("SAMPLER_POST_TIMEOUT", "1s")
         .env("PROCESS_SPANS_MONITOR_THRESHOLD", "2s")
         .env("CLEANUP_SPANS_MONITOR_THRESHOLD", "2s");

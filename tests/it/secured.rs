@@ -192,10 +192,7 @@ async fn a_password_that_the_database_refuses_is_in_no_log() {
     assert_ne!(uri, refused);
     for uri in [nowhere, refused] {
         for launch in [world.receiver(), world.worker()] {
-            let launch = launch
-                .env("DB_URI", &uri)
-                .env("LOG_LEVEL", "debug")
-                .env("SAMPLER_DB_SERVER_SELECTION_TIMEOUT", "300ms");
+            let launch = launch.env("DB_URI", &uri).env("LOG_LEVEL", "debug");
             let program = launch.start().await.unwrap();
             wait_until("it has met the database", PATIENCE, async || {
                 let errors = program.logs();

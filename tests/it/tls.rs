@@ -141,7 +141,6 @@ async fn mongodb_over_tls_with_its_own_authority_and_a_client_certificate() {
         let receiver = world
             .receiver()
             .env("DB_URI", uri(&options))
-            .env("SAMPLER_DB_SERVER_SELECTION_TIMEOUT", "500ms")
             .start()
             .await
             .unwrap();

@@ -4,20 +4,23 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use sampler_metrics::Registry;
-use sampler_program::{self as program, Startup};
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::problem;
+use sampler_service::program::{self, Startup};
+use sampler_service::security;
 use sampler_service::telemetry::error_chain;
-use sampler_settings::WorkerSettings;
+use sampler_settings::{Destination, WorkerSettings};
+use sampler_steering::InstanceReports;
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoStore, Retired};
 use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
 };
-use sampler_worker::settings::{CheckedSettings, Destination, PROGRAM};
+use sampler_worker::settings::PROGRAM;
 use sampler_worker::{Options, Parts, Periods, UpstreamTime, Worker};
 use url::Url;
 
@@ -41,15 +44,12 @@ fn main() -> ExitCode {
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
-async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<()> {
+async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<()> {
     let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
     let shutdown = startup.shutdown.clone();
-    let CheckedSettings {
-        settings,
-        destination,
-    } = checked;
-    let security = &settings.security;
-    let access = security.access(None, Arc::clone(&clock))?;
+    let destination = settings.destination();
+    let destination = destination.context("settings of an upstream were checked")?;
+    let access = security::access(&settings.security, None, Arc::clone(&clock))?;
     let upstream = connect(&settings, &destination)?;
     let worker = worker(&settings, upstream, &mut startup);
     report_clocks(&worker.time(), &mut startup.health, &mut startup.registry);
@@ -63,7 +63,8 @@ async fn run(checked: CheckedSettings, mut startup: Startup) -> anyhow::Result<(
             instance.upstream = Some(shown.clone());
         }
     });
-    let reports = startup.reports(worker.name().to_owned(), InstanceProgram::Worker, describe);
+    let name = worker.name().to_owned();
+    let reports = InstanceReports::of(&startup, name, InstanceProgram::Worker, describe);
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::help::routes(problem::kinds::ALL.iter().collect());
     let listening = startup.listen(access, help).await?;

@@ -11,7 +11,7 @@ use sampler_service::environment::Random;
 use secrecy::{ExposeSecret, SecretString};
 
 /// In bytes.
-pub const KEY_LEN_MIN: usize = 32;
+const KEY_LEN_MIN: usize = 32;
 
 /// How many cookies of one name are looked at: a neighbour of the same domain can set some, which do not
 /// decrypt.

@@ -38,7 +38,7 @@ use sampler_service::security::Authenticator;
 
 use assets::Assets;
 use attempts::Attempts;
-pub use cookies::{KEY_LEN_MIN, Keys};
+pub use cookies::Keys;
 use pages::acts::{self, ActKind};
 
 pub const PATH: &str = "/console";

@@ -60,24 +60,6 @@ pub struct HttpOptions {
     pub authorities: CaBundle,
 }
 
-/// The options, on the builder of either kind of client.
-macro_rules! configured {
-    ($builder:expr, $options:expr, $variable:expr) => {{
-        let builder = $builder
-            .user_agent(concat!("sampler/", env!("CARGO_PKG_VERSION")))
-            .timeout($options.timeout)
-            .connect_timeout($options.timeout.min(Duration::from_secs(10)))
-            .pool_idle_timeout(Duration::from_mins(1))
-            .tcp_nodelay(true)
-            .redirect(Policy::none())
-            .tls_certs_merge($options.authorities.0.iter().cloned())
-            .tls_danger_accept_invalid_certs($options.skip_ssl_validation)
-            .no_proxy();
-        let proxies = proxies($variable)?.into_iter();
-        proxies.fold(builder, |builder, proxy| builder.proxy(proxy))
-    }};
-}
-
 /// Creates a client that keeps its connections, follows no redirects, and has time limits. Proxies are
 /// those of the environment, as curl reads it; a loopback address is never asked through one.
 pub fn client(options: &HttpOptions) -> Result<reqwest::Client, TlsError> {
@@ -89,15 +71,19 @@ fn client_with(
     options: &HttpOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<reqwest::Client, TlsError> {
-    let builder = reqwest::Client::builder();
-    Ok(configured!(builder, options, variable).build()?)
-}
-
-/// The same as [`client`] for a thread that waits. It must be made and dropped outside of a runtime.
-pub fn blocking_client(options: &HttpOptions) -> Result<reqwest::blocking::Client, TlsError> {
-    let builder = reqwest::blocking::Client::builder();
-    let variable = |name: &str| std::env::var(name).ok();
-    Ok(configured!(builder, options, variable).build()?)
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("sampler/", env!("CARGO_PKG_VERSION")))
+        .timeout(options.timeout)
+        .connect_timeout(options.timeout.min(Duration::from_secs(10)))
+        .pool_idle_timeout(Duration::from_mins(1))
+        .tcp_nodelay(true)
+        .redirect(Policy::none())
+        .tls_certs_merge(options.authorities.0.iter().cloned())
+        .tls_danger_accept_invalid_certs(options.skip_ssl_validation)
+        .no_proxy();
+    let proxies = proxies(variable)?.into_iter();
+    let builder = proxies.fold(builder, reqwest::ClientBuilder::proxy);
+    Ok(builder.build()?)
 }
 
 /// The proxies that the environment names, the more particular ones first.

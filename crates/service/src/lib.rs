@@ -1,10 +1,9 @@
-//! The parts that both programs share: time and randomness ([`environment`]), settings
-//! ([`settings`]), error answers ([`problem`]), tokens and credentials ([`security`]), logs and
+//! The parts that both programs share: time and randomness ([`environment`]), error answers ([`problem`]), tokens and credentials ([`security`]), logs and
 //! traces ([`telemetry`]), start and shutdown ([`lifecycle`]), HTTP ([`http`]), health
 //! ([`health`]), metrics ([`metrics`]), and the identity of an instance on its platform
 //! ([`platform`]).
 //!
-//! Nothing here knows what a span is.
+//! [`program`] puts them together. Nothing here knows what a span is.
 
 pub mod environment;
 pub mod health;
@@ -14,6 +13,6 @@ pub mod metrics;
 pub mod platform;
 pub mod problem;
 pub mod process;
+pub mod program;
 pub mod security;
-pub mod settings;
 pub mod telemetry;

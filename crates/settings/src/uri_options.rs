@@ -1,85 +1,61 @@
 //! Options in the address of the database that Sampler does not follow.
 //!
 //! Reads and writes go to the primary, with concerns of our own, whatever the address says. An
-//! option that asks for less is a mistake, because the operator relies on it. An option that a
-//! setting of ours replaces is worth a warning. An option that agrees with ours is fine.
+//! option that asks for less is a mistake, because the operator relies on it. An option that something of ours
+//! replaces is worth a warning. An option that agrees with ours is fine.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// Sampler's finding about one option.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    /// The option would weaken what Sampler promises. In words for the operator; no value is
-    /// repeated, because it may be part of a secret that is not encoded as it must be.
-    Weakens(String),
-    /// Something else counts instead.
-    Replaced(ReplacedOption),
-}
-
-/// An option of the address in whose place something else counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplacedOption {
-    pub name: &'static str,
-    /// The setting that counts instead.
-    pub by: &'static str,
-}
-
-/// Options that something of ours replaces, by their names.
-const REPLACED: [ReplacedOption; 12] = [
-    replaced("maxPoolSize", "SAMPLER_DB_POOL_SIZE"),
-    replaced(
-        "serverSelectionTimeoutMS",
-        "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
-    ),
-    replaced("connectTimeoutMS", "SAMPLER_DB_SERVER_SELECTION_TIMEOUT"),
-    replaced("socketTimeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
-    replaced("wTimeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
-    replaced("timeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
-    replaced("waitQueueTimeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
-    replaced("appName", "the name of the program"),
-    replaced("readPreferenceTags", PRIMARY_ONLY),
-    replaced("maxStalenessSeconds", PRIMARY_ONLY),
-    replaced("localThresholdMS", PRIMARY_ONLY),
-    replaced(
-        "serverSelectionTryOnce",
-        "a search as long as SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
-    ),
+/// Options that something of ours replaces.
+const REPLACED: [&str; 12] = [
+    "appName",
+    "connectTimeoutMS",
+    "localThresholdMS",
+    "maxPoolSize",
+    "maxStalenessSeconds",
+    "readPreferenceTags",
+    "serverSelectionTimeoutMS",
+    "serverSelectionTryOnce",
+    "socketTimeoutMS",
+    "timeoutMS",
+    "waitQueueTimeoutMS",
+    "wTimeoutMS",
 ];
 
-const PRIMARY_ONLY: &str = "the primary, which is the only server that is asked";
-
-const fn replaced(name: &'static str, by: &'static str) -> ReplacedOption {
-    ReplacedOption { name, by }
-}
-
-/// Goes through the options of an address, in their order.
-pub(super) fn findings(uri: &str) -> Vec<Finding> {
+/// Why options of an address would weaken what Sampler promises. No value is repeated: it may be part of a secret
+/// that is not encoded as it must be.
+pub(crate) fn weaknesses(uri: &str) -> Vec<&'static str> {
     let options = options(uri);
     let in_set = options
         .iter()
         .any(|(name, _)| name.eq_ignore_ascii_case("replicaSet"));
     options
         .iter()
-        .filter_map(|(name, value)| match weakness(name, value, in_set) {
-            Some(text) => Some(Finding::Weakens(text.to_owned())),
-            None => replaced_option(name).map(Finding::Replaced),
-        })
+        .filter_map(|(name, value)| weakness(name, value, in_set))
+        .collect()
+}
+
+/// The options of an address that do not count.
+pub(crate) fn replaced(uri: &str) -> Vec<&'static str> {
+    let options = options(uri);
+    options
+        .iter()
+        .filter_map(|(name, _)| replaced_option(name))
         .collect()
 }
 
 /// The option that does not count, if it is one of those.
-fn replaced_option(name: &str) -> Option<ReplacedOption> {
+fn replaced_option(name: &str) -> Option<&'static str> {
     REPLACED
-        .iter()
-        .copied()
-        .find(|option| option.name.eq_ignore_ascii_case(name))
+        .into_iter()
+        .find(|option| option.eq_ignore_ascii_case(name))
 }
 
 /// The address without the options that do not count. The driver refuses some of them, and values
 /// that it cannot use.
-pub(super) fn without_replaced(uri: &str) -> String {
+pub(crate) fn without_replaced(uri: &str) -> String {
     let Some((address, query)) = uri.split_once('?') else {
         return uri.to_owned();
     };
@@ -144,8 +120,8 @@ fn weakness(name: &str, value: &str, in_set: bool) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn of(query: &str) -> Vec<Finding> {
-        findings(&format!("mongodb://me:hush@a:1,b:2/spans?{query}"))
+    fn uri(query: &str) -> String {
+        format!("mongodb://me:hush@a:1,b:2/spans?{query}")
     }
 
     #[test]
@@ -179,21 +155,13 @@ mod tests {
             ("replicaSet=rs0&directConnection=true", "directConnection"),
             ("directconnection=true&replicaset=rs0", "directConnection"),
         ] {
-            let found = of(query);
-            let [Finding::Weakens(text)] = found.as_slice() else {
+            let found = weaknesses(&uri(query));
+            let [text] = found.as_slice() else {
                 panic!("{query}: {found:?}");
             };
             assert!(text.contains(name), "{query}: {text}");
             let value = query.rsplit_once('=').unwrap().1;
             assert!(value.len() < 3 || value == "true" || !text.contains(value));
-        }
-    }
-
-    #[test]
-    fn what_something_of_ours_replaces_is_named_with_that() {
-        for option in REPLACED {
-            let query = format!("{}=5", option.name.to_ascii_uppercase());
-            assert_eq!(of(&query), [Finding::Replaced(option)]);
         }
     }
 
@@ -211,16 +179,18 @@ mod tests {
             "maxIdleTimeMS=1000&minPoolSize=2&heartbeatFrequencyMS=5000",
             "w",
         ] {
-            assert_eq!(of(query), [], "{query}");
+            let uri = uri(query);
+            assert!(
+                weaknesses(&uri).is_empty() && replaced(&uri).is_empty(),
+                "{query}"
+            );
         }
-        assert_eq!(findings("mongodb://host/spans"), []);
     }
 
     #[test]
     fn each_of_several_is_named() {
-        let found = of("w=1&maxPoolSize=5&journal=false&timeoutMS=1");
-        let weakens = |finding: &&Finding| matches!(finding, Finding::Weakens(_));
-        assert_eq!(found.iter().filter(weakens).count(), 2);
-        assert_eq!(found.len(), 4);
+        let uri = uri("w=1&MAXPOOLSIZE=5&journal=false&timeoutMS=1");
+        assert_eq!(weaknesses(&uri).len(), 2);
+        assert_eq!(replaced(&uri), ["maxPoolSize", "timeoutMS"]);
     }
 }

@@ -1,155 +1,122 @@
-//! The settings of the worker alone, and its table.
+//! The settings of the worker.
 
 use std::time::Duration;
 
-use sampler_domain::Backoff;
-use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, Kind, LogSettings, Reader, TraceSettings};
+use sampler_domain::{Backoff, Bounds};
 use url::Url;
 
+use crate::common::{HttpSettings, LogSettings, TraceSettings};
+use crate::declare::{groups, settings};
+use crate::reader::Reader;
+use crate::sampling::MonthSettings;
 use crate::{
-    DAY, DatabaseSettings, DistressSettings, HOUR, LedgerRetention, MonthSettings, SECOND,
-    SamplingSettings, TEN_MILLIS, TENTH_OF_A_SECOND, UpstreamSettings, millis,
+    DatabaseSettings, LedgerRetention, SamplingSettings, SecuritySettings, UpstreamSettings,
+    millis, receiver,
 };
 
-/// The longest post that has ended when its usage can be skipped. It was begun by a read of the span
-/// from before the suspension. What is left of `sampler_domain::SKIP_DELAY` is for the two writes of the suspension:
-/// `worker/src/settings.rs` checks that they fit.
-const POST_TIMEOUT_MAX: Duration = Duration::from_mins(2);
+/// How long a span waits after the first failed post of its usage.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-sampler_service::settings! {
-    // Its section has the name of the first upstream.
+settings! {
     /// The delivery of usages, to whichever upstream.
-    pub struct DeliverySettings("abacus", checked by DeliverySettings::check) {
-        /// The address of Abacus's collector; /v1/metering/collected/usage is appended. It must be set
-        /// where SAMPLER_UPSTREAM is abacus.
-        collector_url: Option<Url> = "COLLECTOR_URL", Kind::Url;
-        /// How long one post of a usage, or one lookup, may take. An operator's skip waits until no post of its usage
-        /// can be in flight, which is why this is at most 2 minutes.
-        timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::Duration(TENTH_OF_A_SECOND, POST_TIMEOUT_MAX), or("30s");
-        /// The maximum number of usages in flight to the upstream. The worker uses fewer while the
-        /// upstream is slow or fails.
-        concurrency: usize = "SAMPLER_POST_CONCURRENCY", Kind::Integer(1, 10_000), or("128");
-        /// How long a span waits after the first failed delivery of its usage. The wait doubles
-        /// after each further failure, less a random part of up to half.
-        retry_first: Duration = "SAMPLER_RETRY_FIRST", Kind::Duration(TEN_MILLIS, HOUR), or("1s");
-        /// The longest wait after a failed post, also of a usage that is sent again. It must be shorter
-        /// than SAMPLER_MONTH_SLACK, unless that is 0: a usage that is retried after its month has been
-        /// closed is lost.
-        retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::Duration(TEN_MILLIS, DAY), or("2m");
+    pub struct DeliverySettings {
+        /// The address of Abacus's collector; /v1/metering/collected/usage is appended. It must be set where
+        /// SAMPLER_UPSTREAM is abacus.
+        collector_url: Option<Url> = "COLLECTOR_URL";
+        /// How long one post of a usage, or one lookup, may take.
+        timeout: Duration = "SAMPLER_POST_TIMEOUT", "30s", in "100ms" to "2m";
+        /// The maximum number of usages in flight to the upstream. The worker uses fewer while the upstream is slow
+        /// or fails.
+        concurrency: usize = "SAMPLER_POST_CONCURRENCY", "128", in "1" to "10000";
+        /// The longest wait after a failed post. The wait begins with 1 s and doubles after each further failure, less
+        /// a random part of up to half. It must be shorter than SAMPLER_MONTH_SLACK, unless that is 0: a usage that is
+        /// retried after its month has been closed is lost.
+        retry_limit: Duration = "SAMPLER_RETRY_LIMIT", "2m", in "1s" to "1d";
     }
 
     /// The search for due spans, and the work on them.
-    pub struct ProcessingSettings("processing") {
-        /// The maximum number of spans in progress. It should exceed the usages in flight, because
-        /// spans also wait for the database.
-        concurrency: usize = "SAMPLER_PROCESS_CONCURRENCY", Kind::Integer(1, 10_000), or("512");
+    pub struct ProcessingSettings {
+        /// The maximum number of spans in progress. It should exceed the usages in flight, because spans also wait for
+        /// the database.
+        concurrency: usize = "SAMPLER_PROCESS_CONCURRENCY", "512", in "1" to "10000";
         /// The maximum number of spans that one query for due spans returns.
-        batch_size: usize = "PROCESS_BATCH_SIZE", Kind::Integer(1, 10_000), or("100");
+        batch_size: usize = "PROCESS_BATCH_SIZE", "100", in "1" to "10000";
         /// The pause after a query that found no due span.
-        interval: Duration = "PROCESS_SCHEDULE_INTERVAL", Kind::Duration(TEN_MILLIS, HOUR), or("1s");
+        interval: Duration = "PROCESS_SCHEDULE_INTERVAL", "1s", in "10ms" to "1h";
         /// How long the processing loop may be without progress before the worker is not ready.
-        threshold: Duration = "PROCESS_SPANS_MONITOR_THRESHOLD", Kind::Duration(SECOND, DAY), or("60s");
+        threshold: Duration = "PROCESS_SPANS_MONITOR_THRESHOLD", "60s", in "1s" to "1d";
         /// The interval of a worker's heartbeat. After 20 s without a heartbeat, the other workers
         /// take over its spans.
-        heartbeat_interval: Duration = "SAMPLER_HEARTBEAT_INTERVAL",
-            Kind::Duration(TENTH_OF_A_SECOND, Duration::from_secs(10)), or("5s");
+        heartbeat_interval: Duration = "SAMPLER_HEARTBEAT_INTERVAL", "5s", in "100ms" to "10s";
         /// How often to search the collection for spans and stops of the original Sampler.
-        adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::Duration(TEN_MILLIS, HOUR), or("5s");
+        adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", "5s", in "10ms" to "1h";
         /// Whether the original Sampler and earlier releases have stopped writing to the collection. The
         /// worker then removes the indexes that only they need, and the ids of events count within
         /// their targets.
-        original_gone: bool = "SAMPLER_ORIGINAL_GONE", Kind::Boolean, or("false");
+        original_gone: bool = "SAMPLER_ORIGINAL_GONE", "false";
     }
 
     /// The removal of complete spans.
-    pub struct CleanupSettings("cleanup") {
+    pub struct CleanupSettings {
         /// The maximum number of complete spans that are removed at once.
-        batch_size: usize = "CLEANUP_BATCH_SIZE", Kind::Integer(1, 10_000), or("100");
+        batch_size: usize = "CLEANUP_BATCH_SIZE", "100", in "1" to "10000";
         /// The pause after a clean-up that removed less than a batch.
-        interval: Duration = "CLEANUP_SCHEDULE_INTERVAL", Kind::Duration(TEN_MILLIS, DAY), or("1s");
+        interval: Duration = "CLEANUP_SCHEDULE_INTERVAL", "1s", in "10ms" to "1d";
         /// How long the clean-up loop may be without progress before the worker is not ready.
-        threshold: Duration = "CLEANUP_SPANS_MONITOR_THRESHOLD", Kind::Duration(SECOND, DAY), or("60s");
-        /// How long complete spans are kept after their end, and the ids of their events with them.
-        /// Receivers take no event that is older than this, less an hour.
-        retention: Duration = "SAMPLER_RETENTION",
-            Kind::Duration(DAY, Duration::from_hours(24 * 3_660)), or("62d");
+        threshold: Duration = "CLEANUP_SPANS_MONITOR_THRESHOLD", "60s", in "1s" to "1d";
+        /// How long complete spans are kept after their end, and the ids of their events with them. Receivers take
+        /// no event that is older than this, less an hour.
+        retention: Duration = "SAMPLER_RETENTION", "62d", in "1d" to "3660d";
     }
 
-    /// How long the ledger keeps entries of usages. An entry is kept at least until its span is
-    /// complete.
-    pub struct LedgerSettings("ledger") {
-        /// How long the entry of a usage is kept after its last change of state, and at least until its
-        /// span is complete, by the granularity of its target. A granularity that is left out keeps its
-        /// default. Each is from 1h to 3660d. A change counts for entries that are written from then on.
-        retention: LedgerRetention = "SAMPLER_LEDGER_RETENTION", Kind::Text,
-            or("minute=32d,hour=93d,day=400d,month=800d") => LedgerRetention::parse;
+    /// How long the ledger keeps entries of usages.
+    pub struct LedgerSettings {
+        /// How long the entry of a usage is kept, by the granularity of its target. A granularity that is left out
+        /// keeps its default. Each is from 1h to 3660d. A change counts for entries that are written from then on.
+        retention: LedgerRetention = "SAMPLER_LEDGER_RETENTION", "minute=32d,hour=93d,day=400d,month=800d";
     }
 
     /// The suspension of spans whose usages the upstream refuses, and its end.
-    pub struct SuspensionSettings("suspension") {
-        /// How many refusals of its usage suspend a span (400, 422, 451 and other answers that
-        /// blame the usage, such as a 404 that names an error; never 401, 403, 429 or 5xx). The spans
-        /// of one cause are kept together: those with the same status, error, resource and plan.
-        after: usize = "SAMPLER_SUSPEND_AFTER", Kind::Integer(1, 1_000), or("3");
-        /// How often one suspended span of each cause is tried again. Once it is accepted, all spans
-        /// of the cause resume. Workers look every 5 s.
-        probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::Duration(TENTH_OF_A_SECOND, DAY), or("10m");
+    pub struct SuspensionSettings {
+        /// How many refusals of its usage suspend a span (400, 422, 451 and other answers that blame the usage, such as
+        /// a 404 that names an error; never 401, 403, 429 or 5xx). The spans of one cause are kept together: those with
+        /// the same status, error, resource and plan.
+        after: usize = "SAMPLER_SUSPEND_AFTER", "3", in "1" to "1000";
+        /// How often one suspended span of each cause is tried again. Once it is accepted, all spans of the cause
+        /// resume. Workers look every 5 s.
+        probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", "10m", in "100ms" to "1d";
     }
 
-    /// Whether the worker follows up what the upstream has accepted: Abacus only queues a usage, and may
-    /// still set it aside.
-    pub struct ConfirmSettings("confirm", checked by ConfirmSettings::check) {
-        /// Whether the worker asks the upstream for each usage that it has accepted, until the usage
-        /// counts or is set aside. The token needs the right to read collected usages.
-        enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
+    /// Whether the worker follows up what the upstream has accepted: Abacus only queues a usage, and may still set it
+    /// aside.
+    pub struct ConfirmSettings {
+        /// Whether the worker asks the upstream for each usage that it has accepted, until the usage counts or is set
+        /// aside. The token needs the right to read collected usages.
+        enabled: bool = "SAMPLER_CONFIRM", "false";
         /// How long after its acceptance a usage is first asked for, and how often after that.
         /// Workers look every 5 s.
-        interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::Duration(TENTH_OF_A_SECOND, DAY), or("1m");
-        /// How long the worker asks for a usage that the upstream does not know, from its acceptance on.
-        /// After that the usage stays accepted, or is set aside if it is a CloudEvent. A change counts for
-        /// usages that are accepted from then on.
-        timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
-            Kind::Duration(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
+        interval: Duration = "SAMPLER_CONFIRM_INTERVAL", "1m", in "100ms" to "1d";
+        /// How long the worker asks for a usage that the upstream does not know, from its acceptance on. A change counts
+        /// for usages that are accepted from then on.
+        timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT", "1d", in "100ms" to "62d";
+    }
+
+    /// When sampling pauses because the database cannot keep up.
+    pub struct DistressSettings {
+        /// Sampling pauses while a write of the worker takes longer than this to reach the journals of a majority.
+        commit_upper: Duration = "SAMPLER_COMMIT_UPPER", "5s", in "10ms" to "1h";
+        /// Sampling resumes once it takes less than this. It must be less than SAMPLER_COMMIT_UPPER.
+        commit_lower: Duration = "SAMPLER_COMMIT_LOWER", "1s", in "10ms" to "1h";
     }
 }
 
-impl DeliverySettings {
-    /// How long spans wait after failures.
-    pub fn backoff(&self) -> Backoff {
-        Backoff {
-            first: millis(self.retry_first),
-            limit: millis(self.retry_limit),
-        }
-    }
-
-    fn check(&self, reader: &mut Reader) {
-        reader.require(
-            self.retry_first <= self.retry_limit,
-            "abacus.retry_first",
-            "not be longer than",
-            "abacus.retry_limit",
-            "the first wait would be longer than the longest one",
-        );
-    }
-}
-
-impl ConfirmSettings {
-    fn check(&self, reader: &mut Reader) {
-        reader.require(
-            !self.enabled || self.timeout > self.interval,
-            "confirm.timeout",
-            "be longer than",
-            "confirm.interval",
-            "usages would be given up when the upstream is first asked for them",
-        );
-    }
-}
-
-crate::programs::groups! {
+groups! {
     /// The settings of the worker.
-    pub struct WorkerSettings {
-        http: HttpSettings = HttpSettings::table("7071");
+    pub struct WorkerSettings(
+        other: receiver::GROUPS,
+        defaults: &[("PORT", "7071"), ("SAMPLER_DIMENSION", "day")]
+    ) {
+        http: HttpSettings;
         database: DatabaseSettings;
         delivery: DeliverySettings;
         month: MonthSettings;
@@ -164,5 +131,85 @@ crate::programs::groups! {
         security: SecuritySettings;
         log: LogSettings;
         traces: TraceSettings;
+    }
+}
+
+impl DeliverySettings {
+    /// How long spans wait after failures.
+    pub fn backoff(&self) -> Backoff {
+        Backoff {
+            first: millis(RETRY_FIRST),
+            limit: millis(self.retry_limit),
+        }
+    }
+}
+
+impl DistressSettings {
+    /// The bounds of the time of a commit, s.
+    pub fn commit(&self) -> Bounds {
+        Bounds {
+            upper: self.commit_upper.as_secs_f64(),
+            lower: self.commit_lower.as_secs_f64(),
+        }
+    }
+}
+
+impl WorkerSettings {
+    fn destination_of_tokens(&self) -> Option<(&'static str, Url)> {
+        let destination = self.destination()?;
+        let has_token = self.security.secured || destination.has_token();
+        has_token.then(|| (destination.setting(), destination.url().clone()))
+    }
+
+    /// Refuses settings that are valid alone, but together would bill wrongly, or never be ready.
+    fn check(&self, reader: &mut Reader) {
+        self.security.require_client(reader);
+        self.check_destination(reader);
+        self.check_months(reader);
+        self.check_loops(reader);
+        reader.require(
+            self.distress.commit_lower < self.distress.commit_upper,
+            "SAMPLER_COMMIT_LOWER",
+            "be less than",
+            "SAMPLER_COMMIT_UPPER",
+            "otherwise sampling would pause and resume without end",
+        );
+    }
+
+    fn check_months(&self, reader: &mut Reader) {
+        let slack = self.month.month_slack;
+        let why = "otherwise usages could wait until the upstream has closed their month, and would not be billed";
+        for (wait, name) in [
+            (self.delivery.retry_limit, "SAMPLER_RETRY_LIMIT"),
+            (self.sampling.stop_grace, "SAMPLER_STOP_GRACE"),
+        ] {
+            let fits = slack.is_zero() || wait < slack;
+            reader.require(fits, name, "be shorter than", "SAMPLER_MONTH_SLACK", why);
+        }
+    }
+
+    fn check_loops(&self, reader: &mut Reader) {
+        let (processing, cleanup) = (&self.processing, &self.cleanup);
+        let threshold = "PROCESS_SPANS_MONITOR_THRESHOLD";
+        for (fits, longer, shorter) in [
+            (
+                processing.threshold > self.delivery.timeout,
+                threshold,
+                "SAMPLER_POST_TIMEOUT",
+            ),
+            (
+                processing.threshold > processing.interval,
+                threshold,
+                "PROCESS_SCHEDULE_INTERVAL",
+            ),
+            (
+                cleanup.threshold > cleanup.interval,
+                "CLEANUP_SPANS_MONITOR_THRESHOLD",
+                "CLEANUP_SCHEDULE_INTERVAL",
+            ),
+        ] {
+            let why = "otherwise a worker that is well would not be ready";
+            reader.require(fits, longer, "be longer than", shorter, why);
+        }
     }
 }

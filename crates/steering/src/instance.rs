@@ -6,7 +6,8 @@ use std::time::Duration;
 use sampler_metrics::Limiter;
 use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
-use sampler_store::{Instance, Operating};
+use sampler_service::program::Startup;
+use sampler_store::{Instance, InstanceProgram, Operating};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -32,6 +33,28 @@ pub struct InstanceReports {
 }
 
 impl InstanceReports {
+    /// The reports of an instance of this name. `describe` adds what only the program knows.
+    pub fn of(
+        startup: &Startup,
+        name: String,
+        program: InstanceProgram,
+        describe: Describe,
+    ) -> Self {
+        let instance = Instance {
+            index: startup.index.clone(),
+            version: Some(startup.program.version.to_owned()),
+            started_at: Some(startup.started_at),
+            ..Instance::new(name, program)
+        };
+        Self {
+            store: startup.store.clone(),
+            health: startup.health.clone(),
+            shutdown: startup.shutdown.clone(),
+            instance,
+            describe,
+        }
+    }
+
     /// Reports while `work` runs. Then removes the report, so that an instance that has ended does not
     /// look like one that hangs.
     pub async fn during<T>(self, work: impl Future<Output = T>) -> T {

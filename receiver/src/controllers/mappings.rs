@@ -44,9 +44,6 @@ pub async fn map(
 ) -> Response {
     let mapped = async {
         grant.require_write()?;
-        if receiver.settings.provisioning.full_scope {
-            grant.require_everything()?;
-        }
         let body = body::read(request, &receiver, receiver.sender(&grant)).await?;
         let _counted = receiver.acquire_in_flight(RequestKind::Mapping)?;
         let admitted = receiver.admit(&grant, body, MappingForm, |_| vec![RequestKind::Mapping]);

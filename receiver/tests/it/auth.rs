@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use sampler_domain::ClientId;
 use sampler_oauth::Pace;
-use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
+use sampler_testkit::uaa::{Discovery, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
-use crate::attacks::{NO_TOKEN, assert_refused};
-use crate::auth_fixture::{WRITE, bearer, claims, configured, fetched, pace, secured, token};
+use crate::attacks::NO_TOKEN;
+use crate::auth_fixture::{WRITE, bearer, claims, fetched, pace, secured, token};
 use crate::event::{mapping, on, start, stop, with};
 use crate::log::Log;
 use crate::reading_scopes::Two;
@@ -222,27 +222,4 @@ async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
     let refused = log.lines("refused");
     let clients: Vec<_> = refused.iter().map(|line| line["client"].as_str()).collect();
     assert_eq!(clients, [Some("other-broker"), Some("late-operator")]);
-}
-
-#[tokio::test]
-async fn mappings_can_be_kept_to_the_full_scope() {
-    let key = SigningKey::rsa("key-1").unwrap();
-    let world = World::secured(configured(&key), |options| {
-        options.settings.provisioning.full_scope = true;
-    });
-    // A mapping gets as far as a provisioning service that is not there. Events are as before.
-    let of_one = "abacus.sampler.postgres.write";
-    for (scope, path, body, status, is_read) in [
-        (of_one, MAPPINGS, mapping(), 403, false),
-        (WRITE, MAPPINGS, mapping(), 502, true),
-        (of_one, START, start(NOW), 201, true),
-    ] {
-        let bearer = bearer(&key, &[scope]);
-        let asked = world.ask("POST", path, &[&bearer], &body).await;
-        let answered = (asked.status(), asked.body_was_read);
-        assert_eq!(answered, (status, is_read), "{scope} {path}");
-        if status == 403 {
-            assert_refused(scope, &asked, 403, INSUFFICIENT);
-        }
-    }
 }

@@ -394,11 +394,10 @@ const OF_EVENTS: [&str; 14] = [
 
 /// What is about the request that carries events, and meets all of them alike: its head, its token, its
 /// body as a whole.
-const OF_REQUESTS: [&str; 8] = [
+const OF_REQUESTS: [&str; 7] = [
     "invalid-query",
     "method-not-allowed",
     "not-found",
-    "misdirected",
     "request-timeout",
     "token-server-unavailable",
     "unauthorized",

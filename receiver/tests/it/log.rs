@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use sampler_service::platform::Identity;
-use sampler_service::settings::{LogFormat, LogSettings};
 use sampler_service::telemetry;
+use sampler_settings::{LogFormat, LogSettings};
 use serde_json::Value;
 use tracing::Subscriber;
 
@@ -21,8 +20,7 @@ impl Log {
             level: "trace".to_owned(),
         };
         let writer = self.clone();
-        let identity = Identity::default();
-        telemetry::subscriber(&settings, &identity, false, move || writer.clone()).unwrap()
+        telemetry::subscriber(&settings, move || writer.clone()).unwrap()
     }
 
     pub(crate) fn text(&self) -> String {

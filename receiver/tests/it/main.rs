@@ -37,7 +37,6 @@ mod reads;
 mod repeats;
 mod resend;
 mod routes;
-mod smuggling;
 mod store;
 mod sums;
 mod token_floods;

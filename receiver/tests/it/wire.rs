@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use sampler_service::http::serve;
+use sampler_service::http::{HttpMetrics, serve};
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::security::Authenticator;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +33,8 @@ pub(crate) async fn exchange(
         world.receiver.clone().routes(Authenticator::none()),
     );
     let of_server = shutdown.clone();
-    let server = tokio::spawn(async move { serve(listener, router, &of_server).await });
+    let metrics = HttpMetrics::default();
+    let server = tokio::spawn(async move { serve(listener, router, metrics, &of_server).await });
     let mut client = Client {
         stream: TcpStream::connect(address).await.unwrap(),
         answer: Vec::new(),

@@ -11,7 +11,7 @@ use axum::response::Response;
 use sampler_domain::{Granularity, Span, Target, Timestamp};
 use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::http::{answer, with_fallbacks};
+use sampler_service::http::{HttpMetrics, answer, complete};
 use sampler_service::security::Authenticator;
 use sampler_settings::{ReceiverSettings, SamplingSettings, SlackSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
@@ -156,7 +156,8 @@ impl World {
             random: Arc::new(Counting(AtomicU64::new(0))),
         };
         let receiver = Receiver::new(parts, options);
-        let router = with_fallbacks(Arc::clone(&receiver).routes(authenticator));
+        let api = Arc::clone(&receiver).routes(authenticator);
+        let router = complete(api, HttpMetrics::default());
         Self {
             store,
             clock,

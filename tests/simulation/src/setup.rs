@@ -404,7 +404,6 @@ impl Setup {
                     month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
                 },
                 delivery: DeliverySettings {
-                    retry_first: millis(tick / 8),
                     retry_limit: millis(4 * tick),
                     concurrency: 1 + rng.below(4),
                     ..DeliverySettings::default()

@@ -28,9 +28,12 @@ const HEADERS: [(HeaderName, HeaderValue); 3] = [
 ];
 
 /// Adds the headers to an answer with a body. A header that a handler has set stays: a page needs a
-/// policy of its own.
-pub(super) fn protect(mut response: Response) -> Response {
+/// policy of its own. Browsers that came over https come over https from now on (RFC 6797).
+pub(super) fn protect(mut response: Response, is_https: bool) -> Response {
     let headers = response.headers_mut();
+    if is_https {
+        headers.insert(STRICT_TRANSPORT_SECURITY, KEEP_HTTPS);
+    }
     if headers.contains_key(CONTENT_TYPE) {
         for (name, value) in HEADERS {
             headers.entry(name).or_insert(value);
@@ -45,13 +48,6 @@ pub(super) fn is_forwarded_https(headers: &HeaderMap) -> bool {
     proto.is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
 }
 
-/// Browsers come over https from now on (RFC 6797).
-pub(super) fn keep_https(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(STRICT_TRANSPORT_SECURITY, KEEP_HTTPS);
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use axum::Router;
@@ -60,7 +56,7 @@ mod tests {
     use axum::routing::get;
     use http::StatusCode;
 
-    use crate::http::{answer, with_fallbacks};
+    use crate::http::{HttpMetrics, answer, complete};
 
     async fn headers(path: &str) -> [Option<String>; 3] {
         let page = || async { ([("content-security-policy", "default-src 'self'")], "page") };
@@ -70,7 +66,7 @@ mod tests {
             .route("/empty", get(async || StatusCode::CREATED))
             .route("/broken", get(async || -> () { panic!("on purpose") }));
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = answer(with_fallbacks(router), request).await;
+        let response = answer(complete(router, HttpMetrics::default()), request).await;
         let header = |name: &str| {
             let value = response.headers().get(name)?;
             Some(value.to_str().unwrap().to_owned())

@@ -4,23 +4,23 @@
 //! and the status. So whatever clients send, there are only as many series as routes, methods and
 //! statuses.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request};
-use axum::response::Response;
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use http::{Method, StatusCode};
-use pin_project_lite::pin_project;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use sampler_metrics::{Histogram, Registry};
 use tokio::time::Instant;
-use tower::{Layer, Service};
-use tracing::instrument::Instrumented;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
-use super::trace;
+use super::{browser, trace};
+use crate::problem::Problem;
 
 sampler_metrics::metrics! {
     pub METRICS;
@@ -28,8 +28,7 @@ sampler_metrics::metrics! {
     /// Requests that were answered
     HTTP_REQUESTS = "sampler_http_requests_total", Counter,
         route: Bounded(
-            "the path as the API documents it, such as `/v1/spans/{id}`; `unknown` for any other \
-             path, `none` for a request that no route has seen"
+            "the path as the API documents it, such as `/v1/spans/{id}`; `unknown` for any other path"
         ),
         method: Bounded("the methods of HTTP; `other` for any other word"),
         status: Bounded("the statuses that the program answers");
@@ -47,9 +46,6 @@ const REQUEST_SECONDS: &[f64] = &[
 
 /// The route of a path that the program does not serve.
 const UNKNOWN: &str = "unknown";
-
-/// The route of a request that is answered before its path is read.
-const NONE: &str = "none";
 
 /// Counts and times requests. Clones count into the same metrics.
 #[derive(Clone, Debug)]
@@ -73,14 +69,12 @@ impl HttpMetrics {
         registry.register(&HTTP_REQUEST_DURATION_SECONDS, self.seconds.clone());
     }
 
-    /// Counts a request that was answered before its path was read.
-    pub(super) fn count_unrouted(&self, method: &Method, status: StatusCode) {
-        self.count(Route::Word(NONE), method_name(method), status);
-    }
-
-    fn count(&self, route: Route, method: &'static str, status: StatusCode) {
+    fn note(&self, route: Route, method: &'static str, status: StatusCode, elapsed: Duration) {
+        let of_route = OfRoute { route };
+        let seconds = self.seconds.get_or_create(&of_route);
+        seconds.observe(elapsed.as_secs_f64());
         let labels = OfRequest {
-            route,
+            route: of_route.route,
             method,
             status: status.as_u16(),
         };
@@ -120,19 +114,19 @@ struct OfRoute {
 #[derive(Clone, Debug)]
 enum Route {
     Matched(MatchedPath),
-    Word(&'static str),
+    Unknown,
 }
 
 impl Route {
     fn of<B>(request: &Request<B>) -> Self {
         let matched = request.extensions().get::<MatchedPath>();
-        matched.map_or(Self::Word(UNKNOWN), |path| Self::Matched(path.clone()))
+        matched.map_or(Self::Unknown, |path| Self::Matched(path.clone()))
     }
 
     fn as_str(&self) -> &str {
         match self {
             Self::Matched(path) => path.as_str(),
-            Self::Word(word) => word,
+            Self::Unknown => UNKNOWN,
         }
     }
 }
@@ -157,108 +151,24 @@ impl EncodeLabelValue for Route {
     }
 }
 
-impl<S> Layer<S> for HttpMetrics {
-    type Service = Measured<S>;
-
-    fn layer(&self, inner: S) -> Measured<S> {
-        let metrics = self.clone();
-        Measured { inner, metrics }
-    }
-}
-
-/// A route whose requests are counted and timed.
-#[derive(Clone, Debug)]
-pub struct Measured<S> {
-    inner: S,
-    metrics: HttpMetrics,
-}
-
-impl<S, B> Service<Request<B>> for Measured<S>
-where
-    S: Service<Request<B>, Response = Response>,
-{
-    type Response = Response;
-    type Error = S::Error;
-    type Future = Measuring<Instrumented<S::Future>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (route, method) = (Route::of(&request), method_name(request.method()));
-        let span = trace::request_span(&request, method, route.as_str());
-        let measurement = Measurement {
-            metrics: self.metrics.clone(),
-            route,
-            method,
-            span: span.clone(),
-            began: Instant::now(),
-            is_answering: false,
-        };
-        let inner = self.inner.call(request).instrument(span);
-        Measuring { inner, measurement }
-    }
-}
-
-pin_project! {
-    /// A request that is being answered.
-    pub struct Measuring<F> {
-        #[pin]
-        inner: F,
-        measurement: Measurement,
-    }
-}
-
-impl<F, E> Future for Measuring<F>
-where
-    F: Future<Output = Result<Response, E>>,
-{
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        this.measurement.is_answering = true;
-        let polled = this.inner.poll(context);
-        this.measurement.is_answering = false;
-        let answered = ready!(polled);
-        if let Ok(answer) = &answered {
-            this.measurement.note(answer.status());
-        }
-        Poll::Ready(answered)
-    }
-}
-
-/// The measurement of a request, from before its answer. A client that goes away before that has no
-/// answer, and is not counted.
-struct Measurement {
-    metrics: HttpMetrics,
-    route: Route,
-    method: &'static str,
-    span: Span,
-    began: Instant,
-    /// Whether the handler has control. It still has where it has panicked.
-    is_answering: bool,
-}
-
-impl Measurement {
-    fn note(&self, status: StatusCode) {
-        let (metrics, route) = (&self.metrics, self.route.clone());
-        let seconds = self.began.elapsed().as_secs_f64();
-        let of_route = OfRoute { route };
-        metrics.seconds.get_or_create(&of_route).observe(seconds);
-        metrics.count(of_route.route, self.method, status);
-        trace::note_answer(&self.span, status);
-    }
-}
-
-impl Drop for Measurement {
-    /// The panic of a handler is answered 500 further out.
-    fn drop(&mut self) {
-        if self.is_answering {
-            self.note(StatusCode::INTERNAL_SERVER_ERROR);
-        }
-    }
+/// Answers a request, counts and times it, and traces it. Each line that is logged for it has the ids that it came
+/// with. A handler that panics is answered 500: the panic hook has logged it.
+pub(super) async fn observe(
+    State(metrics): State<HttpMetrics>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let began = Instant::now();
+    let (route, method) = (Route::of(&request), method_name(request.method()));
+    let is_https = browser::is_forwarded_https(request.headers());
+    let ids = trace::ids(request.headers());
+    let span = trace::request_span(&request, method, route.as_str());
+    let answering = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let answered = answering.instrument(span.clone()).instrument(ids).await;
+    let answer = answered.unwrap_or_else(|_| Problem::internal().into_response());
+    trace::note_answer(&span, answer.status());
+    metrics.note(route, method, answer.status(), began.elapsed());
+    browser::protect(answer, is_https)
 }
 
 #[cfg(test)]
@@ -267,7 +177,7 @@ mod tests {
     use axum::body::Body;
     use axum::routing::{any, get, post};
 
-    use super::super::{answer, with_fallbacks};
+    use super::super::{answer, complete};
     use super::*;
 
     struct World {
@@ -284,7 +194,7 @@ mod tests {
                 .route("/things/{id}", get(async || "a thing"))
                 .route("/broken", post(async || -> () { panic!("on purpose") }))
                 .route("/v1/{*rest}", any(async || StatusCode::UNAUTHORIZED));
-            let router = with_fallbacks(router).layer(metrics);
+            let router = complete(router, metrics);
             Self { router, registry }
         }
 

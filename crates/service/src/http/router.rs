@@ -1,43 +1,34 @@
 //! The answers of every router, whatever its routes are.
 
-use std::panic::AssertUnwindSafe;
-
+use axum::Router;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
-use axum::{BoxError, Router};
-use futures_util::FutureExt;
+use axum::response::Response;
+use axum::{BoxError, middleware};
 use tower::ServiceExt;
-use tracing::Instrument;
 
-use super::browser::protect;
-use super::trace;
+use super::measure::{self, HttpMetrics};
 use crate::problem::{Problem, kinds};
 
-/// The same router, complete: paths it does not know and methods it does not offer are answered
-/// with problem documents, too.
-pub fn with_fallbacks(router: Router) -> Router {
+/// The same router, complete: paths that it does not know and methods that it does not offer are answered with
+/// problem documents, too; requests are counted, timed and traced; and a handler that panics costs one answer, not
+/// the connection.
+pub fn complete(router: Router, metrics: HttpMetrics) -> Router {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
+        .layer(middleware::from_fn_with_state(metrics, measure::observe))
 }
 
-/// Answers a request as `router` does. A handler that panics costs one answer, not the connection:
-/// the panic hook has logged it. Each line that is logged for a request has the ids that it came
-/// with.
-///
-/// It is the same for all requests, so it is not a layer of the router: each layer takes memory again
-/// for each request.
+/// Answers a request as `router` does.
 pub async fn answer<B>(router: Router, request: Request<B>) -> Response
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let ids = trace::ids(request.headers());
-    let answering = AssertUnwindSafe(router.oneshot(request)).catch_unwind();
-    match answering.instrument(ids).await {
-        Ok(Ok(answer)) => protect(answer),
-        Err(_) => protect(Problem::internal().into_response()),
+    match router.oneshot(request).await {
+        Ok(answer) => answer,
+        Err(never) => match never {},
     }
 }
 
@@ -69,7 +60,9 @@ mod tests {
             .uri(path)
             .body(Body::empty())
             .unwrap();
-        let (parts, body) = answer(with_fallbacks(router), request).await.into_parts();
+        let (parts, body) = answer(complete(router, HttpMetrics::default()), request)
+            .await
+            .into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let json = serde_json::from_slice(&bytes).unwrap_or_default();
         (Response::from_parts(parts, Body::empty()), json)

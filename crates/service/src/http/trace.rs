@@ -11,8 +11,6 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Zipkin, and the router of Cloud Foundry.
-const B3_TRACE: HeaderName = HeaderName::from_static("x-b3-traceid");
 /// The header in which the router of Cloud Foundry names the request.
 const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 
@@ -78,9 +76,7 @@ impl Extractor for Headers<'_> {
 /// The trace that the request is a part of. A value in another form is a client's text, which has
 /// no place in a log.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
-    header(headers, &TRACEPARENT)
-        .and_then(trace_of_parent)
-        .or_else(|| header(headers, &B3_TRACE).filter(|id| is_trace_id(id) || is_id(id, 16)))
+    header(headers, &TRACEPARENT).and_then(trace_of_parent)
 }
 
 /// `version-trace-parent-flags`; later versions may have more behind that.
@@ -90,7 +86,7 @@ fn trace_of_parent(parent: &str) -> Option<&str> {
         (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let well_formed = is_hex(version, 2)
         && version != "ff"
-        && is_trace_id(trace)
+        && is_id(trace, 32)
         && is_id(parent, 16)
         && is_hex(flags, 2)
         && (version != "00" || parts.next().is_none());
@@ -110,10 +106,6 @@ fn is_request_id(text: &str) -> bool {
 
 fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
-}
-
-fn is_trace_id(text: &str) -> bool {
-    is_id(text, 32)
 }
 
 /// Whether a text is an id. An id of zeros only is not valid.
@@ -143,20 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn the_trace_is_that_of_w3c_or_else_of_b3() {
-        let trace = |fields: &[(HeaderName, &str)]| trace_id(&headers(fields)).map(str::to_owned);
-        let other = "463ac35c9f6413ad48485a3953bb6124";
-        assert_eq!(
-            trace(&[(TRACEPARENT, PARENT), (B3_TRACE, other)]).as_deref(),
-            Some(TRACE)
-        );
-        assert_eq!(
-            trace(&[(TRACEPARENT, "x"), (B3_TRACE, other)]).as_deref(),
-            Some(other)
-        );
-        let short = "a3ce929d0e0e4736";
-        assert_eq!(trace(&[(B3_TRACE, short)]).as_deref(), Some(short));
-        assert_eq!(trace(&[]), None);
+    fn the_trace_is_that_of_the_parent() {
+        let trace = |parent: &str| trace_id(&headers(&[(TRACEPARENT, parent)])).map(str::to_owned);
+        assert_eq!(trace(PARENT).as_deref(), Some(TRACE));
+        assert_eq!(trace("x"), None);
+        assert_eq!(trace_id(&HeaderMap::new()), None);
     }
 
     #[test]

@@ -93,15 +93,6 @@ problem_types! {
         provider: "Use one of the methods in `Allow`.",
         operator: NOTHING,
     }
-    MISDIRECTED {
-        slug: "misdirected",
-        status: MISDIRECTED_REQUEST,
-        title: "The request is for another host",
-        when: "The program needs no tokens and listens on this machine alone, and `Host` names another \
-            one. Browsers send that where a page has led its own name here.",
-        provider: "Use `localhost` or `127.0.0.1` in the address.",
-        operator: "Set `SECURED=true`, or `HOST` to the interface that clients reach.",
-    }
     INTERNAL {
         slug: "internal",
         status: INTERNAL_SERVER_ERROR,

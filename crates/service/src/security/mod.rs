@@ -1,17 +1,15 @@
-//! Authentication, in both directions.
+//! Authentication of callers.
 //!
-//! [`SecuritySettings`] say what an operator wants, and refuse settings that cannot be kept.
 //! [`Authenticator`] checks the token of a request, and gives the request the token's [`Grant`].
-//! [`Monitors`] says who may read the health and the metrics.
+//! [`Monitors`] says who may read the health and the metrics. Both are set up as the settings want
+//! ([`authenticator`], [`access`]).
 
 mod authenticator;
 mod grant;
 mod monitors;
-mod settings;
-mod warnings;
+mod setup;
 
 pub use authenticator::Authenticator;
 pub use grant::{Grant, Reach};
 pub use monitors::{Access, Monitors};
-pub use sampler_oauth::Algorithm;
-pub use settings::SecuritySettings;
+pub use setup::{access, authenticator};

@@ -1,38 +1,25 @@
 //! Traces by OTLP: spans with the target [`TRACE`] go to a collector. Without an endpoint nothing of
 //! this is installed, and such a span costs a comparison.
 
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context;
-use async_trait::async_trait;
-use bytes::Bytes;
-use http::{Request, Response};
-use opentelemetry::global;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry::{Key, KeyValue};
-use opentelemetry_http::{HttpClient, HttpError};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry::{KeyValue, global};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use sampler_metrics::{Limiter, TRACE};
-use sampler_oauth::HttpOptions;
-use sampler_oauth::http::describe;
+use sampler_metrics::TRACE;
+use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing::{Subscriber, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 use url::Url;
 
-use crate::platform::Identity;
-
 /// How long one request to the collector may take.
-pub(crate) const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A collector that is away is worth a line in this time.
-const FAILURE_PERIOD: Duration = Duration::from_mins(1);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a program that ends waits for the last spans to be taken. They are worth less than an
 /// orderly end.
@@ -44,7 +31,6 @@ pub struct TraceOptions {
     /// The name of the service in traces, unless `OTEL_SERVICE_NAME` gives another.
     pub service: &'static str,
     pub version: &'static str,
-    pub http: HttpOptions,
 }
 
 /// Sends spans to a collector, those at the end too.
@@ -53,29 +39,25 @@ pub(super) struct Traces(SdkTracerProvider);
 
 impl Traces {
     /// Sets up what sends spans, in a thread of its own. Must not be called within a runtime.
-    pub(super) fn new(options: &TraceOptions, identity: &Identity) -> anyhow::Result<Self> {
-        let client = sampler_oauth::http::blocking_client(&options.http);
-        let client = Client {
-            client: client.context("the HTTP client for traces cannot be set up")?,
-            failures: Limiter::new(1, FAILURE_PERIOD),
-        };
+    pub(super) fn new(options: &TraceOptions) -> anyhow::Result<Self> {
+        let endpoint = options.endpoint.as_str().trim_end_matches('/');
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(client)
-            .with_endpoint(traces_of(&options.endpoint))
-            .with_timeout(options.http.timeout)
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(format!("{endpoint}/v1/traces"))
+            .with_timeout(EXPORT_TIMEOUT)
             .build()
             .context("traces cannot be set up")?;
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
-            .with_resource(resource(options, identity))
+            .with_resource(resource(options))
             .build();
         global::set_text_map_propagator(TraceContextPropagator::new());
         Ok(Self(provider))
     }
 
     /// The layer that makes spans of the program spans of a trace.
-    pub(super) fn layer<S>(&self) -> impl Layer<S> + Send + Sync
+    pub(super) fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
     {
@@ -97,82 +79,14 @@ impl Drop for Traces {
     }
 }
 
-fn traces_of(endpoint: &Url) -> String {
-    format!("{}/v1/traces", endpoint.as_str().trim_end_matches('/'))
-}
-
 /// The sender of the spans. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
-fn resource(options: &TraceOptions, identity: &Identity) -> Resource {
+fn resource(options: &TraceOptions) -> Resource {
     let of_environment = Resource::builder().build();
-    let ours = identity.marks().into_iter().map(|(name, value)| {
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
-        KeyValue::new(name, text)
-    });
-    let fixed = [
-        KeyValue::new("service.name", options.service),
-        KeyValue::new("service.version", options.version),
-    ];
-    let missing: Vec<_> = fixed
-        .into_iter()
-        .chain(ours)
-        .filter(|it| !has(&of_environment, &it.key))
-        .collect();
-    Resource::builder().with_attributes(missing).build()
-}
-
-/// Whether the environment gives this attribute. A service without a name gets one from the library.
-fn has(of_environment: &Resource, key: &Key) -> bool {
-    match of_environment.get_ref(key) {
-        Some(name) if key.as_str() == "service.name" => {
-            !name.as_str().starts_with("unknown_service")
-        }
-        given => given.is_some(),
-    }
-}
-
-/// The client of the exporter. It is asked in the exporter's own thread.
-struct Client {
-    client: reqwest::blocking::Client,
-    failures: Limiter<()>,
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-impl Client {
-    fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let response = self.client.execute(request.try_into()?).map_err(describe)?;
-        let status = response.status();
-        let body = response.bytes().map_err(describe)?;
-        let response = Response::builder().status(status).body(body)?;
-        if !status.is_success() {
-            self.report(&format!("the collector answered {status}"));
-        }
-        Ok(response)
-    }
-
-    fn report(&self, error: &str) {
-        if let Some(suppressed) = self.failures.admit(()) {
-            warn!(
-                code = "traces.not_exported",
-                error, suppressed, "traces could not be exported"
-            );
-        }
-    }
-}
-
-#[async_trait]
-impl HttpClient for Client {
-    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let sent = self.send(request);
-        if let Err(error) = &sent {
-            self.report(&error.to_string());
-        }
-        sent
-    }
+    let name = of_environment.get_ref(&"service.name".into());
+    let is_named = name.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+    let own_name = KeyValue::new("service.name", options.service);
+    Resource::builder()
+        .with_attribute(KeyValue::new("service.version", options.version))
+        .with_attributes((!is_named).then_some(own_name))
+        .build()
 }

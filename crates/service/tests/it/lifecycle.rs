@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sampler_service::lifecycle::{STOP_BUDGET, run_until_stopped};
-use sampler_service::platform::Identity;
-use sampler_service::settings::{LogFormat, LogSettings};
+use sampler_service::lifecycle::{STOP_BUDGET, UnusableSettings, run_until_stopped};
 use sampler_service::telemetry;
+use sampler_settings::{LogFormat, LogSettings};
 
 const SORT: &str = "STOPPABLE_PROGRAM";
 
@@ -23,16 +22,22 @@ fn program() {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };
-    let telemetry = telemetry::init(&settings, &Identity::default(), None).unwrap();
+    let telemetry = telemetry::init(&settings, None).unwrap();
     let end = run_until_stopped(|stop| async move {
-        if sort == "stuck" {
-            stop.spawn("stuck task", std::future::pending::<()>());
-            // Not even a thread that cannot be stopped may hold up the end.
-            tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_mins(1)));
-        }
         tracing::info!("running");
+        match sort.as_str() {
+            "failing" => anyhow::bail!("on purpose"),
+            "unusable" => return Err(UnusableSettings::new(&"on purpose").into()),
+            "panicking" => panic!("on purpose"),
+            _ => {}
+        }
         stop.soft().cancelled().await;
         tracing::info!("draining");
+        if sort == "stuck" {
+            // Not even a thread that cannot be stopped may hold up the end.
+            tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_mins(1)));
+            std::future::pending::<()>().await;
+        }
         Ok(())
     });
     drop(telemetry);
@@ -116,13 +121,21 @@ fn a_second_signal_ends_at_once_with_the_code_of_that_signal() {
 }
 
 #[test]
-fn the_end_comes_within_the_budget_and_names_what_was_left() {
+fn the_end_comes_within_the_budget_whatever_is_left() {
     let program = Running::start("stuck");
     let before = Instant::now();
     program.signal(Signal::SIGTERM);
     let (code, log) = program.end();
     assert!(before.elapsed() < STOP_BUDGET, "{:?}", before.elapsed());
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains(r#""level":"WARN""#), "{log}");
-    assert!(log.contains(r#""left":"1 stuck task""#), "{log}");
+    assert!(log.contains("program.stop_timeout"), "{log}");
+}
+
+#[test]
+fn a_program_that_fails_says_so_and_ends_with_a_code_of_its_own() {
+    for (sort, code) in [("failing", 1), ("panicking", 1), ("unusable", 64)] {
+        let (found, log) = Running::start(sort).end();
+        assert_eq!(found, Some(code), "{log}");
+        assert!(log.contains("program.failed"), "{log}");
+    }
 }

@@ -1,14 +1,7 @@
-//! The shared parts as a program uses them: settings, a server on a real socket, real signals.
+//! The shared parts as a program uses them: a server on a real socket, real signals.
 
-#[cfg(test)]
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
+
 mod lifecycle;
-#[cfg(test)]
 mod log;
-#[cfg(test)]
-mod printing;
-#[cfg(test)]
-mod security;
-#[cfg(test)]
-mod settings;
-#[cfg(test)]
-mod vcap;
+mod serving;

@@ -1,206 +1,217 @@
-use std::collections::BTreeSet;
+//! The groups of both programs: how their tables fit, and what contradicts what.
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sampler_domain::Granularity;
-use sampler_service::security::{Algorithm, SecuritySettings};
-use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, Setting, load};
-use sampler_settings::receiver::{self, LimitsSettings};
-use sampler_settings::worker::{self, CleanupSettings, DeliverySettings, ProcessingSettings};
-use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings};
+use sampler_domain::{Contract, Granularity};
+use sampler_settings::{Destination, Setting, receiver, worker};
 use secrecy::ExposeSecret;
 
-const RECEIVER: Program = Program {
-    name: "receiver",
-    about: "Takes events.",
-    version: "1.2.3",
-    settings: receiver::TABLE,
-    other: worker::TABLE,
-    printouts: &[],
-};
+use crate::{Variable, assert_told};
 
-const WORKER: Program = Program {
-    name: "worker",
-    settings: worker::TABLE,
-    other: receiver::TABLE,
-    ..RECEIVER
-};
+fn receiver(variables: &[Variable<'_>]) -> Result<sampler_settings::ReceiverSettings, String> {
+    crate::receiver(variables)
+}
 
-fn read<S>(
-    program: &Program,
-    variables: &[(&str, &str)],
-    read: impl FnOnce(&mut Reader) -> S,
-) -> Result<S, EarlyExit> {
-    let variables = variables.iter().copied().collect();
-    load(program, ["it"], &variables, |reader| Some(read(reader)))
+/// What is said to a worker; nothing where it starts.
+fn said(variables: &[Variable<'_>]) -> String {
+    crate::worker(variables).err().unwrap_or_default()
 }
 
 #[test]
-fn the_tables_have_no_errors() {
-    for program in [RECEIVER, WORKER] {
-        let (mut names, mut sections) = (BTreeSet::new(), Vec::new());
-        for setting in program.settings() {
-            let Setting { key, env, doc, .. } = setting;
-            assert!(
-                names.insert(key) && names.insert(env),
-                "{key} is there twice"
-            );
-            let section = key.split_once('.').unwrap().0;
-            if sections.last() != Some(&section) {
-                assert!(!sections.contains(&section), "{section} is in two places");
-                sections.push(section);
-            }
-            assert!(doc.ends_with('.'), "{key} is not described in sentences");
-        }
-        // Also each default is one that the setting takes.
-        read(&program, &[("COLLECTOR_URL", "http://collector")], |_| ()).unwrap();
-    }
-}
-
-/// What both have is the same setting, but for its default and its words.
-#[test]
-fn no_name_means_two_things() {
-    for setting in RECEIVER.settings() {
-        let is_it = |it: &&'static Setting| it.key == setting.key || it.env == setting.env;
-        if let Some(other) = WORKER.settings().find(is_it) {
-            assert_eq!((other.key, other.env), (setting.key, setting.env));
-            assert_eq!((other.kind, other.secret), (setting.kind, setting.secret));
+fn a_name_means_one_thing_and_is_described() {
+    let mut known: BTreeMap<&str, &Setting> = BTreeMap::new();
+    for setting in [receiver::GROUPS, worker::GROUPS]
+        .concat()
+        .into_iter()
+        .flatten()
+    {
+        assert!(
+            setting.doc.ends_with('.'),
+            "{} is not described",
+            setting.name
+        );
+        if let Some(other) = known.insert(setting.name, setting) {
+            assert_eq!((other.doc, other.default), (setting.doc, setting.default));
         }
     }
 }
 
 #[test]
 fn defaults_are_those_of_the_original() {
-    let database = DatabaseSettings::default().options("it");
+    let settings = crate::worker(&[]).unwrap();
+    let database = settings.database.options("it");
     assert_eq!(database.uri, "mongodb://localhost:27017/sampler");
-    assert_eq!(database.database, "sampler");
-    assert_eq!(database.collection, "spans");
-    assert_eq!(database.pool_size, 64);
-    assert_eq!(database.server_selection_timeout, Duration::from_secs(5));
-    assert_eq!(database.operation_timeout, Duration::from_secs(10));
-    let sampling = SamplingSettings::default();
-    assert_eq!(sampling.dimension, Some(Granularity::Day));
-    assert_eq!(sampling.stop_grace, Duration::ZERO);
-    let slack = SlackSettings::default().slack();
-    assert_eq!((slack.past, slack.future), (5_270_400_000, 5_270_400_000));
-    assert_eq!(LimitsSettings::default().payload, 512_000);
-    assert_eq!(ProcessingSettings::default().batch_size, 100);
-    assert_eq!(CleanupSettings::default().batch_size, 100);
-    let backoff = DeliverySettings::default().backoff();
+    assert_eq!(
+        (database.database.as_str(), database.collection.as_str()),
+        ("sampler", "spans")
+    );
+    assert_eq!(settings.http.port, 7071);
+    assert_eq!(settings.sampling.dimension, Some(Granularity::Day));
+    assert_eq!(
+        (settings.processing.batch_size, settings.cleanup.batch_size),
+        (100, 100)
+    );
+    let backoff = settings.delivery.backoff();
     assert_eq!((backoff.first, backoff.limit), (1_000, 120_000));
+    let settings = receiver(&[]).unwrap();
+    let slack = settings.slack.slack();
+    assert_eq!((slack.past, slack.future), (5_270_400_000, 5_270_400_000));
+    assert_eq!(
+        (settings.http.port, settings.limits.payload),
+        (7070, 512_000)
+    );
+    assert_eq!(settings.sampling.dimension, None);
+    for (is_open, is_on_platform, interface) in [
+        (true, false, "127.0.0.1"),
+        (true, true, "0.0.0.0"),
+        (false, false, "0.0.0.0"),
+    ] {
+        assert_eq!(settings.http.interface(is_open, is_on_platform), interface);
+    }
 }
 
 #[test]
 fn a_manifest_of_the_original_works() {
-    let key = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----";
-    let variables = [
+    let settings = receiver(&[
         ("PORT", "8080"),
         ("HOST", "localhost"),
-        ("SECURED", "false"),
-        ("SKIP_SSL_VALIDATION", "true"),
         ("DB_URI", "mongodb://u:p@a:1,b:2/abacus?replicaSet=rs"),
-        ("AUTH_SERVER", "https://api.example"),
-        ("API", "https://api2.example"),
+        ("API", "https://api.example"),
         ("SPANS_COLLECTION_NAME", "my-spans"),
-        ("CLIENT_ID", "sampler"),
         ("CLIENT_SECRET", "hush"),
-        ("JWTKEY", key),
         ("JWTALGO", "RS256"),
-        ("HEALTHCHECK_SECURED", "false"),
         ("HEALTHCHECK_THRESHOLD", "60000"),
         ("MAX_PAYLOAD", "100kb"),
-        ("SAMPLER_SLACK_PAST_INTERVAL", "172800000"),
         ("SAMPLER_SLACK_FUTURE_INTERVAL", "1000"),
         ("SAMPLER_DIMENSION", "hour"),
         ("NODE_MODULES_CACHE", "false"),
-    ];
-    let read = read(&RECEIVER, &variables, |reader| {
-        let http = HttpSettings::read(reader);
-        assert_eq!((http.host.as_deref(), http.port), (Some("localhost"), 8080));
-        let database = DatabaseSettings::read(reader).options("it");
-        assert_eq!(
-            (&*database.database, &*database.collection),
-            ("abacus", "my-spans")
-        );
-        let slack = SlackSettings::read(reader);
-        assert_eq!(slack.past, Duration::from_hours(48));
-        assert_eq!(slack.future, Duration::from_secs(1));
-        let sampling = SamplingSettings::read(reader);
-        assert_eq!(sampling.dimension, Some(Granularity::Hour));
-        assert_eq!(LimitsSettings::read(reader).payload, 102_400);
-        let security = SecuritySettings::read(reader);
-        assert!(security.skip_ssl_validation);
-        assert_eq!(
-            security.auth_server.unwrap().as_str(),
-            "https://api.example/"
-        );
-        assert_eq!(security.api.unwrap().host_str(), Some("api2.example"));
-        assert_eq!(security.client_id.as_deref(), Some("sampler"));
-        assert_eq!(security.client_secret.unwrap().expose_secret(), "hush");
-        assert_eq!(security.jwt_key.unwrap().expose_secret(), key);
-        assert_eq!(security.jwt_algorithm, Some(Algorithm::Rs256));
-    });
-    read.unwrap();
-}
-
-#[test]
-fn a_receiver_that_is_not_told_the_dimension_does_not_know_it() {
-    let dimension = |program, variables: &[_]| {
-        read(program, variables, |reader| {
-            SamplingSettings::read(reader).dimension
-        })
-        .unwrap()
-    };
-    assert_eq!(dimension(&RECEIVER, &[]), None);
+    ])
+    .unwrap();
+    let database = settings.database.options("it");
     assert_eq!(
-        dimension(&WORKER, &[("COLLECTOR_URL", "http://collector")]),
-        Some(Granularity::Day)
+        (database.database.as_str(), database.collection.as_str()),
+        ("abacus", "my-spans")
+    );
+    assert_eq!(settings.health.threshold, Duration::from_mins(1));
+    assert_eq!(settings.slack.future, Duration::from_secs(1));
+    assert_eq!(settings.limits.payload, 102_400);
+    assert_eq!(
+        settings.security.client_secret.unwrap().expose_secret(),
+        "hush"
     );
 }
 
 #[test]
 fn overrides_are_read_and_none_may_be_there_twice() {
     let read = |text: &str| {
-        let variables = [
+        receiver(&[
             ("SAMPLER_DIMENSION", "day"),
             ("SAMPLER_DIMENSION_OVERRIDES", text),
-        ];
-        read(&RECEIVER, &variables, SamplingSettings::read)
+        ])
     };
     let one = r#"{"resource_id":"postgres","granularity":"hour"}"#;
-    let sampling = read(&format!("[{one}]")).unwrap();
+    let sampling = read(&format!("[{one}]")).unwrap().sampling;
     assert_eq!(sampling.dimension_overrides.unwrap().len(), 1);
     for (text, expected) in [
         (format!("[{one},{one}]"), "is repeated"),
-        ("hour".to_owned(), "expected a list such as"),
+        ("hour".to_owned(), "a list such as"),
     ] {
-        let said = read(&text).unwrap_err().stderr;
-        assert!(said.contains(expected), "{said}");
-        assert!(
-            said.contains("SAMPLER_DIMENSION_OVERRIDES (sampling.dimension_overrides)"),
-            "{said}"
+        assert_told(
+            &read(&text).unwrap_err(),
+            &["SAMPLER_DIMENSION_OVERRIDES is", expected],
         );
     }
 }
 
 #[test]
-fn an_address_without_a_database_is_a_mistake_that_says_where_it_is_from() {
-    let services = r#"{"x": [{"name": "db", "credentials": {"uri": "mongodb://u:s3cr3t@bound"}}]}"#;
-    let plan = read(
-        &RECEIVER,
-        &[("VCAP_SERVICES", services)],
-        DatabaseSettings::read,
+fn settings_that_contradict_each_other_are_refused() {
+    for (name, value, other) in [
+        ("SAMPLER_RETRY_LIMIT", "10m", "SAMPLER_MONTH_SLACK (10m)"),
+        ("SAMPLER_STOP_GRACE", "1h", "SAMPLER_MONTH_SLACK (10m)"),
+        ("SAMPLER_COMMIT_LOWER", "5s", "SAMPLER_COMMIT_UPPER (5s)"),
+        (
+            "PROCESS_SPANS_MONITOR_THRESHOLD",
+            "30s",
+            "SAMPLER_POST_TIMEOUT (30s)",
+        ),
+        (
+            "CLEANUP_SPANS_MONITOR_THRESHOLD",
+            "1s",
+            "CLEANUP_SCHEDULE_INTERVAL (1s)",
+        ),
+    ] {
+        assert_told(
+            &said(&[(name, value)]),
+            &[&format!("  {name} ({value}) must "), other],
+        );
+    }
+    assert_eq!(
+        said(&[("SAMPLER_RETRY_LIMIT", "1h"), ("SAMPLER_MONTH_SLACK", "0")]),
+        ""
     );
-    let said = plan.unwrap_err().stderr;
-    let expected = "DB_URI (database.uri) is <hidden>, from VCAP_SERVICES (service 'db'): \
-                    expected the name of the database in the path, as in mongodb://host/name";
-    assert!(said.contains(expected), "{said}");
-    assert!(!said.contains("s3cr3t"), "{said}");
+    assert_told(
+        &said(&[("SAMPLER_METRICS_PORT", "7071")]),
+        &["a port other than PORT"],
+    );
+}
+
+#[test]
+fn an_upstream_needs_what_keeps_usages_from_counting_twice() {
+    let to = |more: &[Variable<'_>]| {
+        let cloud = [
+            ("SAMPLER_UPSTREAM", "cloudevents"),
+            ("SAMPLER_UPSTREAM_URL", "https://meter/?key=s3cr3t"),
+        ];
+        crate::worker(&[&cloud, more].concat())
+    };
+    let find = ("SAMPLER_UPSTREAM_FIND_URL", "https://meter/events/{id}");
+    let (day, forever) = (
+        ("SAMPLER_UPSTREAM_HORIZON", "24h"),
+        ("SAMPLER_UPSTREAM_HORIZON", "forever"),
+    );
+    for (settings, told) in [
+        (&[][..], "SAMPLER_UPSTREAM_HORIZON is not set"),
+        (&[day], "looked up before it is posted again"),
+        (
+            &[forever, ("SAMPLER_CONFIRM", "true")],
+            "SAMPLER_CONFIRM looks usages up there",
+        ),
+        (
+            &[
+                day,
+                ("SAMPLER_UPSTREAM_FIND_URL", "http://meter/s3cr3t/{id}"),
+            ],
+            "expected an https address",
+        ),
+        (
+            &[day, find, ("SAMPLER_UPSTREAM_TOKEN", "s3cr3t s3cr3t")],
+            "SAMPLER_UPSTREAM_TOKEN is not valid",
+        ),
+        (
+            &[day, find, ("SAMPLER_UPSTREAM_SOURCE", "a b")],
+            "SAMPLER_UPSTREAM_SOURCE is",
+        ),
+    ] {
+        let text = to(settings).unwrap_err();
+        assert_told(&text, &[told]);
+        assert!(!text.contains("s3cr3t"), "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
+    }
+    let destination = to(&[day, find]).unwrap().destination().unwrap();
+    assert_eq!(destination.to_string(), "cloudevents at meter");
+    let Destination::CloudEvents(upstream) = destination else {
+        panic!("another destination")
+    };
+    assert!(matches!(upstream.contract, Contract::Forgets(memory) if memory.horizon == 86_400_000));
+    to(&[forever]).unwrap();
 }
 
 /// Of an address without a host, the password stands where a port is expected.
 #[test]
-fn an_address_that_the_driver_cannot_read_is_a_mistake_that_does_not_repeat_it() {
+fn an_address_that_cannot_be_used_is_a_mistake_that_does_not_repeat_it() {
     for uri in [
+        "mongodb://me:s3cr3t@host",
         "mongodb://me:s3cr3t/db",
         "mongodb://me:s3cr3t@/db",
         "mongodb://me:s3cr3t@:27017/db",
@@ -210,45 +221,21 @@ fn an_address_that_the_driver_cannot_read_is_a_mistake_that_does_not_repeat_it()
         "mongodb://host/db?authMechanism=s3cr3t",
         "mongodb://host/db?s3cr3t=1",
     ] {
-        for program in [&RECEIVER, &WORKER] {
-            let variables = [("DB_URI", uri), ("COLLECTOR_URL", "http://collector")];
-            let plan = read(program, &variables, DatabaseSettings::read).expect_err(uri);
-            let said = plan.stderr + &plan.stdout;
-            assert!(said.contains("DB_URI (database.uri) is <hidden>"), "{said}");
-            let unreadable = "expected an address that the driver can read";
-            let without_host = "expected a host in the address";
-            assert!(
-                said.contains(unreadable) || said.contains(without_host),
-                "{said}"
-            );
-            assert!(!said.contains("s3cr3t"), "{uri}: {said}");
-            assert_eq!(plan.code, 64);
-        }
+        let text = receiver(&[("DB_URI", uri)]).unwrap_err();
+        assert_told(&text, &["DB_URI is not valid: expected"]);
+        assert!(!text.contains("s3cr3t"), "{uri}: {text}");
     }
 }
 
-/// Sampler reads from the primary and writes to a majority, whatever the address says: who asks for
-/// less there is told before anything starts, with all other mistakes.
+/// Sampler reads from the primary and writes to a majority, whatever the address says: who asks for less there is
+/// told before anything starts, with all other mistakes.
 #[test]
 fn an_address_that_would_weaken_what_is_kept_is_a_mistake_beside_others() {
     let uri = "mongodb://me:hush@a,b/spans?readPreference=secondaryPreferred&w=1&journal=false";
-    let variables = [
-        ("DB_URI", uri),
-        ("PORT", "none"),
-        ("COLLECTOR_URL", "http://collector"),
-    ];
-    for program in [&RECEIVER, &WORKER] {
-        let of_both =
-            |reader: &mut Reader| (HttpSettings::read(reader), DatabaseSettings::read(reader));
-        let refused = read(program, &variables, of_both).unwrap_err();
-        let said = refused.stderr;
-        assert_eq!(refused.code, 64, "{said}");
-        for named in ["readPreference", "sets w ", "journal", "PORT"] {
-            assert!(said.contains(named), "{named} is not in:\n{said}");
-        }
-        assert!(
-            !said.contains("hush") && !said.contains("secondaryPreferred"),
-            "{said}"
-        );
-    }
+    let text = said(&[("DB_URI", uri), ("PORT", "none")]);
+    assert_told(&text, &["readPreference", "sets w ", "journal", "PORT"]);
+    assert!(
+        !text.contains("hush") && !text.contains("secondaryPreferred"),
+        "{text}"
+    );
 }

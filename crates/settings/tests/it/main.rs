@@ -1,4 +1,45 @@
-//! The groups of both programs: what the original's manifest makes of them, and how their tables fit.
+//! The settings of both programs, as an operator meets them.
 
-#[cfg(test)]
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
+
 mod groups;
+mod security;
+mod sources;
+
+use sampler_settings::{EXIT_SETTINGS, Program, ReceiverSettings, Settings, WorkerSettings, load};
+
+const PROGRAM: Program = Program {
+    name: "example",
+    about: "Does something.",
+    version: "1.2.3",
+    printouts: &[],
+};
+
+type Variable<'a> = (&'a str, &'a str);
+
+const COLLECTOR: Variable<'static> = ("COLLECTOR_URL", "http://collector");
+
+/// The settings of a program with these variables, or all its mistakes.
+fn read<S: Settings>(variables: &[Variable<'_>]) -> Result<S, String> {
+    let loaded = load(&PROGRAM, &[], &variables.iter().copied().collect());
+    loaded.map_err(|exit| {
+        assert_eq!(exit.code, EXIT_SETTINGS);
+        exit.text
+    })
+}
+
+fn receiver(variables: &[Variable<'_>]) -> Result<ReceiverSettings, String> {
+    read(variables)
+}
+
+fn worker(variables: &[Variable<'_>]) -> Result<WorkerSettings, String> {
+    read(&[&[COLLECTOR], variables].concat())
+}
+
+/// All of these parts are in the mistakes.
+#[track_caller]
+fn assert_told(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part}\nis not in\n{text}");
+    }
+}

@@ -6,34 +6,22 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
+use futures_util::future::try_join_all;
 use sampler_domain::Timestamp;
 use sampler_metrics::{Metric, Registry};
-use sampler_service::environment::{Clock, SystemClock};
-use sampler_service::health::Health;
-use sampler_service::http::{self, HttpMetrics, Port, bind, serve};
-use sampler_service::lifecycle::{Shutdown, run_until_stopped};
-use sampler_service::metrics;
-use sampler_service::platform::Identity;
-use sampler_service::process;
-use sampler_service::security::Access;
-use sampler_service::settings::{Program, Reader, Variables, load};
-use sampler_service::telemetry;
-use sampler_settings::CommonSettings;
-use sampler_steering::{Describe, InstanceReports};
-use sampler_store::{Instance, InstanceProgram};
+use sampler_settings::{CommonSettings, Program, Settings, Variables, load};
 use sampler_store_mongo::MongoStore;
-use url::Url;
+use tokio::net::TcpListener;
 
-pub trait ProgramSettings: Sized + Send + 'static {
-    /// Reads and checks them. `None` if that is not possible; the reader knows why.
-    fn read(reader: &mut Reader) -> Option<Self>;
-
-    /// Those that both programs have.
-    fn common(&self) -> CommonSettings;
-
-    /// The addresses to which tokens are sent, with the names of their settings.
-    fn token_destinations(&self) -> Vec<(&'static str, &Url)>;
-}
+use crate::environment::{Clock, SystemClock};
+use crate::health::Health;
+use crate::http::{self, HttpMetrics, bind, serve};
+use crate::lifecycle::{Shutdown, run_until_stopped};
+use crate::metrics;
+use crate::platform::Identity;
+use crate::process;
+use crate::security::{Access, Monitors};
+use crate::telemetry::{self, TraceOptions};
 
 /// A program that has started: the input of `body` of [`run`].
 pub struct Startup {
@@ -46,28 +34,34 @@ pub struct Startup {
     pub registry: Registry,
     http: HttpMetrics,
     settings: CommonSettings,
-    started_at: Timestamp,
-    index: Option<String>,
+    pub started_at: Timestamp,
+    /// The number of this instance, where the platform numbers instances.
+    pub index: Option<String>,
     is_on_platform: bool,
 }
 
 /// Runs a program: reads its settings, sets up the log, then runs `body` until it is asked to stop.
 pub fn run<S, B, F>(program: &'static Program, body: B) -> ExitCode
 where
-    S: ProgramSettings,
+    S: Settings,
     B: FnOnce(S, Startup) -> F + Send + 'static,
     F: Future<Output = anyhow::Result<()>> + Send,
 {
     let variables = Variables::of_this_process();
-    let settings = match load(program, std::env::args_os(), &variables, S::read) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let settings = match load::<S>(program, &arguments, &variables) {
         Ok(settings) => settings,
         Err(exit) => return exit.report(),
     };
     let common = settings.common();
-    let identity = Identity::of_this_process();
+    let identity = Identity::of(&variables);
     let (name, version) = (program.name, program.version);
-    let traces = common.traces.options(name, version, &common.security);
-    let telemetry = match telemetry::init(&common.log, &identity, traces.as_ref()) {
+    let traces = common.traces.endpoint.clone().map(|endpoint| TraceOptions {
+        endpoint,
+        service: name,
+        version,
+    });
+    let telemetry = match telemetry::init(&common.log, traces.as_ref()) {
         Ok(telemetry) => telemetry,
         Err(error) => {
             eprintln!("{name}: {error:#}");
@@ -78,7 +72,7 @@ where
     common.database.announce();
     common
         .security
-        .announce(&settings.token_destinations(), &variables);
+        .announce(settings.token_destination().as_ref(), &variables);
     let counts = telemetry.counts();
     let end = run_until_stopped(|shutdown| async move {
         let mut startup = Startup::new(program, common, &identity, shutdown).await?;
@@ -94,7 +88,6 @@ pub fn metrics() -> Vec<&'static Metric> {
     let all = [
         http::METRICS,
         sampler_store::group::METRICS,
-        sampler_steering::METRICS,
         telemetry::METRICS,
         sampler_metrics::METRICS,
         process::METRICS,
@@ -135,75 +128,42 @@ impl Startup {
         })
     }
 
-    /// The reports of this instance to all others. `describe` adds what only the program knows.
-    pub fn reports(
-        &self,
-        name: String,
-        program: InstanceProgram,
-        describe: Describe,
-    ) -> InstanceReports {
-        let instance = Instance {
-            index: self.index.clone(),
-            version: Some(self.program.version.to_owned()),
-            started_at: Some(self.started_at),
-            ..Instance::new(name, program)
-        };
-        InstanceReports {
-            store: self.store.clone(),
-            health: self.health.clone(),
-            shutdown: self.shutdown.clone(),
-            instance,
-            describe,
-        }
-    }
-
     /// Listens, to serve `routes`, the health checks and the metrics.
     pub async fn listen(self, access: Access, routes: Router) -> anyhow::Result<Listening> {
         let registry = Arc::new(self.registry);
         let http = &self.settings.http;
-        let is_open = !self.settings.security.secured;
-        let interface = http.interface(is_open, self.is_on_platform);
-        let apart = match http.metrics_port {
-            Some(port) => Some(Port {
-                is_open,
-                ..bind(interface, port).await?.into()
-            }),
-            None => None,
-        };
-        let port = Port {
-            listener: bind(interface, http.port).await?,
-            metrics: self.http,
-            is_open,
-        };
+        let interface = http.interface(!self.settings.security.secured, self.is_on_platform);
         let routes = routes
             .merge(self.health.routes(access.health))
             .merge(metrics::routes(&registry, access.metrics));
+        let mut ports = vec![(bind(interface, http.port).await?, routes)];
+        if let Some(port) = http.metrics_port {
+            let apart = metrics::routes(&registry, Monitors::Anybody);
+            ports.push((bind(interface, port).await?, apart));
+        }
         Ok(Listening {
-            port,
-            apart,
-            routes,
-            registry,
+            ports,
+            metrics: self.http,
             shutdown: self.shutdown,
         })
     }
 }
 
+/// The ports of a program, and what is served on each.
 pub struct Listening {
-    port: Port,
-    apart: Option<Port>,
-    routes: Router,
-    registry: Arc<Registry>,
+    ports: Vec<(TcpListener, Router)>,
+    metrics: HttpMetrics,
     shutdown: Shutdown,
 }
 
 impl Listening {
     /// Serves until the shutdown.
     pub async fn serve(self) -> anyhow::Result<()> {
-        let (served, apart) = tokio::join!(
-            serve(self.port, self.routes, &self.shutdown),
-            metrics::serve_apart(self.apart, &self.registry, &self.shutdown),
-        );
-        served.and(apart).context("serving HTTP")
+        let serving = self.ports.into_iter().map(|(listener, routes)| {
+            serve(listener, routes, self.metrics.clone(), &self.shutdown)
+        });
+        try_join_all(serving).await.context("serving HTTP")?;
+        Ok(())
     }
 }
 

@@ -1,0 +1,179 @@
+//! Where settings come from, and what is said of mistakes.
+
+use std::time::Duration;
+
+use sampler_settings::{ReceiverSettings, WorkerSettings, help, load};
+use tempfile::NamedTempFile;
+
+use crate::{PROGRAM, Variable, assert_told, receiver, worker};
+
+fn file(text: &str) -> (NamedTempFile, String) {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let path = file.path().display().to_string();
+    (file, path)
+}
+
+const FILE: &str = "SAMPLER_CONFIG_FILE";
+
+#[test]
+fn the_environment_counts_before_the_file_and_the_file_before_the_defaults() {
+    let (_file, path) = file(
+        "port = 1111\nhost = '::1'\nsampler_console = false\nsampler_slack_past_interval = '2h'\n\
+         log_level = ''\ncollector_url = 'http://collector'\n",
+    );
+    let variables = [(FILE, path.as_str()), ("PORT", "2222"), ("MAX_PAYLOAD", "")];
+    let settings = receiver(&variables).unwrap();
+    assert_eq!(settings.http.port, 2222);
+    assert_eq!(settings.http.host.as_deref(), Some("::1"));
+    assert!(!settings.console.enabled);
+    assert_eq!(settings.slack.past, Duration::from_hours(2));
+    assert_eq!(settings.log.level, "info", "an empty value is not set");
+    assert_eq!(
+        settings.limits.payload, 512_000,
+        "an empty variable is not set"
+    );
+}
+
+#[test]
+fn every_mistake_is_named_at_once() {
+    let (_file, path) = file("port = 'x'\nprocess_batch_size = 1.5\nhosst = '::1'\n");
+    let text = worker(&[
+        (FILE, &path),
+        ("COLLECTOR_URL", ""),
+        ("SAMPLER_DB_POOL_SIZE", "0"),
+        ("LOG_LEVEL", "info,,=="),
+        ("SAMPLER_DIMENTION", "hour"),
+        ("JWTALGO", "none"),
+        ("SAMPLER_RETRY_LIMIT", "10m"),
+    ])
+    .unwrap_err();
+    let parts = [
+        "example does not start. Mistakes in the settings:\n",
+        &format!("  HOSST in {path} is an unknown setting; did you mean HOST?\n"),
+        "  SAMPLER_DIMENTION in the environment is an unknown setting; did you mean SAMPLER_DIMENSION?\n",
+        "  PORT is \"x\": expected a whole number\n",
+        "  PROCESS_BATCH_SIZE is \"1.5\": expected a whole number from 1 to 10000\n",
+        "  COLLECTOR_URL is not set: expected an http or https address",
+        "  SAMPLER_DB_POOL_SIZE is \"0\": expected a whole number from 1 to 1000\n",
+        "  LOG_LEVEL is \"info,,==\": expected off, error,",
+        "  JWTALGO is \"none\": expected HS256,",
+        "  SAMPLER_RETRY_LIMIT (10m) must be shorter than SAMPLER_MONTH_SLACK (10m): ",
+    ];
+    assert_told(&text, &parts);
+    assert_eq!(text.lines().count(), parts.len(), "{text}");
+}
+
+#[test]
+fn settings_of_the_other_program_are_no_mistake_and_unknown_ones_are() {
+    receiver(&[("SAMPLER_CONFIRM", "true"), ("UNRELATED", "1")]).unwrap();
+    worker(&[("SAMPLER_UNITS", "no unit"), ("SAMPLER_OF_NOBODY", "")]).unwrap();
+    for (name, question) in [
+        ("SAMPLER_OF_NOBODY", "\n"),
+        ("SAMPLER_DB_URI", "; did you mean DB_URI?"),
+        ("SAMPLER_DIEMNSION", "; did you mean SAMPLER_DIMENSION?"),
+    ] {
+        let text = receiver(&[(name, "s3cr3t")]).unwrap_err();
+        let told = format!("{name} in the environment is an unknown setting{question}");
+        assert_told(&text, &[&told]);
+        assert!(!text.contains("s3cr3t"), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_is_none_is_a_mistake_that_repeats_nothing_of_it() {
+    let large = "#".repeat((1 << 20) + 1);
+    for (content, expected) in [
+        (
+            "port = 1\n\ndb_uri = s3cr3t\n",
+            "is not valid TOML in line 3",
+        ),
+        ("db_uri = ['s3cr3t']\n", "has several values for db_uri"),
+        (&large, "has more than 1048576 bytes"),
+    ] {
+        let (_file, path) = file(content);
+        let text = receiver(&[(FILE, &path)]).unwrap_err();
+        assert_told(&text, &[expected]);
+        assert!(!text.contains("s3cr3t"), "{text}");
+    }
+    let text = receiver(&[(FILE, "nowhere.toml")]).unwrap_err();
+    assert_told(
+        &text,
+        &["the file nowhere.toml cannot be read: No such file"],
+    );
+}
+
+#[test]
+fn a_bound_database_counts_before_what_is_written_down() {
+    let services = |names: &[&str]| {
+        let of = |name: &&str| {
+            let uri = format!("mongodb://u:s3cr3t@{name}/billing");
+            format!(r#"{{"name": "{name}", "credentials": {{"uri": "{uri}"}}}}"#)
+        };
+        let all: Vec<String> = names.iter().map(of).collect();
+        format!(r#"{{"mongodb": [{}]}}"#, all.join(","))
+    };
+    let uri = |variables: &[Variable<'_>]| {
+        let variables = [&[("DB_URI", "mongodb://written/written")], variables].concat();
+        receiver(&variables).map(|settings| settings.database.options("it").uri)
+    };
+    let (one, two) = (services(&["spans"]), services(&["spans", "archive"]));
+    let (_file, path) = file(&one);
+    let bound = Ok("mongodb://u:s3cr3t@spans/billing".to_owned());
+    assert_eq!(uri(&[("VCAP_SERVICES", &one)]), bound);
+    assert_eq!(uri(&[("VCAP_SERVICES_FILE_PATH", &path)]), bound);
+    assert_eq!(
+        uri(&[("VCAP_SERVICES", &two), ("SAMPLER_DB_SERVICE", "spans")]),
+        bound
+    );
+    let several = uri(&[("VCAP_SERVICES", &two)]).unwrap_err();
+    assert_told(
+        &several,
+        &["SAMPLER_DB_SERVICE names one of 'spans', 'archive'"],
+    );
+    let absent = uri(&[("SAMPLER_DB_SERVICE", "absent")]).unwrap_err();
+    assert_told(&absent, &["those that are: none"]);
+    let nowhere = uri(&[("VCAP_SERVICES_FILE_PATH", "nowhere.json")]).unwrap_err();
+    assert_told(&nowhere, &["the file nowhere.json cannot be read"]);
+}
+
+#[test]
+fn a_check_prints_all_values_and_no_secret() {
+    let variables = [("CLIENT_SECRET", "s3cr3t"), ("MAX_PAYLOAD", "1mb")];
+    let arguments = ["--check-config".to_owned()];
+    let checked = load::<ReceiverSettings>(&PROGRAM, &arguments, &variables.into_iter().collect());
+    let exit = checked.unwrap_err();
+    assert_eq!(exit.code, 0);
+    let lines = [
+        "example: the settings are fine\n",
+        "  MAX_PAYLOAD = 1mb\n",
+        "  CLIENT_SECRET = <hidden>\n",
+        "  DB_URI = <hidden>\n",
+        "  PROVISIONING_URL = not set\n",
+        "  PORT = 7070\n",
+    ];
+    assert_told(&exit.text, &lines);
+    assert!(!exit.text.contains("s3cr3t"), "{}", exit.text);
+}
+
+#[test]
+fn what_is_asked_on_the_command_line_is_printed_and_anything_else_refused() {
+    let asked = |argument: &str| {
+        let none = std::iter::empty::<Variable<'_>>().collect();
+        load::<WorkerSettings>(&PROGRAM, &[argument.to_owned()], &none).unwrap_err()
+    };
+    assert_eq!(asked("--version").text, "example 1.2.3\n");
+    let usage = asked("--help");
+    assert_eq!(usage.code, 0);
+    assert_told(&usage.text, &["Does something.", "--check-config"]);
+    let refused = asked("--verbose");
+    assert_eq!((refused.code, refused.text), (64, usage.text));
+    assert_eq!(asked("--help-settings").text, help::<WorkerSettings>());
+    let rows = [
+        "| `PORT` | `7071` | The port to listen on.",
+        "| `SAMPLER_DIMENSION` | `day` |",
+        "| `COLLECTOR_URL` | none |",
+        "Takes a duration (milliseconds, or a number with ms, s, m, h or d) from 100ms to 2m. |",
+    ];
+    assert_told(&help::<WorkerSettings>(), &rows);
+}
