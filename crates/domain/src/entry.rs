@@ -203,11 +203,6 @@ impl Entry {
         last.map(|(_, state)| state)
     }
 
-    /// Whether the entry has reached no other state since a time.
-    pub fn is_unchanged_since(&self, at: Timestamp) -> bool {
-        self.reached().next().is_none_or(|(time, _)| time <= at)
-    }
-
     /// The states that it has reached, and when; the last one first.
     fn reached(&self) -> impl Iterator<Item = (Timestamp, EntryState)> {
         let set_aside = (self.set_aside_at, EntryState::SetAside);

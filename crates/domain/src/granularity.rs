@@ -57,15 +57,6 @@ impl Granularity {
         time.to_utc().format("%Y-%m").to_string()
     }
 
-    /// How long a window is, ms; of a month, how long one is on average.
-    pub const fn usual_length(self) -> i64 {
-        match self.fixed_length() {
-            Some(length) => length,
-            // A twelfth of a year of the Gregorian calendar.
-            None => 2_629_746_000,
-        }
-    }
-
     /// Where the window that holds `time` starts: the boundary at or before it.
     pub fn window_of(self, time: Timestamp) -> Timestamp {
         let start = match self.fixed_length() {
@@ -168,11 +159,6 @@ impl Granularities {
             }
         }
         Ok(granularities)
-    }
-
-    /// The granularity of all targets without an override.
-    pub fn default_of_all(&self) -> Granularity {
-        self.default
     }
 
     /// The overrides: a resource, a plan of it where it is for that alone, and what applies.

@@ -130,26 +130,6 @@ impl Grant {
         ))
     }
 
-    /// Requires the right to read what is of a resource.
-    pub fn require_read(&self, resource: &str) -> Result<(), Problem> {
-        if self.read.includes(Some(resource)) {
-            return Ok(());
-        }
-        Err(forbidden(
-            "The token does not allow reading the resource that the body names.",
-        ))
-    }
-
-    /// Requires the scope to write for everything, whatever resource it is about.
-    pub fn require_everything(&self) -> Result<(), Problem> {
-        match &self.write {
-            Reach::Everything => Ok(()),
-            Reach::Resources(_) => Err(forbidden(
-                "This needs the scope abacus.sampler.write. A scope for one resource is not enough.",
-            )),
-        }
-    }
-
     /// Requires a scope to read everything, whatever resource it is about.
     pub fn require_read_everything(&self) -> Result<(), Problem> {
         match &self.read {

@@ -143,7 +143,7 @@ async fn full() -> (MongoStore, Database) {
     (reader.await.unwrap(), database)
 }
 
-/// A million spans and ten million usages; the figures are in `docs/queries.md`.
+/// A million spans and ten million usages; the figures are in `docs/performance.md`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it makes ten million documents, and measures"]
 async fn measure_each_query_with_a_million_spans_and_ten_million_usages() {

@@ -239,11 +239,6 @@ impl World {
         }
     }
 
-    /// A task that has ended is no longer listed.
-    pub fn forget_task(&mut self, guid: &str) {
-        self.tasks.remove(guid);
-    }
-
     fn task_event(&mut self, guid: &str, state: &str, at: i64) {
         let Some(task) = self.tasks.get(guid) else {
             return;

@@ -125,13 +125,6 @@ impl Table {
         of_span.map(|kept| kept.entry.usage_guid.clone()).collect()
     }
 
-    /// Puts another entry in the place of one, which no store does.
-    pub fn replace_entry(&mut self, entry: Entry) {
-        if let Some(kept) = self.entries.get_mut(&entry.usage_guid) {
-            kept.entry = entry;
-        }
-    }
-
     /// Removes an entry, which no store does.
     pub fn remove_entry(&mut self, usage_guid: &str) {
         self.entries.remove(usage_guid);
