@@ -218,7 +218,7 @@ async fn a_post_passes_its_trace_on_to_abacus() {
 
 /// A collector that is away delays nothing: no answer, and no end.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_away_is_told_once_and_holds_up_nothing() {
+async fn a_collector_that_is_away_holds_up_nothing() {
     let world = Landscape::new("otlp_away").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -229,9 +229,6 @@ async fn a_collector_that_is_away_is_told_once_and_holds_up_nothing() {
         let event = start_event(target, now_millis());
         assert_eq!(send(&world, &receiver, target, &event).await, 201);
     }
-    let told = || receiver.logs_of("traces could not be exported");
-    wait_until("it is told", PATIENCE, async || !told().is_empty()).await;
-    assert_eq!(told().len(), 1);
     receiver.sigterm().unwrap();
     let code = receiver.wait_exit(Duration::from_secs(8)).await;
     assert_eq!(code.unwrap(), 0);

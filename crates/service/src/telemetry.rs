@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
 
 use anyhow::Context;
-use sampler_domain::text::escape_json;
+use sampler_domain::text::{escape_json, is_invisible};
 use sampler_settings::{LogFormat, LogSettings};
 use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
@@ -89,27 +89,34 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
+    let writer = Escaped { writer, is_text };
     if is_text {
-        let is_colored = io::stdout().is_terminal();
-        let layer = fmt::layer().with_writer(writer).with_ansi(is_colored);
+        let layer = fmt::layer().with_writer(writer).with_ansi(false);
         return layer.with_filter(Flood::default()).boxed();
     }
     let layer = fmt::layer()
         .json()
         .flatten_event(true)
         .with_span_list(false)
-        .with_writer(Escaped(writer));
+        .with_writer(writer);
     layer.with_filter(Flood::default()).boxed()
 }
 
-/// Writes lines of JSON in which nothing commands a terminal, or turns the direction of what follows.
-struct Escaped<W>(W);
+/// Writes lines in which nothing commands a terminal, or turns the direction of what follows.
+struct Escaped<W> {
+    writer: W,
+    /// Whether a line is text; otherwise it is one JSON object.
+    is_text: bool,
+}
 
 impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for Escaped<W> {
     type Writer = Escaped<W::Writer>;
 
     fn make_writer(&'w self) -> Self::Writer {
-        Escaped(self.0.make_writer())
+        Escaped {
+            writer: self.writer.make_writer(),
+            is_text: self.is_text,
+        }
     }
 }
 
@@ -118,13 +125,29 @@ impl<W: Write> Write for Escaped<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end_matches('\n');
-        writeln!(self.0, "{}", escape_json(text))?;
+        if self.is_text {
+            writeln!(self.writer, "{}", escape_text(text))?;
+        } else {
+            writeln!(self.writer, "{}", escape_json(text))?;
+        }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.writer.flush()
     }
+}
+
+fn escape_text(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_invisible(character) {
+            escaped.extend(character.escape_unicode());
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
 }
 
 /// A panic is one line like any other error, not the several that would tear a log apart.

@@ -147,6 +147,7 @@ pub async fn serve_with(
             () = &mut drained => break,
         }
     }
+    drop(listener);
     server.closing.cancel();
     let ended = connections.wait();
     shutdown.hard().run_until_cancelled(ended).await;
