@@ -147,14 +147,14 @@ async fn a_backlog_beyond_the_target_turns_starts_away_and_it_goes_when_that_is_
     let world = World::new();
     *world.abacus.latency.lock().unwrap() = Duration::from_secs(2);
     world.set(&controlled(60.0)).await;
-    for number in 0..100 {
+    for number in 0..200 {
         world.start(&format!("{number}"), -10 * HOUR).await;
     }
     let worker = world.run("w");
     world.pass(3 * MINUTE).await;
     let state = world.store.controller().await.unwrap().unwrap().value;
     assert!(state.rate.get() < 1.0, "{state:?}");
-    let all = || (0..100).all(|number| world.abacus.sum(&format!("{number}")) >= 10 * HOUR);
+    let all = || (0..200).all(|number| world.abacus.sum(&format!("{number}")) >= 10 * HOUR);
     world.until("all are through", all).await;
     world.pass(40 * MINUTE).await;
     let state = world.store.controller().await.unwrap().unwrap().value;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use sampler_store::Operating;
 use sampler_worker::{Options, Periods};
 
-use crate::abacus::try_again;
 use crate::world::{DAY, HOUR, MINUTE, World, options, run_with};
 
 #[tokio::test(start_paused = true)]
@@ -137,41 +136,5 @@ async fn what_receivers_were_told_holds_though_nothing_was_removed_and_others_ke
         "{age}"
     );
     assert_eq!(world.store.all().len(), 1);
-    worker.stop().await;
-}
-
-/// is less urgent has come to its end.
-#[tokio::test(start_paused = true)]
-async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {
-    let world = World::new();
-    // Until noon of the tenth, February can still be billed.
-    let mut options = options("w");
-    options.settings.month.month_slack = Duration::from_hours(30 * 24);
-    world.start("february", -10 * DAY).await;
-    for number in 0..400 {
-        world.start(&format!("march {number}"), -HOUR).await;
-    }
-    *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
-    let mut failed = false;
-    world.abacus.answer(move |usage| {
-        let fails = !failed && usage.target.resource_instance_id.as_str() == "february";
-        failed |= fails;
-        fails.then(|| try_again("full"))
-    });
-    let worker = run_with(world.parts(), options);
-    let posts_of = |instance: &str| {
-        let posts = world.abacus.posts.lock().unwrap();
-        posts
-            .iter()
-            .filter(|(_, body)| body.contains(instance))
-            .count()
-    };
-    world
-        .until("it is posted again", || posts_of("february") > 1)
-        .await;
-    // Ten seconds with the search, and some with those that were found before.
-    let waited = world.began.elapsed().as_secs();
-    assert!((10..25).contains(&waited), "{waited} s");
-    assert!(posts_of("march") < 200, "most of the others still wait");
     worker.stop().await;
 }

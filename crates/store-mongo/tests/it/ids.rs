@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bson::{Bson, doc};
 use sampler_domain::Refusal;
-use sampler_store::{Events, StartOutcome, StopOutcome, Work};
+use sampler_store::{StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::Retired;
 use sampler_store_testing::support::{
     LookingUp, at, id, kept, must_start, must_stop, start, stop, target,

@@ -66,9 +66,9 @@ async fn no_search_scans_a_collection() {
         store.audit(&audit).await.unwrap();
     }
     store.leave("a").await.unwrap();
-    let commands = commands(&database).await;
-    assert!(commands.len() > 40, "{}", commands.len());
+    let examined = commands(&database).await;
+    assert!(examined.len() > 40, "{}", examined.len());
     let is_scan = |command: &&Command| command.plan.contains("COLLSCAN");
-    let scans: Vec<_> = commands.iter().filter(is_scan).collect();
-    assert!(scans.is_empty(), "{scans:?}");
+    let found: Vec<_> = examined.iter().filter(is_scan).collect();
+    assert!(found.is_empty(), "{found:?}");
 }
