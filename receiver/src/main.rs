@@ -7,15 +7,13 @@ use std::time::Duration;
 use sampler_metrics::Registry;
 use sampler_receiver::settings::PROGRAM;
 use sampler_receiver::{Options, Parts, Receiver, console, reading};
-use sampler_service::environment::{Clock, Random, SystemRandom};
+use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings};
 use sampler_service::program::{self, Startup};
 use sampler_service::security::{self, Authenticator};
 use sampler_service::telemetry::error_chain;
 use sampler_settings::ReceiverSettings;
-use sampler_steering::InstanceReports;
-use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_upstream::{ClientOptions, Provisioning};
 
@@ -46,15 +44,6 @@ async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result
     register_metrics(&receiver, &mut startup.registry);
     let api = Arc::clone(&receiver).routes(authenticator.clone());
     let random = Arc::new(SystemRandom);
-    let (name, slack) = (random.uuid_v4().to_string(), settings.slack.slack().past);
-    let describe = Box::new({
-        let receiver = Arc::clone(&receiver);
-        move |instance: &mut Instance| {
-            instance.slack = Some(slack);
-            instance.intake = Some(receiver.intake());
-        }
-    });
-    let reports = InstanceReports::of(&startup, name, InstanceProgram::Receiver, describe);
     let steering = &receiver.steering;
     let users = authenticator.clone();
     let tokens = Some(&authenticator);
@@ -65,7 +54,7 @@ async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result
     let watching = prepare_and_watch(&receiver, &store, &reachable, threshold, &shutdown);
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
     let running = async { tokio::join!(listening.serve(), watching, refreshing) };
-    let (served, watched, refreshed) = Box::pin(reports.during(running)).await;
+    let (served, watched, refreshed) = Box::pin(running).await;
     refreshed?;
     served.and(watched)
 }

@@ -177,7 +177,7 @@ impl Worker {
         match changed {
             Changed::Made => {
                 if matches!(change, Change::Executed { .. }) {
-                    self.rate.count_interval(now);
+                    self.rate.count_interval();
                 }
                 driver.on_change_made(&change);
             }

@@ -18,7 +18,6 @@ mod deliver;
 mod distress;
 mod drive;
 
-mod instance;
 mod lookup;
 mod metrics;
 mod ownership;

@@ -14,8 +14,6 @@ use sampler_service::program::{self, Startup};
 use sampler_service::security;
 use sampler_service::telemetry::error_chain;
 use sampler_settings::{Destination, WorkerSettings};
-use sampler_steering::InstanceReports;
-use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoStore, Retired};
 use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
@@ -55,16 +53,6 @@ async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<(
     report_clocks(&worker.time(), &mut startup.health, &mut startup.registry);
     register_metrics(&worker, &clock, &mut startup.registry);
     check_database(&store, &mut startup.health);
-    let shown = destination.to_string();
-    let describe = Box::new({
-        let worker = Arc::clone(&worker);
-        move |instance: &mut Instance| {
-            worker.describe(instance);
-            instance.upstream = Some(shown.clone());
-        }
-    });
-    let name = worker.name().to_owned();
-    let reports = InstanceReports::of(&startup, name, InstanceProgram::Worker, describe);
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::help::routes(problem::kinds::ALL.iter().collect());
     let listening = startup.listen(access, help).await?;
@@ -75,7 +63,7 @@ async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<(
         ended
     };
     let running = async { tokio::join!(listening.serve(), working) };
-    let (served, ended) = Box::pin(reports.during(running)).await;
+    let (served, ended) = Box::pin(running).await;
     served.and(ended)
 }
 

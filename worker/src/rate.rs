@@ -1,11 +1,10 @@
 //! How fast this worker is: intervals in a second, over the time of the last two minutes in which it
-//! had something to do. Idle time does not count. And how many intervals it has recorded today.
+//! had something to do. Idle time does not count.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use sampler_domain::{Granularity, Timestamp};
 use tokio::time::Instant;
 
 /// The length of the window, and of the pieces in which it moves.
@@ -32,8 +31,6 @@ struct Meter {
     /// Up to when the busy time is counted.
     counted_to: Instant,
     slots: VecDeque<Slot>,
-    /// The beginning of the day, and the intervals that were recorded in it.
-    today: (Timestamp, u64),
 }
 
 #[derive(Debug)]
@@ -55,7 +52,6 @@ impl Default for RateMeter {
             driven: 0,
             counted_to: Instant::now(),
             slots: VecDeque::new(),
-            today: (Timestamp::MIN, 0),
         }))
     }
 }
@@ -67,26 +63,11 @@ impl RateMeter {
         Driving(self)
     }
 
-    /// The execution of an interval is recorded at this time.
-    pub(crate) fn count_interval(&self, now: Timestamp) {
+    /// The execution of an interval is recorded.
+    pub(crate) fn count_interval(&self) {
         let mut meter = self.counted();
         if let Some(slot) = meter.slots.back_mut() {
             slot.done = slot.done.saturating_add(1);
-        }
-        let day = Granularity::Day.window_of(now);
-        if meter.today.0 < day {
-            meter.today = (day, 0);
-        }
-        meter.today.1 = meter.today.1.saturating_add(1);
-    }
-
-    /// How many intervals were recorded since the last midnight before `now` (UTC).
-    pub(crate) fn today(&self, now: Timestamp) -> u64 {
-        let (day, recorded) = self.counted().today;
-        if day < Granularity::Day.window_of(now) {
-            0
-        } else {
-            recorded
         }
     }
 
@@ -128,10 +109,6 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    fn at(hours: i64) -> Timestamp {
-        Timestamp::clamped(hours * 3_600_000)
-    }
-
     async fn pass(seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
@@ -144,8 +121,8 @@ mod tests {
         let driving = meter.begin();
         for _ in 0..100 {
             pass(1).await;
-            meter.count_interval(at(0));
-            meter.count_interval(at(0));
+            meter.count_interval();
+            meter.count_interval();
         }
         let rate = meter.rate();
         assert!((1.9..2.1).contains(&rate), "{rate}");
@@ -162,7 +139,7 @@ mod tests {
     async fn where_nothing_moves_the_rate_falls_to_nothing() {
         let meter = RateMeter::default();
         let driving = meter.begin();
-        meter.count_interval(at(0));
+        meter.count_interval();
         for _ in 0..30 {
             pass(5).await;
             meter.rate();
@@ -171,20 +148,5 @@ mod tests {
         drop(driving);
         pass(600).await;
         assert!(meter.rate() == 0.0);
-    }
-
-    #[test]
-    fn a_day_begins_at_midnight() {
-        let meter = RateMeter::default();
-        assert_eq!(meter.today(at(1)), 0);
-        meter.count_interval(at(1));
-        meter.count_interval(at(23));
-        assert_eq!(meter.today(at(23)), 2);
-        assert_eq!(meter.today(at(24)), 0);
-        meter.count_interval(at(24));
-        assert_eq!(meter.today(at(25)), 1);
-        // The estimate of the time was lowered.
-        meter.count_interval(at(23));
-        assert_eq!(meter.today(at(25)), 2);
     }
 }

@@ -27,9 +27,7 @@ pub use events::{
     CloudEvent, CloudEventData, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent,
 };
 pub use link::cursor_in;
-pub use operations::{
-    Act, Backlog, Closing, Healthy, Instance, InstanceState, Intake, Reason, SkipRequest,
-};
+pub use operations::{Act, Backlog, Closing, Healthy, Reason, SkipRequest};
 pub use problem::{FieldError, Problem};
 pub use spans::{Delivery, LastError, Plan, Proof, Span};
 pub use usages::{Amount, Sum, Usage};

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use axum::Router;
 use futures_util::future::try_join_all;
-use sampler_domain::Timestamp;
 use sampler_metrics::{Metric, Registry};
 use sampler_settings::{CommonSettings, Program, Settings, Variables, load};
 use sampler_store_mongo::MongoStore;
@@ -25,7 +24,6 @@ use crate::telemetry::{self, TraceOptions};
 
 /// A program that has started: the input of `body` of [`run`].
 pub struct Startup {
-    pub program: &'static Program,
     pub shutdown: Shutdown,
     pub clock: Arc<dyn Clock>,
     pub store: Arc<MongoStore>,
@@ -34,9 +32,6 @@ pub struct Startup {
     pub registry: Registry,
     http: HttpMetrics,
     settings: CommonSettings,
-    pub started_at: Timestamp,
-    /// The number of this instance, where the platform numbers instances.
-    pub index: Option<String>,
     is_on_platform: bool,
 }
 
@@ -103,7 +98,6 @@ impl Startup {
         shutdown: Shutdown,
     ) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let started_at = clock.now();
         let store = MongoStore::connect(settings.database.options(program.name)).await?;
         let health = Health::new(shutdown.clone());
         let (http, mut registry) = (
@@ -114,7 +108,6 @@ impl Startup {
         process::register(&mut registry);
         store.register_metrics(&mut registry);
         Ok(Self {
-            program,
             shutdown,
             clock,
             store: Arc::new(store),
@@ -122,8 +115,6 @@ impl Startup {
             registry,
             http,
             settings,
-            started_at,
-            index: identity.index().map(str::to_owned),
             is_on_platform: identity.is_on_platform(),
         })
     }

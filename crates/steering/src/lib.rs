@@ -5,7 +5,6 @@
 //! starts is 100 %; but receivers take no events and workers begin nothing until they know what
 //! operators have set.
 
-mod instance;
 mod metrics;
 mod month;
 
@@ -22,7 +21,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-pub use instance::{Describe, InstanceReports};
 pub use metrics::METRICS;
 pub use month::MonthClose;
 

@@ -27,7 +27,6 @@ mod event_age;
 mod events;
 mod id_list;
 mod index;
-mod instances;
 mod ledger;
 mod migrate;
 mod missing_causes;
@@ -83,8 +82,6 @@ pub struct MongoStore {
     /// The same as the link, for the collection of the audit trail.
     audit: Link,
     workers: Collection<Document>,
-    /// The reports of the instances of both programs.
-    instances: Collection<Document>,
     /// The control, and the documents that all instances read.
     control: Collection<Document>,
     starts: Group<StartWriter>,
@@ -118,7 +115,6 @@ impl MongoStore {
             causes: database.collection(&format!("{}_causes", options.collection)),
             control: database.collection(&control),
             workers: database.collection(&format!("{}_workers", options.collection)),
-            instances: database.collection(&format!("{}_instances", options.collection)),
             starts: grouped(&link, terms, |link| StartWriter { link }),
             stops: grouped(&link, terms, |link| StopWriter { link }),
             batch_starts: grouped(&link, terms, |link| StartWriter { link }),

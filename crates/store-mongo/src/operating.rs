@@ -4,12 +4,12 @@
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
 use sampler_store::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, Instance,
-    KeptControl, Operating, Published, StoreError,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, KeptControl,
+    Operating, Published, StoreError,
 };
 use uuid::Uuid;
 
-use crate::{MongoStore, audit, backlog, causes, changes, control, event_age, instances, resends};
+use crate::{MongoStore, audit, backlog, causes, changes, control, event_age, resends};
 
 #[async_trait]
 impl Operating for MongoStore {
@@ -77,13 +77,5 @@ impl Operating for MongoStore {
 
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
         backlog::report_rate(self, worker, rate).await
-    }
-
-    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
-        instances::report_instance(self, instance).await
-    }
-
-    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
-        instances::withdraw_instance(self, name).await
     }
 }

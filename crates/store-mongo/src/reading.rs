@@ -7,8 +7,8 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, CauseQuery, Entries, ListedSpan, Reading, SeenInstance, SpanPage,
-    SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CauseQuery, Entries, ListedSpan, Reading, SpanPage, SpanQuery,
+    StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 
@@ -17,8 +17,7 @@ use crate::document::{Unreadable, member, read, read_optional_moment};
 use crate::entry_document::entry_in;
 use crate::unreadable::{decoded, name_of};
 use crate::{
-    ConnectError, MongoOptions, MongoStore, audit, cause_list, id_list, index, instances,
-    span_list, sums,
+    ConnectError, MongoOptions, MongoStore, audit, cause_list, id_list, index, span_list, sums,
 };
 
 /// The most bytes of documents on one page; a single document may have more.
@@ -204,9 +203,5 @@ impl Reading for MongoStore {
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         audit::audit(self, query).await
-    }
-
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        instances::instances(self).await
     }
 }

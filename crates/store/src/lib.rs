@@ -7,7 +7,7 @@
 //! | [`Work`] | find spans that are due, change them, adopt and remove them | the worker |
 //! | [`Ledger`] | keep an entry for each usage, confirm it, send it again | the worker |
 //! | [`Causes`] | keep the causes of suspensions, resume their spans | the worker |
-//! | [`Operating`] | the actions of operators, the control, the backlog, the instances | both programs |
+//! | [`Operating`] | the actions of operators, the control, the backlog | both programs |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
 //! flight at the same time can share a command: [`group`].
@@ -22,7 +22,6 @@ mod confirmations;
 mod control;
 mod events;
 pub mod group;
-mod instances;
 mod ledger;
 mod operating;
 mod reading;
@@ -38,10 +37,6 @@ pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
 pub use events::{
     Arrival, Events, IdKind, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome,
-};
-pub use instances::{
-    INSTANCE_LIFETIME, INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Intake,
-    SeenInstance, sort_instances,
 };
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
 pub use operating::{ACTS_NAMED, Operating};

@@ -1,13 +1,13 @@
 //! The interface of operators, and of what steers the programs: their actions, the audit trail, the
-//! control, the backlog, and the reports of the instances.
+//! control and the backlog.
 
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
 use uuid::Uuid;
 
 use crate::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, Instance,
-    KeptControl, Published, StoreError,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, KeptControl,
+    Published, StoreError,
 };
 
 /// How many actions a span names, the last ones. An action whose answer was lost is looked for at
@@ -81,11 +81,4 @@ pub trait Operating: Send + Sync + 'static {
     /// Says how many intervals a worker does in a second. It counts as long as the worker is alive
     /// ([`crate::Work::heartbeat`]); the rate of an unknown worker is not kept.
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError>;
-
-    /// Keeps how an instance is, in place of what it reported before. The first report of a name
-    /// removes reports that are no longer shown.
-    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError>;
-
-    /// Removes an instance that has ended.
-    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError>;
 }

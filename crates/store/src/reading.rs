@@ -6,9 +6,7 @@ use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, Id, Span, SpanId, SpanState, Target, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    AuditPage, AuditQuery, Entries, KeptCause, SeenInstance, StoreError, SumPage, SumQuery,
-};
+use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError, SumPage, SumQuery};
 
 /// Conditions on the fields of a target: each that is given must be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -252,9 +250,4 @@ pub trait Reading: Send + Sync + 'static {
 
     /// Records of the audit trail, the newest first.
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
-
-    /// All that have reported within [`INSTANCE_SHOWN`](crate::INSTANCE_SHOWN), and live workers that report nothing but
-    /// heartbeats: receivers before workers, those that run longest first. [`INSTANCES_MAX`](crate::INSTANCES_MAX) at the
-    /// most. A report that cannot be read is left out.
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError>;
 }

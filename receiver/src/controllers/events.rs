@@ -109,8 +109,7 @@ impl Receiver {
     pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Kept, Problem>) {
         let is_replayed = outcome.as_ref().map(|kept| kept.is_replayed);
         let event = kind.map_or("unknown", EventKind::name);
-        self.metrics
-            .note(event, is_replayed, self.parts.clock.now());
+        self.metrics.note(event, is_replayed);
     }
 
     /// Receives a request that is one event, of the kind that its address says.

@@ -11,9 +11,9 @@ use sampler_domain::{
 };
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
-    ControllerState, Entries, EntryKey, Events, Instance, KeptControl, ListedSpan, NewSpan,
-    NewStop, Operating, Published, Reading, SeenInstance, SpanPage, SpanQuery, SpansBy,
-    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    ControllerState, Entries, EntryKey, Events, KeptControl, ListedSpan, NewSpan, NewStop,
+    Operating, Published, Reading, SpanPage, SpanQuery, SpansBy, StartOutcome, StopOutcome,
+    StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};
@@ -223,7 +223,6 @@ pass_on! {
         usage(id: &str) -> Option<Entry>;
         is_refused(usage: &str) -> bool;
         audit(query: &AuditQuery) -> AuditPage;
-        instances() -> Vec<SeenInstance>;
     }
 
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
@@ -241,8 +240,6 @@ pass_on! {
         published_backlog() -> Option<Published<Backlog>>;
         events_taken_since() -> Timestamp;
         report_rate(worker: &str, rate: f64) -> ();
-        report_instance(instance: &Instance) -> ();
-        withdraw_instance(name: &str) -> ();
         control() -> KeptControl;
         set_control(control: &Control, version: i64) -> bool;
         controller() -> Option<Published<ControllerState>>;

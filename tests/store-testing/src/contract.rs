@@ -10,7 +10,6 @@ mod concurrent_events;
 mod confirmations;
 mod control;
 mod events;
-mod instances;
 mod ledger;
 mod queries;
 mod resends;
@@ -102,10 +101,6 @@ macro_rules! contract_cases {
                 a_start_that_is_carried_out_twice_opens_one_span
                 a_stop_that_is_carried_out_twice_ends_one_span
                 start_and_stop_may_share_an_id
-            }
-            instances {
-                instances_are_shown_as_they_reported_last
-                workers_of_an_earlier_release_are_shown_while_they_are_alive
             }
             ledger {
                 totals_count_what_is_executed

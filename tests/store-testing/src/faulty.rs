@@ -9,8 +9,8 @@ use sampler_domain::{
 };
 use sampler_store::{
     ActOutcome, Adopted, AuditRecord, Backlog, BacklogQuery, Confirmation, ControllerState,
-    DuePages, DueQuery, EntryKey, Finished, Instance, KeptControl, Ledger, Operating, Published,
-    StoreError, Unconfirmed, UnconfirmedQuery, Work,
+    DuePages, DueQuery, EntryKey, Finished, KeptControl, Ledger, Operating, Published, StoreError,
+    Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
 
@@ -131,7 +131,5 @@ pass_on! {
         published_backlog() -> Option<Published<Backlog>>;
         events_taken_since() -> Timestamp;
         report_rate(worker: &str, rate: f64) -> ();
-        report_instance(instance: &Instance) -> ();
-        withdraw_instance(name: &str) -> ();
     }
 }

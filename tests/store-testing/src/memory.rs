@@ -16,7 +16,7 @@ use sampler_domain::{
 };
 use sampler_store::{
     Adopted, AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, EntryKey,
-    Events, Finished, Instance, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption, SpansBy,
+    Events, Finished, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption, SpansBy,
     StartOutcome, StopOutcome, StoreError, Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
@@ -33,8 +33,6 @@ struct State {
     /// Since when receivers take events.
     events_taken_since: Option<Timestamp>,
     steering: operating::Steering,
-    /// The last report of each instance and its time, by the names of the instances.
-    instances: BTreeMap<String, (Instance, Timestamp)>,
     audit: BTreeMap<AuditPosition, AuditRecord>,
 }
 

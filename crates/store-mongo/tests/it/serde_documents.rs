@@ -1,10 +1,8 @@
 //! What serde keeps is named as other releases read it, and may lack what they do not write.
 
-use bson::{Bson, DateTime, Document, doc};
+use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_store::{
-    Backlog, ClosingBacklog, Instance, InstanceProgram, Intake, Operating, Reading,
-};
+use sampler_store::{Backlog, ClosingBacklog, Operating};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
@@ -14,60 +12,6 @@ async fn store_and(label: &str, collection: &str) -> (MongoStore, Collection<Doc
     let (store, spans) = store_and_spans(label).await;
     let database = database_of(&spans);
     (store, database.collection(collection))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_report_of_an_instance_is_kept_under_the_names_that_other_releases_read() {
-    let (store, instances) = store_and("instance_names", "spans_instances").await;
-    let full = Instance {
-        index: Some("0".to_owned()),
-        version: Some("1.2.3".to_owned()),
-        started_at: Some(at(1)),
-        is_stopping: true,
-        failing: vec!["database".to_owned()],
-        warnings: vec!["clock".to_owned()],
-        partitions: Some(64),
-        paused_by: vec!["operator".to_owned()],
-        upstream: Some("abacus".to_owned()),
-        usages_today: Some(5_000_000_000),
-        slack: Some(7),
-        intake: Some(Intake {
-            kept: 240,
-            refused: 3,
-            last_at: Some(at(8)),
-        }),
-        ..Instance::new("full".to_owned(), InstanceProgram::Worker)
-    };
-    store.report_instance(&full).await.unwrap();
-    let mut kept = instances
-        .find_one(doc! { "_id": "full" })
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(matches!(kept.remove("seen_at"), Some(Bson::DateTime(_))));
-    let expected = doc! {
-        "_id": "full",
-        "program": InstanceProgram::Worker.name(),
-        "index": "0",
-        "version": "1.2.3",
-        "started_at": at(1).as_millis(),
-        "is_stopping": true,
-        "failing": ["database"],
-        "warnings": ["clock"],
-        "partitions": 64_i64,
-        "paused_by": ["operator"],
-        "upstream": "abacus",
-        "usages_today": 5_000_000_000_i64,
-        "slack": 7_i64,
-        "intake": { "kept": 240_i64, "refused": 3_i64, "last_at": at(8).as_millis() },
-    };
-    assert_eq!(kept, expected);
-
-    let least = doc! { "_id": "least", "program": "receiver", "seen_at": DateTime::now() };
-    instances.insert_one(least).await.unwrap();
-    let seen = store.instances().await.unwrap();
-    let least = Instance::new("least".to_owned(), InstanceProgram::Receiver);
-    assert!(seen.iter().any(|it| it.instance == least), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

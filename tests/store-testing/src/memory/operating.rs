@@ -1,12 +1,12 @@
-//! The store in memory: operators, the control, the backlog, and the reports of the instances.
+//! The store in memory: operators, the control and the backlog.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
 use sampler_store::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, INSTANCE_SHOWN,
-    Instance, KeptControl, Ledger, Operating, Published, StoreError,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, KeptControl, Ledger,
+    Operating, Published, StoreError,
 };
 use uuid::Uuid;
 
@@ -126,26 +126,6 @@ impl Operating for MemoryStore {
         }
         Ok(())
     }
-
-    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
-        let now = (self.clock)();
-        let instances = &mut self.lock().instances;
-        let reported = (instance.clone(), now);
-        if instances.insert(instance.name.clone(), reported).is_none() {
-            instances.retain(|_, (_, seen_at)| is_shown(now, *seen_at));
-        }
-        Ok(())
-    }
-
-    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
-        self.lock().instances.remove(name);
-        Ok(())
-    }
-}
-
-pub(super) fn is_shown(now: Timestamp, seen_at: Timestamp) -> bool {
-    i128::from(now.since(seen_at))
-        <= i128::try_from(INSTANCE_SHOWN.as_millis()).unwrap_or(i128::MAX)
 }
 
 impl MemoryStore {

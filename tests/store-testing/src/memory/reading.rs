@@ -4,15 +4,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use sampler_domain::{CauseId, Entry, Id, SpanId, Target, Timestamp};
+use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, AuditRecord, CauseQuery, Entries, Instance, InstanceProgram, KeptCause,
-    ListedSpan, Reading, SeenInstance, SpanPage, SpanQuery, StoreError, SumPage, SumQuery,
-    SuspendedCause, sort_instances,
+    AuditPage, AuditQuery, AuditRecord, CauseQuery, Entries, KeptCause, ListedSpan, Reading,
+    SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 
-use super::operating::is_shown;
-use super::{MemoryStore, WORKER_LIFETIME};
+use super::MemoryStore;
 
 #[async_trait]
 impl Reading for MemoryStore {
@@ -147,29 +145,6 @@ impl Reading for MemoryStore {
             next: last.map(AuditRecord::position),
             records,
         })
-    }
-
-    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
-        let now = (self.clock)();
-        let state = self.lock();
-        let seen = |instance: Instance, seen_at: Timestamp| SeenInstance {
-            instance,
-            seen_at,
-            age: now.since(seen_at),
-        };
-        let reported = state.instances.values();
-        let reported = reported.filter(|(_, seen_at)| is_shown(now, *seen_at));
-        let mut all: Vec<_> = reported
-            .map(|(instance, seen_at)| seen(instance.clone(), *seen_at))
-            .collect();
-        for (name, seen_at) in &state.workers {
-            if now.since(*seen_at) < WORKER_LIFETIME && !state.instances.contains_key(name) {
-                let worker = Instance::new(name.clone(), InstanceProgram::Worker);
-                all.push(seen(worker, *seen_at));
-            }
-        }
-        sort_instances(&mut all);
-        Ok(all)
     }
 }
 
