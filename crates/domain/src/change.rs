@@ -256,8 +256,8 @@ impl Span {
         let processing = &mut span.processing;
         match change {
             Change::Plan { planned, .. } => {
-                processing.planned = Some(planned.clone());
                 processing.version += 1;
+                span.plan(planned);
             }
             Change::NotFound { posts_end_by } => {
                 // The entry of an earlier post may have this version. The totals count it, too.
@@ -325,7 +325,7 @@ impl Span {
 
     fn follow(&mut self, next: &Next) {
         match next {
-            Next::Planned(planned) => self.processing.planned = Some(planned.clone()),
+            Next::Planned(planned) => self.plan(planned),
             Next::Wait => {}
             Next::Complete => self.processing.complete = true,
         }

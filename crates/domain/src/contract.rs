@@ -180,6 +180,7 @@ mod tests {
             },
             usage_guid: "u".to_owned(),
             planned_at: at(planned_at),
+            granularity: None,
             posts_end_by: None,
             withheld: None,
         }

@@ -190,7 +190,7 @@ impl Driver {
         match step {
             Step::Execute(planned) => self.execute(planned, now, policy),
             Step::Plan(interval) => Action::Change(Change::Plan {
-                planned: Planned::new(&self.span, interval, now),
+                planned: Planned::new(&self.span, interval, now).cut_by(&self.span, policy),
                 due_at,
             }),
             Step::Complete if self.span.processing.complete => Action::Done,
@@ -276,7 +276,9 @@ impl Driver {
         let step = next_step(&after, now, policy);
         let due_at = step.due_at(now);
         let next = match step {
-            Step::Plan(interval) => Next::Planned(Planned::new(&after, interval, now)),
+            Step::Plan(interval) => {
+                Next::Planned(Planned::new(&after, interval, now).cut_by(&after, policy))
+            }
             Step::Complete => Next::Complete,
             // Nothing is planned after an execution, so there is nothing to execute.
             Step::Wait(_) | Step::Execute(_) => Next::Wait,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    CauseId, ClientId, EventId, Interval, LastError, Measures, Resent, StartEvent, StopEvent,
+    CauseId, ClientId, Cut, EventId, Granularity, Interval, LastError, Measures, Resent, StartEvent, StopEvent,
     Suspension, Target, Timestamp, Uncounted, UncountedReason, usage_guid,
 };
 
@@ -107,6 +107,9 @@ pub struct Processing {
     /// The intervals that were sampled and do not count upstream, in the order in which that became
     /// known; at most [`UNCOUNTED_MAX`](crate::UNCOUNTED_MAX).
     pub uncounted: Vec<Uncounted>,
+    /// How the time of the span was cut, from the first time on: an element more with each plan by another
+    /// granularity.
+    pub cuts: Vec<Cut>,
     /// The sums of the executions.
     pub totals: Totals,
 }
@@ -208,6 +211,8 @@ pub struct Planned {
     /// The `dedup_id` by which the upstream recognises a repeat.
     pub usage_guid: String,
     pub planned_at: Timestamp,
+    /// By what an interval that leads forwards was cut; none where the original Sampler has planned it.
+    pub granularity: Option<Granularity>,
     /// The latest end of the posts that followed a lookup ([`Change::NotFound`](crate::Change::NotFound));
     /// none without a lookup.
     pub posts_end_by: Option<Timestamp>,
@@ -223,6 +228,7 @@ impl Planned {
             interval,
             usage_guid: usage_guid(span, interval),
             planned_at: now,
+            granularity: None,
             posts_end_by: None,
             withheld: span.withholds(interval),
         }
@@ -257,6 +263,7 @@ impl Span {
                 skip: None,
                 resent: None,
                 uncounted: Vec::new(),
+                cuts: Vec::new(),
                 totals: Totals::from(event.timestamp),
             },
         }

@@ -69,14 +69,18 @@ fn execute(planned: &Planned, now: Timestamp) -> Step {
 }
 
 /// For a span that is sampled beyond its end: plans backwards, down to the previous boundary or to the
-/// end, whichever is nearer. It is due at once.
+/// end, whichever is nearer. It is due at once. The time is cut as it was cut forwards, whatever the policy
+/// says now.
 ///
 /// A piece takes back either what counts upstream, or what does not
 /// ([`Uncounted`](crate::Uncounted)), and of the latter only one usage, unless the list was shortened.
 fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
-    let granularity = policy.granularities.of(&span.target);
-    let boundary = granularity.boundary_before(sampled_to);
+    let (granularity, from) = match span.cut_before(sampled_to) {
+        Some(cut) => (cut.granularity, Some(cut.from)),
+        None => (policy.granularities.of(&span.target), None),
+    };
+    let boundary = granularity.boundary_before(sampled_to).max(from);
     let edge = match span.uncounted_at(sampled_to) {
         Some(uncounted) => Some(uncounted.interval.start),
         None => span.uncounted_before(sampled_to),
@@ -91,11 +95,9 @@ fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
 /// whichever is nearer. It is due when that time has passed.
 fn plan_on_to(end: Timestamp, span: &Span, now: Timestamp, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
-    let boundary = policy
-        .granularities
-        .of(&span.target)
-        .boundary_after(sampled_to);
-    let until = boundary.map_or(end, |b| b.min(end));
+    let granularity = policy.granularities.of(&span.target);
+    let boundary = granularity.boundary_after(sampled_to);
+    let until = boundary.map_or(end, |boundary| boundary.min(end));
     if until <= now {
         Step::Plan(Interval {
             start: sampled_to,
@@ -111,11 +113,8 @@ fn plan_on_to(end: Timestamp, span: &Span, now: Timestamp, policy: &Policy) -> S
 fn plan_open(span: &Span, now: Timestamp, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let due_at = policy.open_due_at(&span.target, sampled_to);
-    match policy
-        .granularities
-        .of(&span.target)
-        .boundary_after(sampled_to)
-    {
+    let granularity = policy.granularities.of(&span.target);
+    match granularity.boundary_after(sampled_to) {
         Some(boundary) if due_at <= now => Step::Plan(Interval {
             start: sampled_to,
             end: boundary,

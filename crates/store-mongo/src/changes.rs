@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::raw::{CStr, RawBsonRef, cstr};
 use bson::{RawDocumentBuf, rawdoc};
-use sampler_domain::{Change, Changed, Failure, Key, Next, Span, Suspension, Timestamp};
+use sampler_domain::{Change, Changed, Failure, Key, Next, Planned, Span, Suspension, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
 use sampler_store::{ACTS_NAMED, StoreError};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::MongoStore;
 use crate::call::{CallError, Link};
 use crate::document::{
-    empty_document, executed, interval, key_as_binary, planned, raw_id, raw_moment_or_null,
+    cut, empty_document, executed, interval, key_as_binary, planned, raw_id, raw_moment_or_null,
 };
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
@@ -194,8 +194,7 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
     match change {
         Change::Plan { planned: plan, .. } => {
             update.next_version(now);
-            let set = &mut update.set;
-            set.append(cstr!("processing.planned_interval"), planned(plan));
+            update.plan(before, plan);
         }
         Change::NotFound { .. } => {
             update.next_version(now);
@@ -267,10 +266,11 @@ impl Update {
         let last = before.processing.planned.as_ref().map(executed);
         let last = last.unwrap_or_else(|| interval(before.processing.last));
         self.set.append(cstr!("processing.last_interval"), last);
-        let following = cstr!("processing.planned_interval");
         match next {
-            Next::Planned(plan) => self.set.append(following, planned(plan)),
-            Next::Wait | Next::Complete => self.set.append(following, RawBsonRef::Null),
+            Next::Planned(plan) => self.plan(before, plan),
+            Next::Wait | Next::Complete => self
+                .set
+                .append(cstr!("processing.planned_interval"), RawBsonRef::Null),
         }
         if *next == Next::Complete {
             self.set.append(cstr!("processing.complete"), true);
@@ -319,6 +319,17 @@ impl Update {
             }
         }
         self.unset.append(cstr!("processing.unanswered"), "");
+    }
+
+    /// Plans an interval, and notes how it cuts the time, if that has changed.
+    fn plan(&mut self, before: &Span, plan: &Planned) {
+        let planned = planned(plan);
+        self.set
+            .append(cstr!("processing.planned_interval"), planned);
+        if let Some(added) = before.added_cut(plan) {
+            let dimensions = cstr!("processing.dimensions");
+            self.push.append(dimensions, cut(&added));
+        }
     }
 
     /// Changes the list of what does not count.

@@ -7,7 +7,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    ClientId, Id, Interval, Key, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
+    ClientId, Cut, Granularity, Id, Interval, Key, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
     SpanId, Target, Timestamp,
 };
 use sampler_store::NewSpan;
@@ -141,6 +141,9 @@ pub(crate) fn interval(interval: Interval) -> RawDocumentBuf {
 pub(crate) fn planned(planned: &Planned) -> RawDocumentBuf {
     let mut document = executed(planned);
     document.append(cstr!("planned_at"), planned.planned_at.as_millis());
+    if let Some(granularity) = planned.granularity {
+        document.append(cstr!("dimension"), granularity.name());
+    }
     if let Some(by) = planned.posts_end_by {
         document.append(cstr!("posts_end_by"), by.as_millis());
     }
@@ -278,6 +281,7 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
             skip: read_skip(processing, version),
             resent: read_resent(processing),
             uncounted: uncounted::read(processing)?,
+            cuts: read_cuts(processing)?,
             totals: read_totals(processing, last),
         },
     })
@@ -424,12 +428,42 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
         interval,
         usage_guid: usage_guid.to_owned(),
         planned_at: planned_at.unwrap_or(interval.end),
+        granularity: read_granularity(document),
         posts_end_by: read_optional_moment(document, "posts_end_by")?,
         withheld: match document.get_document("withheld") {
             Ok(reason) => Some(uncounted::read_reason(reason)?),
             Err(_) => None,
         },
     }))
+}
+
+/// How the time of a span was cut, as `processing.dimensions` has it.
+pub(crate) fn cut(cut: &Cut) -> RawDocumentBuf {
+    let mut document = empty_document();
+    document.append(cstr!("from"), cut.from.as_millis());
+    document.append(cstr!("dimension"), cut.granularity.name());
+    document
+}
+
+fn read_granularity(document: &Document) -> Option<Granularity> {
+    Granularity::from_name(document.get_str("dimension").ok()?)
+}
+
+fn read_cuts(processing: &Document) -> Result<Vec<Cut>, Unreadable> {
+    let Some(cuts) = processing.get("dimensions") else {
+        return Ok(Vec::new());
+    };
+    let cuts = cuts.as_array().map(|cuts| cuts.iter().map(read_cut));
+    let cuts = cuts.and_then(Iterator::collect::<Option<Vec<_>>>);
+    cuts.ok_or_else(|| unreadable("dimensions", "is not a list of times and dimensions"))
+}
+
+fn read_cut(cut: &Bson) -> Option<Cut> {
+    let cut = cut.as_document()?;
+    Some(Cut {
+        from: read_moment(cut, "from").ok()?,
+        granularity: read_granularity(cut)?,
+    })
 }
 
 pub(crate) fn read_moment(document: &Document, name: &str) -> Result<Timestamp, Unreadable> {

@@ -62,6 +62,7 @@ impl World {
             },
             usage_guid: text("guid"),
             planned_at: original.sampled_to,
+            granularity: None,
             posts_end_by: None,
             withheld: None,
         });

@@ -110,6 +110,7 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         },
         usage_guid: "theirs".to_owned(),
         planned_at: sampled_to,
+        granularity: None,
         posts_end_by: None,
         withheld: None,
     });

@@ -83,6 +83,12 @@ proptest! {
         }
         prop_assert!(sampled.span.processing.complete);
         prop_assert_eq!(sampled.sum(), end.since(moment(start)));
+        // Whatever the settings were meanwhile: no window counts less than nothing.
+        let forwards: Vec<_> = sampled.counted.iter().filter(|it| it.duration() > 0).collect();
+        for back in sampled.counted.iter().filter(|it| it.duration() < 0) {
+            let is_of_one = forwards.iter().any(|one| back.takes_back(**one));
+            prop_assert!(is_of_one, "{:?} takes back a part of several: {:?}", back, forwards);
+        }
         prop_assert_eq!(next_step(&sampled.span, late, &policy(finest, 0)), Step::Complete);
     }
 
@@ -183,6 +189,7 @@ fn fault_6_a_planned_interval_of_the_future_is_not_executed_before_it_is_over() 
         interval,
         usage_guid: "guid".into(),
         planned_at: interval.start,
+        granularity: None,
         posts_end_by: None,
         withheld: None,
     };
@@ -310,6 +317,7 @@ fn a_usage_holds_the_measures_untouched_and_the_signed_duration() {
         interval,
         usage_guid: "769e31ee".into(),
         planned_at: interval.start,
+        granularity: None,
         posts_end_by: None,
         withheld: None,
     };

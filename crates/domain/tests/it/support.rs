@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
+    Change, Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
     Step, Target, Timestamp, UncountedReason, next_step,
 };
 
@@ -74,8 +74,9 @@ impl Sampled {
     pub(crate) fn step(&mut self, now: Timestamp, policy: &Policy) -> bool {
         match next_step(&self.span, now, policy) {
             Step::Plan(interval) => {
-                self.span.processing.planned = Some(Planned::new(&self.span, interval, now));
-                self.span.processing.version += 1;
+                let planned = Planned::new(&self.span, interval, now).cut_by(&self.span, policy);
+                let due_at = now;
+                self.span = self.span.after(&Change::Plan { planned, due_at });
                 true
             }
             Step::Execute(planned) => {

@@ -50,6 +50,7 @@ fn sample(span: &mut Span, now: i64, policy: &Policy, mut each: impl FnMut(Inter
                     interval,
                     usage_guid,
                     planned_at: moment(now),
+                    granularity: None,
                     posts_end_by: None,
                     withheld: None,
                 });

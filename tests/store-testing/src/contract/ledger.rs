@@ -316,6 +316,7 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
         interval,
         usage_guid: "of a text".to_owned(),
         planned_at: at(1),
+        granularity: None,
         posts_end_by: None,
         withheld: None,
     });
