@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    CauseId, ClientId, Cut, EventId, Granularity, Interval, LastError, Measures, Resent, StartEvent, StopEvent,
-    Suspension, Target, Timestamp, Uncounted, UncountedReason, usage_guid,
+    CauseId, ClientId, Cut, EventId, Granularity, Interval, LastError, Measures, Resent,
+    StartEvent, StopEvent, Suspension, Target, Timestamp, Uncounted, UncountedReason, usage_guid,
 };
 
 /// The id of a span's document: the `_id` from MongoDB or from its client.

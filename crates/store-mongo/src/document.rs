@@ -7,8 +7,8 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    ClientId, Cut, Granularity, Id, Interval, Key, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
-    SpanId, Target, Timestamp,
+    ClientId, Cut, Granularity, Id, Interval, Key, LastError, Measure, Measures, Planned,
+    Processing, Quantity, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::NewSpan;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Change, Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
-    Step, Target, Timestamp, UncountedReason, next_step,
+    Change, Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId,
+    StartEvent, Step, Target, Timestamp, UncountedReason, next_step,
 };
 
 pub(crate) fn moment(millis: i64) -> Timestamp {
