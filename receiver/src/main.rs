@@ -127,7 +127,10 @@ async fn prepare_and_watch(
     let migrated = program::migrate(store, shutdown)
         .await
         .inspect_err(|_| shutdown.begin());
-    if migrated? && receiver.prepare(shutdown.soft().cancelled()).await {
+    if migrated?
+        && program::until_done(shutdown, || store.has_format()).await
+        && receiver.prepare(shutdown.soft().cancelled()).await
+    {
         let steering = receiver.stay_steered(shutdown.soft());
         let watching = watch(store, reachable, threshold, shutdown);
         tokio::join!(watching, steering);
@@ -158,10 +161,7 @@ async fn keep_keys_fresh(
 async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, shutdown: &Shutdown) {
     while !shutdown.is_stopping() {
         match store.ping().await {
-            Ok(()) => {
-                reachable.beat();
-                observe_original(store).await;
-            }
+            Ok(()) => reachable.beat(),
             Err(error) => {
                 tracing::warn!(
                     code = "database.unavailable",
@@ -172,18 +172,6 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
         }
         let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));
         shutdown.soft().run_until_cancelled(pause).await;
-    }
-}
-
-/// Finds out whether the original writes beside this receiver. A failure is only logged: the next
-/// ping comes with another attempt.
-async fn observe_original(store: &MongoStore) {
-    if let Err(error) = store.observe_original().await {
-        tracing::warn!(
-            code = "original.not_observed",
-            error = error_chain(&error),
-            "looking for the original Sampler failed"
-        );
     }
 }
 

@@ -109,9 +109,7 @@ sampler_service::problem_types! {
         title: "The id belongs to another event",
         when: "The `id` belongs to an earlier event of the same target with other fields, or to an \
             update from another target or to another one. `errors` names the fields that \
-            differ. Without `errors`, the `id` belongs to an event of another target, and the original \
-            Sampler still writes to the same database. The event was not kept; of an update, `detail` \
-            says whether its stop was.",
+            differ. The event was not kept; of an update, `detail` says whether its stop was.",
         provider: "Use a new `id` for each event, and the same one only to repeat an event \
             unchanged.",
         operator: NOTHING,

@@ -51,7 +51,7 @@ async fn works(label: &str, command: &[&str]) {
             text.starts_with("0: 201 ") && text.contains("\n1: 201"),
             "{text}"
         );
-        let stopped = bson::doc! { "end_is_set": true };
+        let stopped = bson::doc! { "end": { "$ne": null } };
         // Within an hour the second time is a repeat.
         let count = spans.count_documents(stopped).await.unwrap();
         assert!((1..=1 + hours_since(began)).contains(&count), "{count}");

@@ -53,7 +53,6 @@ impl Landscape {
             .env("COLLECTOR_URL", self.abacus.base_url())
             .env("SAMPLER_DIMENSION", "hour")
             .env("PROCESS_SCHEDULE_INTERVAL", "20")
-            .env("SAMPLER_ADOPT_INTERVAL", "100ms")
             .env("SAMPLER_RETRY_LIMIT", "1s")
     }
 

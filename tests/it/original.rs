@@ -48,6 +48,31 @@ fn number(bson: Option<&Bson>) -> Option<i64> {
     }
 }
 
+/// The document that its receiver inserts.
+fn open_span(target: u64, start: i64) -> Document {
+    let event = start_event(target, start);
+    let text = |name: &str| Bson::from(event[name].as_str().unwrap());
+    let mut fields: Document = TARGET
+        .map(|name| (name.to_owned(), text(name)))
+        .into_iter()
+        .collect();
+    fields.insert("correlation_id", OPEN);
+    doc! {
+        "_id": ObjectId::new(),
+        "target": fields,
+        "measured_usage": [{ "measure": "memory", "quantity": 512 }],
+        "start": double(start),
+        "end": Bson::Null,
+        "processing": {
+            "complete": false,
+            "last_interval": { "start": double(start), "end": double(start) },
+            "planned_interval": Bson::Null,
+            "last_change_at": double(start),
+            "version": 1,
+        },
+    }
+}
+
 impl Original {
     /// The original with the indexes that it makes at its start.
     pub(crate) async fn install(world: &Landscape) -> Self {
@@ -80,28 +105,14 @@ impl Original {
 
     /// What its receiver does with a start.
     pub(crate) async fn start(&self, target: u64, start: i64) {
-        let event = start_event(target, start);
-        let text = |name: &str| Bson::from(event[name].as_str().unwrap());
-        let mut fields: Document = TARGET
-            .map(|name| (name.to_owned(), text(name)))
-            .into_iter()
-            .collect();
-        fields.insert("correlation_id", OPEN);
-        let document = doc! {
-            "_id": ObjectId::new(),
-            "target": fields,
-            "measured_usage": [{ "measure": "memory", "quantity": 512 }],
-            "start": double(start),
-            "end": Bson::Null,
-            "processing": {
-                "complete": false,
-                "last_interval": { "start": double(start), "end": double(start) },
-                "planned_interval": Bson::Null,
-                "last_change_at": double(start),
-                "version": 1,
-            },
-        };
+        let document = open_span(target, start);
         self.spans.insert_one(document).await.unwrap();
+    }
+
+    /// The same with a start for each of these targets, which nobody stops.
+    pub(crate) async fn start_all(&self, targets: std::ops::Range<u64>, start: i64) {
+        let documents = targets.map(|target| open_span(target, start));
+        self.spans.insert_many(documents).await.unwrap();
     }
 
     /// What it does with a stop: it matches the whole target and leaves `processing` alone.
@@ -120,8 +131,8 @@ impl Original {
         assert_eq!(stopped.modified_count, 1, "{target} is not open");
     }
 
-    /// One poll of its worker: one step of each of the first spans that it finds. Says how many.
-    pub(crate) async fn poll(&self) -> usize {
+    /// One poll of its worker: one step of each of the first spans that it finds.
+    pub(crate) async fn poll(&self) {
         let long_ago = double(now_millis() - HOUR);
         let wanted = doc! {
             "processing.complete": false,
@@ -139,17 +150,19 @@ impl Original {
                 Err(_) => self.plan(span).await,
             }
         }
-        found.len()
     }
 
-    /// Polls until nothing is left for its worker.
-    pub(crate) async fn poll_until_done(&self) {
-        for _ in 0..2_000 {
-            if self.poll().await == 0 {
-                return;
-            }
+    /// Its worker posts what it has planned, and dies before it notes that.
+    pub(crate) async fn poll_without_note(&self) {
+        let planned = doc! { "processing.planned_interval": { "$ne": Bson::Null } };
+        let found = self.spans.find(planned).await.unwrap();
+        let found: Vec<Document> = found.try_collect().await.unwrap();
+        assert!(!found.is_empty(), "nothing is planned");
+        for span in &found {
+            let processing = span.get_document("processing").unwrap();
+            let planned = processing.get_document("planned_interval").unwrap();
+            self.post(span, planned).await;
         }
-        panic!("the original's worker comes to no end");
     }
 
     async fn plan(&self, span: &Document) {
@@ -172,10 +185,7 @@ impl Original {
     }
 
     async fn execute(&self, span: &Document, planned: &Document) {
-        let usage = usage(span, planned);
-        let url = format!("{}/v1/metering/collected/usage", self.collector);
-        let answer = self.http.post(url).json(&usage).send().await.unwrap();
-        assert_eq!(answer.status(), 202, "{usage}");
+        self.post(span, planned).await;
         let to = planned.get("end");
         let complete = number(to) == number(span.get("end"));
         let set = doc! {
@@ -184,6 +194,13 @@ impl Original {
             "processing.complete": complete,
         };
         self.change(span, set).await;
+    }
+
+    async fn post(&self, span: &Document, planned: &Document) {
+        let usage = usage(span, planned);
+        let url = format!("{}/v1/metering/collected/usage", self.collector);
+        let answer = self.http.post(url).json(&usage).send().await.unwrap();
+        assert_eq!(answer.status(), 202, "{usage}");
     }
 
     /// A change that comes too late is not made, without an error.

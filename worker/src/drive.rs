@@ -155,7 +155,7 @@ impl Worker {
     async fn expire_entries(&self, span: &Span) {
         let finished = Finished {
             id: span.id.clone(),
-            key: Some(Key::of(&span.target)),
+            key: Key::of(&span.target),
         };
         if let Err(error) = self.parts.ledger.expire(&[finished]).await {
             warn!(code = "ledger.expiry_failed", span.id = %span.id, error = error_chain(&error),

@@ -9,7 +9,7 @@
 //! `resend` serve what was refused, `confirm` checks what was accepted. `ownership` says which
 //! spans are this worker's, `upstream_time` what time it is, `control` and `distress` whether it may sample,
 //! `upstream_limit` how many posts at once, `store_failures` how long a span pauses on which the store fails;
-//! `rate` and `backlog` measure, `upkeep` cleans up and adopts.
+//! `rate` and `backlog` measure, `upkeep` cleans up.
 
 mod backlog;
 mod confirm;
@@ -162,7 +162,6 @@ impl Worker {
             self.keep_clock_estimate(),
             self.process(),
             self.clean_up(),
-            self.adopt(),
             self.keep_causes(),
             self.keep_resending(),
             self.confirm(),

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
+use sampler_domain::Policy;
 use sampler_metrics::Registry;
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::Health;
@@ -12,9 +12,8 @@ use sampler_service::lifecycle::Shutdown;
 use sampler_service::problem;
 use sampler_service::program::{self, Startup};
 use sampler_service::security;
-use sampler_service::telemetry::error_chain;
 use sampler_settings::{Destination, WorkerSettings};
-use sampler_store_mongo::{MongoStore, Retired};
+use sampler_store_mongo::MongoStore;
 use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
 };
@@ -33,9 +32,6 @@ const CONFIRMATION_SCOPE: &str = "";
 /// What a receiver of CloudEvents requires is not known, so a token with all scopes of the client is
 /// requested.
 const CLOUD_EVENTS_SCOPE: &str = "";
-
-/// The pause before the indexes of the original are tried to be removed again.
-const RETIRE_PAUSE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     program::run(&PROGRAM, run)
@@ -57,8 +53,8 @@ async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<(
     let help = problem::help::routes(problem::kinds::ALL.iter().collect());
     let listening = startup.listen(access, help).await?;
     let working = async {
-        let original_gone = settings.processing.original_gone;
-        let ended = Box::pin(work(&worker, original_gone, &store, &shutdown)).await;
+        let policy = settings.sampling.policy();
+        let ended = Box::pin(work(&worker, &policy, &*clock, &store, &shutdown)).await;
         shutdown.begin();
         ended
     };
@@ -81,48 +77,22 @@ fn register_metrics(worker: &Arc<Worker>, clock: &Arc<dyn Clock>, registry: &mut
     steering.register_metrics(registry, clock, worker.month());
 }
 
+/// Prepares the database, takes over what the original Sampler has left there, then samples.
 async fn work(
     worker: &Arc<Worker>,
-    original_gone: bool,
+    policy: &Policy,
+    clock: &dyn Clock,
     store: &MongoStore,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    if program::migrate(store, shutdown).await? {
-        let retiring = retire_original(original_gone, store, shutdown);
-        tokio::join!(worker.run(), retiring);
+    if !program::migrate(store, shutdown).await? {
+        return Ok(());
+    }
+    let take_over = || store.take_over(policy, clock.now());
+    if program::until_done(shutdown, take_over).await {
+        worker.run().await;
     }
     Ok(())
-}
-
-/// Removes the indexes that only the original needs, once an operator has set that no original is
-/// left. If something still needs them, logs that and tries again.
-async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown) {
-    while is_gone && !shutdown.is_stopping() {
-        match store.retire_original_indexes().await {
-            Ok(Retired::Done) => return,
-            Ok(Retired::SpansWithoutPartition) => {
-                tracing::warn!(
-                    code = "retire.spans_left",
-                    "spans of the original Sampler are not adopted yet: its indexes stay"
-                );
-            }
-            Ok(Retired::BinaryIds) => {
-                tracing::warn!(
-                    code = "retire.binary_ids",
-                    "ids of events are still UUID binaries: the indexes of the original Sampler stay"
-                );
-            }
-            Err(error) => {
-                tracing::warn!(
-                    code = "retire.failed",
-                    error = error_chain(&error),
-                    "removing the indexes of the original Sampler failed"
-                );
-            }
-        }
-        let pause = tokio::time::sleep(RETIRE_PAUSE);
-        shutdown.soft().run_until_cancelled(pause).await;
-    }
 }
 
 fn worker(

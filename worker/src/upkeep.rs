@@ -1,12 +1,12 @@
-//! Clean-up (section 6.3 of the paper), and adopting what the original Sampler wrote.
+//! Clean-up (section 6.3 of the paper).
 
 use sampler_domain::Timestamp;
 use sampler_settings::millis;
-use sampler_store::{Adopted, StoreError};
+use sampler_store::StoreError;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::{IgnoreProgress, Worker, error_chain};
+use crate::{Worker, error_chain};
 
 /// A time that the next spans to be removed ended before, and when receivers were told.
 struct Cutoff {
@@ -83,40 +83,5 @@ impl Worker {
             time: now.plus(-retention),
             told: Instant::now(),
         })
-    }
-
-    /// Adopts what the original Sampler wrote, for as long as one may run beside us. One worker does
-    /// this for all.
-    pub(crate) async fn adopt(&self) {
-        while self.wait_until_time_known(&IgnoreProgress).await {
-            if self.ownership.owns_first() && self.adopt_batch().await {
-                continue;
-            }
-            self.sleep(self.settings.processing.adopt_interval).await;
-        }
-    }
-
-    /// Adopts up to a batch. Returns whether there may be more.
-    async fn adopt_batch(&self) -> bool {
-        let limit = self.settings.processing.batch_size.max(1_000);
-        let now = self.now();
-        match self.parts.work.adopt(&self.policy, now, limit).await {
-            Ok(Adopted {
-                starts: 0,
-                stops: 0,
-            }) => false,
-            Ok(Adopted { starts, stops }) => {
-                info!(starts, stops, "adopted what the original Sampler wrote");
-                [starts, stops].contains(&(limit as u64))
-            }
-            Err(error) => {
-                warn!(
-                    code = "adoption.failed",
-                    error = error_chain(&error),
-                    "the search for spans of the original Sampler failed"
-                );
-                false
-            }
-        }
     }
 }

@@ -47,9 +47,6 @@ pub struct IntakeRules {
 pub enum Refusal {
     /// An event of the target with its id differs in these fields.
     IdTaken(Vec<Field>),
-    /// Another target has an event with its id, and an index of the original Sampler allows each id
-    /// once.
-    IdTakenElsewhere,
     AlreadyOpen,
     NotOpen,
     /// The target's previous span ends later than the new one starts.

@@ -3,7 +3,7 @@
 //!
 //! Nothing in here does I/O, reads a clock or draws a random number: state and `now` go in, the
 //! next step comes out. The names are those of the paper "Sampler" (its sections are cited where
-//! code follows them, see `docs/original.md`): a *span* is one continuous usage of one *target*, it is
+//! code follows them, see `docs/migration.md`): a *span* is one continuous usage of one *target*, it is
 //! *sampled* interval by interval, each interval is first *planned* and then *executed*.
 //!
 //! All times are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are

@@ -3,14 +3,17 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
 use futures_util::future::try_join_all;
-use sampler_metrics::{Metric, Registry};
+use sampler_metrics::{Limiter, Metric, Registry};
 use sampler_settings::{CommonSettings, Program, Settings, Variables, load};
+use sampler_store::StoreError;
 use sampler_store_mongo::MongoStore;
 use tokio::net::TcpListener;
+use tracing::{info, warn};
 
 use crate::environment::{Clock, SystemClock};
 use crate::health::Health;
@@ -21,6 +24,10 @@ use crate::platform::Identity;
 use crate::process;
 use crate::security::{Access, Monitors};
 use crate::telemetry::{self, TraceOptions};
+
+/// The pause before a step of the preparation is repeated, and how often the log says that it waits.
+const PREPARATION_PAUSE: Duration = Duration::from_secs(1);
+const PREPARATION_REPORTS: Duration = Duration::from_mins(1);
 
 /// A program that has started: the input of `body` of [`run`].
 pub struct Startup {
@@ -166,4 +173,32 @@ impl Listening {
 pub async fn migrate(store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<bool> {
     let migrated = store.migrate_when_possible(shutdown.soft().cancelled());
     migrated.await.context("preparing the database")
+}
+
+/// Repeats a step of the preparation until it is done. Returns false if the program was asked to stop before.
+pub async fn until_done<F>(shutdown: &Shutdown, mut step: impl FnMut() -> F) -> bool
+where
+    F: Future<Output = Result<bool, StoreError>>,
+{
+    let reports = Limiter::new(1, PREPARATION_REPORTS);
+    while !shutdown.is_stopping() {
+        match step().await {
+            Ok(true) => return true,
+            Ok(false) => {
+                if reports.admit(()).is_some() {
+                    info!(
+                        "waiting until a worker has taken over the collection of the original Sampler"
+                    );
+                }
+            }
+            Err(error) => warn!(
+                code = "database.not_prepared",
+                error = telemetry::error_chain(&error),
+                "the database cannot be prepared yet"
+            ),
+        }
+        let pause = tokio::time::sleep(PREPARATION_PAUSE);
+        shutdown.soft().run_until_cancelled(pause).await;
+    }
+    false
 }

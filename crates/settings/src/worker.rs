@@ -48,12 +48,6 @@ settings! {
         /// The interval of a worker's heartbeat. After 20 s without a heartbeat, the other workers
         /// take over its spans.
         heartbeat_interval: Duration = "SAMPLER_HEARTBEAT_INTERVAL", "5s", in "100ms" to "10s";
-        /// How often to search the collection for spans and stops of the original Sampler.
-        adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", "5s", in "10ms" to "1h";
-        /// Whether the original Sampler and earlier releases have stopped writing to the collection. The
-        /// worker then removes the indexes that only they need, and the ids of events count within
-        /// their targets.
-        original_gone: bool = "SAMPLER_ORIGINAL_GONE", "false";
     }
 
     /// The removal of complete spans.

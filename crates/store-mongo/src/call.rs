@@ -22,7 +22,6 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::original::Beside;
 use crate::unreadable::LoggedDocuments;
 
 mod error;
@@ -66,8 +65,6 @@ pub(crate) struct Link {
     pub(crate) time_limit: Duration,
     /// The unreadable documents that were recently logged.
     pub(crate) logged: Arc<LoggedDocuments>,
-    /// Whether the original may write to the same collection.
-    pub(crate) beside: Arc<Beside>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,12 +73,7 @@ pub(crate) enum CallError {
     Driver(#[from] Error),
     /// The server refused one of the writes of a command.
     #[error("{message} (code {code})")]
-    Write {
-        code: i32,
-        message: String,
-        /// Whether it was a unique index that knows no targets.
-        is_across_targets: bool,
-    },
+    Write { code: i32, message: String },
     /// A majority does not have the write yet.
     #[error("a majority has not confirmed the write: {0}")]
     Unconfirmed(String),
@@ -459,46 +451,19 @@ fn write_failure(failure: &Bson) -> Option<(usize, CallError)> {
     let error = CallError::Write {
         code: failure.get_i32("code").ok()?,
         message: failure.get_str("errmsg").unwrap_or_default().to_owned(),
-        is_across_targets: failure
-            .get_document("keyPattern")
-            .is_ok_and(is_across_targets),
     };
     let index = usize::try_from(failure.get_i32("index").ok()?).ok()?;
     Some((index, error))
 }
 
-/// Whether a unique index with these keys allows an event id only once in all.
-fn is_across_targets(keys: &Document) -> bool {
-    let id = keys.keys().next().map(String::as_str);
-    keys.len() == 1 && matches!(id, Some("start_dedup_id" | "end_dedup_id"))
-}
-
 impl Written {
-    /// The results of a number of documents or statements. `elsewhere` is the answer to an event whose
-    /// id another target has, where an index of the original forbids that.
+    /// The results of a number of documents or statements.
     pub(crate) fn write_results<A>(
         self,
         items: usize,
         answer: impl Fn(usize) -> A,
-        elsewhere: Option<&A>,
-    ) -> Vec<WriteResult<A, CallError>>
-    where
-        A: Clone,
-    {
-        let taken: Vec<usize> = self
-            .failed
-            .iter()
-            .filter(|(_, error)| error.is_across_targets())
-            .map(|(index, _)| *index)
-            .collect();
-        let mut results = write_results(self.matched, self.failed, items, answer);
-        for index in taken {
-            if let Some(elsewhere) = elsewhere {
-                // An event of the same target may have it as well: then it is a repeat.
-                results[index] = WriteResult::Provisional(elsewhere.clone());
-            }
-        }
-        results
+    ) -> Vec<WriteResult<A, CallError>> {
+        write_results(self.matched, self.failed, items, answer)
     }
 }
 

@@ -108,7 +108,7 @@ fn condition(before: &Span, change: &Change, id: ObjectId) -> RawDocumentBuf {
     let version = processing.version;
     let mut condition = empty_document();
     condition.append(cstr!("_id"), raw_id(&before.id));
-    // The shard key. Workers change only adopted spans, so it is set.
+    // The shard key.
     condition.append(
         cstr!("processing.key"),
         key_as_binary(Key::of(&before.target)),
@@ -434,7 +434,7 @@ impl GroupWriter for ChangeWriter {
     async fn send(&self, batch: &[Arc<ChangeWrite>], send_by: Instant) -> CommandResult<Self> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements, send_by).await?;
-        Ok(updated.write_results(batch.len(), |_| Changed::Made, None))
+        Ok(updated.write_results(batch.len(), |_| Changed::Made))
     }
 
     async fn resolve(

@@ -1,7 +1,7 @@
 //! The clean-up: finds and removes complete spans (section 6.3 of the paper).
 
+use bson::doc;
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, doc};
 use sampler_domain::Timestamp;
 use sampler_domain::partition::PARTITIONS;
 use sampler_store::{Finished, StoreError};
@@ -21,10 +21,7 @@ pub(crate) async fn completed_before(
     cutoff: Timestamp,
     limit: usize,
 ) -> Result<Vec<Finished>, StoreError> {
-    let mut partitions: Vec<Bson> = (0..PARTITIONS).map(|each| i64::from(each).into()).collect();
-    if store.link.is_beside_original() {
-        partitions.push(Bson::Null);
-    }
+    let partitions: Vec<i64> = (0..PARTITIONS).map(i64::from).collect();
     let filter = doc! {
         "processing.complete": true,
         "processing.partition": { "$in": partitions },
@@ -73,7 +70,7 @@ pub(crate) async fn remove(store: &MongoStore, finished: &[Finished]) -> Result<
 fn removal(finished: &Finished) -> Result<RawDocumentBuf, bson::error::Error> {
     let condition = doc! {
         "_id": id_to_bson(&finished.id),
-        "processing.key": finished.key.map_or(Bson::Null, key_to_bson),
+        "processing.key": key_to_bson(finished.key),
         "processing.complete": true,
         // A list of objects would match the condition on its members, too.
         "$expr": { "$eq": [{ "$type": "$processing" }, "object"] },
@@ -98,7 +95,7 @@ fn completed(raw: &RawDocument, cutoff: Timestamp) -> Result<Finished, Unreadabl
             .get_bool("complete")
             .is_ok_and(|complete| complete)
     {
-        let key = key_of(raw);
+        let key = key_of(raw).ok_or_else(|| unreadable("processing.key", "is not a key"))?;
         Ok(Finished { id, key })
     } else {
         Err(unreadable(

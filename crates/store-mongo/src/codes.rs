@@ -6,8 +6,6 @@ pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 /// Something in the command is wrong; of a search that is right, the index that it names is not there.
 pub(crate) const BAD_VALUE: i32 = 2;
 
-pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
-
 pub(crate) const INDEX_NOT_FOUND: i32 = 27;
 
 /// Whether the code is temporary and not about the command: the same command may succeed

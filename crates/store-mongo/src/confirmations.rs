@@ -152,10 +152,7 @@ fn statement(
         }
     };
     let statement = doc! { "q": condition, "u": update, "hint": "_id_" };
-    Ok(Statement {
-        name: read.usage_guid.clone(),
-        statement: RawDocumentBuf::try_from(&statement)?,
-    })
+    Ok(Statement(RawDocumentBuf::try_from(&statement)?))
 }
 
 fn condition(read: &Unconfirmed) -> Document {

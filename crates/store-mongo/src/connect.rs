@@ -109,7 +109,6 @@ impl Links {
             time_limit: options.operation_timeout,
             database: database.clone(),
             logged: Arc::default(),
-            beside: Arc::default(),
         };
         let ledger = format!("{}_usages", options.collection);
         let usages = Link {

@@ -168,15 +168,6 @@ pub(crate) fn empty_document() -> RawDocumentBuf {
     RawDocumentBuf::from_bytes(bytes).expect("a document")
 }
 
-/// The six fields, each with `prefix` before its name. The indexes need one condition for each field,
-/// not a sub-document.
-pub(crate) fn target_fields(target: &Target, prefix: &str) -> Document {
-    let fields = target.fields().into_iter();
-    fields
-        .map(|(name, id)| (format!("{prefix}{name}"), Bson::from(id.as_str())))
-        .collect()
-}
-
 pub(crate) fn id_to_bson(id: &SpanId) -> Bson {
     match id {
         SpanId::ObjectId(bytes) => Bson::ObjectId(ObjectId::from_bytes(*bytes)),
@@ -322,19 +313,6 @@ pub(crate) fn has_failed() -> Document {
         { "$gt": ["$processing.attempts", 0] },
         { "$eq": [failed_version, "$processing.version"] },
     ] }
-}
-
-/// An id as the UUID binary that some drivers keep, if it is a UUID in the form in which
-/// [`read_event_id`] gives it back.
-pub(crate) fn as_uuid(id: &str) -> Option<Bson> {
-    let uuid = Uuid::try_parse(id).ok()?;
-    let is_canonical = uuid.hyphenated().to_string() == id;
-    is_canonical.then(|| {
-        Bson::Binary(Binary {
-            subtype: BinarySubtype::Uuid,
-            bytes: uuid.as_bytes().to_vec(),
-        })
-    })
 }
 
 pub(crate) fn member<'a>(document: &'a Document, name: &str) -> Result<&'a Document, Unreadable> {

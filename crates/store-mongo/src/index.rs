@@ -2,8 +2,8 @@
 //!
 //! Each unique one begins with what a sharded collection is divided by, `processing.key`: MongoDB
 //! keeps no other exact across shards. It has the 16 bytes of the key in place of six ids of about
-//! 36 bytes each. A span of the original has no key at first. Then it is not in the first of them, and in
-//! those of ids as if all such spans had one target.
+//! 36 bytes each. A span of the original has no key before it is taken over. Until then it is not in the
+//! first of them, and in those of ids as if all such spans had one target.
 
 use std::time::Duration;
 
@@ -57,25 +57,6 @@ pub(crate) const EXPIRY: &str = "expiry";
 pub(crate) const AUDIT: &str = "by_at";
 pub(crate) const AUDIT_WHO: &str = "by_who";
 pub(crate) const AUDIT_SPAN: &str = "by_span";
-
-/// The indexes of the original, which know no keys.
-pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
-pub(crate) const ORIGINAL_START: &str = "unique_start_dedup_id";
-pub(crate) const ORIGINAL_STOP: &str = "unique_end_dedup_id";
-/// Spans that the original has stopped and that are not complete.
-pub(crate) const ORIGINAL_STOPPED: &str = "search_end_is_set";
-
-/// The unique indexes that the original relies on. While one of them exists, it may write.
-pub(crate) const OF_ORIGINAL_EVENTS: [&str; 3] = [ORIGINAL_TARGET, ORIGINAL_START, ORIGINAL_STOP];
-
-/// All indexes that the original has made and that nothing needs once it has gone.
-pub(crate) const RETIRED: [&str; 5] = [
-    ORIGINAL_TARGET,
-    ORIGINAL_START,
-    ORIGINAL_STOP,
-    "search_processing",
-    ORIGINAL_STOPPED,
-];
 
 /// The shard key. It follows from the target, so a span never moves.
 pub(crate) fn shard_key() -> Document {

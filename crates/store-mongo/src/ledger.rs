@@ -121,7 +121,7 @@ impl GroupWriter for EntryWriter {
             state: batch[index].state,
             is_older: false,
         };
-        let mut results = written.write_results(batch.len(), fresh, None);
+        let mut results = written.write_results(batch.len(), fresh);
         // An entry that is kept already is refused here, and read by its id afterwards.
         for index in failed {
             if !matches!(results[index], WriteResult::Refused(_)) {
@@ -244,15 +244,10 @@ impl Ledger for MongoStore {
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
-        // A span that the original completed before it was adopted has no entries.
-        let of_ours = finished
-            .iter()
-            .filter_map(|span| Some((span.key?.partition(), span)));
-        let of_ours: Vec<(u32, &Finished)> = of_ours.collect();
         // No more at once than the group has room for.
-        for some in of_ours.chunks(EXPIRIES_AT_ONCE) {
-            let expiries = some.iter().map(|(partition, span)| {
-                let statement = expiry(*partition, span);
+        for some in finished.chunks(EXPIRIES_AT_ONCE) {
+            let expiries = some.iter().map(|span| {
+                let statement = expiry(span.key.partition(), span);
                 async move {
                     let statement = Arc::new(statement.map_err(StoreError::refused)?);
                     self.expiries.submit(statement).await

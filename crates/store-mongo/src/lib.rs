@@ -1,5 +1,5 @@
 //! The MongoDB store: one document per span, as in the paper (figure 6.1, tables 6.2 and 6.3), so
-//! that the collection of the original Sampler can be taken over in place, while it runs.
+//! that the collection of the original Sampler can be taken over in place.
 //!
 //! docs/data-model.md says which fields of a document are ours. Nothing changes the meaning of a field of
 //! the original. The ledger is a collection of its own, with one document for
@@ -8,7 +8,6 @@
 //! Starts, stops, changes of spans and the entries of the ledger share commands with others of
 //! their kind that are in flight at the same time; see [`sampler_store::group`].
 
-mod adopt;
 mod audit;
 mod backlog;
 mod call;
@@ -31,12 +30,10 @@ mod ledger;
 mod migrate;
 mod missing_causes;
 mod operating;
-mod original;
 mod projection;
 mod reading;
 mod resends;
 mod resolve;
-mod retire;
 mod rounds;
 mod span_list;
 mod spans;
@@ -45,6 +42,7 @@ mod starts;
 mod stops;
 mod sums;
 mod suspension_document;
+mod takeover;
 mod totals;
 mod uncounted;
 mod unreadable;
@@ -70,7 +68,6 @@ use stops::StopWriter;
 
 pub use connect::{ConnectError, MongoOptions, is_readable};
 pub use migrate::MigrationError;
-pub use retire::Retired;
 
 /// Spans in MongoDB. Cheap to clone; all clones share one pool of connections.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Making the indexes.
 //!
 //! Migrations only add, so that old and new programs can run side by side. They may be run again
-//! at any time, and by many programs at once. The original makes the indexes that it needs;
-//! while they are there they stay, until a step of its own removes them (`retire.rs`).
+//! at any time, and by many programs at once. The indexes of the original stay until its collection is
+//! taken over (`takeover.rs`).
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -104,8 +104,6 @@ impl MongoStore {
         for index in audit_indexes() {
             make_index(&self.audit, index).await?;
         }
-        let observed = self.observe_original().await;
-        observed.map_err(MigrationError::Store)?;
         info!(
             collection = self.link.collection.name(),
             "the indexes are in place"

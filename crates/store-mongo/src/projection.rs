@@ -1,10 +1,10 @@
 //! How much of the measures is read with spans: a span can have half a megabyte of them, however small the
 //! event is that it decides about.
 
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 use sampler_domain::{EventId, Key};
 
-use crate::document::{as_uuid, key_to_bson};
+use crate::document::key_to_bson;
 
 /// Bytes that kept measures may take beyond those of the start that they are compared with: another
 /// program may have added what is not compared.
@@ -24,11 +24,8 @@ pub(crate) fn comparable<'a>(starts: impl Iterator<Item = (Key, &'a EventId, usi
     starts.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
     let (mut events, mut limits) = (Vec::new(), Vec::new());
     for (key, id, bytes) in starts {
-        let forms = [Some(Bson::from(id.as_str())), as_uuid(id.as_str())];
-        for form in forms.into_iter().flatten() {
-            events.push(doc! { "key": key_to_bson(key), "id": form });
-            limits.push(i64::try_from(bytes + SPARE_BYTES).unwrap_or(i64::MAX));
-        }
+        events.push(doc! { "key": key_to_bson(key), "id": id.as_str() });
+        limits.push(i64::try_from(bytes + SPARE_BYTES).unwrap_or(i64::MAX));
     }
     let event = doc! { "key": "$processing.key", "id": "$start_dedup_id" };
     let index = doc! { "$indexOfArray": [{ "$literal": events }, event] };

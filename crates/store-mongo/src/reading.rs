@@ -38,7 +38,6 @@ impl MongoStore {
     /// connection from writing.
     pub async fn reader(&self, options: MongoOptions) -> Result<Self, ConnectError> {
         let mut reader = Self::connect(options).await?;
-        reader.link.beside = self.link.beside.clone();
         reader.link.logged = self.link.logged.clone();
         reader.usages.logged = self.link.logged.clone();
         reader.audit.logged = self.link.logged.clone();

@@ -2,18 +2,17 @@
 //! older state could make the answer to a provider wrong. For what does not change once a majority has it (the
 //! end of a span, an id that another target has) a majority is enough.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Key, Span, SpanId, Target, Timestamp};
-use sampler_store::{IdKind, ReadConcern, SpansBy, StoreError};
+use sampler_store::{IdKind, SpansBy, StoreError};
 use tracing::error;
 
 use crate::call::{CallError, Link};
 use crate::document::{
-    OPEN, as_uuid, id_from_bson, id_to_bson, key_to_bson, measured_usage, read_event_id,
-    read_target,
+    OPEN, id_from_bson, id_to_bson, key_to_bson, measured_usage, read_event_id, read_target,
 };
 use crate::projection::{comparable, without_measures};
 use crate::unreadable::{Identity, decoded, name_of, span_in, value_in};
@@ -27,14 +26,8 @@ pub(crate) type EventKey = (Target, EventId);
 /// Documents by the events that they were found by.
 pub(crate) type ByEvent = HashMap<EventKey, RawDocumentBuf>;
 
-impl Link {
-    pub(crate) fn shard_key_filter(&self, target: &Target) -> Document {
-        doc! { "processing.key": self.has_key(target) }
-    }
-}
-
 /// The condition that a span is of this target, in the form that uses the indexes.
-fn of_target(target: &Target) -> Document {
+pub(crate) fn of_target(target: &Target) -> Document {
     doc! { "processing.key": key_to_bson(Key::of(target)) }
 }
 
@@ -99,8 +92,6 @@ pub(crate) async fn find_spans(
     target: &Target,
     by: &SpansBy,
 ) -> Result<Vec<RawDocumentBuf>, CallError> {
-    link.add_missing_keys(std::iter::once(target), ReadConcern::Linearizable)
-        .await?;
     let (kind, id, projection) = match by {
         SpansBy::StartedBy(id, measures) => {
             let bytes = measured_usage(measures).map_or(0, |it| it.as_bytes().len());
@@ -154,16 +145,7 @@ fn field_of(kind: IdKind) -> &'static str {
     }
 }
 
-/// The index in which the original Sampler lets in each of these ids once, whatever its target.
-fn index_of_original(kind: IdKind) -> &'static str {
-    match kind {
-        IdKind::Start => index::ORIGINAL_START,
-        IdKind::Stop => index::ORIGINAL_STOP,
-    }
-}
-
-/// The documents that have one of these event ids of a target, as a text or as the UUID binary that some
-/// drivers store for it. Binaries come first, so that a text overrides them.
+/// The documents that have one of these event ids of a target.
 pub(crate) async fn by_event_id<'a>(
     link: &Link,
     kind: IdKind,
@@ -172,11 +154,8 @@ pub(crate) async fn by_event_id<'a>(
 ) -> Result<ByEvent, CallError> {
     let field = field_of(kind);
     let branches = events.map(|(target, id)| {
-        let text = Some(Bson::from(id.as_str()));
-        let binary = as_uuid(id.as_str()).filter(|_| link.has_uuids());
-        let forms: Vec<Bson> = [text, binary].into_iter().flatten().collect();
         let mut branch = of_target(target);
-        branch.insert(field, doc! { "$in": forms });
+        branch.insert(field, id.as_str());
         branch
     });
     let branches: Vec<Document> = branches.collect();
@@ -187,56 +166,17 @@ pub(crate) async fn by_event_id<'a>(
         IdKind::Start => index::START,
         IdKind::Stop => index::STOP,
     };
-    let mut found = link
+    let found = link
         .find_linearizable(any_of(branches), index, projection)
         .await?;
-    found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
 }
 
-/// The event whose id a document has in `field`, in either of its forms.
+/// The event whose id a document has in `field`.
 fn event_of(raw: &RawDocument, field: &str) -> Option<EventKey> {
     let target = decoded(raw.get_document("target").ok()?).ok()?;
     let id = doc! { field: value_in(raw, field)? };
     Some((read_target(&target).ok()?, read_event_id(&id, field)?))
-}
-
-/// The events whose ids are among these and stored as UUID binaries. The unique indexes do not see that
-/// binary and text are the same id. There are binaries only while the indexes of the original Sampler
-/// exist.
-pub(crate) async fn kept_as_uuids<'a>(
-    link: &Link,
-    kind: IdKind,
-    ids: impl Iterator<Item = &'a EventId>,
-) -> Result<HashSet<EventKey>, CallError> {
-    if !link.has_uuids() {
-        return Ok(HashSet::new());
-    }
-    let ids: Vec<Bson> = ids.filter_map(|id| as_uuid(id.as_str())).collect();
-    if ids.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let limit = ids.len();
-    let found = in_index_of_original(link, kind, doc! { "$in": ids }.into(), limit).await?;
-    let events = found.iter().filter_map(|raw| event_of(raw, field_of(kind)));
-    Ok(events.collect())
-}
-
-/// The targets and ids in the index of the original Sampler. None if the index was removed and this
-/// program has not noticed yet; the binaries went before it.
-async fn in_index_of_original(
-    link: &Link,
-    kind: IdKind,
-    ids: Bson,
-    limit: usize,
-) -> Result<Vec<RawDocumentBuf>, CallError> {
-    let field = field_of(kind);
-    let mut options = link.find_options(limit, doc! {}, index_of_original(kind));
-    options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
-    match link.find(doc! { field: ids }, options).await {
-        Err(error) if error.is_no_hint() => Ok(Vec::new()),
-        found => found,
-    }
 }
 
 pub(crate) async fn by_span_id<'a>(
@@ -244,7 +184,7 @@ pub(crate) async fn by_span_id<'a>(
     spans: impl Iterator<Item = &'a Span>,
 ) -> Result<HashMap<SpanId, RawDocumentBuf>, CallError> {
     let branches = spans.map(|span| {
-        let mut branch = link.shard_key_filter(&span.target);
+        let mut branch = of_target(&span.target);
         branch.insert("_id", id_to_bson(&span.id));
         branch
     });

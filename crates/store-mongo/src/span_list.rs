@@ -18,6 +18,7 @@ use crate::call::{CallError, hint};
 use crate::document::{id_from_bson, id_to_bson, moment, read_moment};
 use crate::index;
 use crate::reading::FoundDocuments;
+use crate::resolve::of_target;
 use crate::unreadable::value_in;
 
 /// Spans that are compared with a query for one page.
@@ -116,7 +117,7 @@ impl MongoStore {
     async fn list_instance(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
         let mut conditions = filter(query);
         if let Some(target) = query.target.target() {
-            conditions.insert("processing.key", self.link.has_key(&target));
+            conditions.extend(of_target(&target));
         }
         // Numbers alone.
         let to = query.to.unwrap_or(Timestamp::MAX);

@@ -8,7 +8,7 @@ use sampler_store::StoreError;
 
 use crate::MongoStore;
 use crate::document::{Unreadable, id_from_bson, id_to_bson};
-use crate::resolve::readable;
+use crate::resolve::{of_target, readable};
 use crate::unreadable::{Identity, decoded, name_of};
 
 pub(crate) async fn read(
@@ -16,7 +16,7 @@ pub(crate) async fn read(
     id: &SpanId,
     target: &Target,
 ) -> Result<Option<Span>, StoreError> {
-    let mut filter = store.link.shard_key_filter(target);
+    let mut filter = of_target(target);
     filter.insert("_id", id_to_bson(id));
     let options = store.link.find_options(1, doc! {}, "_id_");
     let found = store.link.fetch(filter, options).await?;

@@ -1,6 +1,6 @@
 //! Starting spans (section 6.1 of the paper), many with one command.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +11,14 @@ use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
 use sampler_domain::{EventId, Key, NotEnded, Refusal, Span, Timestamp, decide_start};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{IdKind, NewSpan, ReadConcern, StartOutcome, StoreError};
+use sampler_store::{IdKind, NewSpan, StartOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, Unreadable, key_to_bson, moment, open_span_document, read_moment};
 use crate::index;
 use crate::projection::comparable;
-use crate::resolve::{
-    ByTarget, EventKey, SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable,
-};
+use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_span_id, by_target, readable};
 use crate::unreadable::{decoded, key_of};
 
 /// How many spans one search may find for each start. If it finds as many, each start gets its own search.
@@ -28,9 +26,6 @@ const SPANS_EACH: usize = 4;
 
 /// How many such searches run at the same time. Others need connections, too.
 const SEARCHES_AT_ONCE: usize = 16;
-
-/// The outcome of a start that an index of the original Sampler refuses.
-static ELSEWHERE: StartOutcome = StartOutcome::Refused(Refusal::IdTakenElsewhere);
 
 #[derive(Debug)]
 pub(crate) struct StartWriter {
@@ -57,10 +52,6 @@ impl StartWrite {
 
     fn event(&self) -> Option<EventKey> {
         Some((self.new.span.target.clone(), self.id()?.clone()))
-    }
-
-    fn is_among(&self, events: &HashSet<EventKey>) -> bool {
-        !events.is_empty() && self.event().is_some_and(|event| events.contains(&event))
     }
 }
 
@@ -92,15 +83,8 @@ impl GroupWriter for StartWriter {
     /// and the insert need not be one operation, because two starts of a target that are in flight together
     /// have no order.
     async fn send(&self, batch: &[Arc<StartWrite>], send_by: Instant) -> CommandResult<Self> {
-        let targets = batch.iter().map(|write| &write.new.span.target);
-        self.link
-            .add_missing_keys(targets, ReadConcern::Majority)
-            .await?;
-        let ids = batch.iter().filter_map(|write| write.id());
-        let kept_as_uuids = kept_as_uuids(&self.link, IdKind::Start, ids).await?;
         if let [write] = batch
             && !write.new.may_overlap
-            && kept_as_uuids.is_empty()
             && let Some(result) = self.insert_alone(write, send_by).await?
         {
             return Ok(vec![result]);
@@ -109,7 +93,6 @@ impl GroupWriter for StartWriter {
         let (mut results, mut free) = (Vec::with_capacity(batch.len()), Vec::new());
         for (index, (write, others)) in batch.iter().zip(others).enumerate() {
             results.push(match others.require_room(write.new.may_overlap) {
-                _ if write.is_among(&kept_as_uuids) => WriteResult::Unresolved,
                 // It may be stopped by now, so only a later read can refuse the start.
                 Err(Refusal::AlreadyOpen) => WriteResult::Unresolved,
                 Err(refusal) => WriteResult::Provisional(StartOutcome::Refused(refusal)),
@@ -125,8 +108,7 @@ impl GroupWriter for StartWriter {
         }
         let documents = free.iter().map(|index| &batch[*index].document);
         let written = self.link.insert(documents, send_by).await?;
-        let elsewhere = Some(&ELSEWHERE);
-        let inserted = written.write_results(free.len(), |_| StartOutcome::Opened, elsewhere);
+        let inserted = written.write_results(free.len(), |_| StartOutcome::Opened);
         for (index, result) in free.into_iter().zip(inserted) {
             results[index] = result;
         }
@@ -140,10 +122,6 @@ impl GroupWriter for StartWriter {
         &self,
         batch: &[Arc<StartWrite>],
     ) -> Result<Vec<Resolution<StartOutcome>>, CallError> {
-        let targets = batch.iter().map(|write| &write.new.span.target);
-        self.link
-            .add_missing_keys(targets, ReadConcern::Linearizable)
-            .await?;
         let open = batch.iter().map(|it| SpanOf::open(&it.new.span.target));
         let open = by_target(&self.link, open).await?;
         let events = batch.iter().filter_map(|write| {
@@ -212,8 +190,7 @@ impl StartWriter {
         if !made && updated.failed.is_empty() {
             return Ok(None);
         }
-        let elsewhere = Some(&ELSEWHERE);
-        let mut results = updated.write_results(1, |_| StartOutcome::Opened, elsewhere);
+        let mut results = updated.write_results(1, |_| StartOutcome::Opened);
         Ok(results.pop())
     }
 

@@ -1,22 +1,21 @@
 //! Ending spans (section 6.2 of the paper), many with one command.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use sampler_domain::{Key, Refusal, StopEvent, decide_stop};
-use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
-use sampler_store::{IdKind, NewStop, ReadConcern, StopOutcome, StoreError};
+use sampler_domain::{Key, StopEvent, decide_stop};
+use sampler_store::group::{CommandResult, GroupWriter, Resolution};
+use sampler_store::{IdKind, NewStop, StopOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
 use crate::projection::without_measures;
-use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, kept_as_uuids, readable};
+use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, readable};
 
 #[derive(Debug)]
 pub(crate) struct StopWriter {
@@ -45,10 +44,6 @@ impl StopWrite {
     fn event(&self) -> Option<EventKey> {
         Some((self.event.target.clone(), self.event.id.clone()?))
     }
-
-    fn is_among(&self, events: &HashSet<EventKey>) -> bool {
-        !events.is_empty() && self.event().is_some_and(|event| events.contains(&event))
-    }
 }
 
 /// Ends the open span of the target. The condition is the rule of [`decide_stop`] as a query;
@@ -68,14 +63,12 @@ fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     }
 }
 
-/// It leaves `processing.version` alone, and makes the span due by its end; `end_is_set` is what a
-/// worker of the original searches for.
+/// It leaves `processing.version` alone, and makes the span due by its end.
 fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     let event = &new.event;
     let end = event.timestamp.as_millis();
     let mut set = rawdoc! {
         "end": end,
-        "end_is_set": true,
         "target.correlation_id": correlation_id,
     };
     if let Some(id) = &event.id {
@@ -110,27 +103,9 @@ impl GroupWriter for StopWriter {
     }
 
     async fn send(&self, batch: &[Arc<StopWrite>], send_by: Instant) -> CommandResult<Self> {
-        let targets = batch.iter().map(|write| &write.event.target);
-        self.link
-            .add_missing_keys(targets, ReadConcern::Majority)
-            .await?;
-        let ids = batch.iter().filter_map(|write| write.event.id.as_ref());
-        let kept_as_uuids = kept_as_uuids(&self.link, IdKind::Stop, ids).await?;
-        let free = batch.iter().filter(|write| !write.is_among(&kept_as_uuids));
-        let free: Vec<&RawDocumentBuf> = free.map(|write| &write.statement).collect();
-        if free.is_empty() {
-            return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
-        }
-        let updated = self.link.update(free.iter().copied(), send_by).await?;
-        let elsewhere = Some(&StopOutcome::Refused(Refusal::IdTakenElsewhere));
-        let updated = updated.write_results(free.len(), |_| StopOutcome::Ended, elsewhere);
-        let mut updated = updated.into_iter();
-        let results = batch.iter().map(|write| {
-            let is_free = !write.is_among(&kept_as_uuids);
-            let updated = is_free.then(|| updated.next()).flatten();
-            updated.unwrap_or(WriteResult::Unresolved)
-        });
-        Ok(results.collect())
+        let statements = batch.iter().map(|write| &write.statement);
+        let updated = self.link.update(statements, send_by).await?;
+        Ok(updated.write_results(batch.len(), |_| StopOutcome::Ended))
     }
 
     /// Reads the span that this stop ended and the open span, then an earlier event with the same `id`. The
@@ -140,10 +115,6 @@ impl GroupWriter for StopWriter {
         &self,
         batch: &[Arc<StopWrite>],
     ) -> Result<Vec<Resolution<StopOutcome>>, CallError> {
-        let targets = batch.iter().map(|write| &write.event.target);
-        self.link
-            .add_missing_keys(targets, ReadConcern::Linearizable)
-            .await?;
         let either = batch.iter().flat_map(|write| {
             let target = &write.event.target;
             let ended = SpanOf {

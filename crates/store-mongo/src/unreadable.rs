@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, rawdoc};
-use sampler_domain::{Key, Span, Target};
+use sampler_domain::{Key, Span};
 use sampler_metrics::Limiter;
 use sampler_store::group::{CommandFailure, WriteOutcome};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link, Written};
-use crate::document::{Unreadable, read, read_target, unreadable};
+use crate::document::{Unreadable, read, unreadable};
 
 /// How long a document is not logged again.
 const LOGGED_FOR: Duration = Duration::from_hours(1);
@@ -92,11 +92,6 @@ fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     Some(filter)
 }
 
-pub(crate) fn target_in(raw: &RawDocument) -> Option<Target> {
-    let target = decoded(raw.get_document("target").ok()?).ok()?;
-    read_target(&target).ok()
-}
-
 /// The key that a document is kept under, if it can be read.
 pub(crate) fn key_of(raw: &RawDocument) -> Option<Key> {
     match raw_key(raw)? {
@@ -138,23 +133,15 @@ impl Default for LoggedDocuments {
 }
 
 impl LoggedDocuments {
-    /// Whether the document was recently logged.
-    pub(crate) fn knows(&self, of: &'static str, name: &str) -> bool {
-        self.0.knows((of, name.to_owned()))
-    }
-
     /// Whether the document must be logged now. If so, it counts as logged.
     pub(crate) fn is_news(&self, of: &'static str, name: &str) -> bool {
         self.0.admit((of, name.to_owned())).is_some()
     }
 }
 
-/// A change of one document: its name for the log, and the statement.
+/// The statement that changes one document.
 #[derive(Debug)]
-pub(crate) struct Statement {
-    pub(crate) name: String,
-    pub(crate) statement: RawDocumentBuf,
-}
+pub(crate) struct Statement(pub(crate) RawDocumentBuf);
 
 impl Statement {
     /// Changes a document that was found, where it still meets these conditions.
@@ -169,10 +156,7 @@ impl Statement {
             filter.append(element.key(), element.value().ok()?);
         }
         let update = RawDocumentBuf::try_from(update).ok()?;
-        Some(Self {
-            name: name_of(found),
-            statement: rawdoc! { "q": filter, "u": update, "hint": "_id_" },
-        })
+        Some(Self(rawdoc! { "q": filter, "u": update, "hint": "_id_" }))
     }
 }
 
@@ -180,7 +164,7 @@ impl Statement {
 /// one cannot prevent the others. One can: the server's error about a refused change can quote the
 /// document, and then is not UTF-8 either.
 pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Written, CallError> {
-    let statements = changes.iter().map(|change| change.statement.clone());
+    let statements = changes.iter().map(|change| change.0.clone());
     let refused = match update(link, statements.collect()).await {
         Err(error) if error.outcome() == WriteOutcome::Refused => error,
         written => return written,
@@ -193,7 +177,7 @@ pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Wr
     }
     let mut all = Written::default();
     for (index, change) in changes.iter().enumerate() {
-        match update(link, vec![change.statement.clone()]).await {
+        match update(link, vec![change.0.clone()]).await {
             Ok(written) => {
                 all.matched += written.matched;
                 // The first command may have made it, though nobody can say so.
@@ -231,7 +215,6 @@ mod tests {
         assert!(logged.is_news("b", "x"));
         assert!(logged.is_news("a", "y"));
         tokio::time::advance(LOGGED_FOR).await;
-        assert!(!logged.knows("a", "x"));
         assert!(logged.is_news("a", "x"));
     }
 

@@ -1,10 +1,10 @@
 //! The worker's interface: each call is in the file that its line names.
 
 use async_trait::async_trait;
-use sampler_domain::{Change, Changed, Policy, Span, SpanId, Target, Timestamp};
-use sampler_store::{Adopted, DuePages, DueQuery, Finished, StoreError, Work};
+use sampler_domain::{Change, Changed, Span, SpanId, Target, Timestamp};
+use sampler_store::{DuePages, DueQuery, Finished, StoreError, Work};
 
-use crate::{MongoStore, adopt, changes, cleanup, due, event_age, spans, workers};
+use crate::{MongoStore, changes, cleanup, due, event_age, spans, workers};
 
 #[async_trait]
 impl Work for MongoStore {
@@ -23,15 +23,6 @@ impl Work for MongoStore {
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
         changes::change(self, span, change, None, now).await
-    }
-
-    async fn adopt(
-        &self,
-        policy: &Policy,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Adopted, StoreError> {
-        adopt::adopt(self, policy, now, limit).await
     }
 
     async fn completed_before(

@@ -98,16 +98,6 @@ pub enum IdKind {
     Stop,
 }
 
-/// How current the spans are that are looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadConcern {
-    /// As current as those that decide a start or a stop. An open span, or one with the id, is found if
-    /// it was kept before the call. It need not have its measures, except as [`SpansBy::StartedBy`] says.
-    Linearizable,
-    /// As a majority has them.
-    Majority,
-}
-
 /// The condition by which spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpansBy {

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Reading`] | read spans, usages, sums and the audit trail | the receiver |
-//! | [`Work`] | find spans that are due, change them, adopt and remove them | the worker |
+//! | [`Work`] | find spans that are due, change and remove them | the worker |
 //! | [`Ledger`] | keep an entry for each usage, confirm it, send it again | the worker |
 //! | [`Causes`] | keep the causes of suspensions, resume their spans | the worker |
 //! | [`Operating`] | the actions of operators, the control, the backlog | both programs |
@@ -36,7 +36,7 @@ pub use causes::{Causes, KeptCause, Probe, Resumption};
 pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
 pub use events::{
-    Arrival, Events, IdKind, NewSpan, NewStop, ReadConcern, SpansBy, StartOutcome, StopOutcome,
+    Arrival, Events, IdKind, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome,
 };
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
 pub use operating::{ACTS_NAMED, Operating};
@@ -45,7 +45,7 @@ pub use reading::{
     TargetFilter,
 };
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
-pub use work::{Adopted, DuePages, DueQuery, Finished, Work};
+pub use work::{DuePages, DueQuery, Finished, Work};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

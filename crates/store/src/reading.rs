@@ -112,8 +112,7 @@ impl SpanQuery {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedSpan {
     pub span: Span,
-    /// When it needs a worker next; `None` if the original Sampler started it and it is not adopted
-    /// yet.
+    /// When it needs a worker next; `None` if the document does not say so.
     pub due_at: Option<Timestamp>,
 }
 

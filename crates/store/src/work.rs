@@ -1,11 +1,11 @@
 //! The worker's interface: finding due spans and changing them (sections 6.4 to 6.6 of the paper),
-//! adopting those of the original Sampler, and removing complete ones (section 6.3).
+//! and removing complete ones (section 6.3).
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use sampler_domain::{Change, Changed, Key, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{Change, Changed, Key, Span, SpanId, Target, Timestamp};
 
 use crate::StoreError;
 
@@ -24,21 +24,12 @@ pub struct DueQuery {
 /// error.
 pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
 
-/// How many spans of the original Sampler were adopted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Adopted {
-    /// Spans that the original receiver started.
-    pub starts: u64,
-    /// Spans that the original receiver stopped after they had been adopted.
-    pub stops: u64,
-}
-
 /// A complete span, as the ledger and the clean-up need it: its id and its shard key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     pub id: SpanId,
-    /// The key that is stored with it; `None` if the original Sampler completed it before it was adopted.
-    pub key: Option<Key>,
+    /// The key that is stored with it.
+    pub key: Key,
 }
 
 /// Finds due spans, changes them, and maintains the spans that are kept.
@@ -63,15 +54,6 @@ pub trait Work: Send + Sync + 'static {
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
-
-    /// Takes in up to `limit` spans that the original Sampler started, and notices the stops that
-    /// it wrote.
-    async fn adopt(
-        &self,
-        policy: &Policy,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Adopted, StoreError>;
 
     /// Up to `limit` complete spans that end before `cutoff` (section 6.3).
     async fn completed_before(

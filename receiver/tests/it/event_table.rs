@@ -452,7 +452,6 @@ async fn each_kind_of_problem_is_the_same_alone_and_in_a_batch() {
         Behaviour::Lost,
         Behaviour::Overloaded,
         Behaviour::Refused,
-        Behaviour::TakenElsewhere,
     ] {
         let world = async || {
             let world = World::new();

@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use crate::event::{by, start, stop};
-use crate::store::Behaviour;
+use crate::event::{by, start};
 use crate::world::{NOW, PAST, START, World, request};
 
 /// Long after all that is dated around [`NOW`] has left the slack.
@@ -26,18 +25,4 @@ async fn the_same_event_written_otherwise_is_the_same_event() {
         world.send(request(START, written)).await.is_replayed();
     }
     world.assert_kept(&[(&event, None)]);
-}
-
-/// While the original's indexes forbid the id of another target, nothing is told of that.
-#[tokio::test]
-async fn an_id_that_an_index_of_an_original_forbids_is_refused_without_a_field() {
-    let world = World::new();
-    world.store.set_behaviour(Behaviour::TakenElsewhere);
-    for answer in [
-        world.start(&by("a", &start(NOW))).await,
-        world.stop(&by("a", &stop(NOW))).await,
-    ] {
-        let problem = answer.problem(409, "id-taken");
-        assert_eq!(problem.get("errors"), None, "{problem:#}");
-    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::{
-    CauseId, Change, Changed, Control, Entry, Id, Refusal, Resend, Span, SpanId, Target, Timestamp,
+    CauseId, Change, Changed, Control, Entry, Id, Resend, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
     ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
@@ -44,8 +44,6 @@ pub(crate) enum Behaviour {
     Unknown,
     /// The store refuses.
     Refused,
-    /// An index of the original has the id, for another target.
-    TakenElsewhere,
     /// Only reads are served.
     ReadOnly,
     /// The call panics.
@@ -139,10 +137,6 @@ impl Store {
         is_paced
     }
 
-    fn is_taken_elsewhere(&self) -> bool {
-        *self.behaviour.lock().unwrap() == Behaviour::TakenElsewhere
-    }
-
     fn refuse_write(&self) -> Result<(), StoreError> {
         if *self.behaviour.lock().unwrap() == Behaviour::ReadOnly {
             return Err(StoreError::Refused(SECRET.into()));
@@ -172,11 +166,9 @@ impl Store {
     ) -> Result<T, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match behaviour {
-            Behaviour::Served
-            | Behaviour::TakenElsewhere
-            | Behaviour::Paced
-            | Behaviour::Preparing
-            | Behaviour::ReadOnly => call.await,
+            Behaviour::Served | Behaviour::Paced | Behaviour::Preparing | Behaviour::ReadOnly => {
+                call.await
+            }
             Behaviour::Held => {
                 self.held.send_modify(|held| *held += 1);
                 // Closed, it lets all go.
@@ -281,9 +273,6 @@ pass_on! {
     }
 
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
-        if self.is_taken_elsewhere() {
-            return Ok(StartOutcome::Refused(Refusal::IdTakenElsewhere));
-        }
         self.refuse_write()?;
         if self.is_paced().await {
             return Ok(StartOutcome::Opened);
@@ -292,9 +281,6 @@ pass_on! {
     }
 
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
-        if self.is_taken_elsewhere() {
-            return Ok(StopOutcome::Refused(Refusal::IdTakenElsewhere));
-        }
         self.refuse_write()?;
         if self.is_paced().await {
             return Ok(StopOutcome::Ended);

@@ -52,8 +52,8 @@
 //!
 //! One target, at most two spans of up to three intervals by the minute, at most five moments of
 //! one clock that all share, and two workers with one span in hand each. In MongoDB a start looks
-//! for an overlap before it inserts; here both is one step. Span adoption from the original Sampler
-//! and changes of the policy are left to the simulation. States are told apart by 64-bit hashes.
+//! for an overlap before it inserts; here both is one step. Changes of
+//! the policy are left to the simulation. States are told apart by 64-bit hashes.
 
 mod confirm;
 mod explore;

@@ -76,13 +76,14 @@ enum Answer {
 fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
     let id = SpanId::new(event.timestamp, state.history.opened);
     let span = Span::open(id, event.clone());
+    let due_at = scenario.policy.open_due_at(&span.target, span.start);
     if scenario.is_broken(Mutant::StartsWithoutIndexes) {
-        state.table.make_mut().insert_original(span);
+        state.table.make_mut().insert_original(span, due_at);
         state.history.opened += 1;
         return Answer::Kept;
     }
     let new = NewSpan {
-        due_at: scenario.policy.open_due_at(&span.target, span.start),
+        due_at,
         span,
         now: state.now,
         may_overlap: false,

@@ -257,8 +257,7 @@ impl World {
     }
 
     /// Whether the store learned too late of the start, or of the stop that the interval leads to.
-    /// Or the start was reported so late that its backlog is too long, or the original Sampler has
-    /// planned an interval that ends too late, or the usage was withheld.
+    /// Or the start was reported so late that its backlog is too long, or the usage was withheld.
     fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
         let facts = self.truth.facts();
         let Some(plan) = facts.plans.get(&usage.dedup_id) else {
@@ -280,7 +279,6 @@ impl World {
         let end = self.store.with(|table| table.find(&plan.span)?.end);
         let Interval { start, end: until } = plan.interval;
         let by_stop = until < start || Some(until) == end;
-        facts.late_plans.contains(&plan.span)
-            || late.any(|kept| kept.kind == Kind::Start || by_stop)
+        late.any(|kept| kept.kind == Kind::Start || by_stop)
     }
 }

@@ -9,24 +9,12 @@ use super::op::{Event, Kind};
 use super::provider::{Reply, Sent};
 use super::world::{OTHER_PLAN, World, measures, millis, target};
 
-/// All spans of the run, removed ones as well.
-struct Spans {
-    /// Those that came in as events.
-    ours: Vec<Span>,
-    /// Those that the original Sampler left.
-    originals: Vec<Span>,
-}
-
 impl World {
-    /// Reports all violations; `originals` are the ids of spans that the original Sampler left.
-    /// Returns the length of all spans, ms.
-    pub(crate) fn check(&self, originals: &BTreeSet<SpanId>) -> i64 {
+    /// Reports all violations. Returns the length of all spans, removed ones as well, ms.
+    pub(crate) fn check(&self) -> i64 {
         let kept = self.store.all().into_iter().map(|kept| kept.span);
         let removed = self.truth.facts().removed.clone();
-        let all = kept.chain(removed);
-        let (originals, ours): (Vec<Span>, Vec<Span>) =
-            all.partition(|span| originals.contains(&span.id));
-        let spans = Spans { ours, originals };
+        let spans: Vec<Span> = kept.chain(removed).collect();
         self.check_sums(&spans);
         self.check_usages(&spans);
         self.check_windows(&spans);
@@ -37,15 +25,15 @@ impl World {
         self.check_ledger(&spans);
         self.check_withheld();
         let lengths = spans
-            .all()
+            .iter()
             .filter_map(|span| Some(span.end?.since(span.start)));
         lengths.filter(|length| *length > 0).sum()
     }
 
     /// The law, from what Abacus counts and nothing else: for each span, and for each target.
-    fn check_sums(&self, spans: &Spans) {
+    fn check_sums(&self, spans: &[Span]) {
         let mut due: BTreeMap<Target, i64> = BTreeMap::new();
-        for span in spans.all() {
+        for span in spans {
             let (Some(end), true) = (span.end, span.processing.complete) else {
                 self.report_violation(format!("span {} is not complete at the end", span.id));
                 continue;
@@ -58,7 +46,7 @@ impl World {
                     span.id
                 ));
             }
-            *due.entry(span.target.clone()).or_default() += length - self.sampled_before(span);
+            *due.entry(span.target.clone()).or_default() += length;
         }
         let mut counted: BTreeMap<Target, i64> = BTreeMap::new();
         for usage in self.abacus.counted() {
@@ -72,7 +60,7 @@ impl World {
     }
 
     /// Entries, totals, how far spans are sampled, and what Abacus counts agree, entry by entry.
-    fn check_ledger(&self, spans: &Spans) {
+    fn check_ledger(&self, spans: &[Span]) {
         let facts = self.truth.facts();
         let by_guid = |usages: Vec<Usage>| -> BTreeMap<String, Usage> {
             let named = usages
@@ -116,7 +104,7 @@ impl World {
             }
         }
         let removed: BTreeSet<&SpanId> = facts.removed.iter().map(|span| &span.id).collect();
-        for span in spans.all() {
+        for span in spans {
             let totals = &span.processing.totals;
             let is_later = |entry: &&Entry| {
                 let first = totals.first_version;
@@ -180,20 +168,9 @@ impl World {
         entry.state == EntryState::Accepted && !(self.setup.confirms && has_document)
     }
 
-    /// What the original Sampler had sampled of a span before it came here.
-    fn sampled_before(&self, span: &Span) -> i64 {
-        let facts = self.truth.facts();
-        let plans = facts
-            .plans
-            .values()
-            .filter(|plan| plan.span == span.id && plan.counted);
-        let sum = facts.sums.get(&span.id).copied().unwrap_or_default();
-        sum - plans.map(|plan| plan.interval.duration()).sum::<i64>()
-    }
-
     /// Each usage has the target and the measures of its span.
-    fn check_usages(&self, spans: &Spans) {
-        let by_id: BTreeMap<&SpanId, &Span> = spans.all().map(|span| (&span.id, span)).collect();
+    fn check_usages(&self, spans: &[Span]) {
+        let by_id: BTreeMap<&SpanId, &Span> = spans.iter().map(|span| (&span.id, span)).collect();
         let facts = self.truth.facts();
         for usage in self.abacus.counted() {
             let plan = facts.plans.get(&usage.dedup_id);
@@ -221,9 +198,8 @@ impl World {
     }
 
     /// Each window in which Abacus accumulates has the usage of that window, without what is skipped or set
-    /// aside and was not sent again; whatever was taken back: no interval crosses a boundary. Intervals that
-    /// the original Sampler has planned may.
-    fn check_windows(&self, spans: &Spans) {
+    /// aside and was not sent again; whatever was taken back: no interval crosses a boundary.
+    fn check_windows(&self, spans: &[Span]) {
         let mut counted = self.truth.facts().windows.clone();
         let mut missing: BTreeMap<(SpanId, Timestamp), i64> = BTreeMap::new();
         for plan in self.truth.facts().plans.values() {
@@ -233,7 +209,7 @@ impl World {
                 *sum += plan.interval.duration();
             }
         }
-        for span in &spans.ours {
+        for span in spans {
             let end = span.end.unwrap_or(span.start);
             let mut from = span.start;
             while from < end {
@@ -252,7 +228,7 @@ impl World {
             }
         }
         // Beyond the end, what counts is what is missing of that which was taken back.
-        let ours: BTreeSet<&SpanId> = spans.ours.iter().map(|span| &span.id).collect();
+        let ours: BTreeSet<&SpanId> = spans.iter().map(|span| &span.id).collect();
         for (at, sum) in missing {
             *counted.entry(at).or_default() += sum;
         }
@@ -264,7 +240,7 @@ impl World {
 
     /// No two spans of a target overlap, unless events of the target were in flight at the same
     /// time.
-    fn check_overlaps(&self, spans: &Spans) {
+    fn check_overlaps(&self, spans: &[Span]) {
         if self.setup.allow_overlap {
             return;
         }
@@ -277,7 +253,7 @@ impl World {
             .collect();
         let counts =
             |span: &&Span| well_behaved.contains(&span.target) || !gaps.contains(&span.target);
-        for span in spans.ours.iter().filter(counts) {
+        for span in spans.iter().filter(counts) {
             by_target.entry(&span.target).or_default().push(span);
         }
         for of_target in by_target.values_mut() {
@@ -295,10 +271,10 @@ impl World {
 
     /// A refused event is not kept afterwards: every command that may have carried it was over by
     /// then.
-    fn check_refusals(&self, spans: &Spans) {
+    fn check_refusals(&self, spans: &[Span]) {
         let facts = self.truth.facts();
         let bound = millis(self.setup.answered_within());
-        let of_span = |id: &SpanId| spans.all().find(|span| span.id == *id);
+        let of_span = |id: &SpanId| spans.iter().find(|span| span.id == *id);
         for one in self.history.all() {
             let replies = one.replies.iter().zip(&one.times);
             let refused = replies.filter(|(reply, _)| matches!(reply, Reply::Refused(_)));
@@ -324,7 +300,7 @@ impl World {
 
     /// What refuses the start of an update is found before its stop is kept. So an update of which the
     /// stop alone was kept was met by a start of its target since it was first sent.
-    fn check_incomplete(&self, spans: &Spans) {
+    fn check_incomplete(&self, spans: &[Span]) {
         let facts = self.truth.facts();
         let all = self.history.all();
         let is_incomplete = |one: &&Sent| {
@@ -345,7 +321,7 @@ impl World {
                 continue;
             };
             let of_target: BTreeSet<&SpanId> = spans
-                .all()
+                .iter()
                 .filter(|span| span.target == target(one.event.target))
                 .map(|span| &span.id)
                 .collect();
@@ -363,7 +339,7 @@ impl World {
     }
 
     /// Every event is kept as it was answered.
-    fn check_events(&self, spans: &Spans) {
+    fn check_events(&self, spans: &[Span]) {
         let mut sent: BTreeMap<Event, Vec<Sent>> = BTreeMap::new();
         let mut halves: BTreeMap<Event, Vec<Sent>> = BTreeMap::new();
         for one in self.history.all() {
@@ -391,8 +367,8 @@ impl World {
                 ));
             }
         }
-        if explained != spans.ours.len() {
-            let count = spans.ours.len();
+        if explained != spans.len() {
+            let count = spans.len();
             self.report_violation(format!(
                 "there are {count} spans, but only {explained} were started"
             ));
@@ -401,8 +377,8 @@ impl World {
 
     /// A start or a stop is kept as it was answered, alone or as a half of updates. Returns how many
     /// spans it has started.
-    fn check_half(&self, spans: &Spans, half: &Event, all: &[Sent]) -> usize {
-        let kept = spans.all().filter(|span| keeps(span, half)).count();
+    fn check_half(&self, spans: &[Span], half: &Event, all: &[Sent]) -> usize {
+        let kept = spans.iter().filter(|span| keeps(span, half)).count();
         let replies = || all.iter().flat_map(|one| &one.replies);
         let count =
             |wanted: &dyn Fn(&Reply) -> bool| replies().filter(|reply| wanted(reply)).count();
@@ -426,12 +402,6 @@ impl World {
             ));
         }
         if half.kind == Kind::Start { kept } else { 0 }
-    }
-}
-
-impl Spans {
-    fn all(&self) -> impl Iterator<Item = &Span> {
-        self.ours.iter().chain(&self.originals)
     }
 }
 

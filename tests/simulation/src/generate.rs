@@ -4,7 +4,7 @@ use sampler_domain::Timestamp;
 
 use super::combine::combine;
 use super::conditions::Conditions;
-use super::op::{Action, Event, Kind, Op, Original, Process, ProcessFault, Sending, Way};
+use super::op::{Action, Event, Kind, Op, Process, ProcessFault, Sending, Way};
 use super::setup::Setup;
 use super::world::MEASURES;
 use crate::calendar::{DAY, MINUTE};
@@ -28,9 +28,6 @@ pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
     }
     for _ in 0..generator.rng.below(8) {
         generator.odd_event();
-    }
-    if generator.rng.percent(20) {
-        generator.original();
     }
     if generator.rng.percent(60) {
         generator.burst();
@@ -257,52 +254,6 @@ impl Generator<'_> {
         self.ops.push(Op {
             at: from + length,
             act: Action::Store(Conditions::Flaky),
-        });
-    }
-
-    /// A span that the original Sampler leaves behind: fresh, planned, posted, stopped or all.
-    fn original(&mut self) {
-        let at = self.rng.between(0, self.horizon());
-        let target = self.rng.below(self.setup.well_behaved.len() + 1) + 16;
-        let (unit, length) = (self.setup.scale.unit, self.length());
-        let age = self.rng.between(0, 6 * length);
-        let start = self.moment(at - age);
-        let mut sampled_to = start;
-        for _ in 0..self.rng.below(4) {
-            let boundary = unit.boundary_after(sampled_to).unwrap_or(sampled_to);
-            if boundary <= self.moment(at) {
-                sampled_to = boundary;
-            }
-        }
-        let end = match self.rng.below(10) {
-            0..=3 => None,
-            4..=6 => Some(start.plus(self.rng.between(0, 8 * length))),
-            7 => Some(sampled_to),
-            // It accepts stops before the start.
-            8 => Some(start.plus(-self.rng.log_uniform(2 * length))),
-            _ => Some(self.moment(at).plus(self.rng.log_uniform(2 * length))),
-        };
-        let goal = match end {
-            Some(end) if self.rng.percent(50) => end,
-            _ => unit.boundary_after(sampled_to).unwrap_or(sampled_to),
-        };
-        let posted = self.rng.percent(50) && goal <= self.moment(at);
-        // What is planned so far ahead is waited for, poll by poll.
-        let is_near = self.setup.closing.is_none() || goal <= self.moment(self.horizon());
-        let planned = (self.rng.percent(60) && is_near).then_some((goal, posted));
-        let original = Original {
-            number: self.serial,
-            target,
-            with_id: self.rng.percent(50),
-            start,
-            sampled_to,
-            end,
-            planned,
-        };
-        self.serial += 1;
-        self.ops.push(Op {
-            at,
-            act: Action::Original(original),
         });
     }
 

@@ -20,7 +20,6 @@ mod lifecycle;
 mod mutant;
 mod op;
 mod operator;
-mod original;
 mod panics;
 mod posts;
 mod process;

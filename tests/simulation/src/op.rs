@@ -19,8 +19,6 @@ pub(crate) struct Op {
 pub(crate) enum Action {
     /// A provider sends events.
     Send(Sending),
-    /// The original Sampler writes a span.
-    Original(Original),
     Receiver(usize, ProcessFault),
     Worker(usize, ProcessFault),
     /// The error of a process's clock is this many ms from now on.
@@ -128,25 +126,11 @@ impl Event {
     }
 }
 
-/// A span as the original Sampler leaves it.
-#[derive(Clone, Debug)]
-pub(crate) struct Original {
-    pub(crate) number: u64,
-    pub(crate) target: usize,
-    pub(crate) with_id: bool,
-    pub(crate) start: Timestamp,
-    pub(crate) sampled_to: Timestamp,
-    pub(crate) end: Option<Timestamp>,
-    /// Where the planned interval ends, and whether its usage was posted already.
-    pub(crate) planned: Option<(Timestamp, bool)>,
-}
-
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>12} ms  ", self.at)?;
         match &self.act {
             Action::Send(sending) => write!(f, "{sending}"),
-            Action::Original(original) => write!(f, "{original:?}"),
             Action::Receiver(number, fault) => write!(f, "receiver {number}: {fault:?}"),
             Action::Worker(number, fault) => write!(f, "worker {number}: {fault:?}"),
             Action::Clock(process, offset) => write!(f, "{process:?}: clock off by {offset} ms"),

@@ -92,11 +92,7 @@ impl Facts {
             let is_unheard = post.told != Told::Acceptance || is_dead(post) || post.is_note_lost;
             is_unheard || state == EntryState::SetAside
         };
-        let Some(taken) = posts.iter().rfind(|post| post.is_taken) else {
-            // The original Sampler had posted what it had planned, and was gone before it noted that.
-            let is_of_original = self.originals.contains(&entry.span);
-            return is_of_original.then_some(Undecidable::Death);
-        };
+        let taken = posts.iter().rfind(|post| post.is_taken)?;
         if !posts.iter().all(is_excused) {
             return None;
         }

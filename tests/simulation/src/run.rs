@@ -1,10 +1,9 @@
 //! One run, from its beginning to the moment when everything is complete.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sampler_domain::{SKIP_DELAY, SpanId, Timestamp};
+use sampler_domain::{SKIP_DELAY, Timestamp};
 use tokio::runtime::Builder;
 use tokio_util::task::TaskTracker;
 
@@ -129,7 +128,6 @@ struct Run {
     receivers: Vec<Arc<Node>>,
     workers: Vec<Arc<Node>>,
     providers: TaskTracker,
-    originals: BTreeSet<SpanId>,
 }
 
 impl Run {
@@ -148,7 +146,6 @@ impl Run {
             receivers,
             workers,
             providers: TaskTracker::new(),
-            originals: BTreeSet::new(),
         }
     }
 
@@ -160,7 +157,7 @@ impl Run {
             self.apply(op.act);
         }
         self.finish().await;
-        let span_millis = self.world.check(&self.originals);
+        let span_millis = self.world.check();
         let (violations, log) = self.world.findings();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tally = &self.world.tally;
@@ -217,9 +214,6 @@ impl Run {
     fn apply(&mut self, act: Action) {
         match act {
             Action::Send(sending) => self.send(sending),
-            Action::Original(original) => {
-                self.originals.extend(self.world.write_original(&original));
-            }
             Action::Receiver(number, fault) => self.receivers[number].inject(fault),
             Action::Worker(number, fault) => self.workers[number].inject(fault),
             Action::Clock(Process::Receiver(number), error) => {
@@ -263,7 +257,7 @@ impl Run {
         let ends = self.stop_all();
         self.await_providers().await;
         // The longest possible wait: a retry, a skip, a partition that moves to another worker, the
-        // grace, a plan that the original Sampler or a fast clock has made ahead.
+        // grace, a plan that a fast clock has made ahead.
         let mut limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
         if self.world.setup.has_operator {
             limit += 2 * SKIP_DELAY;

@@ -198,7 +198,7 @@ impl Statement for Opening {
         if !world.store.with(|table| table.insert(new)) {
             return None;
         }
-        world.note_opened(&span, 0);
+        world.note_opened(&span);
         world.note_kept(format!("{:?}", span.id), arrived_at, &span, false);
         Some(StartOutcome::Opened)
     }

@@ -412,7 +412,6 @@ impl Setup {
                     concurrency: 1 + rng.below(6),
                     batch_size: 2 + rng.below(8),
                     interval: millis(tick),
-                    adopt_interval: millis(4 * tick),
                     heartbeat_interval: millis(self.heartbeat()),
                     ..ProcessingSettings::default()
                 },

@@ -34,8 +34,6 @@ pub(crate) struct Facts {
     incomplete: BTreeSet<SpanId>,
     /// What counts in each window of a span.
     pub(crate) windows: Windows,
-    /// Spans that the original Sampler has left.
-    pub(crate) originals: BTreeSet<SpanId>,
     /// Every post, by the id of its usage.
     pub(crate) posts: BTreeMap<String, Vec<Post>>,
     /// Every entry of the ledger that was ever written, by the id of its usage.
@@ -44,9 +42,6 @@ pub(crate) struct Facts {
     pub(crate) removed: Vec<Span>,
     /// Every start and stop that was kept.
     pub(crate) kept: Vec<KeptEvent>,
-    /// Spans of which the original Sampler had planned an interval that ends too late for the month
-    /// that closes.
-    pub(crate) late_plans: BTreeSet<SpanId>,
     /// Writes that were refused, by what they carry.
     refused: BTreeSet<String>,
     /// Ids of usages that Abacus has refused.
@@ -100,11 +95,10 @@ impl Facts {
 }
 
 impl World {
-    /// A span is new in the store; `counted` is how much of it counts already, if the original
-    /// Sampler had sampled it.
-    pub(crate) fn note_opened(&self, span: &Span, counted: i64) {
+    /// A span is new in the store.
+    pub(crate) fn note_opened(&self, span: &Span) {
         let mut facts = self.truth.facts();
-        facts.sums.insert(span.id.clone(), counted);
+        facts.sums.insert(span.id.clone(), 0);
         facts.incomplete.insert(span.id.clone());
         drop(facts);
         self.note_plan(span);

@@ -73,10 +73,6 @@ impl World {
         let Some(plan) = facts.plans.get(guid) else {
             return;
         };
-        // What the original Sampler had sampled and planned keeps to no window.
-        if facts.originals.contains(&plan.span) {
-            return;
-        }
         let window = self.window_of(plan.interval.midpoint());
         let at = (plan.span.clone(), window);
         let sum = facts.windows.get(&at).copied().unwrap_or_default();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sampler_domain::{
-    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, LastError, Policy, Resend,
-    Span, SpanId, Target, Timestamp,
+    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, LastError, Resend, Span,
+    SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    ActOutcome, Adopted, AuditRecord, Backlog, BacklogQuery, Confirmation, ControllerState,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, Confirmation, ControllerState,
     DuePages, DueQuery, EntryKey, Finished, KeptControl, Ledger, Operating, Published, StoreError,
     Unconfirmed, UnconfirmedQuery, Work,
 };
@@ -84,7 +84,6 @@ pass_on! {
     Work {
         read(id: &SpanId, target: &Target) -> Option<Span>;
         change(span: &Span, change: &Change, now: Timestamp) -> Changed;
-        adopt(policy: &Policy, now: Timestamp, limit: usize) -> Adopted;
         completed_before(cutoff: Timestamp, limit: usize) -> Vec<Finished>;
         remove(finished: &[Finished]) -> u64;
         limit_event_age(age: i64) -> Timestamp;

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
-    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Key, LastError, Policy, Resend,
-    Span, SpanId, Target, Timestamp,
+    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Key, LastError, Resend, Span,
+    SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    Adopted, AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, EntryKey,
+    AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, EntryKey,
     Events, Finished, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption, SpansBy,
     StartOutcome, StopOutcome, StoreError, Unconfirmed, UnconfirmedQuery, Work,
 };
@@ -56,9 +56,9 @@ impl MemoryStore {
         self.lock().table.all().cloned().collect()
     }
 
-    /// Puts a span in as the original Sampler leaves it: without a moment at which it is due.
-    pub fn insert_original(&self, span: Span) {
-        self.lock().table.insert_original(span);
+    /// Puts a span in as it is once the original Sampler's collection is taken over.
+    pub fn insert_original(&self, span: Span, due_at: Timestamp) {
+        self.lock().table.insert_original(span, due_at);
     }
 
     /// Does something with the table at one moment.
@@ -129,15 +129,6 @@ impl Work for MemoryStore {
         Ok(self.lock().table.change(span, change))
     }
 
-    async fn adopt(
-        &self,
-        policy: &Policy,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Adopted, StoreError> {
-        Ok(self.lock().table.adopt(policy, now, limit))
-    }
-
     async fn completed_before(
         &self,
         cutoff: Timestamp,
@@ -146,13 +137,10 @@ impl Work for MemoryStore {
         let state = self.lock();
         let ids = state.table.completed_before(cutoff, limit).into_iter();
         let finished = |id: SpanId| {
-            let target = state.table.find(&id).map(|span| &span.target);
-            Finished {
-                key: target.map(Key::of),
-                id,
-            }
+            let key = Key::of(&state.table.find(&id)?.target);
+            Some(Finished { id, key })
         };
-        Ok(ids.map(finished).collect())
+        Ok(ids.filter_map(finished).collect())
     }
 
     async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {

@@ -13,7 +13,7 @@ use sampler_domain::{
 };
 use sampler_store::{
     Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating,
-    Reading, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
+    Reading, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
 };
 use uuid::Uuid;
 
@@ -224,26 +224,14 @@ pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: 
     kept(store, event_id).await
 }
 
-/// The span that an event with this id started, whatever its target.
+/// The span that an event with this id started, whatever its target; of several, the first.
 pub async fn kept(store: &dyn Store, event_id: &str) -> Span {
     let wanted = id(event_id);
-    let mut query = SpanQuery {
-        limit: 1_000,
-        ..SpanQuery::default()
-    };
-    query.target.set("resource_id", id("resource"));
-    loop {
-        let page = store.spans(&query).await.unwrap();
-        let mut spans = page.spans.into_iter().map(|listed| listed.span);
-        if let Some(span) = spans.find(|span| span.start_id.as_ref() == Some(&wanted)) {
-            return span;
-        }
-        query.after = page.next;
-        assert!(
-            query.after.is_some(),
-            "no span that was started by {event_id}"
-        );
-    }
+    let spans = store.newest_spans(10_000).await.unwrap().into_iter();
+    let mut spans = spans.map(|listed| listed.span);
+    spans
+        .rfind(|span| span.start_id.as_ref() == Some(&wanted))
+        .unwrap_or_else(|| panic!("no span that was started by {event_id}"))
 }
 
 /// All partitions.
@@ -373,6 +361,6 @@ pub fn lost(changed: Result<Option<Span>, StoreError>) -> bool {
 pub fn finished(span: &Span) -> Finished {
     Finished {
         id: span.id.clone(),
-        key: Some(Key::of(&span.target)),
+        key: Key::of(&span.target),
     }
 }

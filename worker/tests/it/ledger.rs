@@ -115,7 +115,7 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         withheld: None,
     });
     span.processing.version = 7;
-    world.store.insert_original(span);
+    world.store.insert_original(span, sampled_to);
     let worker = world.run("w");
     world
         .until("it is sampled", || {

@@ -8,26 +8,11 @@ use sampler_store::group::{CommandFailure, WriteOutcome, store_error};
 
 use super::CallError;
 use crate::codes::{
-    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_beyond_limits,
-    is_lost_behind_router, is_of_the_moment,
+    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, is_beyond_limits, is_lost_behind_router,
+    is_of_the_moment,
 };
 
 impl CallError {
-    /// Whether it was refused because an event of another target has the id.
-    pub(crate) fn is_across_targets(&self) -> bool {
-        matches!(
-            self,
-            Self::Write {
-                is_across_targets: true,
-                ..
-            }
-        )
-    }
-
-    pub(crate) fn is_no_collection(&self) -> bool {
-        self.is_refusal(NAMESPACE_NOT_FOUND)
-    }
-
     pub(crate) fn is_no_index(&self) -> bool {
         self.is_refusal(INDEX_NOT_FOUND)
     }

@@ -141,7 +141,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         assert_eq!(look_at_what_they_return(&spans).await, 0);
     }
     // Nothing else that the two programs ask for looks at more than it returns, either.
-    store.adopt(&policy(), at(0), 100).await.unwrap();
+    store.take_over(&policy(), at(0)).await.unwrap();
     store.completed_before(at(-1), 100).await.unwrap();
     // One key for each partition, where its range ends, and one behind the last.
     assert_cost(&examined(&spans).await, 65, 4);

@@ -1,17 +1,12 @@
-//! The ledger in MongoDB: beside the original, with documents that nobody can read, and what of it
-//! expires when.
+//! The ledger in MongoDB: with documents that nobody can read, and what of it expires when.
 
 use bson::{Bson, doc};
-use sampler_domain::{Entry, EntryState, Next, Span, SpanId, Totals};
+use sampler_domain::{Entry, Span, SpanId};
 use sampler_store::{Ledger, Reading};
 use sampler_store_mongo::MongoStore;
-use sampler_store_testing::support::Changing;
-use sampler_store_testing::support::{
-    NOW, acceptance, at, done, failure, finished, kept, must_plan, plan_to, started,
-};
+use sampler_store_testing::support::{NOW, acceptance, finished, must_plan, started};
 
-use crate::original::NOW_DOUBLE;
-use crate::support::{beside_original, document, store_and_spans, usages_beside};
+use crate::support::{document, store_and_spans, usages_beside};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -150,83 +145,4 @@ async fn what_is_no_entry_stands_in_nobodys_way() {
     };
     assert!(store.write_entry(again, DAY).await.is_err());
     assert_eq!(usages.count_documents(doc! {}).await.unwrap(), 5);
-}
-
-/// The original knows no totals: where it has sampled a span on, ours start at zero again.
-#[tokio::test(flavor = "multi_thread")]
-async fn totals_begin_anew_where_an_original_has_sampled_on() {
-    let (store, spans) = beside_original("ledger_totals").await;
-    let span = planned(&store, "a").await;
-    store.write_entry(entry(&span), DAY).await.unwrap();
-    let next = Next::Planned(plan_to(&span.executed(), 0));
-    let span = done(store.executed(&span, next, at(0), at(0)).await);
-    assert_eq!(span.processing.totals.billed, 23 * HOUR);
-    assert_eq!(kept(&store, "a").await, span);
-    #[expect(clippy::cast_precision_loss, reason = "hours")]
-    let hour = HOUR as f64;
-    // It executes what we have planned, and plans the next.
-    let change = doc! {
-        "$set": {
-            "processing.last_interval": { "start": NOW_DOUBLE - hour, "end": NOW_DOUBLE },
-            "processing.planned_interval": {
-                "start": NOW_DOUBLE, "end": NOW_DOUBLE + hour, "usage_guid": "of the original",
-            },
-            "processing.last_change_at": NOW_DOUBLE + 3.0,
-        },
-        "$inc": { "processing.version": 1 },
-    };
-    let by_name = doc! { "start_dedup_id": "a" };
-    spans.update_one(by_name, change).await.unwrap();
-    let theirs = kept(&store, "a").await;
-    assert_eq!(theirs.processing.totals, Totals::from(at(0)));
-    assert_eq!(theirs.difference(), 0);
-    let shown = Entry::of_planned(&theirs).unwrap();
-    assert_eq!(shown.usage_guid, "of the original");
-    assert_eq!(shown.planned_at, at(3));
-    // Their plan is executed by us, under their id.
-    let entry = entry(&theirs);
-    assert_eq!(
-        store.write_entry(entry, DAY).await.unwrap(),
-        EntryState::Accepted
-    );
-    let ours = done(store.executed(&theirs, Next::Wait, at(5), at(HOUR)).await);
-    let expected = Totals {
-        since: at(0),
-        first_version: Some(theirs.processing.version),
-        billed: HOUR,
-        skipped: 0,
-        unanswered: 0,
-        usages: 1,
-    };
-    assert_eq!(ours.processing.totals, expected);
-    assert_eq!(kept(&store, "a").await, ours);
-    let all = store
-        .usages(&ours.id, &ours.target, None, 10)
-        .await
-        .unwrap();
-    let counted = all
-        .entries
-        .iter()
-        .filter(|entry| Some(entry.version) >= expected.first_version);
-    assert_eq!(counted.count(), 1);
-}
-
-/// A refusal of an interval that the original has executed since does not belong to the interval that
-/// is planned now.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_counts_no_more_once_an_original_has_executed() {
-    let (store, spans) = beside_original("ledger_refusal").await;
-    let span = planned(&store, "a").await;
-    let refusal = sampler_store_testing::support::refusal("no mapping", 5, at(HOUR));
-    let refused = done(store.failed(&span, refusal).await);
-    assert_eq!(refused.processing.refused_at, Some(at(5)));
-    let executed = doc! { "$inc": { "processing.version": 1 } };
-    let by_name = doc! { "start_dedup_id": "a" };
-    spans.update_one(by_name, executed).await.unwrap();
-    let now = kept(&store, "a").await;
-    assert_eq!(now.processing.refused_at, None);
-    assert_eq!(now.processing.last_error, None);
-    let failed = done(store.failed(&now, failure("away", at(HOUR))).await);
-    assert_eq!(failed.processing.refused_at, None);
-    assert_eq!(kept(&store, "a").await, failed);
 }

@@ -10,9 +10,9 @@ use sampler_store_mongo::{MigrationError, MongoStore};
 use sampler_testkit::TestDatabase;
 use sampler_testkit::mongod::ReplicaSet;
 
-use crate::support::{index_names, make_original_indexes, options};
+use crate::support::{index_names, options};
 
-const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 13] = [
     "_id_",
     "list_instance",
     "list_organization",
@@ -26,15 +26,6 @@ const NAMES: [&str; 13] = [
     "unique_span",
     "unique_start",
     "unique_stop",
-];
-
-/// What the original makes beside `_id_`.
-const OF_ORIGINAL: [&str; 5] = [
-    "search_end_is_set",
-    "search_processing",
-    "unique_end_dedup_id",
-    "unique_start_dedup_id",
-    "unique_target",
 ];
 
 async fn names(database: &TestDatabase) -> BTreeSet<String> {
@@ -55,19 +46,6 @@ async fn programs_that_start_at_once_do_not_trip_over_each_other() {
     }
     programs.join_all().await;
     assert_eq!(names(&database).await, NAMES.map(str::to_owned).into());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_indexes_of_an_original_stay_beside_ours() {
-    let database = TestDatabase::new("original_indexes").await;
-    make_original_indexes(&database).await;
-    let store = MongoStore::connect(options(&database)).await.unwrap();
-    store.migrate().await.unwrap();
-    let all = NAMES.iter().chain(&OF_ORIGINAL);
-    assert_eq!(
-        names(&database).await,
-        all.map(|name| (*name).to_owned()).collect()
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,7 +29,8 @@ async fn no_search_scans_a_collection() {
         must_stop(&store, None, name, 0).await;
         due(&store, 0).await;
         store.completed_before(at(0), 10).await.unwrap();
-        store.adopt(&policy(), at(0), 10).await.unwrap();
+        store.has_format().await.unwrap();
+        store.take_over(&policy(), at(0)).await.unwrap();
         store.heartbeat(name).await.unwrap();
         store.report_rate(name, 1.0).await.unwrap();
         store.limit_event_age(DAY).await.unwrap();

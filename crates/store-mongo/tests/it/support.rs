@@ -38,10 +38,10 @@ pub(crate) async fn store_and_spans(label: &str) -> (MongoStore, Collection<Docu
     (store, spans)
 }
 
-/// The same, where the original has made its indexes before us and may write beside us.
+/// The same, where the original has made its indexes before us, and nothing is taken over yet.
 pub(crate) async fn beside_original(label: &str) -> (MongoStore, Collection<Document>) {
     let database = TestDatabase::new(label).await;
-    make_original_indexes(&database).await;
+    make_original_indexes(&database.database().await).await;
     let store = MongoStore::connect(options(&database)).await.unwrap();
     store.migrate().await.unwrap();
     let spans = database.database().await.collection("spans");
@@ -78,7 +78,7 @@ pub(crate) async fn beside(spans: &Collection<Document>) -> MongoStore {
 }
 
 /// Makes the indexes as the original makes them, its `background` included.
-pub(crate) async fn make_original_indexes(database: &TestDatabase) {
+pub(crate) async fn make_original_indexes(database: &Database) {
     let unique_sparse = doc! { "unique": true, "sparse": true, "background": true };
     let index = |name: &str, keys: Document, options: &Document| {
         let mut index = doc! { "name": name, "key": keys };
@@ -99,7 +99,6 @@ pub(crate) async fn make_original_indexes(database: &TestDatabase) {
         index("search_end_is_set", doc! { "processing.complete": 1 },
             &doc! { "partialFilterExpression": { "end_is_set": true } }),
     ] };
-    let database = database.database().await;
     database.run_command(command).await.unwrap();
 }
 

@@ -19,7 +19,7 @@ const HOUR: i64 = 3_600_000;
 /// A text that becomes bytes that are not UTF-8.
 pub(crate) const BROKEN: &str = "BROKEN";
 
-/// The same, as it is once it was taken in: due `millis` after now.
+/// A document of the original, as it is once it was taken over: due `millis` after now.
 fn taken_in(name: &str, millis: i64) -> Document {
     let mut span = original(name, -1.0);
     set(&mut span, "processing.due_at", NOW + millis);
@@ -146,73 +146,34 @@ async fn each_search_steps_over_them_and_leaves_them_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_original_started_behind_them_is_taken_in() {
-    let (store, spans) = beside_original("unreadable_adopt").await;
+async fn what_an_original_started_behind_them_is_taken_over_and_they_stay_as_they_are() {
+    let (store, spans) = beside_original("unreadable_takeover").await;
     put(&spans, of_each_kind(|name| original(name, -1.0))).await;
-    let listed = |number| {
-        broken(&with_listed_processing(original(
-            &format!("listed-{number}"),
-            -1.0,
-        )))
-    };
-    put(&spans, (0..5).map(listed)).await;
-    put(
-        &spans,
-        ["a", "b", "c"].map(|name| good(&original(name, -1.0))),
-    )
-    .await;
-    let mut adopted = Vec::new();
-    for _ in 0..5 {
-        adopted.push(store.adopt(&policy(), at(0), 2).await.unwrap().starts);
-    }
-    // Five that cannot be read are looked after from now on, with the three that can.
-    assert_eq!(adopted, [2, 2, 2, 2, 0]);
-    // All of them are due at the same moment.
-    let mut names = due(&store, 0).await;
-    names.sort();
-    assert_eq!(names, ["a", "b", "c"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn stops_of_an_original_behind_them_are_noticed_and_they_stay_as_they_are() {
-    let (store, spans) = beside_original("unreadable_stops").await;
-    let stopped = |name: &str| {
-        let mut span = taken_in(name, 24 * HOUR);
-        set(&mut span, "end", NOW - 1);
-        set(&mut span, "end_is_set", true);
-        set(&mut span, "target.correlation_id", name);
-        span
-    };
     let with_end = |name: &str, end: Bson| {
-        let mut span = stopped(name);
+        let mut span = original(name, -1.0);
         set(&mut span, "end", end);
+        set(&mut span, "target.correlation_id", name);
         good(&span)
     };
     put(
         &spans,
         [
             with_end("text", "yesterday".into()),
-            with_end("null", Bson::Null),
             with_end("nan", f64::NAN.into()),
             with_end("fraction", 1.5.into()),
             with_end("list", vec![Bson::Int64(NOW - 1)].into()),
             with_end("date", bson::DateTime::from_millis(NOW - 1).into()),
-            broken(&with_listed_processing(stopped("listed"))),
-            broken(&with_listed_processing(stopped("listed-too"))),
         ],
     )
     .await;
     let before = bytes(&spans).await;
-    put(&spans, ["a", "b", "c"].map(|name| good(&stopped(name)))).await;
-    let mut noticed = Vec::new();
-    for _ in 0..3 {
-        noticed.push(store.adopt(&policy(), at(0), 2).await.unwrap().stops);
-    }
-    assert_eq!(noticed, [2, 1, 0]);
-    let mut names = due(&store, 0).await;
+    let names = ["a", "b", "c"];
+    put(&spans, names.map(|name| good(&original(name, -1.0)))).await;
+    store.take_over(&policy(), at(0)).await.unwrap();
+    let mut found = due(&store, 0).await;
     // All of them are due at the same moment.
-    names.sort();
-    assert_eq!(names, ["a", "b", "c"]);
+    found.sort();
+    assert_eq!(found, names);
     let after = bytes(&spans).await;
     assert!(before.iter().all(|document| after.contains(document)));
 }
@@ -221,7 +182,7 @@ async fn stops_of_an_original_behind_them_are_noticed_and_they_stay_as_they_are(
 async fn the_clean_up_removes_what_is_behind_them() {
     let (store, spans) = beside_original("unreadable_clean_up").await;
     let complete = |name: &str, millis: i64| {
-        let mut span = original(name, -1.0);
+        let mut span = taken_in(name, 0);
         set(&mut span, "target.correlation_id", name);
         set(&mut span, "processing.complete", true);
         set(&mut span, "processing.last_interval.end", NOW + millis);
@@ -321,7 +282,7 @@ async fn changes_of_other_spans_are_made_or_lost_as_ever() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_is_refused_inside_a_previous_span_that_cannot_be_read() {
     let (store, spans) = beside_original("unreadable_previous").await;
-    let mut ended = with_broken_usage(original("i", -1.0));
+    let mut ended = with_broken_usage(taken_in("i", 0));
     set(&mut ended, "end", NOW + HOUR);
     set(&mut ended, "target.correlation_id", "ended");
     put(&spans, [broken(&ended)]).await;

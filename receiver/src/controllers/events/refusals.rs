@@ -12,14 +12,6 @@ pub(super) fn problem(refusal: Refusal) -> Problem {
                           This one was not kept.";
             id_taken(detail, &fields)
         }
-        // As long as the original Sampler writes to the same database, its index allows each id once. The
-        // other target may belong to another client, so the answer reveals nothing about it.
-        Refusal::IdTakenElsewhere => {
-            let detail = "An event with this id was kept before. The original Sampler writes to the same \
-                          database, and as long as it does, each id can be used once. This event was not \
-                          kept: send it with another id.";
-            Problem::new(&problems::ID_TAKEN, detail)
-        }
         Refusal::AlreadyOpen => {
             let detail =
                 "The target has an open span: it was started before, and not stopped since.";

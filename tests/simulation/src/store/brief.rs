@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sampler_domain::{Entry, Span, SpanId, Timestamp};
-use sampler_store::{Adopted, Finished, KeptCause, Probe, Unconfirmed};
+use sampler_store::{Finished, KeptCause, Probe, Unconfirmed};
 
 use super::{Brief, DuePage, Resolved};
 
@@ -27,7 +27,6 @@ brief_as_debug!(
     (),
     bool,
     u64,
-    Adopted,
     Probe,
     Timestamp,
     Vec<Entry>,

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, Policy, Span, SpanId, Target, Timestamp};
-use sampler_store::{Adopted, DuePages, DueQuery, Finished, StoreError, Work};
+use sampler_domain::{Change, Changed, Span, SpanId, Target, Timestamp};
+use sampler_store::{DuePages, DueQuery, Finished, StoreError, Work};
 
 use super::super::mutant::Mutant;
 use super::super::server::Changing;
@@ -17,7 +17,6 @@ const AGES: i64 = 1_000_000_000_000;
 
 pass_on! {
     Work {
-        adopt(&policy: Policy; now: Timestamp, limit: usize) -> Adopted;
         heartbeat(&worker: str) -> Vec<String>;
         leave(&worker: str) -> ();
     }

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    CauseId, Change, Changed, EventId, NotEnded, Policy, Span, SpanId, Target, Timestamp, Totals,
-    decide_start, decide_stop, next_step,
+    CauseId, Change, Changed, EventId, NotEnded, Span, SpanId, Target, Timestamp, Totals,
+    decide_start, decide_stop,
 };
 use sampler_store::{
-    ACTS_NAMED, Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, NewSpan, NewStop,
-    SpanPage, SpanPosition, SpanQuery, SpansBy, StartOutcome, StopOutcome,
+    ACTS_NAMED, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, NewSpan, NewStop, SpanPage,
+    SpanPosition, SpanQuery, SpansBy, StartOutcome, StopOutcome,
 };
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ pub struct StoredSpan {
     /// The `correlation_id` that its stop brought; nil while it is open. No two spans of a target
     /// have the same one, so a stop that is carried out again, however late, ends no other span.
     pub correlation_id: Uuid,
-    /// When it needs a worker next; none where the original Sampler started it.
+    /// When it needs a worker next.
     pub due_at: Option<Timestamp>,
     /// When it was last tried for its cause, while there is no answer.
     pub probed_at: Option<Timestamp>,
@@ -68,14 +68,14 @@ impl Table {
         self.spans.values().map(|kept| &**kept)
     }
 
-    /// Puts a span in as the original Sampler leaves it: without a moment at which it is due.
-    /// It knows no totals, so ours begin at what it has sampled.
-    pub fn insert_original(&mut self, mut span: Span) {
+    /// Puts a span in as it is once the original Sampler's collection is taken over. The original knows no
+    /// totals, so ours begin at what it has sampled.
+    pub fn insert_original(&mut self, mut span: Span, due_at: Timestamp) {
         span.processing.totals = Totals::from(span.sampled_to());
         let kept = StoredSpan {
             correlation_id: original_correlation_id(&span),
             span,
-            due_at: None,
+            due_at: Some(due_at),
             probed_at: None,
             acts: Vec::new(),
         };
@@ -320,20 +320,6 @@ impl Table {
         if let Some(kept) = self.spans.get_mut(id) {
             kept.span.processing.totals = totals;
         }
-    }
-
-    /// Takes in spans that the original Sampler started.
-    pub fn adopt(&mut self, policy: &Policy, now: Timestamp, limit: usize) -> Adopted {
-        let strangers = self
-            .spans
-            .values_mut()
-            .filter(|kept| kept.due_at.is_none() && !kept.span.processing.complete);
-        let mut adopted = Adopted::default();
-        for kept in strangers.take(limit) {
-            kept.due_at = Some(next_step(&kept.span, now, policy).due_at(now));
-            adopted.starts += 1;
-        }
-        adopted
     }
 
     /// Up to `limit` complete spans that end before `cutoff`.

@@ -77,7 +77,6 @@ fn large(name: &str) -> Options {
         batch_size: 10_000,
         // The store in memory reads all spans for each search.
         interval: Duration::from_mins(5),
-        adopt_interval: Duration::from_mins(30),
         ..ProcessingSettings::default()
     };
     settings.cleanup = CleanupSettings {
