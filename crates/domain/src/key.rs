@@ -7,10 +7,8 @@ use sha2::{Digest, Sha256};
 use crate::Target;
 use crate::partition::PARTITIONS;
 
-/// What is hashed before the ids of a target, and before the bytes of a document whose target cannot be
-/// read. The number is the version of what follows it.
+/// What is hashed before the ids of a target. The number is the version of what follows it.
 const OF_TARGET: &[u8] = b"sampler.target.1";
-const OF_UNREADABLE: &[u8] = b"sampler.unreadable.1";
 
 const BYTES: usize = 16;
 
@@ -26,11 +24,6 @@ impl Key {
     /// The key of a target. Keys are stored, so this function must never change.
     pub fn of(target: &Target) -> Self {
         Self::hash(OF_TARGET, &target.to_bytes())
-    }
-
-    /// The key of a span whose target cannot be read, by bytes that are its own.
-    pub fn of_unreadable(id: &[u8]) -> Self {
-        Self::hash(OF_UNREADABLE, id)
     }
 
     pub fn from_bytes(bytes: [u8; BYTES]) -> Self {
@@ -142,11 +135,6 @@ mod tests {
                 (expected, partition)
             );
         }
-        let unreadable = Key::of_unreadable(b"an id");
-        assert_eq!(
-            format!("{unreadable:?}"),
-            "8f0cf00438b268f6edec4bdd69fe3c9c"
-        );
     }
 
     #[test]

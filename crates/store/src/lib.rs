@@ -35,9 +35,7 @@ pub use backlog::{Backlog, BacklogQuery, ClosingBacklog, Published};
 pub use causes::{Causes, KeptCause, Probe, Resumption};
 pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
-pub use events::{
-    Arrival, Events, IdKind, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome,
-};
+pub use events::{Arrival, Events, IdKind, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
 pub use operating::{ACTS_NAMED, Operating};
 pub use reading::{

@@ -8,8 +8,8 @@ use sampler_domain::{
     SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, Confirmation, ControllerState,
-    DuePages, DueQuery, EntryKey, Finished, KeptControl, Ledger, Operating, Published, StoreError,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, Confirmation, ControllerState, DuePages,
+    DueQuery, EntryKey, Finished, KeptControl, Ledger, Operating, Published, StoreError,
     Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;

@@ -15,9 +15,9 @@ use sampler_domain::{
     SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, EntryKey,
-    Events, Finished, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption, SpansBy,
-    StartOutcome, StopOutcome, StoreError, Unconfirmed, UnconfirmedQuery, Work,
+    AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, EntryKey, Events,
+    Finished, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption, SpansBy, StartOutcome,
+    StopOutcome, StoreError, Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
 
