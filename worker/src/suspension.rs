@@ -114,8 +114,7 @@ impl Worker {
     }
 
     /// Probes the causes that are due, and resumes spans. Returns whether there is more to do at once.
-    /// `searched` is the time of the last search for suspended spans without a probe
-    /// ([`search_unprobed`](Self::search_unprobed)).
+    /// `searched` is the time of the last search for missing causes ([`register_missing`](Self::register_missing)).
     async fn serve_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
         let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
         let mut has_more = false;
@@ -133,27 +132,16 @@ impl Worker {
         }
         let interval = self.settings.suspension.probe_interval;
         if searched.is_none_or(|at| at.elapsed() >= interval) {
-            if self.search_unprobed().await? {
-                return Ok(true);
-            }
+            self.register_missing().await?;
             *searched = Some(Instant::now());
         }
         Ok(has_more)
     }
 
-    /// Mends suspended spans that no probe would ever find: the original or an earlier release has
-    /// executed their interval, or their cause is missing. Returns whether there may be more of the
-    /// first kind.
-    async fn search_unprobed(&self) -> Result<bool, StoreError> {
+    /// Registers the causes of suspended spans that no probe would ever find, because theirs is missing.
+    async fn register_missing(&self) -> Result<(), StoreError> {
         let now = self.now();
         let causes = &self.parts.causes;
-        let spans = causes.end_stale_suspensions(now, BATCH).await?;
-        if spans > 0 {
-            info!(
-                spans,
-                "the original Sampler or an earlier release continued suspended spans; they are due again"
-            );
-        }
         let found = causes.register_missing(now, self.next_probe(now)).await?;
         if found > 0 {
             info!(
@@ -161,7 +149,7 @@ impl Worker {
                 "suspended spans had no cause; it is registered again"
             );
         }
-        Ok(spans >= BATCH as u64)
+        Ok(())
     }
 
     /// Resumes some spans of a cause. Returns whether there were any.

@@ -21,7 +21,7 @@ use crate::document::{
 use crate::entry_document::{ERROR_LEN_MAX, status_in};
 use crate::suspension_document::{read_probe, refusals, under};
 use crate::unreadable::{Identity, Statement, change_each, decoded, key_of};
-use crate::{MongoStore, index, missing_causes, stale_suspensions};
+use crate::{MongoStore, index, missing_causes};
 
 /// The fields of suspended spans that are read, beside their ids. A span can have half a megabyte.
 const PROJECTED: [&str; 7] = [
@@ -51,10 +51,6 @@ impl Causes for MongoStore {
         probe_at: Timestamp,
     ) -> Result<u64, StoreError> {
         missing_causes::register_missing(self, now, probe_at).await
-    }
-
-    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        stale_suspensions::end_stale_suspensions(self, now, limit).await
     }
 
     async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
@@ -263,8 +259,7 @@ impl MongoStore {
     }
 
     /// The keys and suspensions of up to `limit` suspended spans that match, by cause and then by
-    /// the time of suspension. Suspensions that are out of date are left out: the original or an
-    /// earlier release has executed the interval since.
+    /// the time of suspension. Suspensions of an earlier version are left out.
     pub(crate) async fn suspended(
         &self,
         mut filter: Document,
@@ -337,8 +332,7 @@ fn is_probe(raw: &RawDocument, cause: CauseId) -> Option<bool> {
     Some(!is_complete && read_probe(processing, version) == Some(cause))
 }
 
-/// Whether the last probe of a cause was begun less than `lasts` ms ago. An earlier release recorded no
-/// time.
+/// Whether the last probe of a cause was begun less than `lasts` ms ago.
 fn is_probe_recent(cause: &Document, now: Timestamp, lasts: i64) -> bool {
     let probed = cause.get_document("probed");
     let at = probed

@@ -241,7 +241,6 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
     let version = read_integer(processing, "version")?;
     let last = read_interval(member(processing, "last_interval")?)?;
     let has_failed = is_failure_of(processing, version);
-    // An earlier release that executes the interval removes its version, and leaves the refusals.
     let was_refused = has_failed && processing.contains_key("failed_version");
     Ok(Span {
         id: id_from_bson(document.get("_id"))?,
@@ -399,7 +398,7 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
         .get_str("usage_guid")
         .map_err(|_| unreadable("planned_interval.usage_guid", "is not a string"))?;
     let interval = read_interval(document)?;
-    // The original, or an earlier release, does not say when: with the last change it made.
+    // The original does not say when: with the last change it made.
     let planned_at =
         read_moment(document, "planned_at").or_else(|_| read_moment(processing, "last_change_at"));
     Ok(Some(Planned {

@@ -37,7 +37,6 @@ mod resolve;
 mod rounds;
 mod span_list;
 mod spans;
-mod stale_suspensions;
 mod starts;
 mod stops;
 mod sums;

@@ -1,8 +1,8 @@
 //! The totals of a span, as its document keeps them: `processing.totals`.
 //!
 //! `to` is how far the span was sampled when they were written. If it is sampled further now, a program
-//! that knows no totals did that: the original Sampler, or an earlier release. Then the totals begin
-//! again at that time, as they do for a span that has none yet.
+//! that knows no totals did that. Then the totals begin again at that time, as they do for a span that
+//! the original Sampler has sampled in part.
 
 use bson::raw::cstr;
 use bson::{Document, RawDocumentBuf, rawdoc};

@@ -79,11 +79,6 @@ pub trait Causes: Send + Sync + 'static {
         lasts: i64,
     ) -> Result<Probe, StoreError>;
 
-    /// Ends up to `limit` suspensions that are out of date, because the original Sampler or an
-    /// earlier release has executed the interval since; returns how many. Those programs do not set
-    /// `due_at`, so no search would ever find such a span.
-    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError>;
-
     /// Marks the cause, so that all spans that are suspended under it by now are resumed; returns
     /// whether there is such a cause.
     async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;

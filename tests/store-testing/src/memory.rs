@@ -290,15 +290,6 @@ impl Causes for MemoryStore {
         Ok(self.lock().table.probe(cause, resumption, lasts))
     }
 
-    /// Nobody else writes to it.
-    async fn end_stale_suspensions(
-        &self,
-        _now: Timestamp,
-        _limit: usize,
-    ) -> Result<u64, StoreError> {
-        Ok(0)
-    }
-
     async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
         Ok(self.lock().table.begin_resuming(cause, now))
     }

@@ -6,7 +6,7 @@ use sampler_domain::{Cause, CauseId, Failure, Span};
 use sampler_store::{CauseQuery, Causes, Probe, Reading, Resumption};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
-    Changing, at, done, due, kept, last_refusal, must_stop, plan_to, start_event, started,
+    Changing, at, done, kept, last_refusal, plan_to, start_event, started,
 };
 
 use crate::profile::{assert_cost, cost, examined};
@@ -193,42 +193,6 @@ async fn suspended(store: &MongoStore, name: &str, error: &str, millis: i64) -> 
     let planned = done(planned);
     let failed = store.failed(&planned, last_refusal(error, millis));
     done(failed.await)
-}
-
-/// The original sets nothing of ours: a span that continues without us would be due in the far future
-/// for ever, and a part of it would not be billed.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_open_span_that_others_went_on_with_is_found_again() {
-    let (store, spans) = store_and_spans("suspension_stale").await;
-    for (name, millis) in [("open", 1), ("stopped", 2), ("ours", 3), ("done", 4)] {
-        suspended(&store, name, "no mapping", millis).await;
-    }
-    must_stop(&store, None, "stopped", -1).await;
-    let others = ["open", "stopped", "done"];
-    let update = doc! {
-        "$set": { "processing.planned_interval": Bson::Null },
-        "$inc": { "processing.version": 1 },
-    };
-    let of_others = doc! { "target.resource_instance_id": { "$in": others } };
-    spans.update_many(of_others, update).await.unwrap();
-    let complete = doc! { "$set": { "processing.complete": true } };
-    let of_done = doc! { "target.resource_instance_id": "done" };
-    spans.update_one(of_done, complete).await.unwrap();
-    assert_eq!(due(&store, HOUR).await, ["stopped"]);
-
-    let end_stale = async || {
-        let ended = store.end_stale_suspensions(at(5), 1_000).await;
-        ended.unwrap()
-    };
-    examined(&spans).await;
-    assert_eq!(end_stale().await, 2);
-    // The index leads to all four, and one statement to each of the two.
-    assert_cost(&examined(&spans).await, 4, 4);
-    // The stop came first: its span has waited longer.
-    assert_eq!(due(&store, 4).await, ["stopped"]);
-    assert_eq!(due(&store, 5).await, ["stopped", "open"]);
-    assert!(kept(&store, "ours").await.processing.suspended.is_some());
-    assert_eq!(end_stale().await, 0);
 }
 
 /// What is in front of a cause's spans, and cannot be read or has no error, hides neither the cause

@@ -16,7 +16,6 @@ pass_on! {
         register_missing(; now: Timestamp, probe_at: Timestamp) -> u64;
         due_causes(; now: Timestamp, limit: usize) -> Vec<KeptCause>;
         claim_probe(&cause: KeptCause; next: Timestamp) -> bool;
-        end_stale_suspensions(; now: Timestamp, limit: usize) -> u64;
         set_resuming(&cause: KeptCause; until: Timestamp) -> ();
         end_resuming(&cause: KeptCause) -> ();
         remove_cause(&cause: KeptCause) -> bool;
